@@ -1,0 +1,60 @@
+//! A moment in, a moment out: time is a value that is handed in, never read from a clock.
+
+use core::fmt;
+use core::ops::{Add, Sub};
+use core::time::Duration;
+
+/// A moment, in nanoseconds since an origin that the caller chose.
+///
+/// A live worker counts from its start, a capture from 1970. Arithmetic saturates, so a hostile time stamp
+/// cannot wrap a deadline into the past.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The origin.
+    pub const ZERO: Time = Time(0);
+    /// A moment that never comes.
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero where it is not after it.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, stretch: Duration) -> Time {
+        Time(self.0.saturating_add(saturating_nanos(stretch)))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+    fn sub(self, stretch: Duration) -> Time {
+        Time(self.0.saturating_sub(saturating_nanos(stretch)))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / NANOS_PER_SECOND, self.0 % NANOS_PER_SECOND)
+    }
+}
+
+fn saturating_nanos(stretch: Duration) -> u64 {
+    u64::try_from(stretch.as_nanos()).unwrap_or(u64::MAX)
+}
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
