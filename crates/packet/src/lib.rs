@@ -1,8 +1,38 @@
 //! What a packet is: bytes on loan from a pool, link and IP headers, checksums, time.
+//!
+//! ```
+//! use packet::{Frame, Ingress, Medium, Pool};
+//!
+//! // An IPv4 packet of 28 bytes: a header and eight bytes of payload, the first piece of a datagram.
+//! let bytes = [
+//!     0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0x9C, 0xF5, 192, 0, 2, 1, 192, 0, 2, 2, //
+//!     1, 2, 3, 4, 5, 6, 7, 8,
+//! ];
+//! let mut pool = Pool::new(1 << 20);
+//! let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap();
+//! assert_eq!(packet.payload(), [1, 2, 3, 4, 5, 6, 7, 8]);
+//! assert_eq!(packet.ip().fragment.unwrap().id, 0x1234);
+//! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+pub mod icmp;
+pub mod ip;
+mod ipv4;
+mod ipv6;
+pub mod tcp;
+pub mod udp;
+
+mod buffer;
 mod link;
+mod packet;
+mod sum;
 mod time;
 
-pub use link::Medium;
+pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Memory, Pool};
+pub use ip::{Address, Ecn, Fragment, Ip, Unfit, Version};
+pub use link::{LINK_LEN_MAX, Link, Medium, Tags};
+pub use packet::{Checksum, Content, Cut, Fill, Frame, Ingress, Packet, Template};
+pub use sum::{Sum, patched};
 pub use time::Time;

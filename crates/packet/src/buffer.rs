@@ -1,0 +1,245 @@
+//! Memory in, buffers on loan out: contiguous bytes with room in front, and a hard limit.
+//!
+//! A pool owns nothing but a free list. Lending and giving back are moves, so a buffer has one holder at any moment
+//! and needs neither a count nor a lock. A buffer that is dropped is lost to its pool and stays counted as lent: the
+//! law "buffers lent = buffers held + queued" finds it.
+
+use core::ops::Range;
+
+/// Contiguous bytes on loan from a [`Pool`].
+///
+/// Layout: [`HEADROOM`] bytes for headers, then the content, then a map of one bit per eight bytes of content, in
+/// which a datagram's holes are kept while it is joined.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Memory,
+    class: u8,
+}
+
+/// Where a buffer's bytes come from: the heap, or memory that the edge supplies (huge pages, a ring's area).
+#[derive(Debug)]
+pub enum Memory {
+    /// Owned by the buffer.
+    Heap(Box<[u8]>),
+    /// Lent for the life of the program.
+    Lasting(&'static mut [u8]),
+}
+
+impl Buffer {
+    /// Bytes of content that fit behind the headroom.
+    pub fn capacity(&self) -> usize {
+        CLASS_LENS.get(usize::from(self.class)).copied().unwrap_or_default()
+    }
+
+    /// Bytes of memory that this buffer pins.
+    pub fn pinned_len(&self) -> usize {
+        self.memory.bytes().len()
+    }
+
+    /// The bytes of `range`, which counts from the start of the memory: content begins at [`HEADROOM`].
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let bytes = self.memory.bytes().get(range);
+        assert!(bytes.is_some(), "a range lies inside its buffer");
+        bytes.unwrap_or_default()
+    }
+
+    /// The bytes of `range`, to be changed.
+    pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        let bytes = self.memory.bytes_mut().get_mut(range);
+        assert!(bytes.is_some(), "a range lies inside its buffer");
+        bytes.unwrap_or_default()
+    }
+
+    /// Copies `bytes` to the memory that starts at `start`.
+    pub fn put(&mut self, start: usize, bytes: &[u8]) {
+        self.bytes_mut(start..start + bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// The map of the content: one bit per eight bytes. Its content is whatever the last holder left.
+    pub fn map(&self) -> &[u8] {
+        self.bytes(HEADROOM + self.capacity()..self.pinned_len())
+    }
+
+    /// The map, to be changed.
+    pub fn map_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut(HEADROOM + self.capacity()..self.pinned_len())
+    }
+}
+
+impl Memory {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Heap(bytes) => bytes,
+            Memory::Lasting(bytes) => bytes,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Heap(bytes) => bytes,
+            Memory::Lasting(bytes) => bytes,
+        }
+    }
+}
+
+/// Lends buffers of a few classes, never more than its limit.
+#[derive(Debug)]
+pub struct Pool {
+    free: [Vec<Memory>; CLASS_LENS.len()],
+    /// Bytes of heap memory that exist, lent and free.
+    heap_len: usize,
+    limit: usize,
+    lent_count: usize,
+}
+
+impl Pool {
+    /// A pool that takes up to `limit` bytes from the heap, as they are asked for.
+    pub fn new(limit: usize) -> Pool {
+        Pool { free: Default::default(), heap_len: 0, limit, lent_count: 0 }
+    }
+
+    /// Adds memory that the edge supplies; it does not count against the heap limit.
+    ///
+    /// Returns the memory where it is too short for the smallest class.
+    pub fn supply(&mut self, memory: &'static mut [u8]) -> Result<(), &'static mut [u8]> {
+        match CLASS_LENS.iter().rposition(|len| pinned_len(*len) <= memory.len()) {
+            Some(class) => {
+                let (memory, _) = memory.split_at_mut(CLASS_LENS.get(class).map_or(0, |len| pinned_len(*len)));
+                self.shelf(class).push(Memory::Lasting(memory));
+                Ok(())
+            }
+            None => Err(memory),
+        }
+    }
+
+    /// Lends a buffer for `len` bytes of content, or none: the limit is reached, or `len` is above 65,536.
+    ///
+    /// The smallest class that holds `len` is asked first, then the larger ones, then the heap.
+    pub fn lend(&mut self, len: usize) -> Option<Buffer> {
+        let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
+        if let Some(memory) = self.shelf(class).pop() {
+            return Some(self.hand_out(memory, class));
+        }
+        let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
+        if self.heap_len + wanted > self.limit {
+            if let Some(larger) = (class + 1..CLASS_LENS.len()).find(|larger| !self.shelf(*larger).is_empty()) {
+                let memory = self.shelf(larger).pop()?;
+                return Some(self.hand_out(memory, larger));
+            }
+            self.free_heap(wanted);
+        }
+        if self.heap_len + wanted > self.limit {
+            return None;
+        }
+        self.heap_len += wanted;
+        let memory = Memory::Heap(vec![0; wanted].into_boxed_slice());
+        Some(self.hand_out(memory, class))
+    }
+
+    /// Takes a buffer back.
+    pub fn give(&mut self, buffer: Buffer) {
+        assert!(self.lent_count > 0, "buffers come back to the pool that lent them");
+        self.lent_count -= 1;
+        self.shelf(usize::from(buffer.class)).push(buffer.memory);
+    }
+
+    /// Buffers that are out on loan.
+    pub fn lent_count(&self) -> usize {
+        self.lent_count
+    }
+
+    /// Bytes of heap memory that exist, lent and free; never above the limit.
+    pub fn heap_len(&self) -> usize {
+        self.heap_len
+    }
+
+    fn hand_out(&mut self, memory: Memory, class: usize) -> Buffer {
+        self.lent_count += 1;
+        Buffer { memory, class: class as u8 }
+    }
+
+    /// Gives free heap memory of other classes back to the heap, until `wanted` bytes are below the limit.
+    fn free_heap(&mut self, wanted: usize) {
+        for shelf in &mut self.free {
+            while self.heap_len + wanted > self.limit {
+                match shelf.iter().rposition(|memory| matches!(memory, Memory::Heap(_))) {
+                    Some(index) => self.heap_len -= shelf.swap_remove(index).bytes().len(),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn shelf(&mut self, class: usize) -> &mut Vec<Memory> {
+        match self.free.get_mut(class) {
+            Some(shelf) => shelf,
+            None => panic!("a buffer's class is one of the pool's"),
+        }
+    }
+}
+
+/// Memory that a class pins: headroom, content, map.
+const fn pinned_len(content_len: usize) -> usize {
+    HEADROOM + content_len + content_len / MAP_RATIO
+}
+
+/// Room in front of the content for the longest headers we work on, in bytes: link 32, IPv6 40, extension headers 256,
+/// Fragment header 8; rounded up to cache lines.
+pub const HEADROOM: usize = 384;
+/// Content that a buffer of each class holds, in bytes: one narrow packet; two; a page-sized wide one; any datagram.
+pub const CLASS_LENS: [usize; 4] = [2_048, 4_096, 16_384, 65_536];
+/// Bytes of content for one byte of the map: eight bits, each for eight bytes.
+const MAP_RATIO: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_lent_the_smallest_class_that_holds_it() {
+        let mut pool = Pool::new(usize::MAX);
+        for (len, capacity) in [(0, 2_048), (2_048, 2_048), (2_049, 4_096), (16_384, 16_384), (65_535, 65_536)] {
+            let buffer = pool.lend(len).unwrap();
+            assert_eq!(buffer.capacity(), capacity, "for {len}");
+            assert_eq!(buffer.map().len() * 64, capacity);
+            pool.give(buffer);
+        }
+        assert!(pool.lend(65_537).is_none());
+        assert_eq!(pool.lent_count(), 0);
+    }
+
+    #[test]
+    fn a_pool_never_passes_its_limit_and_returns_to_it() {
+        let limit = 3 * pinned_len(2_048);
+        let mut pool = Pool::new(limit);
+        let lent: Vec<_> = (0..3).map(|_| pool.lend(1_500).unwrap()).collect();
+        assert!(pool.lend(1).is_none());
+        assert_eq!((pool.lent_count(), pool.heap_len()), (3, limit));
+        lent.into_iter().for_each(|buffer| pool.give(buffer));
+        assert_eq!(pool.lent_count(), 0);
+    }
+
+    #[test]
+    fn free_memory_of_one_class_makes_room_for_another() {
+        let mut pool = Pool::new(pinned_len(65_536));
+        let small: Vec<_> = (0..20).map(|_| pool.lend(100).unwrap()).collect();
+        assert!(pool.lend(60_000).is_none());
+        small.into_iter().for_each(|buffer| pool.give(buffer));
+        let large = pool.lend(60_000).unwrap();
+        assert!(pool.heap_len() <= pinned_len(65_536));
+        pool.give(large);
+        assert_eq!(pool.lend(10).unwrap().capacity(), 65_536);
+    }
+
+    #[test]
+    fn supplied_memory_is_lent_beside_the_heap() {
+        let mut pool = Pool::new(0);
+        assert!(pool.supply(Vec::leak(vec![0; 100])).is_err());
+        pool.supply(Vec::leak(vec![0; 5_000])).unwrap();
+        let buffer = pool.lend(3_000).unwrap();
+        assert_eq!(buffer.capacity(), 4_096);
+        assert!(pool.lend(1).is_none());
+        pool.give(buffer);
+        assert!(pool.lend(1).is_some());
+    }
+}

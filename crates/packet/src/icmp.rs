@@ -1,0 +1,177 @@
+//! A packet that cannot go on in, the ICMP error for its sender out (RFC 792, RFC 1191, RFC 4443).
+
+use crate::buffer::{HEADROOM, Pool};
+use crate::ip::{Address, ICMP, ICMPV6, Version, pseudo_sum};
+use crate::ipv4::Ipv4Header;
+use crate::ipv6::Ipv6Header;
+use crate::link::{Link, Medium};
+use crate::packet::{Frame, Packet};
+use crate::sum::Sum;
+use core::net::IpAddr;
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{Immutable, IntoBytes, Unaligned};
+
+/// What an error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    /// The packet is longer than the next link takes: the link's MTU, in bytes (RFC 1191 section 4, RFC 4443
+    /// section 3.2; R011, R021, R048).
+    TooBig {
+        /// What the link takes.
+        mtu: u16,
+    },
+    /// A datagram's pieces did not all come in time (RFC 1122 section 3.3.2, RFC 8200 section 4.5; R017, R091).
+    ReassemblyTime,
+    /// The field at `pointer` bytes is wrong (RFC 8200 section 4.5; R089, R090). IPv4 has no such complaint about
+    /// fragments.
+    BadField {
+        /// Where the field starts, in bytes from the IP header.
+        pointer: u32,
+    },
+    /// A first piece does not hold all headers (RFC 7112 section 5; R083).
+    HeadersCut,
+}
+
+/// Builds the error about `packet` that `source` sends to the packet's sender.
+///
+/// None where no error may be sent (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443 section 2.4(e); R020,
+/// R047), where the version has none for this, where `source` is of the other version, or where no buffer is left.
+pub fn error(complaint: Complaint, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
+    if !may_be_answered(complaint, packet) {
+        return None;
+    }
+    let (sender, _) = packet.addresses();
+    let from = Address::from(source);
+    match (source, IpAddr::from(sender)) {
+        (IpAddr::V4(source), IpAddr::V4(receiver)) => {
+            let quote = quote(packet, QUOTING_LEN_MAX_V4);
+            let icmp = header_v4(complaint)?;
+            let len = IPV4_HEADER_LEN + ERROR_HEADER_LEN + quote.len();
+            let checksum = (Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
+            let ip = Ipv4Header::for_error(source.octets(), receiver.octets(), len);
+            write(packet, ip.as_bytes(), icmp.with(checksum), quote, pool)
+        }
+        (IpAddr::V6(source), IpAddr::V6(receiver)) => {
+            let quote = quote(packet, QUOTING_LEN_MAX_V6);
+            let icmp = header_v6(complaint);
+            let len = ERROR_HEADER_LEN + quote.len();
+            let pseudo = pseudo_sum((from, sender), ICMPV6, len);
+            let checksum = (pseudo + Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
+            let ip = Ipv6Header::for_error(source.octets(), receiver.octets(), len);
+            write(packet, ip.as_bytes(), icmp.with(checksum), quote, pool)
+        }
+        _ => None,
+    }
+}
+
+/// An ICMP error's own eight bytes, alike in both versions.
+#[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct ErrorHeader {
+    kind: u8,
+    code: u8,
+    checksum: U16,
+    value: U32,
+}
+
+impl ErrorHeader {
+    fn new(kind: u8, code: u8, value: u32) -> ErrorHeader {
+        ErrorHeader { kind, code, checksum: U16::new(0), value: U32::new(value) }
+    }
+
+    fn with(mut self, checksum: u16) -> ErrorHeader {
+        self.checksum = U16::new(checksum);
+        self
+    }
+}
+
+fn header_v4(complaint: Complaint) -> Option<ErrorHeader> {
+    match complaint {
+        Complaint::TooBig { mtu } => Some(ErrorHeader::new(UNREACHABLE, FRAGMENTATION_NEEDED, u32::from(mtu))),
+        Complaint::ReassemblyTime => Some(ErrorHeader::new(TIME_EXCEEDED, REASSEMBLY, 0)),
+        Complaint::BadField { .. } | Complaint::HeadersCut => None,
+    }
+}
+
+fn header_v6(complaint: Complaint) -> ErrorHeader {
+    match complaint {
+        Complaint::TooBig { mtu } => ErrorHeader::new(PACKET_TOO_BIG, 0, u32::from(mtu)),
+        Complaint::ReassemblyTime => ErrorHeader::new(TIME_EXCEEDED_V6, REASSEMBLY, 0),
+        Complaint::BadField { pointer } => ErrorHeader::new(PARAMETER_PROBLEM, ERRONEOUS_FIELD, pointer),
+        Complaint::HeadersCut => ErrorHeader::new(PARAMETER_PROBLEM, HEADER_CHAIN_CUT, 0),
+    }
+}
+
+fn may_be_answered(complaint: Complaint, packet: &Packet) -> bool {
+    let (sender, receiver) = packet.addresses();
+    let ip = packet.ip();
+    // Multicast may be too big (RFC 4443 section 2.4(e.3)), so that path MTU discovery works for it.
+    let exempt = ip.version == Version::V6 && matches!(complaint, Complaint::TooBig { .. });
+    let initial = ip.fragment.is_none_or(|fragment| fragment.offset == 0);
+    // RFC 8200 asks for complaints about pieces at any place.
+    let about_a_piece = matches!(complaint, Complaint::BadField { .. });
+    sender.is_one_host() && (exempt || receiver.is_one_host()) && (initial || about_a_piece) && !is_error(packet)
+}
+
+/// Is this packet itself an ICMP error, or may it be one? A redirect counts as one in version 6.
+fn is_error(packet: &Packet) -> bool {
+    let Some(upper) = packet.ip().upper else { return false };
+    let kind = packet.upper_bytes(upper).first();
+    match (packet.ip().version, upper.protocol) {
+        (Version::V4, ICMP) => kind.is_none_or(|kind| !INFORMATIONAL.contains(kind)),
+        (Version::V6, ICMPV6) => kind.is_none_or(|kind| *kind < FIRST_INFORMATIONAL_V6 || *kind == REDIRECT_V6),
+        _ => false,
+    }
+}
+
+/// As much of the packet as fits, as it was received (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4(c); R035, R046).
+fn quote(packet: &Packet, len_max: usize) -> &[u8] {
+    let bytes = packet.bytes();
+    bytes.get(..bytes.len().min(len_max)).unwrap_or_default()
+}
+
+fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut Pool) -> Option<Packet> {
+    let len = ip.len() + ERROR_HEADER_LEN + quote.len();
+    let mut buffer = pool.lend(len)?;
+    let mut at = HEADROOM;
+    for part in [ip, icmp.as_bytes(), quote] {
+        buffer.put(at, part);
+        at += part.len();
+    }
+    let link_len = about.link().len();
+    buffer.put(HEADROOM - link_len, about.link());
+    if about.medium() == Medium::Ethernet {
+        // Back to the station that it came from.
+        buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
+    }
+    let link = Link { len: link_len, tags: about.tags(), medium: about.medium() };
+    match Frame::parse(buffer, link_len + len, link, about.ingress()) {
+        Frame::Ip(packet) => Some(packet),
+        Frame::Other(..) => panic!("an error that we built parses"),
+    }
+}
+
+const IPV4_HEADER_LEN: usize = 20;
+/// Type, code, checksum and four bytes of meaning.
+const ERROR_HEADER_LEN: usize = 8;
+/// An IPv4 error is at most 576 bytes (RFC 1812 section 4.3.2.3), an IPv6 one at most 1,280 (RFC 4443 section 2.4(c)).
+const QUOTING_LEN_MAX_V4: usize = 576 - IPV4_HEADER_LEN - ERROR_HEADER_LEN;
+/// See [`QUOTING_LEN_MAX_V4`].
+const QUOTING_LEN_MAX_V6: usize = 1_280 - 40 - ERROR_HEADER_LEN;
+/// An Ethernet address, in bytes.
+const STATION_LEN: usize = 6;
+/// Types and codes (RFC 792, RFC 1191).
+const UNREACHABLE: u8 = 3;
+const FRAGMENTATION_NEEDED: u8 = 4;
+const TIME_EXCEEDED: u8 = 11;
+const REASSEMBLY: u8 = 1;
+/// ICMPv4 types that are no errors: echo, router discovery, time stamp, information, address mask, extended echo.
+const INFORMATIONAL: [u8; 12] = [0, 8, 9, 10, 13, 14, 15, 16, 17, 18, 42, 43];
+/// Types and codes (RFC 4443 section 2.1, RFC 7112 section 5).
+const PACKET_TOO_BIG: u8 = 2;
+const TIME_EXCEEDED_V6: u8 = 3;
+const PARAMETER_PROBLEM: u8 = 4;
+const ERRONEOUS_FIELD: u8 = 0;
+const HEADER_CHAIN_CUT: u8 = 3;
+const FIRST_INFORMATIONAL_V6: u8 = 128;
+const REDIRECT_V6: u8 = 137;

@@ -1,0 +1,302 @@
+//! An IP header in, its meaning out, alike for versions 4 and 6.
+//!
+//! Everything that divides or joins packets asks only the questions of [`Ip`]; the two header files answer them.
+
+use crate::sum::Sum;
+use crate::{ipv4, ipv6};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What an IP header says, in bytes and without units of eight or four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip {
+    /// Which of the two header files wrote this.
+    pub version: Version,
+    /// Length of the header that every piece repeats, in bytes: IPv4 with its options; IPv6 up to the last header that
+    /// routers on the way read. A Fragment header is not counted.
+    pub header_len: u16,
+    /// Where the payload that fragmentation divides starts, in bytes from the IP header: past any Fragment header.
+    pub payload_at: u16,
+    /// Which byte of the header names the payload's protocol.
+    pub protocol_at: u16,
+    /// The payload's protocol or next header.
+    pub protocol: u8,
+    /// Congestion mark (RFC 3168 section 5).
+    pub ecn: Ecn,
+    /// Length of the packet, header counted, in bytes.
+    pub len: u32,
+    /// May no router cut this packet? IPv4's DF bit; always so in IPv6 (RFC 8200 section 4.5).
+    pub dont_fragment: bool,
+    /// Which part of a datagram this is, where it is one.
+    pub fragment: Option<Fragment>,
+    /// The transport header, where the packet holds all headers in front of it.
+    pub upper: Option<Upper>,
+    /// Where the headers end that a first piece must hold (RFC 7112 section 5), in bytes from the IP header: with the
+    /// shortest transport header. Past the packet's end where it does not hold them. IPv4 has no such rule.
+    pub headers_end: u16,
+    /// Does a later piece carry an option that only a first one may (RFC 6274 section 3.13.2.5)?
+    pub option_misplaced: bool,
+    /// Did the length field say 0, as offloaded senders are captured?
+    pub length_missing: bool,
+}
+
+/// The two Internet protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// RFC 791.
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+/// Which part of which datagram a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// The sender's identification: 16 bits in IPv4, 32 in IPv6.
+    pub id: u32,
+    /// Place of the payload in the datagram, in bytes; a multiple of 8.
+    pub offset: u16,
+    /// More fragments follow this one in the datagram.
+    pub more: bool,
+}
+
+/// The header behind the IP headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upper {
+    /// Its protocol number.
+    pub protocol: u8,
+    /// Where it starts, in bytes from the IP header.
+    pub at: u16,
+}
+
+/// The congestion mark of a packet (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ecn {
+    /// The sender does not take part.
+    NotEct,
+    /// The sender takes part (second codepoint).
+    Ect1,
+    /// The sender takes part.
+    Ect0,
+    /// A router met congestion.
+    Ce,
+}
+
+/// An IPv4 or IPv6 address in one number; IPv4 as an IPv4-mapped address (RFC 4291 section 2.5.5.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(u128);
+
+/// Why a frame is not an IP packet that can be worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unfit {
+    /// The link header announces something else than IP.
+    NotIp,
+    /// The frame ends before its headers, or before the length that they claim.
+    Truncated,
+    /// The version is neither 4 nor 6.
+    BadVersion,
+    /// The IPv4 header length is below 20 bytes, or above the packet's.
+    BadHeaderLen,
+    /// The total length is below the header's.
+    BadTotalLen,
+    /// The IPv4 header checksum is wrong.
+    BadHeaderSum,
+    /// More than 8 extension headers, or more than 256 bytes of them (rel:C7).
+    ChainTooLong,
+    /// An extension header runs past the end of the packet.
+    ChainCut,
+    /// A Fragment header behind a Fragment header (rel:A17).
+    NestedFragment,
+    /// Longer than 65,535 bytes.
+    TooLong,
+}
+
+impl Ip {
+    /// Reads the IP header at the start of `bytes`, which may go on past the packet (link padding).
+    ///
+    /// # Errors
+    /// Why these bytes are not an IP packet that can be worked on.
+    pub fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+        match bytes.first().map(|byte| byte >> 4) {
+            Some(4) => ipv4::parse(bytes),
+            Some(6) => ipv6::parse(bytes),
+            Some(_) => Err(Unfit::BadVersion),
+            None => Err(Unfit::Truncated),
+        }
+    }
+
+    /// Bytes that fragmentation divides.
+    pub fn payload_len(&self) -> usize {
+        self.len as usize - usize::from(self.payload_at)
+    }
+
+    /// Source and destination, from the header that this was read from.
+    pub fn addresses(&self, header: &[u8]) -> (Address, Address) {
+        match self.version {
+            Version::V4 => ipv4::addresses(header),
+            Version::V6 => ipv6::addresses(header),
+        }
+    }
+
+    /// The smallest MTU that every link has: packets are never cut for a smaller one.
+    pub fn mtu_min(&self) -> usize {
+        match self.version {
+            Version::V4 => ipv4::MTU_MIN,
+            Version::V6 => ipv6::MTU_MIN,
+        }
+    }
+
+    /// Bits of the identification field.
+    pub fn id_bits(&self) -> u32 {
+        match self.version {
+            Version::V4 => 16,
+            Version::V6 => 32,
+        }
+    }
+
+    /// The longest payload that may stand behind this header: the length field has 16 bits, and counts the header in
+    /// IPv4 and the extension headers in IPv6.
+    pub fn payload_len_max(&self) -> usize {
+        match self.version {
+            Version::V4 => LEN_MAX - usize::from(self.header_len),
+            Version::V6 => LEN_MAX + ipv6::HEADER_LEN - usize::from(self.header_len),
+        }
+    }
+
+    /// Is this a piece that starts a datagram, or a whole one?
+    pub fn starts(&self) -> bool {
+        self.fragment.is_none_or(|fragment| fragment.offset == 0)
+    }
+
+    /// The same header once its Fragment header is taken out.
+    pub(crate) fn without_fragment_header(mut self) -> Ip {
+        let len = self.payload_at - self.header_len;
+        self.payload_at = self.header_len;
+        self.len -= u32::from(len);
+        self.headers_end = self.headers_end.saturating_sub(len);
+        if let Some(upper) = &mut self.upper {
+            upper.at -= len;
+        }
+        self
+    }
+
+    /// Copies the header that pieces of this packet carry to `out`, any Fragment header added, and returns its length.
+    pub(crate) fn piece_header(&self, header: &[u8], starts: bool, out: &mut [u8]) -> usize {
+        match self.version {
+            Version::V4 => ipv4::piece_header(header, starts, out),
+            Version::V6 => ipv6::piece_header(self, header, out),
+        }
+    }
+
+    /// Writes what differs between the pieces of one packet.
+    pub(crate) fn stamp(version: Version, header: &mut [u8], payload_len: usize, fragment: Fragment) {
+        match version {
+            Version::V4 => ipv4::stamp(header, payload_len, fragment),
+            Version::V6 => ipv6::stamp(header, payload_len, fragment),
+        }
+    }
+
+    /// Writes lengths, marks and the header's checksum for one whole datagram of `len` bytes.
+    pub(crate) fn seal(&self, header: &mut [u8]) {
+        match self.version {
+            Version::V4 => ipv4::seal(self, header),
+            Version::V6 => ipv6::seal(self, header),
+        }
+    }
+}
+
+impl Ecn {
+    pub(crate) fn from_bits(bits: u8) -> Ecn {
+        match bits & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    /// The two bits as they stand in a header.
+    pub fn bits(self) -> u8 {
+        match self {
+            Ecn::NotEct => 0,
+            Ecn::Ect1 => 1,
+            Ecn::Ect0 => 2,
+            Ecn::Ce => 3,
+        }
+    }
+}
+
+impl Address {
+    /// The address as a number, the same for every packet that carries it.
+    pub fn number(self) -> u128 {
+        self.0
+    }
+
+    /// No ICMP error may be sent to such an address, or about a packet for it: it stands for no one host, or for many
+    /// (RFC 1122 section 3.2.2, RFC 4443 section 2.4(e); R020, R047).
+    pub fn is_one_host(self) -> bool {
+        match IpAddr::from(self) {
+            IpAddr::V4(ip) => {
+                let never = ip.is_unspecified() || ip.is_broadcast() || ip.is_multicast() || ip.is_loopback();
+                !never && ip.octets().first().is_some_and(|first| *first < FIRST_RESERVED_OCTET)
+            }
+            IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+        }
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Address {
+        match ip {
+            IpAddr::V4(ip) => Address(MAPPED_PREFIX | u128::from(ip.to_bits())),
+            IpAddr::V6(ip) => Address(ip.to_bits()),
+        }
+    }
+}
+
+impl From<Address> for IpAddr {
+    fn from(address: Address) -> IpAddr {
+        match address.0 ^ MAPPED_PREFIX {
+            bits if bits <= u128::from(u32::MAX) => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
+            _ => IpAddr::V6(Ipv6Addr::from_bits(address.0)),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        IpAddr::from(*self).fmt(f)
+    }
+}
+
+/// The sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover beside their own bytes (RFC 9293 section 3.1,
+/// RFC 8200 section 8.1).
+pub fn pseudo_sum((source, destination): (Address, Address), protocol: u8, upper_len: usize) -> Sum {
+    let address = |address: Address| Sum::of(&(address.0 ^ mapped(address)).to_be_bytes());
+    let len = upper_len as u32;
+    address(source)
+        + address(destination)
+        + Sum::word(u16::from(protocol))
+        + Sum::word((len >> 16) as u16)
+        + Sum::word(len as u16)
+}
+
+/// The prefix that stands for version 4 in this address, or nothing.
+fn mapped(address: Address) -> u128 {
+    if (address.0 ^ MAPPED_PREFIX) <= u128::from(u32::MAX) { MAPPED_PREFIX } else { 0 }
+}
+
+/// Longest length that a 16-bit length field can say, in bytes.
+pub const LEN_MAX: usize = 65_535;
+/// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
+const MAPPED_PREFIX: u128 = 0xFFFF_0000_0000;
+/// Addresses from 240.0.0.0 on are reserved (RFC 1112 section 4).
+const FIRST_RESERVED_OCTET: u8 = 240;
+/// Protocol numbers (IANA) that the engine looks into.
+pub const ICMP: u8 = 1;
+/// TCP (RFC 9293).
+pub const TCP: u8 = 6;
+/// UDP (RFC 768).
+pub const UDP: u8 = 17;
+/// ICMPv6 (RFC 4443).
+pub const ICMPV6: u8 = 58;

@@ -1,0 +1,217 @@
+//! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
+
+use crate::ip::{Address, Ecn, Fragment, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::sum::Sum;
+use core::net::IpAddr;
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The fixed part of an IPv4 header (RFC 791 section 3.1).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Ipv4Header {
+    version_ihl: u8,
+    tos: u8,
+    total_len: U16,
+    id: U16,
+    flags_offset: U16,
+    ttl: u8,
+    protocol: u8,
+    checksum: U16,
+    source: [u8; 4],
+    destination: [u8; 4],
+}
+
+/// Reads an IPv4 header: the five checks of RFC 1812 section 5.2.2 (R032), in that order but for the checksum, which
+/// needs the header's length.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+    let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
+    let header_len = header.header_len();
+    if header_len < HEADER_LEN {
+        return Err(Unfit::BadHeaderLen);
+    }
+    let claimed_len = usize::from(header.total_len.get());
+    let length_missing = claimed_len == 0 && matches!(header.protocol, TCP | UDP);
+    let len = if length_missing { bytes.len() } else { claimed_len };
+    if len > LEN_MAX {
+        return Err(Unfit::TooLong);
+    }
+    let header_bytes = bytes.get(..header_len).ok_or(Unfit::Truncated)?;
+    let sum_missing = length_missing && header.checksum.get() == 0;
+    if !sum_missing && !Sum::of(header_bytes).is_right() {
+        return Err(Unfit::BadHeaderSum);
+    }
+    if len < header_len {
+        return Err(Unfit::BadTotalLen);
+    }
+    if len > bytes.len() {
+        return Err(Unfit::Truncated);
+    }
+    let word = header.flags_offset.get();
+    let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
+    let fragment = (offset != 0 || more).then(|| Fragment { id: u32::from(header.id.get()), offset, more });
+    let at = header_len as u16;
+    Ok(Ip {
+        version: Version::V4,
+        header_len: at,
+        payload_at: at,
+        protocol_at: PROTOCOL_AT,
+        protocol: header.protocol,
+        ecn: Ecn::from_bits(header.tos),
+        len: len as u32,
+        dont_fragment: word & DONT_FRAGMENT != 0,
+        fragment,
+        upper: (offset == 0).then_some(Upper { protocol: header.protocol, at }),
+        headers_end: at,
+        option_misplaced: offset != 0 && has_uncopied_option(header_bytes),
+        length_missing,
+    })
+}
+
+pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
+    match Ipv4Header::ref_from_prefix(header) {
+        Ok((header, _)) => (IpAddr::from(header.source).into(), IpAddr::from(header.destination).into()),
+        Err(_) => panic!("a parsed IPv4 packet has its header"),
+    }
+}
+
+/// Writes the fields of one whole datagram: length, DF, congestion mark and the header's checksum.
+pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
+    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
+    fixed.total_len = U16::new(ip.len as u16);
+    let reserved = fixed.flags_offset.get() & RESERVED;
+    fixed.flags_offset = U16::new(reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 });
+    fixed.tos = fixed.tos & !3 | ip.ecn.bits();
+    fixed.checksum = U16::new(0);
+    let checksum = Sum::of(header).checksum();
+    set_checksum(header, checksum);
+}
+
+/// Copies a header for the pieces of a packet into `out` and returns its length: all of it for the piece that starts
+/// the datagram, the options with the copied bit for the others (RFC 791 section 3.1, R004).
+pub(crate) fn piece_header(header: &[u8], starts: bool, out: &mut [u8]) -> usize {
+    let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
+    let len = if starts || options.is_empty() {
+        place(out, 0, header)
+    } else {
+        let mut len = place(out, 0, fixed);
+        for option in Options(options).filter(|option| option.is_copied()) {
+            len = place(out, len, option.bytes);
+        }
+        let padded = len.next_multiple_of(4);
+        (len..padded).fold(len, |len, _| place(out, len, &[END_OF_OPTIONS]))
+    };
+    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(out) else { panic!("a template takes any header") };
+    fixed.version_ihl = 0x40 | (len / 4) as u8;
+    len
+}
+
+/// Writes what differs between the pieces of one packet: length, place, identification; then the checksum.
+pub(crate) fn stamp(header: &mut [u8], payload_len: usize, fragment: Fragment) {
+    let total_len = header.len() + payload_len;
+    assert!(total_len <= LEN_MAX, "a piece is no longer than a length field can say");
+    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a template has a header") };
+    fixed.total_len = U16::new(total_len as u16);
+    fixed.id = U16::new(fragment.id as u16);
+    let flags = fixed.flags_offset.get() & RESERVED | if fragment.more { MORE } else { 0 };
+    fixed.flags_offset = U16::new(flags | fragment.offset >> 3);
+    fixed.checksum = U16::new(0);
+    let checksum = Sum::of(header).checksum();
+    set_checksum(header, checksum);
+}
+
+/// True where a header carries an option which only a datagram's first piece may carry: no sender puts one into a later
+/// piece (RFC 6274 section 3.13.2.5, R074).
+fn has_uncopied_option(header: &[u8]) -> bool {
+    let options = header.get(HEADER_LEN..).unwrap_or_default();
+    Options(options).any(|option| !option.is_copied() && option.kind() > NO_OPERATION)
+}
+
+/// The options of a header, one by one; a malformed one ends the walk.
+struct Options<'a>(&'a [u8]);
+
+/// One option with its kind, length and data.
+struct Ipv4Option<'a> {
+    bytes: &'a [u8],
+}
+
+impl Ipv4Option<'_> {
+    fn kind(&self) -> u8 {
+        self.bytes.first().copied().unwrap_or(END_OF_OPTIONS)
+    }
+
+    fn is_copied(&self) -> bool {
+        self.kind() & COPIED != 0
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Ipv4Option<'a>;
+
+    fn next(&mut self) -> Option<Ipv4Option<'a>> {
+        let len = match (self.0.first()?, self.0.get(1)) {
+            (&END_OF_OPTIONS, _) => return None,
+            (&NO_OPERATION, _) => 1,
+            (_, Some(len)) if *len >= 2 => usize::from(*len),
+            _ => return None,
+        };
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(Ipv4Option { bytes })
+    }
+}
+
+impl Ipv4Header {
+    fn header_len(&self) -> usize {
+        usize::from(self.version_ihl & 0x0F) * 4
+    }
+
+    /// A header of an ICMP error: no options, not to be cut, identification 0 (RFC 6864 section 4.1).
+    pub(crate) fn for_error(source: [u8; 4], destination: [u8; 4], total_len: usize) -> Ipv4Header {
+        let mut header = Ipv4Header {
+            version_ihl: 0x45,
+            tos: ERROR_TOS,
+            total_len: U16::new(total_len as u16),
+            id: U16::new(0),
+            flags_offset: U16::new(DONT_FRAGMENT),
+            ttl: ERROR_TTL,
+            protocol: crate::ip::ICMP,
+            checksum: U16::new(0),
+            source,
+            destination,
+        };
+        header.checksum = U16::new(Sum::of(header.as_bytes()).checksum());
+        header
+    }
+}
+
+fn set_checksum(header: &mut [u8], checksum: u16) {
+    if let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) {
+        fixed.checksum = U16::new(checksum);
+    }
+}
+
+/// Copies `bytes` to `out` at `at` and returns where they end.
+fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
+    let to = out.get_mut(at..at + bytes.len());
+    assert!(to.is_some(), "a template takes any header");
+    to.unwrap_or_default().copy_from_slice(bytes);
+    at + bytes.len()
+}
+
+/// Every hop takes 68 bytes: 60 of header and 8 of payload (RFC 791 section 3.2, R005).
+pub const MTU_MIN: usize = 68;
+/// Header without options, in bytes.
+const HEADER_LEN: usize = 20;
+const PROTOCOL_AT: u16 = 9;
+const RESERVED: u16 = 0x8000;
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE: u16 = 0x2000;
+const OFFSET_MASK: u16 = 0x1FFF;
+/// Option kinds and the bit that says "in every fragment" (RFC 791 section 3.1).
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const COPIED: u8 = 0x80;
+/// Precedence of ICMP errors: internetwork control (RFC 1812 section 4.3.2.5).
+const ERROR_TOS: u8 = 0xC0;
+const ERROR_TTL: u8 = 64;

@@ -1,0 +1,266 @@
+//! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
+
+use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::tcp;
+use core::net::IpAddr;
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The fixed IPv6 header (RFC 8200 section 3).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Ipv6Header {
+    version_class_flow: U32,
+    payload_len: U16,
+    next_header: u8,
+    hop_limit: u8,
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+/// The Fragment header (RFC 8200 section 4.5).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FragmentHeader {
+    next_header: u8,
+    reserved: u8,
+    offset_more: U16,
+    id: U32,
+}
+
+/// The first two bytes of every other extension header.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ExtensionHeader {
+    next_header: u8,
+    len: u8,
+}
+
+/// Where a walk along the headers stands.
+struct Walk {
+    /// What the next header is, where it starts, and which byte said so.
+    next_header: u8,
+    at: usize,
+    named_at: usize,
+    /// Where the part that every fragment repeats ends, and which byte names what follows it.
+    repeated_len: usize,
+    repeated_named_at: usize,
+    fragment: Option<(Fragment, usize)>,
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+    let (header, _) = Ipv6Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
+    let claimed_len = usize::from(header.payload_len.get());
+    let length_missing =
+        claimed_len == 0 && matches!(header.next_header, TCP | UDP) && bytes.len() > OFFLOADED_LEN_MIN;
+    if claimed_len == 0 && header.next_header == HOP_BY_HOP {
+        return Err(Unfit::TooLong);
+    }
+    let len = if length_missing { bytes.len() } else { HEADER_LEN + claimed_len };
+    let packet = bytes.get(..len).ok_or(Unfit::Truncated)?;
+    if len > LEN_MAX {
+        return Err(Unfit::TooLong);
+    }
+    let mut walk = Walk {
+        next_header: header.next_header,
+        at: HEADER_LEN,
+        named_at: NEXT_HEADER_AT,
+        repeated_len: HEADER_LEN,
+        repeated_named_at: NEXT_HEADER_AT,
+        fragment: None,
+    };
+    let (upper, headers_end) = match walk.follow(packet) {
+        Ok(Some(upper)) => (Some(upper), walk.at + upper_len_min(upper.protocol)),
+        Ok(None) => (None, walk.at),
+        // A first piece may lack the rest of its headers; who joins it judges that (RFC 7112 section 5).
+        Err(Unfit::ChainCut) if walk.fragment.is_some_and(|(fragment, _)| fragment.more) => (None, LEN_MAX),
+        Err(unfit) => return Err(unfit),
+    };
+    let (header_len, payload_at, protocol_at) = match walk.fragment {
+        Some((_, at)) => (at, at + FRAGMENT_HEADER_LEN, walk.repeated_named_at),
+        None => (walk.repeated_len, walk.repeated_len, walk.repeated_named_at),
+    };
+    let named_at = if walk.fragment.is_some() { header_len } else { protocol_at };
+    Ok(Ip {
+        version: Version::V6,
+        header_len: header_len as u16,
+        payload_at: payload_at as u16,
+        protocol_at: protocol_at as u16,
+        protocol: packet.get(named_at).copied().ok_or(Unfit::ChainCut)?,
+        ecn: Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8),
+        len: len as u32,
+        dont_fragment: true,
+        fragment: walk.fragment.map(|(fragment, _)| fragment),
+        upper,
+        headers_end: headers_end as u16,
+        option_misplaced: false,
+        length_missing,
+    })
+}
+
+impl Walk {
+    /// Follows the headers to the transport header; none where a later fragment hides it.
+    ///
+    /// The cap is ours: RFC 8200 section 4.1 lets headers repeat without end, RFC 8504 section 5.3 lets a host limit
+    /// them (R097).
+    fn follow(&mut self, packet: &[u8]) -> Result<Option<Upper>, Unfit> {
+        for _ in 0..=HEADER_COUNT_MAX {
+            if self.at > HEADER_LEN + CHAIN_LEN_MAX {
+                return Err(Unfit::ChainTooLong);
+            }
+            match self.next_header {
+                HOP_BY_HOP | ROUTING => {
+                    let named_at = self.at;
+                    self.step(packet, 8, 8)?;
+                    if self.fragment.is_none() {
+                        (self.repeated_len, self.repeated_named_at) = (self.at, named_at);
+                    }
+                }
+                DESTINATION_OPTIONS => self.step(packet, 8, 8)?,
+                AUTHENTICATION => self.step(packet, 4, 8)?,
+                FRAGMENT => {
+                    self.fragment_header(packet)?;
+                    if self.fragment.is_some_and(|(fragment, _)| fragment.offset != 0) {
+                        return Ok(None);
+                    }
+                }
+                NO_NEXT_HEADER => return Ok(None),
+                protocol => return Ok(Some(Upper { protocol, at: self.at as u16 })),
+            }
+        }
+        Err(Unfit::ChainTooLong)
+    }
+
+    /// Passes one extension header, whose length field counts `unit` bytes beyond the first `base`.
+    fn step(&mut self, packet: &[u8], unit: usize, base: usize) -> Result<(), Unfit> {
+        let rest = packet.get(self.at..).ok_or(Unfit::ChainCut)?;
+        let (header, _) = ExtensionHeader::ref_from_prefix(rest).map_err(|_| Unfit::ChainCut)?;
+        let len = base + usize::from(header.len) * unit;
+        if len > rest.len() {
+            return Err(Unfit::ChainCut);
+        }
+        self.next_header = header.next_header;
+        self.named_at = self.at;
+        self.at += len;
+        Ok(())
+    }
+
+    fn fragment_header(&mut self, packet: &[u8]) -> Result<(), Unfit> {
+        if self.fragment.is_some() {
+            return Err(Unfit::NestedFragment);
+        }
+        let rest = packet.get(self.at..).ok_or(Unfit::ChainCut)?;
+        let (header, _) = FragmentHeader::ref_from_prefix(rest).map_err(|_| Unfit::ChainCut)?;
+        let word = header.offset_more.get();
+        let fragment = Fragment { id: header.id.get(), offset: word & OFFSET_MASK, more: word & MORE != 0 };
+        self.fragment = Some((fragment, self.at));
+        self.repeated_named_at = self.named_at;
+        self.next_header = header.next_header;
+        self.named_at = self.at;
+        self.at += FRAGMENT_HEADER_LEN;
+        Ok(())
+    }
+}
+
+pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
+    match Ipv6Header::ref_from_prefix(header) {
+        Ok((header, _)) => (IpAddr::from(header.source).into(), IpAddr::from(header.destination).into()),
+        Err(_) => panic!("a parsed IPv6 packet has its header"),
+    }
+}
+
+/// Writes the fields of one whole datagram: length, congestion mark, and the protocol where a Fragment header was.
+pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
+    name_next(header, usize::from(ip.protocol_at), ip.protocol);
+    let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) else { panic!("a parsed IPv6 packet has its header") };
+    let payload_len = ip.len as usize - HEADER_LEN;
+    // A datagram whose length field cannot say its length is cut before it leaves.
+    fixed.payload_len = U16::new(payload_len.min(LEN_MAX) as u16);
+    let others = fixed.version_class_flow.get() & !(3 << CLASS_SHIFT);
+    fixed.version_class_flow = U32::new(others | u32::from(ip.ecn.bits()) << CLASS_SHIFT);
+}
+
+/// Copies a header for the pieces of a packet into `out`, with a Fragment header at its end, and returns its length:
+/// exactly the headers up to the last one that is read on the way (RFC 8200 section 4.5, R088).
+pub(crate) fn piece_header(ip: &Ip, header: &[u8], out: &mut [u8]) -> usize {
+    let len = header.len() + FRAGMENT_HEADER_LEN;
+    let fragment =
+        FragmentHeader { next_header: ip.protocol, reserved: 0, offset_more: U16::new(0), id: U32::new(0) };
+    let Some((front, back)) = out.get_mut(..len).and_then(|out| out.split_at_mut_checked(header.len())) else {
+        panic!("a template takes any header")
+    };
+    front.copy_from_slice(header);
+    back.copy_from_slice(fragment.as_bytes());
+    name_next(front, usize::from(ip.protocol_at), FRAGMENT);
+    len
+}
+
+/// Writes what differs between the pieces of one packet: length, place, identification.
+pub(crate) fn stamp(header: &mut [u8], payload_len: usize, piece: Fragment) {
+    let header_len = header.len();
+    assert!(header_len + payload_len - HEADER_LEN <= LEN_MAX, "a piece is no longer than a length field can say");
+    if let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) {
+        fixed.payload_len = U16::new((header_len + payload_len - HEADER_LEN) as u16);
+    }
+    if let Ok((_, fragment)) = FragmentHeader::mut_from_suffix(header) {
+        fragment.offset_more = U16::new(piece.offset & OFFSET_MASK | u16::from(piece.more));
+        fragment.id = U32::new(piece.id);
+    }
+}
+
+impl Ipv6Header {
+    /// A header of an ICMPv6 error.
+    pub(crate) fn for_error(source: [u8; 16], destination: [u8; 16], payload_len: usize) -> Ipv6Header {
+        Ipv6Header {
+            version_class_flow: U32::new(6 << 28),
+            payload_len: U16::new(payload_len as u16),
+            next_header: ICMPV6,
+            hop_limit: ERROR_HOP_LIMIT,
+            source,
+            destination,
+        }
+    }
+}
+
+/// Shortest header of a transport protocol, in bytes; 0 where we do not know it.
+fn upper_len_min(protocol: u8) -> usize {
+    match protocol {
+        TCP => tcp::HEADER_LEN,
+        UDP | ICMPV6 => 8,
+        _ => 0,
+    }
+}
+
+fn name_next(header: &mut [u8], at: usize, protocol: u8) {
+    match header.get_mut(at) {
+        Some(byte) => *byte = protocol,
+        None => panic!("the byte that names the payload lies in the header"),
+    }
+}
+
+/// Every IPv6 link takes 1,280 bytes (RFC 8200 section 5, R095).
+pub const MTU_MIN: usize = 1_280;
+/// The fixed header, in bytes.
+pub(crate) const HEADER_LEN: usize = 40;
+/// The Fragment header, in bytes.
+pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
+/// Caps on extension headers: how many, and how many bytes of them (rel:C7).
+const HEADER_COUNT_MAX: usize = 8;
+/// See [`HEADER_COUNT_MAX`].
+pub(crate) const CHAIN_LEN_MAX: usize = 256;
+/// A frame as long as Ethernet's shortest may be padding behind an empty packet; a longer one whose length field is 0
+/// comes from an offloading sender, in bytes of IP.
+const OFFLOADED_LEN_MIN: usize = 60;
+const NEXT_HEADER_AT: usize = 6;
+/// Where the traffic class stands in the first word.
+const CLASS_SHIFT: u32 = 20;
+const OFFSET_MASK: u16 = 0xFFF8;
+const MORE: u16 = 1;
+/// Next header numbers (IANA).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const NO_NEXT_HEADER: u8 = 59;
+const DESTINATION_OPTIONS: u8 = 60;
+const ERROR_HOP_LIMIT: u8 = 64;

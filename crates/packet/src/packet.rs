@@ -1,0 +1,464 @@
+//! A frame in a buffer in, a packet out: parsed once, changed in place, sealed once.
+
+use crate::buffer::{Buffer, HEADROOM, Pool};
+use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
+use crate::link::{LINK_LEN_MAX, Link, Medium, Tags};
+use crate::sum::Sum;
+use crate::{ipv6, tcp, udp};
+
+/// One IP header over contiguous bytes, with its link header.
+///
+/// A packet stands for one on the wire, or for many: `segment_len` makes it a train that a port or the segmenter cuts
+/// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Packet::wire_count) and
+/// [`wire_len`](Packet::wire_len) answer for the wire.
+///
+/// Invariant: the bytes are those of one IP packet whenever a packet is in other hands; a run being joined is sealed
+/// first, and one with holes carries a sparse cut.
+#[derive(Debug)]
+pub struct Packet {
+    buffer: Buffer,
+    /// Where the IP header starts in the buffer's memory.
+    ip_at: u32,
+    link: Link,
+    trailer_len: u16,
+    ingress: Ingress,
+    ip: Ip,
+    as_received: bool,
+    /// What is known of the transport checksum.
+    pub checksum: Checksum,
+    /// A train: the payload of each TCP segment or UDP datagram that this packet stands for, in bytes.
+    pub segment_len: Option<u16>,
+    /// How IP cuts this packet on its way out.
+    pub cut: Option<Cut>,
+}
+
+/// The port a packet came from: an interface, in a number that its worker gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ingress(pub u32);
+
+/// What is known of a packet's transport checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nobody has looked.
+    Unverified,
+    /// It covers the bytes.
+    Verified,
+    /// An offloading sender left the pseudo-header's sum in the field; to be finished on the way out.
+    Partial,
+}
+
+/// How a packet is cut into fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Longest piece, IP header counted, in bytes.
+    pub mtu: u16,
+    /// The identification that the pieces carry.
+    pub id: u32,
+    /// How the payload is shared out.
+    pub fill: Fill,
+    /// Is all of the payload here, or only what the buffer's map marks?
+    pub content: Content,
+}
+
+/// How a cut shares a payload out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fill {
+    /// The fewest pieces, full ones first.
+    #[default]
+    Full,
+    /// The fewest pieces, nearly equal, so that the last is never tiny (C30).
+    Even,
+}
+
+/// Whether a packet that is to be cut has all of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Every byte.
+    Whole,
+    /// The pieces of a datagram that never completed: the buffer's map marks what is here.
+    Sparse,
+}
+
+/// What a port delivers.
+#[derive(Debug)]
+pub enum Frame {
+    /// An IP packet.
+    Ip(Packet),
+    /// Anything else, with the reason; it passes.
+    Other(Buffer, Unfit),
+}
+
+impl Frame {
+    /// Reads the frame of `frame_len` bytes that ends its link header where the buffer's content starts.
+    ///
+    /// A port puts a frame at [`HEADROOM`] less the link header's length, so that the IP header is the first content.
+    pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
+        let ip_len = frame_len - link.len;
+        match Ip::parse(buffer.bytes(HEADROOM..HEADROOM + ip_len)) {
+            Ok(ip) => Frame::Ip(Packet {
+                buffer,
+                ip_at: HEADROOM as u32,
+                link,
+                trailer_len: (ip_len - ip.len as usize) as u16,
+                ingress,
+                ip,
+                as_received: true,
+                checksum: Checksum::Unverified,
+                segment_len: None,
+                cut: None,
+            }),
+            Err(unfit) => Frame::Other(buffer, unfit),
+        }
+    }
+
+    /// Copies a frame into a buffer of the pool and reads it.
+    ///
+    /// # Errors
+    /// Why it is no packet to work on; `None` where the pool has no buffer left.
+    pub fn copy(bytes: &[u8], medium: Medium, ingress: Ingress, pool: &mut Pool) -> Result<Packet, Option<Unfit>> {
+        let link = Link::parse(medium, bytes).map_err(Some)?;
+        let ip_len = bytes.len() - link.len;
+        if ip_len > LEN_MAX + 1 {
+            return Err(Some(Unfit::TooLong));
+        }
+        let mut buffer = pool.lend(ip_len).ok_or(None)?;
+        buffer.put(HEADROOM - link.len, bytes);
+        match Frame::parse(buffer, bytes.len(), link, ingress) {
+            Frame::Ip(packet) => Ok(packet),
+            Frame::Other(buffer, unfit) => {
+                pool.give(buffer);
+                Err(Some(unfit))
+            }
+        }
+    }
+}
+
+/// Reading a packet.
+impl Packet {
+    /// What its IP header says.
+    pub fn ip(&self) -> &Ip {
+        &self.ip
+    }
+
+    /// The whole frame: link header, packet and, as long as nothing has changed, the link's padding.
+    pub fn frame(&self) -> &[u8] {
+        let start = self.ip_at();
+        self.buffer.bytes(start - self.link_len()..start + self.len() + usize::from(self.trailer_len))
+    }
+
+    /// The link header.
+    pub fn link(&self) -> &[u8] {
+        self.buffer.bytes(self.ip_at() - self.link_len()..self.ip_at())
+    }
+
+    /// The IP header that every piece repeats, without a Fragment header.
+    pub fn header(&self) -> &[u8] {
+        self.buffer.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
+    }
+
+    /// The payload that fragmentation divides.
+    pub fn payload(&self) -> &[u8] {
+        self.buffer.bytes(self.payload_at()..self.ip_at() + self.len())
+    }
+
+    /// The bytes of the packet from the IP header on.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes(self.ip_at()..self.ip_at() + self.len())
+    }
+
+    /// Length of the packet, IP header counted, in bytes.
+    pub fn len(&self) -> usize {
+        self.ip.len as usize
+    }
+
+    /// Never: a packet has a header.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Source and destination.
+    pub fn addresses(&self) -> (Address, Address) {
+        self.ip.addresses(self.header())
+    }
+
+    /// The VLANs that it travels in.
+    pub fn tags(&self) -> Tags {
+        self.link.tags
+    }
+
+    /// What its link header is.
+    pub fn medium(&self) -> Medium {
+        self.link.medium
+    }
+
+    /// The port that it came from.
+    pub fn ingress(&self) -> Ingress {
+        self.ingress
+    }
+
+    /// True while these are, byte for byte, the packet that came.
+    pub fn is_as_received(&self) -> bool {
+        self.as_received && self.cut.is_none()
+    }
+
+    /// The map of the buffer: which eights of bytes a sparse packet holds.
+    pub fn map(&self) -> &[u8] {
+        self.buffer.map()
+    }
+
+    /// Bytes of memory that this packet pins.
+    pub fn pinned_len(&self) -> usize {
+        self.buffer.pinned_len()
+    }
+
+    /// Bytes of payload that its buffer takes.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    fn ip_at(&self) -> usize {
+        self.ip_at as usize
+    }
+
+    fn link_len(&self) -> usize {
+        self.link.len
+    }
+
+    fn payload_at(&self) -> usize {
+        self.ip_at() + usize::from(self.ip.payload_at)
+    }
+}
+
+/// The transport checksum.
+impl Packet {
+    /// Marks the checksum as half-filled where its field holds the pseudo-header's sum, as an offloading sender's
+    /// packets are captured, and does not by chance cover the bytes. For ports that cannot tell, such as files.
+    pub fn judge_checksum(&mut self) {
+        let Some((field_at, upper)) = self.checksum_field() else { return };
+        let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
+        if self.word(field_at) == half.fold() && !(half + Sum::of(self.upper_bytes(upper))).is_right() {
+            self.checksum = Checksum::Partial;
+        }
+    }
+
+    /// Finishes a half-filled checksum; true where there was one.
+    pub fn finish_checksum(&mut self) -> bool {
+        if self.checksum != Checksum::Partial {
+            return false;
+        }
+        let Some((field_at, upper)) = self.checksum_field() else { return false };
+        self.set_word(field_at, 0);
+        let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
+        let sum = half + Sum::of(self.upper_bytes(upper));
+        let checksum = if upper.protocol == UDP { udp::field(sum) } else { sum.checksum() };
+        self.set_word(field_at, checksum);
+        self.checksum = Checksum::Verified;
+        self.as_received = false;
+        true
+    }
+
+    /// Writes the length that an offloading sender left out; true where it had.
+    pub fn finish_len(&mut self) -> bool {
+        if !self.ip.length_missing {
+            return false;
+        }
+        self.ip.length_missing = false;
+        self.seal();
+        true
+    }
+
+    /// Where the checksum field stands in the packet, of a whole TCP or UDP packet that has one.
+    fn checksum_field(&self) -> Option<(usize, Upper)> {
+        if self.ip.fragment.is_some() {
+            return None;
+        }
+        let upper = self.ip.upper?;
+        let within = match upper.protocol {
+            TCP => tcp::checksum_at(self.upper_bytes(upper))?,
+            UDP => udp::checksum_at(self.upper_bytes(upper))?,
+            _ => return None,
+        };
+        Some((usize::from(upper.at) + within, upper))
+    }
+
+    /// The bytes behind the IP headers.
+    pub fn upper_bytes(&self, upper: Upper) -> &[u8] {
+        self.bytes().get(usize::from(upper.at)..).unwrap_or_default()
+    }
+
+    fn word(&self, at: usize) -> u16 {
+        match self.bytes().get(at..at + 2) {
+            Some(&[high, low]) => u16::from_be_bytes([high, low]),
+            _ => panic!("a header field lies in its packet"),
+        }
+    }
+
+    fn set_word(&mut self, at: usize, word: u16) {
+        self.buffer.put(self.ip_at as usize + at, &word.to_be_bytes());
+    }
+}
+
+/// Joining: a run is a packet that still has holes.
+impl Packet {
+    /// Starts a run in `buffer` with the headers of `piece`, the first that came.
+    pub fn open(piece: &Packet, buffer: Buffer) -> Packet {
+        let mut run = Packet {
+            buffer,
+            ip_at: 0,
+            link: piece.link,
+            trailer_len: 0,
+            ingress: piece.ingress,
+            ip: piece.ip,
+            as_received: false,
+            checksum: Checksum::Unverified,
+            segment_len: None,
+            cut: None,
+        };
+        run.take_headers(piece);
+        run
+    }
+
+    /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
+    /// R093).
+    pub fn take_headers(&mut self, piece: &Packet) {
+        let header = piece.header();
+        self.ip = piece.ip.without_fragment_header();
+        self.ip_at = (HEADROOM - header.len()) as u32;
+        self.link = piece.link;
+        self.buffer.put(HEADROOM - header.len(), header);
+        self.buffer.put(HEADROOM - header.len() - piece.link_len(), piece.link());
+    }
+
+    /// Lays a piece's payload at its place in the datagram.
+    pub fn lay(&mut self, offset: usize, payload: &[u8]) {
+        self.buffer.put(HEADROOM + offset, payload);
+    }
+
+    /// The bytes that are laid from `offset` on.
+    pub fn laid(&self, offset: usize, len: usize) -> &[u8] {
+        self.buffer.bytes(HEADROOM + offset..HEADROOM + offset + len)
+    }
+
+    /// The map of the buffer, to be changed.
+    pub fn map_mut(&mut self) -> &mut [u8] {
+        self.buffer.map_mut()
+    }
+
+    /// Moves a run, of which `laid_len` bytes are laid, to a larger buffer, and returns the smaller one.
+    pub fn grow(&mut self, mut larger: Buffer, laid_len: usize) -> Buffer {
+        let start = self.ip_at() - self.link_len();
+        larger.put(start, self.buffer.bytes(start..HEADROOM + laid_len));
+        larger.map_mut().fill(0);
+        if let Some((front, _)) = larger.map_mut().split_at_mut_checked(self.buffer.map().len()) {
+            front.copy_from_slice(self.buffer.map());
+        }
+        core::mem::replace(&mut self.buffer, larger)
+    }
+
+    /// Makes a run the whole datagram of `payload_len` bytes.
+    pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool) {
+        self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
+        self.ip.ecn = ecn;
+        self.ip.dont_fragment = dont_fragment;
+        self.ip.fragment = None;
+        self.seal();
+    }
+
+    /// Makes a run that never completed a packet with holes, up to `payload_len` bytes long: it leaves by a sparse
+    /// cut, as fragments that carry what came. `more`: is the datagram's end still missing?
+    pub fn release(&mut self, payload_len: usize, more: bool, cut: Cut) {
+        self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
+        if let Some(fragment) = &mut self.ip.fragment {
+            *fragment = Fragment { offset: 0, more, ..*fragment };
+        }
+        self.cut = Some(cut);
+    }
+
+    /// Takes the Fragment header out of an atomic fragment, which is a whole datagram (RFC 6946 section 4).
+    pub fn make_whole(&mut self) {
+        let header_len = usize::from(self.ip.header_len);
+        let moved_by = usize::from(self.ip.payload_at) - header_len;
+        let front = self.ip_at() - self.link_len();
+        let end = self.ip_at() + header_len;
+        self.buffer.bytes_mut(front..end + moved_by).copy_within(..end - front, moved_by);
+        self.ip_at += moved_by as u32;
+        self.trailer_len = 0;
+        let payload_len = self.ip.payload_len();
+        self.ip = self.ip.without_fragment_header();
+        self.close(payload_len, self.ip.ecn, self.ip.dont_fragment);
+    }
+
+    /// Writes lengths, marks and checksum of the header.
+    fn seal(&mut self) {
+        let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
+        self.ip.seal(self.buffer.bytes_mut(start..start + len));
+        self.trailer_len = 0;
+        self.as_received = false;
+    }
+
+    /// Gives the buffer back.
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// A header for the pieces of one packet: built once, patched for each (G3).
+#[derive(Debug)]
+pub struct Template {
+    bytes: [u8; TEMPLATE_LEN],
+    link_len: usize,
+    len: usize,
+    version: Version,
+}
+
+impl Template {
+    /// The header of the pieces that start their datagram, or of those that do not.
+    pub fn new(packet: &Packet, starts: bool) -> Template {
+        let mut template =
+            Template { bytes: [0; TEMPLATE_LEN], link_len: packet.link_len(), len: 0, version: packet.ip.version };
+        let (link, rest) = template.bytes.split_at_mut(packet.link_len());
+        link.copy_from_slice(packet.link());
+        template.len = packet.link_len() + packet.ip.piece_header(packet.header(), starts, rest);
+        template
+    }
+
+    /// The IP header's length, any Fragment header counted, in bytes.
+    pub fn header_len(&self) -> usize {
+        self.len - self.link_len
+    }
+
+    /// The link and IP header of the piece with this place and `payload_len` bytes of payload.
+    pub fn stamp(&mut self, payload_len: usize, fragment: Fragment) -> &[u8] {
+        let header = self.bytes.get_mut(self.link_len..self.len).unwrap_or_default();
+        Ip::stamp(self.version, header, payload_len, fragment);
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// What only some packets are.
+impl Packet {
+    /// True where a first piece lacks headers that it must hold (RFC 7112 section 5, R083).
+    pub fn lacks_headers(&self) -> bool {
+        self.ip.fragment.is_some() && self.ip.starts() && usize::from(self.ip.headers_end) > self.len()
+    }
+
+    /// Bytes of headers that stand in the payload and must all go into the first piece (RFC 7112 section 5, R082).
+    pub fn headers_in_payload_len(&self) -> usize {
+        usize::from(self.ip.headers_end).min(self.len()).saturating_sub(usize::from(self.ip.payload_at))
+    }
+
+    /// True for neighbour discovery, which may never come in fragments (RFC 6980 section 5, R103).
+    pub fn is_neighbour_discovery(&self) -> bool {
+        self.ip.upper.is_some_and(|upper| {
+            let kind = self.upper_bytes(upper).first();
+            upper.protocol == ICMPV6 && kind.is_some_and(|kind| NEIGHBOUR_DISCOVERY.contains(kind))
+        })
+    }
+}
+
+/// Bytes of the longest template: link, IPv6 header, extension headers, Fragment header.
+const TEMPLATE_LEN: usize = LINK_LEN_MAX + ipv6::HEADER_LEN + HEADERS_LEN_MAX + ipv6::FRAGMENT_HEADER_LEN;
+/// Longest run of extension headers before the payload that is divided, in bytes.
+const HEADERS_LEN_MAX: usize = HEADROOM - LINK_LEN_MAX - ipv6::HEADER_LEN - ipv6::FRAGMENT_HEADER_LEN;
+/// ICMPv6 types of neighbour discovery and its certificates (RFC 4861 section 4, RFC 3971 section 6.4).
+const NEIGHBOUR_DISCOVERY: [u8; 7] = [133, 134, 135, 136, 137, 148, 149];

@@ -1,0 +1,190 @@
+//! TCP header bytes in, its fields and options out (RFC 9293).
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The fixed part of a TCP header (RFC 9293 section 3.1).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TcpHeader {
+    /// Source port.
+    pub source: U16,
+    /// Destination port.
+    pub destination: U16,
+    /// Sequence number of the first byte.
+    pub seq: U32,
+    /// The next byte that the sender of this segment expects.
+    pub ack: U32,
+    data_offset: u8,
+    flags: u8,
+    /// Receive window, not scaled.
+    pub window: U16,
+    /// Checksum over pseudo-header, header and payload.
+    pub checksum: U16,
+    /// Urgent pointer.
+    pub urgent: U16,
+}
+
+/// A parsed segment: its fixed header, its options and its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// The fixed part of the header.
+    pub header: &'a TcpHeader,
+    /// Option bytes, padding counted.
+    pub options: &'a [u8],
+    /// The stream's bytes.
+    pub payload: &'a [u8],
+}
+
+/// One TCP option, with the bytes it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpOption<'a> {
+    /// End of the list; what follows is padding.
+    End,
+    /// One byte of alignment.
+    NoOperation,
+    /// Longest payload that the sender takes, in bytes (RFC 9293 section 3.7.1).
+    MaximumSegmentSize(u16),
+    /// Shift of the window field (RFC 7323 section 2).
+    WindowScale(u8),
+    /// Selective acknowledgements are welcome (RFC 2018 section 2).
+    SackPermitted,
+    /// Blocks of eight bytes, each two sequence numbers (RFC 2018 section 3).
+    Sack(&'a [u8]),
+    /// Clock of the sender and its echo (RFC 7323 section 3).
+    Timestamps {
+        /// The sender's clock.
+        value: u32,
+        /// The other side's clock, echoed.
+        echo: u32,
+    },
+    /// Any other kind, with its data.
+    Other(u8, &'a [u8]),
+    /// A length that cannot be: the rest of the options, as they stand (R114).
+    Malformed(&'a [u8]),
+}
+
+impl Segment<'_> {
+    /// Reads a TCP segment; none where its header does not fit.
+    pub fn parse(bytes: &[u8]) -> Option<Segment<'_>> {
+        let (header, rest) = TcpHeader::ref_from_prefix(bytes).ok()?;
+        let options_len = header.header_len().checked_sub(HEADER_LEN)?;
+        let (options, payload) = rest.split_at_checked(options_len)?;
+        Some(Segment { header, options, payload })
+    }
+}
+
+impl<'a> Segment<'a> {
+    /// The options in the order in which they stand; together they are all of the option bytes.
+    pub fn options(&self) -> impl Iterator<Item = TcpOption<'a>> {
+        let mut rest = self.options;
+        core::iter::from_fn(move || {
+            let (option, tail) = next_option(rest)?;
+            rest = tail;
+            Some(option)
+        })
+    }
+}
+
+impl TcpHeader {
+    /// Length of the header with its options, in bytes.
+    pub fn header_len(&self) -> usize {
+        usize::from(self.data_offset >> 4) * 4
+    }
+
+    /// The eight flags, CWR first and FIN last.
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+}
+
+fn next_option(bytes: &[u8]) -> Option<(TcpOption<'_>, &[u8])> {
+    let (kind, rest) = bytes.split_first()?;
+    match kind {
+        0 => return Some((TcpOption::End, &[])),
+        1 => return Some((TcpOption::NoOperation, rest)),
+        _ => {}
+    }
+    let data = rest
+        .split_first()
+        .and_then(|(len, rest)| rest.split_at_checked(usize::from(*len).checked_sub(OPTION_HEADER_LEN)?));
+    let Some((data, tail)) = data else { return Some((TcpOption::Malformed(bytes), &[])) };
+    let option = match (kind, data) {
+        (2, &[high, low]) => TcpOption::MaximumSegmentSize(u16::from_be_bytes([high, low])),
+        (3, &[shift]) => TcpOption::WindowScale(shift),
+        (4, &[]) => TcpOption::SackPermitted,
+        (5, blocks) if blocks.len().is_multiple_of(8) => TcpOption::Sack(blocks),
+        (8, &[v0, v1, v2, v3, e0, e1, e2, e3]) => TcpOption::Timestamps {
+            value: u32::from_be_bytes([v0, v1, v2, v3]),
+            echo: u32::from_be_bytes([e0, e1, e2, e3]),
+        },
+        (kind, data) => TcpOption::Other(*kind, data),
+    };
+    Some((option, tail))
+}
+
+/// Where the checksum field stands, in a segment that holds its whole header.
+pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
+    Segment::parse(bytes).map(|_| CHECKSUM_AT)
+}
+
+/// Header without options, in bytes.
+pub const HEADER_LEN: usize = 20;
+const CHECKSUM_AT: usize = 16;
+/// Kind and length of an option, in bytes.
+const OPTION_HEADER_LEN: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_read_and_none_is_lost() {
+        let options = [
+            2, 4, 0x05, 0xB4, // MSS 1460
+            4, 2, // SACK permitted
+            8, 10, 0, 0, 0, 7, 0, 0, 0, 9, // time stamps
+            1, 3, 3, 7, // padding, window scale 7
+            5, 10, 0, 0, 0, 1, 0, 0, 0, 2, // one SACK block
+            253, 4, 1, 2, // an experiment
+            0, 0,
+        ];
+        let segment = segment(&options);
+        let parsed: Vec<_> = Segment::parse(&segment).unwrap().options().collect();
+        assert_eq!(
+            parsed,
+            [
+                TcpOption::MaximumSegmentSize(1_460),
+                TcpOption::SackPermitted,
+                TcpOption::Timestamps { value: 7, echo: 9 },
+                TcpOption::NoOperation,
+                TcpOption::WindowScale(7),
+                TcpOption::Sack(&[0, 0, 0, 1, 0, 0, 0, 2]),
+                TcpOption::Other(253, &[1, 2]),
+                TcpOption::End,
+            ]
+        );
+    }
+
+    #[test]
+    fn any_option_bytes_are_walked_without_a_panic() {
+        for len in [0, 1, 2, 3, 4, 40, 255] {
+            for kind in 0..=255 {
+                let options = [kind, len, 7, 7];
+                let segment = segment(&options);
+                let parsed = Segment::parse(&segment).unwrap();
+                assert!(parsed.options().count() <= options.len());
+                if kind > 1 && !(2..=4).contains(&len) {
+                    assert_eq!(parsed.options().next(), Some(TcpOption::Malformed(&options)));
+                }
+            }
+        }
+    }
+
+    fn segment(options: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[12] = (((HEADER_LEN + options.len()) / 4) << 4) as u8;
+        bytes.extend(options);
+        bytes
+    }
+}

@@ -1,0 +1,44 @@
+//! UDP header bytes in, its fields out (RFC 768).
+
+use crate::sum::Sum;
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The UDP header.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct UdpHeader {
+    /// Source port.
+    pub source: U16,
+    /// Destination port.
+    pub destination: U16,
+    /// Header and payload, in bytes.
+    pub len: U16,
+    /// Checksum; 0 where the sender made none.
+    pub checksum: U16,
+}
+
+impl UdpHeader {
+    /// Reads the header at the start of a datagram, and what follows it.
+    pub fn parse(bytes: &[u8]) -> Option<(&UdpHeader, &[u8])> {
+        UdpHeader::ref_from_prefix(bytes).ok()
+    }
+}
+
+/// The checksum field for this sum: a sum whose complement is 0 goes out as all ones, for 0 means "none"
+/// (RFC 768, RFC 8200 section 8.1, R096).
+pub fn field(sum: Sum) -> u16 {
+    match sum.checksum() {
+        0 => 0xFFFF,
+        checksum => checksum,
+    }
+}
+
+/// Where the checksum field stands, in a datagram that has a checksum and the length that its header says.
+pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
+    let (header, _) = UdpHeader::parse(bytes)?;
+    let claimed_len = usize::from(header.len.get());
+    (header.checksum.get() != 0 && (claimed_len == bytes.len() || claimed_len == 0)).then_some(CHECKSUM_AT)
+}
+
+const CHECKSUM_AT: usize = 6;
