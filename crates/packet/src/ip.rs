@@ -180,6 +180,32 @@ impl Ip {
         self
     }
 
+    /// Lengths of the headers that [`piece_header`](Ip::piece_header) makes: for the piece that starts the datagram, and
+    /// for the others.
+    pub(crate) fn piece_header_lens(&self, header: &[u8]) -> [usize; 2] {
+        match self.version {
+            Version::V4 => ipv4::piece_header_lens(header, self.starts()),
+            Version::V6 => [header.len() + ipv6::FRAGMENT_HEADER_LEN; 2],
+        }
+    }
+
+    /// The protocol, where it tells datagrams apart: IPv4's fragments belong together by protocol too (RFC 791 section
+    /// 3.2, R006), IPv6's later pieces may name any (RFC 8200 section 4.5, R093).
+    pub fn key_protocol(&self) -> u8 {
+        match self.version {
+            Version::V4 => self.protocol,
+            Version::V6 => 0,
+        }
+    }
+
+    /// How long a host waits for the pieces of a datagram.
+    pub fn patience(&self) -> core::time::Duration {
+        match self.version {
+            Version::V4 => ipv4::PATIENCE,
+            Version::V6 => ipv6::PATIENCE,
+        }
+    }
+
     /// Copies the header that pieces of this packet carry to `out`, any Fragment header added, and returns its length.
     pub(crate) fn piece_header(&self, header: &[u8], starts: bool, out: &mut [u8]) -> usize {
         match self.version {

@@ -3,6 +3,7 @@
 use crate::ip::{Address, Ecn, Fragment, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version};
 use crate::sum::Sum;
 use core::net::IpAddr;
+use core::time::Duration;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -106,6 +107,14 @@ pub(crate) fn piece_header(header: &[u8], starts: bool, out: &mut [u8]) -> usize
     len
 }
 
+/// Lengths of the headers of a packet's pieces: of the first, and of the others.
+pub(crate) fn piece_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
+    if header.len() == HEADER_LEN || !starts {
+        return [header.len(); 2];
+    }
+    [header.len(), piece_header(header, false, &mut [0; HEADER_LEN_MAX])]
+}
+
 /// Writes what differs between the pieces of one packet: length, place, identification; then the checksum.
 pub(crate) fn stamp(header: &mut [u8], payload_len: usize, fragment: Fragment) {
     let total_len = header.len() + payload_len;
@@ -203,6 +212,10 @@ fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
 pub const MTU_MIN: usize = 68;
 /// Header without options, in bytes.
 const HEADER_LEN: usize = 20;
+/// Header with all the options it can have, in bytes.
+const HEADER_LEN_MAX: usize = 60;
+/// Linux waits as long, half of what RFC 1122 section 3.3.2 asks for (R016): identifiers come back sooner than that.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const PROTOCOL_AT: u16 = 9;
 const RESERVED: u16 = 0x8000;
 const DONT_FRAGMENT: u16 = 0x4000;

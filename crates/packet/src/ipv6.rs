@@ -3,6 +3,7 @@
 use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version};
 use crate::tcp;
 use core::net::IpAddr;
+use core::time::Duration;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -240,6 +241,8 @@ fn name_next(header: &mut [u8], at: usize, protocol: u8) {
 
 /// Every IPv6 link takes 1,280 bytes (RFC 8200 section 5, R095).
 pub const MTU_MIN: usize = 1_280;
+/// RFC 8200 section 4.5 (R091).
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The fixed header, in bytes.
 pub(crate) const HEADER_LEN: usize = 40;
 /// The Fragment header, in bytes.

@@ -1,7 +1,7 @@
 //! What a packet is: bytes on loan from a pool, link and IP headers, checksums, time.
 //!
 //! ```
-//! use packet::{Frame, Ingress, Medium, Pool};
+//! use wideload_packet::{Frame, Ingress, Medium, Pool};
 //!
 //! // An IPv4 packet of 28 bytes: a header and eight bytes of payload, the first piece of a datagram.
 //! let bytes = [
@@ -21,18 +21,21 @@ pub mod icmp;
 pub mod ip;
 mod ipv4;
 mod ipv6;
+pub mod map;
 pub mod tcp;
 pub mod udp;
 
 mod buffer;
+mod cut;
 mod link;
 mod packet;
 mod sum;
 mod time;
 
 pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Memory, Pool};
+pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use ip::{Address, Ecn, Fragment, Ip, Unfit, Version};
 pub use link::{LINK_LEN_MAX, Link, Medium, Tags};
-pub use packet::{Checksum, Content, Cut, Fill, Frame, Ingress, Packet, Template};
+pub use packet::{Checksum, Frame, Ingress, Packet, Template};
 pub use sum::{Sum, patched};
 pub use time::Time;

@@ -1,6 +1,7 @@
 //! A frame in a buffer in, a packet out: parsed once, changed in place, sealed once.
 
 use crate::buffer::{Buffer, HEADROOM, Pool};
+use crate::cut::{Content, Cut, Shares};
 use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
 use crate::link::{LINK_LEN_MAX, Link, Medium, Tags};
 use crate::sum::Sum;
@@ -45,38 +46,6 @@ pub enum Checksum {
     Verified,
     /// An offloading sender left the pseudo-header's sum in the field; to be finished on the way out.
     Partial,
-}
-
-/// How a packet is cut into fragments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// Longest piece, IP header counted, in bytes.
-    pub mtu: u16,
-    /// The identification that the pieces carry.
-    pub id: u32,
-    /// How the payload is shared out.
-    pub fill: Fill,
-    /// Is all of the payload here, or only what the buffer's map marks?
-    pub content: Content,
-}
-
-/// How a cut shares a payload out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fill {
-    /// The fewest pieces, full ones first.
-    #[default]
-    Full,
-    /// The fewest pieces, nearly equal, so that the last is never tiny (C30).
-    Even,
-}
-
-/// Whether a packet that is to be cut has all of its payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Every byte.
-    Whole,
-    /// The pieces of a datagram that never completed: the buffer's map marks what is here.
-    Sparse,
 }
 
 /// What a port delivers.
@@ -226,6 +195,52 @@ impl Packet {
 
     fn payload_at(&self) -> usize {
         self.ip_at() + usize::from(self.ip.payload_at)
+    }
+}
+
+/// What stands on the wire for this packet.
+impl Packet {
+    /// The parts of the payload that leave in one piece each, where the packet is to be cut.
+    pub fn shares(&self) -> Option<Shares<'_>> {
+        let cut = self.cut.as_ref()?;
+        let map = (cut.content == Content::Sparse).then(|| self.map());
+        Some(Shares::new(cut, self.ip.payload_len(), self.piece_header_lens(), map))
+    }
+
+    /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
+    pub fn piece_header_lens(&self) -> [usize; 2] {
+        self.ip.piece_header_lens(self.header())
+    }
+
+    /// Packets on the wire.
+    pub fn wire_count(&self) -> usize {
+        match (self.shares(), self.segment_len) {
+            (Some(shares), _) => shares.count(),
+            (None, Some(segment_len)) => self.train_len().div_ceil(usize::from(segment_len).max(1)).max(1),
+            (None, None) => 1,
+        }
+    }
+
+    /// Length of the longest packet on the wire, IP header counted, in bytes.
+    pub fn wire_len(&self) -> usize {
+        match (self.shares(), self.segment_len) {
+            (Some(shares), _) => {
+                let [first, later] = self.piece_header_lens();
+                shares.map(|share| share.len() + if share.start == 0 { first } else { later }).max().unwrap_or(0)
+            }
+            (None, Some(segment_len)) => self.len() - self.train_len() + self.train_len().min(segment_len.into()),
+            (None, None) => self.len(),
+        }
+    }
+
+    /// Bytes of payload of a train, which its segments share.
+    fn train_len(&self) -> usize {
+        let Some(upper) = self.ip.upper else { return 0 };
+        match upper.protocol {
+            TCP => tcp::Segment::parse(self.upper_bytes(upper)).map_or(0, |segment| segment.payload.len()),
+            UDP => udp::UdpHeader::parse(self.upper_bytes(upper)).map_or(0, |(_, payload)| payload.len()),
+            _ => 0,
+        }
     }
 }
 

@@ -1,0 +1,177 @@
+//! A packet's lengths in, the lengths of its pieces out: the arithmetic of fragmentation.
+
+use crate::map;
+use core::ops::Range;
+
+/// How a packet is cut into fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Longest piece, IP header counted, in bytes.
+    pub mtu: u16,
+    /// The identification that the pieces carry.
+    pub id: u32,
+    /// How the payload is shared out.
+    pub fill: Fill,
+    /// Is all of the payload here, or only what the buffer's map marks?
+    pub content: Content,
+}
+
+/// How a cut shares a payload out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fill {
+    /// The fewest pieces, full ones first (RFC 1812 section 4.2.2.7, R030).
+    #[default]
+    Full,
+    /// The fewest pieces, nearly equal, so that the last is never tiny (C30).
+    Even,
+}
+
+/// Whether a packet that is to be cut has all of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Every byte.
+    Whole,
+    /// The pieces of a datagram that never completed: the buffer's map marks what is here.
+    Sparse,
+}
+
+/// The parts of a payload that go into one piece each, in order: an iterator over ranges of the payload.
+#[derive(Clone, Debug)]
+pub struct Shares<'a> {
+    /// Where the next piece starts, and where the run of bytes ends that it is taken from.
+    at: usize,
+    run_end: usize,
+    end: usize,
+    fill: Fill,
+    /// Payload that fits behind the header of the piece that starts the datagram, and behind the others.
+    first_room: usize,
+    room: usize,
+    map: Option<&'a [u8]>,
+}
+
+impl<'a> Shares<'a> {
+    /// Shares out `payload_len` bytes; `map` marks which eights are here, where not all are.
+    pub fn new(cut: &Cut, payload_len: usize, headers: [usize; 2], map: Option<&'a [u8]>) -> Shares<'a> {
+        let [first_room, room] = headers.map(|header_len| usize::from(cut.mtu).saturating_sub(header_len));
+        assert!(first_room.min(room) >= UNIT, "every hop takes a header and eight bytes of payload");
+        let run_end = if map.is_none() { payload_len } else { 0 };
+        Shares { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, map }
+    }
+
+    /// Pieces that the bytes up to the end of this run still make.
+    fn pieces_left(&self) -> usize {
+        let left = self.run_end - self.at;
+        let first = self.room_here();
+        if left <= first {
+            return 1;
+        }
+        let after_first = left - round_down(first);
+        // All but the last are whole eights; the last takes any length.
+        1 + if after_first <= self.room { 1 } else { (after_first - self.room).div_ceil(round_down(self.room)) + 1 }
+    }
+
+    fn room_here(&self) -> usize {
+        if self.at == 0 { self.first_room } else { self.room }
+    }
+}
+
+impl Iterator for Shares<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        if self.at == self.run_end {
+            let units = map::next_run(self.map?, self.at.div_ceil(UNIT))?;
+            self.at = units.start * UNIT;
+            self.run_end = (units.end * UNIT).min(self.end);
+            if self.at >= self.end {
+                return None;
+            }
+        }
+        let left = self.run_end - self.at;
+        let room = self.room_here();
+        let len = match self.fill {
+            _ if left <= room => left,
+            Fill::Full => round_down(room),
+            Fill::Even => left.div_ceil(self.pieces_left()).next_multiple_of(UNIT).min(round_down(room)),
+        };
+        let share = self.at..self.at + len;
+        self.at = share.end;
+        Some(share)
+    }
+}
+
+fn round_down(len: usize) -> usize {
+    len / UNIT * UNIT
+}
+
+/// Every piece but the last carries a multiple of this many bytes (RFC 791 section 3.2, RFC 8200 section 4.5, R001).
+pub const UNIT: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_every_payload_in_the_fewest_pieces() {
+        for fill in [Fill::Full, Fill::Even] {
+            for (mtu, headers) in
+                [(68, [20, 20]), (68, [60, 20]), (69, [60, 60]), (576, [24, 20]), (1_280, [48, 48])]
+            {
+                let cut = Cut { mtu, id: 0, fill, content: Content::Whole };
+                for payload_len in (1..2_000).chain(60_000..60_100) {
+                    let shares: Vec<_> = Shares::new(&cut, payload_len, headers, None).collect();
+                    check(&shares, payload_len, usize::from(mtu), headers);
+                    let full = Cut { fill: Fill::Full, ..cut };
+                    let fewest = Shares::new(&full, payload_len, headers, None).count();
+                    assert_eq!(shares.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
+                    assert_eq!(fewest, fewest_possible(payload_len, usize::from(mtu), headers));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn even_shares_differ_by_less_than_two_units() {
+        let cut = Cut { mtu: 1_500, id: 0, fill: Fill::Even, content: Content::Whole };
+        for payload_len in 1_481..65_000 {
+            let lens = Shares::new(&cut, payload_len, [20, 20], None).map(|share| share.len());
+            let (min, max) = lens.fold((usize::MAX, 0), |(min, max), len| (min.min(len), max.max(len)));
+            let count = payload_len.div_ceil(1_480);
+            assert!(max - min <= UNIT * count, "{payload_len}: {min} to {max}");
+            assert!(min >= 700 || payload_len < 1_500, "{payload_len}: a tiny piece of {min}");
+        }
+    }
+
+    #[test]
+    fn a_sparse_payload_leaves_out_its_holes() {
+        let mut map = [0u8; 32];
+        map::set(&mut map, 2..4);
+        map::set(&mut map, 10..13);
+        let cut = Cut { mtu: 36, id: 0, fill: Fill::Full, content: Content::Sparse };
+        let shares: Vec<_> = Shares::new(&cut, 101, [20, 20], Some(&map)).collect();
+        assert_eq!(shares, [16..32, 80..96, 96..101]);
+    }
+
+    fn check(shares: &[Range<usize>], payload_len: usize, mtu: usize, headers: [usize; 2]) {
+        let mut at = 0;
+        for (index, share) in shares.iter().enumerate() {
+            assert_eq!(share.start, at);
+            assert!(!share.is_empty() && share.len() + headers[usize::from(index > 0)] <= mtu);
+            assert!(share.len() % UNIT == 0 || share.end == payload_len);
+            at = share.end;
+        }
+        assert_eq!(at, payload_len);
+    }
+
+    /// Tries numbers of pieces until their room suffices.
+    fn fewest_possible(payload_len: usize, mtu: usize, [first, later]: [usize; 2]) -> usize {
+        if payload_len <= mtu - first {
+            return 1;
+        }
+        (2..)
+            .find(|count| {
+                (mtu - first) / 8 * 8 + (count - 2) * ((mtu - later) / 8 * 8) + mtu - later >= payload_len
+            })
+            .unwrap()
+    }
+}
