@@ -1,1 +1,68 @@
-//! x
+//! What can be done to a packet's size: reassemble, fragment, refuse.
+//!
+//! The engine is pure: no clock, no socket, no thread, no randomness that is not an input. A caller hands in packets
+//! and the time, and takes what comes out:
+//!
+//! ```
+//! use wideload_engine::{Identifiers, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening};
+//! use wideload_engine::packet::{self, Fill, Frame, Ingress, Medium, Pool, Time};
+//! use std::time::Duration;
+//!
+//! # let wide: Vec<u8> = {
+//! #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+//! #     let sum = packet::Sum::of(&bytes).checksum();
+//! #     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+//! #     bytes.resize(4_000, 0);
+//! #     bytes
+//! # };
+//! let secret = Secret::new(0x0123_4567_89AB_CDEF);
+//! let limits = Limits { bytes: 4 << 20, patience: None };
+//! let mut out = Output::new(Pool::new(8 << 20), None);
+//! let mut side = Side {
+//!     widening: Widening { reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 1_500 }, secret)) },
+//!     narrowing: Narrowing {
+//!         mtu: 1_500,
+//!         role: Role::Source(Identifiers::new(secret, Duration::from_secs(2))),
+//!         fill: Fill::Full,
+//!     },
+//! };
+//! // A datagram of 4,000 bytes leaves in three pieces.
+//! let packet = Frame::copy(&wide, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+//! side.push(Time::ZERO, packet, &mut out);
+//! while let Some(packet) = out.next() {
+//!     let mut pieces = Pieces::of(&packet);
+//!     while let Some(piece) = pieces.next() {
+//!         assert!(piece.frame_len() <= 1_500);
+//!     }
+//!     out.done(packet);
+//! }
+//! assert_eq!(out.ledger.forwarded.packets, 3);
+//! side.check(&out).unwrap();
+//! ```
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
+pub mod held;
+
+pub use packet;
+
+mod fragment;
+mod holes;
+mod identify;
+mod ledger;
+mod output;
+mod reassemble;
+mod refuse;
+mod secret;
+mod side;
+
+pub use fragment::{Piece, Pieces};
+pub use holes::{Fit, Holes};
+pub use identify::{Identifiers, LIFETIME};
+pub use ledger::{Event, Ledger, Reason, Tally};
+pub use output::Output;
+pub use reassemble::{Late, Limits, Reassembler};
+pub use refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
+pub use secret::Secret;
+pub use side::{Narrowing, Role, Side, Widening};

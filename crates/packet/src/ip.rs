@@ -27,6 +27,8 @@ pub struct Ip {
     pub len: u32,
     /// May no router cut this packet? IPv4's DF bit; always so in IPv6 (RFC 8200 section 4.5).
     pub dont_fragment: bool,
+    /// The sender's identification: 16 bits in IPv4; in IPv6 32 in a fragment, else 0.
+    pub id: u32,
     /// Which part of a datagram this is, where it is one.
     pub fragment: Option<Fragment>,
     /// The transport header, where the packet holds all headers in front of it.
@@ -49,10 +51,10 @@ pub enum Version {
     V6,
 }
 
-/// Which part of which datagram a fragment is.
+/// Which part of a datagram a fragment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The sender's identification: 16 bits in IPv4, 32 in IPv6.
+    /// The identification that all parts of the datagram carry.
     pub id: u32,
     /// Place of the payload in the datagram, in bytes; a multiple of 8.
     pub offset: u16,

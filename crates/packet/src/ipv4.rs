@@ -50,7 +50,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     }
     let word = header.flags_offset.get();
     let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
-    let fragment = (offset != 0 || more).then(|| Fragment { id: u32::from(header.id.get()), offset, more });
+    let id = u32::from(header.id.get());
+    let fragment = (offset != 0 || more).then_some(Fragment { id, offset, more });
     let at = header_len as u16;
     Ok(Ip {
         version: Version::V4,
@@ -61,6 +62,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         ecn: Ecn::from_bits(header.tos),
         len: len as u32,
         dont_fragment: word & DONT_FRAGMENT != 0,
+        id,
         fragment,
         upper: (offset == 0).then_some(Upper { protocol: header.protocol, at }),
         headers_end: at,

@@ -91,6 +91,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         ecn: Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8),
         len: len as u32,
         dont_fragment: true,
+        id: walk.fragment.map_or(0, |(fragment, _)| fragment.id),
         fragment: walk.fragment.map(|(fragment, _)| fragment),
         upper,
         headers_end: headers_end as u16,

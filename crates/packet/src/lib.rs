@@ -5,7 +5,7 @@
 //!
 //! // An IPv4 packet of 28 bytes: a header and eight bytes of payload, the first piece of a datagram.
 //! let bytes = [
-//!     0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0x9C, 0xF5, 192, 0, 2, 1, 192, 0, 2, 2, //
+//!     0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2, //
 //!     1, 2, 3, 4, 5, 6, 7, 8,
 //! ];
 //! let mut pool = Pool::new(1 << 20);

@@ -25,6 +25,7 @@ pub struct Packet {
     ingress: Ingress,
     ip: Ip,
     as_received: bool,
+    rejoined: bool,
     /// What is known of the transport checksum.
     pub checksum: Checksum,
     /// A train: the payload of each TCP segment or UDP datagram that this packet stands for, in bytes.
@@ -72,6 +73,7 @@ impl Frame {
                 ingress,
                 ip,
                 as_received: true,
+                rejoined: false,
                 checksum: Checksum::Unverified,
                 segment_len: None,
                 cut: None,
@@ -168,6 +170,11 @@ impl Packet {
     /// True while these are, byte for byte, the packet that came.
     pub fn is_as_received(&self) -> bool {
         self.as_received && self.cut.is_none()
+    }
+
+    /// True for a piece of a datagram, and for a datagram that came in pieces.
+    pub fn came_in_pieces(&self) -> bool {
+        self.rejoined || self.ip.fragment.is_some()
     }
 
     /// The map of the buffer: which eights of bytes a sparse packet holds.
@@ -325,6 +332,7 @@ impl Packet {
             ingress: piece.ingress,
             ip: piece.ip,
             as_received: false,
+            rejoined: true,
             checksum: Checksum::Unverified,
             segment_len: None,
             cut: None,
@@ -376,6 +384,7 @@ impl Packet {
         self.ip.ecn = ecn;
         self.ip.dont_fragment = dont_fragment;
         self.ip.fragment = None;
+        self.rejoined = true;
         self.seal();
     }
 

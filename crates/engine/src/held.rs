@@ -1,0 +1,427 @@
+//! Things under keys in, the one to give up next out.
+//!
+//! Everything that waits lives here: found by key, charged in bytes, and in two orders at once. By patience: things of
+//! one patience wait in line, so arrival order is deadline order and expiry needs no heap. By share: when the limit is
+//! reached, the source that holds the most gives up its oldest first, so a flood from few sources hurts only them, and
+//! one from many loses its own oldest (reliability: survival grows with the limit, never to nothing; rel:G24, rel:G27).
+//! Things that are protected wait in a line of their own and give up last, as long as they keep within the reserve
+//! (C31).
+
+use crate::secret::Secret;
+use core::hash::Hash;
+use core::time::Duration;
+use hashbrown::HashTable;
+use packet::{Address, Time};
+
+/// A key knows whose memory its thing takes.
+pub trait Key: Eq + Hash + Copy {
+    /// Who sent what is held under this key.
+    fn source(&self) -> Address;
+}
+
+/// Things held under keys, within a limit of bytes.
+///
+/// Invariants: every thing is in the line of its patience and in one line of ranks, its source's or the reserve; a
+/// source exists as long as something unprotected of it is held; the charges of all things add up to `charged`.
+#[derive(Debug)]
+pub struct Held<K, V> {
+    table: HashTable<u32>,
+    slots: Slab<Slot<K, V>>,
+    patiences: Vec<Patience>,
+    sources_table: HashTable<u32>,
+    sources: Slab<Source>,
+    /// Sources by how much they hold: line `n` for those charged 2ⁿ bytes and more.
+    levels: [Line; LEVEL_COUNT],
+    reserve: Line,
+    reserve_charged: usize,
+    reserve_limit: usize,
+    charged: usize,
+    limit: usize,
+    secret: Secret,
+}
+
+/// Where a thing is held; valid until it is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(u32);
+
+impl Handle {
+    /// A place where nothing is ever held.
+    pub const NONE: Handle = Handle(u32::MAX);
+}
+
+#[derive(Debug)]
+struct Slot<K, V> {
+    key: K,
+    value: V,
+    deadline: Time,
+    charge: usize,
+    patience: u8,
+    /// The source whose line it is in; none in the reserve.
+    source: Option<u32>,
+    by_patience: Links,
+    by_rank: Links,
+}
+
+#[derive(Debug)]
+struct Patience {
+    length: Duration,
+    line: Line,
+}
+
+#[derive(Debug)]
+struct Source {
+    address: Address,
+    charged: usize,
+    things: Line,
+    links: Links,
+}
+
+impl<K: Key, V> Held<K, V> {
+    /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
+    /// of `patiences`.
+    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> Held<K, V> {
+        Held {
+            table: HashTable::new(),
+            slots: Slab::default(),
+            patiences: patiences.iter().map(|length| Patience { length: *length, line: Line::default() }).collect(),
+            sources_table: HashTable::new(),
+            sources: Slab::default(),
+            levels: [Line::default(); LEVEL_COUNT],
+            reserve: Line::default(),
+            reserve_charged: 0,
+            reserve_limit: limit / RESERVE_SHARE,
+            charged: 0,
+            limit,
+            secret,
+        }
+    }
+
+    /// What is held under this key.
+    pub fn find(&self, key: &K) -> Option<Handle> {
+        let found = self.table.find(self.secret.hash(key), |index| self.slots.at(*index).key == *key)?;
+        Some(Handle(*found))
+    }
+
+    /// The thing at a place that was seen earlier, if it is still under this key.
+    pub fn recall(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
+        let slot = self.slots.get_mut(handle.0)?;
+        (slot.key == *key).then_some(&mut slot.value)
+    }
+
+    /// The thing at a place.
+    pub fn at_mut(&mut self, handle: Handle) -> &mut V {
+        &mut self.slots.at_mut(handle.0).value
+    }
+
+    /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
+    pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
+        let patience = self.patience_for(wanted);
+        let deadline = now + self.patiences.get(patience).map_or(wanted, |patience| patience.length);
+        let links = Links::default();
+        let slot = Slot {
+            key,
+            value,
+            deadline,
+            charge,
+            patience: patience as u8,
+            source: None,
+            by_patience: links,
+            by_rank: links,
+        };
+        let index = self.slots.add(slot);
+        let secret = self.secret;
+        let slots = &self.slots;
+        self.table.insert_unique(secret.hash(&key), index, |index| secret.hash(&slots.at(*index).key));
+        if let Some(patience) = self.patiences.get_mut(patience) {
+            patience.line.push_back(&mut self.slots, index, |slot| &mut slot.by_patience);
+        }
+        self.charged += charge;
+        self.enter_source(index);
+        Handle(index)
+    }
+
+    /// Charges a thing anew.
+    pub fn charge(&mut self, handle: Handle, charge: usize) {
+        let slot = self.slots.at_mut(handle.0);
+        let before = core::mem::replace(&mut slot.charge, charge);
+        self.charged = self.charged - before + charge;
+        match slot.source {
+            Some(source) => self.move_source(source, before, charge),
+            None => self.reserve_charged = self.reserve_charged - before + charge,
+        }
+    }
+
+    /// Moves a thing to the reserve.
+    pub fn protect(&mut self, handle: Handle) {
+        if self.slots.at(handle.0).source.is_none() {
+            return;
+        }
+        self.leave_source(handle.0);
+        self.slots.at_mut(handle.0).source = None;
+        self.reserve.push_back(&mut self.slots, handle.0, |slot| &mut slot.by_rank);
+        self.reserve_charged += self.slots.at(handle.0).charge;
+    }
+
+    /// Takes a thing out.
+    pub fn remove(&mut self, handle: Handle) -> V {
+        let slot = self.slots.at(handle.0);
+        let (hash, charge, patience, source) =
+            (self.secret.hash(&slot.key), slot.charge, slot.patience, slot.source);
+        match self.table.find_entry(hash, |index| *index == handle.0) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => panic!("what is held is found by its key"),
+        }
+        if let Some(patience) = self.patiences.get_mut(usize::from(patience)) {
+            patience.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        }
+        match source {
+            Some(_) => self.leave_source(handle.0),
+            None => {
+                self.reserve.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_rank);
+                self.reserve_charged -= charge;
+            }
+        }
+        self.charged -= charge;
+        self.slots.take(handle.0).value
+    }
+
+    /// When the next thing's patience ends.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.heads().map(|index| self.slots.at(index).deadline).min()
+    }
+
+    /// A thing whose patience has ended.
+    pub fn late(&self, now: Time) -> Option<Handle> {
+        self.heads().find(|index| self.slots.at(*index).deadline <= now).map(Handle)
+    }
+
+    /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
+    pub fn oldest(&self) -> Option<Handle> {
+        self.heads().min_by_key(|index| self.slots.at(*index).deadline).map(Handle)
+    }
+
+    /// The thing to give up, as long as more than the limit is charged.
+    pub fn surplus(&self) -> Option<Handle> {
+        if self.charged <= self.limit { None } else { self.weakest() }
+    }
+
+    /// The thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
+    /// source that holds the most.
+    pub fn weakest(&self) -> Option<Handle> {
+        if self.reserve_charged > self.reserve_limit {
+            return self.reserve.first.map(Handle);
+        }
+        let heaviest = self.levels.iter().rev().find_map(|level| level.first);
+        let thing = heaviest.and_then(|source| self.sources.at(source).things.first);
+        thing.or(self.reserve.first).map(Handle)
+    }
+
+    /// Bytes charged for all that is held.
+    pub fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// How many things are held.
+    pub fn count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// All that is held, in no order that matters: for counting.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.slots.iter().map(|slot| &slot.value)
+    }
+
+    fn heads(&self) -> impl Iterator<Item = u32> {
+        self.patiences.iter().filter_map(|patience| patience.line.first)
+    }
+
+    fn patience_for(&self, wanted: Duration) -> usize {
+        let fitting = self.patiences.iter().enumerate().filter(|(_, patience)| patience.length <= wanted);
+        let longest = fitting.max_by_key(|(_, patience)| patience.length);
+        let shortest = || self.patiences.iter().enumerate().min_by_key(|(_, patience)| patience.length);
+        longest.or_else(shortest).map_or(0, |(index, _)| index)
+    }
+
+    fn enter_source(&mut self, index: u32) {
+        let address = self.slots.at(index).key.source();
+        let hash = self.secret.hash(&address);
+        let found = self.sources_table.find(hash, |source| self.sources.at(*source).address == address);
+        let source = match found {
+            Some(source) => *source,
+            None => self.add_source(address, hash),
+        };
+        self.slots.at_mut(index).source = Some(source);
+        self.sources.at_mut(source).things.push_back(&mut self.slots, index, |slot| &mut slot.by_rank);
+        self.move_source(source, 0, self.slots.at(index).charge);
+    }
+
+    fn add_source(&mut self, address: Address, hash: u64) -> u32 {
+        let links = Links::default();
+        let source = self.sources.add(Source { address, charged: 0, things: Line::default(), links });
+        let (secret, sources) = (self.secret, &self.sources);
+        self.sources_table.insert_unique(hash, source, |source| secret.hash(&sources.at(*source).address));
+        self.level_line(level(0)).push_back_source(source);
+        source
+    }
+
+    fn leave_source(&mut self, index: u32) {
+        let slot = self.slots.at(index);
+        let (Some(source), charge) = (slot.source, slot.charge) else { return };
+        self.sources.at_mut(source).things.unlink(&mut self.slots, index, |slot| &mut slot.by_rank);
+        self.move_source(source, charge, 0);
+        if self.sources.at(source).things.first.is_none() {
+            self.drop_source(source);
+        }
+    }
+
+    fn drop_source(&mut self, source: u32) {
+        let Source { address, charged, .. } = *self.sources.at(source);
+        self.level_line(level(charged)).unlink_source(source);
+        match self.sources_table.find_entry(self.secret.hash(&address), |index| *index == source) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => panic!("a source is found by its address"),
+        }
+        self.sources.take(source);
+    }
+
+    /// Moves a source to the level of its charge.
+    fn move_source(&mut self, source: u32, less: usize, more: usize) {
+        let charged = &mut self.sources.at_mut(source).charged;
+        let before = *charged;
+        *charged = before - less + more;
+        let after = *charged;
+        if level(before) != level(after) {
+            self.level_line(level(before)).unlink_source(source);
+            self.level_line(level(after)).push_back_source(source);
+        }
+    }
+
+    fn level_line(&mut self, level: usize) -> SourceLine<'_> {
+        match self.levels.get_mut(level) {
+            Some(line) => SourceLine { line, sources: &mut self.sources },
+            None => panic!("every charge has its level"),
+        }
+    }
+}
+
+/// A line of sources, with the slab that they live in.
+struct SourceLine<'a> {
+    line: &'a mut Line,
+    sources: &'a mut Slab<Source>,
+}
+
+impl SourceLine<'_> {
+    fn push_back_source(self, source: u32) {
+        self.line.push_back(self.sources, source, |source| &mut source.links);
+    }
+
+    fn unlink_source(self, source: u32) {
+        self.line.unlink(self.sources, source, |source| &mut source.links);
+    }
+}
+
+fn level(charged: usize) -> usize {
+    charged.checked_ilog2().map_or(0, |log| log as usize)
+}
+
+/// First and last of a line whose members know their neighbours.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    first: Option<u32>,
+    last: Option<u32>,
+}
+
+/// A member's neighbours in a line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Links {
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+impl Line {
+    fn push_back<T>(&mut self, slab: &mut Slab<T>, index: u32, links: impl Fn(&mut T) -> &mut Links) {
+        *links(slab.at_mut(index)) = Links { before: self.last, after: None };
+        match self.last {
+            Some(last) => links(slab.at_mut(last)).after = Some(index),
+            None => self.first = Some(index),
+        }
+        self.last = Some(index);
+    }
+
+    fn unlink<T>(&mut self, slab: &mut Slab<T>, index: u32, links: impl Fn(&mut T) -> &mut Links) {
+        let Links { before, after } = *links(slab.at_mut(index));
+        match before {
+            Some(before) => links(slab.at_mut(before)).after = after,
+            None => self.first = after,
+        }
+        match after {
+            Some(after) => links(slab.at_mut(after)).before = before,
+            None => self.last = before,
+        }
+    }
+}
+
+/// Places that are used again, so that nothing is allocated once as many things were held as will be.
+#[derive(Debug)]
+struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    fn add(&mut self, thing: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                if let Some(place) = self.places.get_mut(index as usize) {
+                    *place = Some(thing);
+                }
+                index
+            }
+            None => {
+                self.places.push(Some(thing));
+                self.places.len() as u32 - 1
+            }
+        }
+    }
+
+    fn take(&mut self, index: u32) -> T {
+        let Some(thing) = self.places.get_mut(index as usize).and_then(Option::take) else {
+            panic!("a place that is linked is taken")
+        };
+        self.free.push(index);
+        thing
+    }
+
+    fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.places.get_mut(index as usize)?.as_mut()
+    }
+
+    fn at(&self, index: u32) -> &T {
+        match self.places.get(index as usize) {
+            Some(Some(thing)) => thing,
+            _ => panic!("a place that is linked is taken"),
+        }
+    }
+
+    fn at_mut(&mut self, index: u32) -> &mut T {
+        match self.get_mut(index) {
+            Some(thing) => thing,
+            None => panic!("a place that is linked is taken"),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten()
+    }
+}
+
+/// One level for each power of two that a charge can reach.
+const LEVEL_COUNT: usize = usize::BITS as usize;
+/// The reserve's part of the limit: one in this many.
+const RESERVE_SHARE: usize = 4;

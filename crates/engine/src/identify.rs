@@ -1,0 +1,74 @@
+//! A packet that is to be cut in, an identification out that no other datagram in flight has.
+//!
+//! Identifiers are a keyed hash of source, destination and protocol plus a counter, so that they are unique where they
+//! must be and cannot be foreseen from elsewhere (X1, RFC 7739 section 5.3, R084). IPv4's 65,536 come round: a block of
+//! them is used again only after the lifetime of the last datagram that had one (RFC 6864 section 4.3, R076); until
+//! then cutting is refused (R077).
+
+use crate::secret::Secret;
+use core::time::Duration;
+use packet::{Packet, Time};
+
+/// Gives out identifications.
+#[derive(Debug)]
+pub struct Identifiers {
+    secret: Secret,
+    lifetime: Duration,
+    counters: Box<[Counter]>,
+}
+
+/// The counter of the flows that share a hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    next: u32,
+    /// When each block of identifiers was begun, by block number.
+    begun: [Option<Time>; BLOCK_COUNT],
+}
+
+impl Identifiers {
+    /// Identifiers that are not used again within `lifetime`.
+    pub fn new(secret: Secret, lifetime: Duration) -> Identifiers {
+        Identifiers { secret, lifetime, counters: vec![Counter::default(); COUNTER_COUNT].into_boxed_slice() }
+    }
+
+    /// A fresh identification for a datagram like `packet`, or none: all are in use.
+    pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        let (source, destination) = packet.addresses();
+        let hash = self.secret.hash(&(source, destination, packet.ip().key_protocol()));
+        let counter = self.counters.get_mut(hash as usize % COUNTER_COUNT)?;
+        let start = (hash >> 32) as u32;
+        let id_bits = packet.ip().id_bits();
+        let number = counter.take(now, (id_bits <= 16).then_some(self.lifetime))?;
+        Some(start.wrapping_add(number) & (u32::MAX >> (u32::BITS - id_bits)))
+    }
+}
+
+impl Counter {
+    /// The next number; where identifiers are few, none as long as one of the block it begins may be in flight.
+    fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u32> {
+        let number = self.next;
+        if number.is_multiple_of(BLOCK_LEN) {
+            let block = number / BLOCK_LEN;
+            let next_begun = *self.begun.get((block as usize + 1) % BLOCK_COUNT)?;
+            // The block was left when the one after it was begun, a round ago.
+            if let (Some(lifetime), Some(left)) = (lifetime, next_begun)
+                && now.since(left) < lifetime
+            {
+                return None;
+            }
+            *self.begun.get_mut(block as usize % BLOCK_COUNT)? = Some(now);
+        }
+        self.next = number.wrapping_add(1);
+        Some(number)
+    }
+}
+
+/// Flows are spread over this many counters: a table of fixed size, for any number of flows.
+const COUNTER_COUNT: usize = 1_024;
+/// IPv4's identifiers, in blocks whose age is known.
+const BLOCK_COUNT: usize = 16;
+/// Identifiers in a block.
+const BLOCK_LEN: u32 = 65_536 / BLOCK_COUNT as u32;
+/// How long a datagram may live: RFC 791's two minutes would allow 546 datagrams a second, two seconds allow
+/// about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
+pub const LIFETIME: Duration = Duration::from_secs(2);

@@ -1,0 +1,263 @@
+//! Packets and their ends in, one count for each named fate out.
+//!
+//! Every packet that comes leaves by one of the named ways, and every byte of payload with it. [`Ledger::check`] is
+//! that law (rel:G35): what came = what went on + what retired + what is held.
+
+use core::fmt;
+use core::ops::{AddAssign, Sub};
+use packet::{Packet, Unfit};
+
+/// A number of packets and the bytes of payload in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets on the wire.
+    pub packets: u64,
+    /// Bytes behind the IP headers that every piece repeats; of a frame that is no packet, all of its bytes.
+    pub bytes: u64,
+}
+
+/// What happened to the packets of one run.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// IP packets that came.
+    pub received: Tally,
+    /// Packets that went on, as they stand on the wire.
+    pub forwarded: Tally,
+    passed: [Tally; Reason::ALL.len()],
+    retired: [Tally; Reason::ALL.len()],
+    events: [Tally; Event::ALL.len()],
+}
+
+/// Names a list of counters once: the variants, their names, and the sentence that explains each.
+macro_rules! counters {
+    ($(#[$doc:meta])* $list:ident { $($variant:ident $name:literal $what:literal)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $list { $(#[doc = $what] $variant),* }
+
+        impl $list {
+            /// All of them, in the order in which tables show them.
+            pub const ALL: &[$list] = &[$($list::$variant),*];
+
+            /// The counter's name.
+            pub fn name(self) -> &'static str {
+                match self { $($list::$variant => $name),* }
+            }
+
+            /// What it counts, in one sentence.
+            pub fn what(self) -> &'static str {
+                match self { $($list::$variant => $what),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Why a packet passed as it came, or ended.
+    Reason {
+        NotIp "not_ip" "The frame carries no IP packet."
+        OtherLink "other_link" "The link type is none that is looked into."
+        SnapCut "snap_cut" "The capture holds only the front of the packet."
+        Truncated "truncated" "The frame ends before the length that its headers claim."
+        TooLong "too_long" "The packet is longer than 65,535 bytes."
+        BadVersion "bad_version" "The IP version is neither 4 nor 6."
+        BadHeaderLen "bad_header_len" "The IPv4 header length is below 20 bytes."
+        BadTotalLen "bad_total_len" "The total length is below the header's."
+        BadHeaderSum "bad_header_sum" "The IPv4 header checksum is wrong."
+        ChainTooLong "chain_too_long" "More than 8 extension headers, or more than 256 bytes of them."
+        ChainCut "chain_cut" "An extension header runs past the end of the packet."
+        FragNested "frag_nested" "A Fragment header stands behind a Fragment header."
+        FragZeroLen "frag_zero_len" "A fragment without payload."
+        FragLenNot8 "frag_len_not8" "More fragments follow, but the payload is no multiple of 8 bytes."
+        FragOversize "frag_oversize" "The datagram would end past 65,535 bytes."
+        FragHeadersCut "frag_headers_cut" "A first IPv6 fragment lacks part of the headers."
+        FragOption "frag_option" "A later IPv4 fragment carries an option that only a first one may."
+        FragNeighbour "frag_neighbour" "Neighbour discovery in fragments."
+        FragRepeat "frag_repeat" "Every byte of the fragment is already held, and equal."
+        FragOverlap "frag_overlap" "A fragment overlaps what is held: the datagram ends with it."
+        FragConflict "frag_conflict" "Two fragments disagree on where the datagram ends: it ends with them."
+        FragEcnMix "frag_ecn_mix" "Some fragments take part in ECN and some do not."
+        FragPoisoned "frag_poisoned" "The key belongs to a datagram that ended by overlap or conflict."
+        FragLate "frag_late" "The datagram's other fragments did not come in time."
+        FragEvicted "frag_evicted" "The datagram was given up for memory."
+        TooBig "too_big" "Longer than the next link takes, and not to be cut in transit."
+        Uncuttable "uncuttable" "Its headers do not fit into the first piece."
+        NoIdentifier "no_identifier" "No identifier is free within the lifetime of those in use."
+        NoBuffer "no_buffer" "The pool has no buffer left."
+    }
+}
+
+counters! {
+    /// What was done to packets on their way.
+    Event {
+        Absorbed "absorbed" "Fragments that went into a datagram."
+        Reassembled "reassembled" "Datagrams that became whole."
+        MadeWhole "made_whole" "Atomic fragments that lost their Fragment header."
+        ReleasedLate "released_late" "Datagrams that never completed and left in fragments when patience ended."
+        ReleasedEvicted "released_evicted" "Datagrams that left in fragments for memory."
+        ReleasedAtEnd "released_at_end" "Datagrams that left in fragments because the input ended."
+        Divided "divided" "Packets that were cut into fragments."
+        Pieces "pieces" "Fragments that cutting made."
+        CutForHost "cut_for_host" "Packets that no router may cut (DF, IPv6), cut in their host's stead."
+        LeftAlone "left_alone" "Packets longer than an MTU that is below what every link of their version takes."
+        ChecksumFinished "checksum_finished" "Half-filled transport checksums that were finished."
+        LengthFinished "length_finished" "Missing lengths of offloading senders that were written."
+        Answered "answered" "ICMP errors sent."
+        AnswerForbidden "answer_forbidden" "ICMP errors that the standards forbid."
+        AnswerLimited "answer_limited" "ICMP errors held back by the rate limit."
+    }
+}
+
+impl Ledger {
+    /// An empty one.
+    pub fn new() -> Ledger {
+        Ledger {
+            received: Tally::default(),
+            forwarded: Tally::default(),
+            passed: [Tally::default(); Reason::ALL.len()],
+            retired: [Tally::default(); Reason::ALL.len()],
+            events: [Tally::default(); Event::ALL.len()],
+        }
+    }
+
+    /// Frames that passed as they came, for this reason.
+    pub fn passed(&self, reason: Reason) -> Tally {
+        at(&self.passed, reason as usize)
+    }
+
+    /// Packets that ended, for this reason.
+    pub fn retired(&self, reason: Reason) -> Tally {
+        at(&self.retired, reason as usize)
+    }
+
+    /// How often something was done.
+    pub fn event(&self, event: Event) -> Tally {
+        at(&self.events, event as usize)
+    }
+
+    /// All frames that passed as they came.
+    pub fn passed_all(&self) -> Tally {
+        total(&self.passed)
+    }
+
+    /// All packets that ended.
+    pub fn retired_all(&self) -> Tally {
+        total(&self.retired)
+    }
+
+    /// Counts a frame that passes as it came. It is no packet to the law, which knows only those that were read.
+    pub fn pass(&mut self, reason: Reason, frame_len: usize) {
+        *at_mut(&mut self.passed, reason as usize) += Tally::new(1, frame_len);
+    }
+
+    pub(crate) fn retire(&mut self, reason: Reason, ended: Tally) {
+        *at_mut(&mut self.retired, reason as usize) += ended;
+    }
+
+    pub(crate) fn note(&mut self, event: Event, tally: Tally) {
+        *at_mut(&mut self.events, event as usize) += tally;
+    }
+
+    /// The conservation law, given what is held: `Ok`, or the sentence that says what is missing.
+    ///
+    /// # Errors
+    /// Which side of the balance is short, with both figures.
+    pub fn check(&self, held: Tally) -> Result<(), String> {
+        let retired = self.retired_all();
+        let runs_ended = self.event(Event::Reassembled).packets
+            + self.event(Event::ReleasedLate).packets
+            + self.event(Event::ReleasedEvicted).packets
+            + self.event(Event::ReleasedAtEnd).packets;
+        let came = self.received.packets + runs_ended + self.event(Event::Pieces).packets;
+        let went = self.forwarded.packets
+            + retired.packets
+            + held.packets
+            + self.event(Event::Absorbed).packets
+            + self.event(Event::Divided).packets;
+        if came != went {
+            return Err(format!(
+                "packets do not add up: {came} came or were made, {went} left or are held: {self:?}"
+            ));
+        }
+        let (came, went) = (self.received.bytes, self.forwarded.bytes + retired.bytes + held.bytes);
+        if came != went {
+            return Err(format!("payload does not add up: {came} bytes came, {went} left or are held: {self:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger::new()
+    }
+}
+
+impl Tally {
+    /// Nothing.
+    pub const NONE: Tally = Tally { packets: 0, bytes: 0 };
+
+    /// So many packets with so many bytes of payload in all.
+    pub fn new(packets: usize, bytes: usize) -> Tally {
+        Tally { packets: packets as u64, bytes: bytes as u64 }
+    }
+
+    /// One packet.
+    pub fn of(packet: &Packet) -> Tally {
+        Tally::new(1, packet.ip().payload_len())
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Sub for Tally {
+    type Output = Tally;
+    fn sub(self, other: Tally) -> Tally {
+        Tally { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
+    }
+}
+
+impl From<Unfit> for Reason {
+    fn from(unfit: Unfit) -> Reason {
+        match unfit {
+            Unfit::NotIp => Reason::NotIp,
+            Unfit::Truncated => Reason::Truncated,
+            Unfit::BadVersion => Reason::BadVersion,
+            Unfit::BadHeaderLen => Reason::BadHeaderLen,
+            Unfit::BadTotalLen => Reason::BadTotalLen,
+            Unfit::BadHeaderSum => Reason::BadHeaderSum,
+            Unfit::ChainTooLong => Reason::ChainTooLong,
+            Unfit::ChainCut => Reason::ChainCut,
+            Unfit::NestedFragment => Reason::FragNested,
+            Unfit::TooLong => Reason::TooLong,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn at(tallies: &[Tally], index: usize) -> Tally {
+    tallies.get(index).copied().unwrap_or_default()
+}
+
+fn at_mut(tallies: &mut [Tally], index: usize) -> &mut Tally {
+    match tallies.get_mut(index) {
+        Some(tally) => tally,
+        None => panic!("every counter has its place"),
+    }
+}
+
+fn total(tallies: &[Tally]) -> Tally {
+    let mut all = Tally::NONE;
+    tallies.iter().for_each(|tally| all += *tally);
+    all
+}

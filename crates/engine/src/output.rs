@@ -1,0 +1,101 @@
+//! Packets in that have been dealt with; the only ways out.
+
+use crate::ledger::{Event, Ledger, Reason, Tally};
+use crate::refuse::Answers;
+use packet::icmp::Complaint;
+use packet::{Packet, Pool, Time};
+use std::collections::VecDeque;
+
+/// The only ways out: forward, answer, retire. It keeps the pool that buffers come from and return to, and the ledger.
+///
+/// A port drains it after every push and every expiry: [`next`](Output::next), transmit, [`done`](Output::done).
+#[derive(Debug)]
+pub struct Output {
+    /// Where buffers come from.
+    pub pool: Pool,
+    /// What happened so far.
+    pub ledger: Ledger,
+    answers: Option<Answers>,
+    queue: VecDeque<Way>,
+}
+
+/// A packet on its way out.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// It goes on.
+    Forward(Packet),
+    /// It is an ICMP error of ours.
+    Answer(Packet),
+}
+
+impl Output {
+    /// An output that draws on `pool`. Without `answers`, no ICMP error is ever sent.
+    pub fn new(pool: Pool, answers: Option<Answers>) -> Output {
+        Output { pool, ledger: Ledger::new(), answers, queue: VecDeque::with_capacity(QUEUE_LEN) }
+    }
+
+    /// The next packet for the port, counted as gone.
+    #[expect(clippy::should_implement_trait, reason = "a port drains what a stage fills again: no iterator")]
+    pub fn next(&mut self) -> Option<Packet> {
+        let packet = match self.queue.pop_front()? {
+            Way::Answer(packet) => return Some(packet),
+            Way::Forward(packet) => packet,
+        };
+        match packet.shares() {
+            Some(shares) => {
+                let (mut count, mut bytes) = (0, 0);
+                shares.for_each(|share| {
+                    count += 1;
+                    bytes += share.len();
+                });
+                let pieces = Tally::new(count, bytes);
+                self.ledger.note(Event::Divided, Tally::new(1, bytes));
+                self.ledger.note(Event::Pieces, pieces);
+                self.ledger.forwarded += pieces;
+            }
+            None => self.ledger.forwarded += Tally::new(packet.wire_count(), packet.ip().payload_len()),
+        }
+        Some(packet)
+    }
+
+    /// Takes back a packet that the port has transmitted.
+    pub fn done(&mut self, packet: Packet) {
+        self.pool.give(packet.into_buffer());
+    }
+
+    /// Packets that wait for the port.
+    pub fn queued_count(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn forward(&mut self, packet: Packet) {
+        self.queue.push_back(Way::Forward(packet));
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Way> {
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn put_back(&mut self, way: Way) {
+        self.queue.push_back(way);
+    }
+
+    /// Ends a packet, or a run of them that share a buffer.
+    pub(crate) fn retire(&mut self, packet: Packet, ended: Tally, reason: Reason) {
+        self.ledger.retire(reason, ended);
+        self.done(packet);
+    }
+
+    /// Tells a packet's sender what is wrong with it, as far as the standards and the rate limit let us.
+    pub(crate) fn answer(&mut self, now: Time, complaint: Complaint, about: &Packet) {
+        let Some(answers) = &mut self.answers else { return };
+        let (event, answer) = answers.about(now, complaint, about, &mut self.pool);
+        self.ledger.note(event, answer.as_ref().map_or(Tally::new(1, 0), Tally::of));
+        if let Some(answer) = answer {
+            self.queue.push_back(Way::Answer(answer));
+        }
+    }
+}
+
+/// Packets that one push usually makes, at most.
+const QUEUE_LEN: usize = 64;

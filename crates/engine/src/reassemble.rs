@@ -1,0 +1,529 @@
+//! Fragments in, datagrams out (RFC 791, RFC 815, RFC 8200 section 4.5, RFC 5722).
+//!
+//! Each payload is copied once, to its final place in one buffer. A fragment that continues the run that a hint points
+//! at is appended with one compare of the hint, one of the key and one of the offset (C1 to C6, G7); any other order
+//! costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and poisons its key until
+//! its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
+
+use crate::held::{Handle, Held, Key};
+use crate::holes::{Fit, Holes};
+use crate::ledger::{Event, Reason, Tally};
+use crate::output::Output;
+use crate::secret::Secret;
+use crate::{Piece, Pieces};
+use core::time::Duration;
+use packet::icmp::Complaint;
+use packet::{
+    Address, CLASS_LENS, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Ingress, Link, Packet, Tags, Time,
+};
+
+/// Joins fragments into datagrams.
+#[derive(Debug)]
+pub struct Reassembler {
+    held: Held<DatagramKey, State>,
+    hints: [Hint; HINT_COUNT],
+    rates: Box<[Rate]>,
+    /// Per hash of the source, the class of buffer that its last whole datagram needed.
+    classes: Box<[u8]>,
+    patience: Option<Duration>,
+    late: Late,
+    secret: Secret,
+}
+
+/// How much a reassembler may hold, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of buffers, what they pin counted.
+    pub bytes: usize,
+    /// How long to wait for a datagram's other pieces; none: 30 s for IPv4, 60 s for IPv6.
+    pub patience: Option<Duration>,
+}
+
+/// What becomes of a datagram whose pieces did not all come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// It leaves as fragments of at most `mtu` bytes that carry what came; the host behind us decides.
+    Release {
+        /// Longest fragment, IP header counted, in bytes.
+        mtu: u16,
+    },
+    /// It ends, and its sender is told if its first piece came (RFC 1122 section 3.3.2, R012, R017, R091): for who
+    /// stands in the place of the host.
+    Retire,
+}
+
+/// What makes fragments belong together (RFC 791 section 3.2, R006): never mixed between VLANs or ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct DatagramKey {
+    source: Address,
+    destination: Address,
+    id: u32,
+    protocol: u8,
+    tags: Tags,
+    ingress: Ingress,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Run),
+    /// Ended by overlap; what still comes under its key ends too.
+    Poisoned,
+}
+
+/// A datagram of which some bytes are missing.
+#[derive(Debug)]
+struct Run {
+    packet: Packet,
+    holes: Holes,
+    pieces: u32,
+    /// Has the piece at offset 0 come, and how long was its payload?
+    first_len: Option<u16>,
+    marks: Marks,
+    longest: u32,
+    longest_dont_fragment: u32,
+}
+
+/// Where the fragment with this identification and offset continues a run.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    word: u64,
+    at: Handle,
+}
+
+/// New datagrams of the pairs that share a hash, in the running window and the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    window: u64,
+    count: u32,
+    before: u32,
+}
+
+/// The congestion marks seen on a datagram's pieces, one bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks(u8);
+
+impl Reassembler {
+    /// A reassembler within these limits. The pool that it draws on must allow more: what is given up keeps its buffer
+    /// until the port has sent it.
+    pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
+        let whole: &[Duration] = match &limits.patience {
+            Some(patience) => core::slice::from_ref(patience),
+            None => &STANDARD_PATIENCES,
+        };
+        let shorter = |patience: &Duration| SHORTER.map(|divisor| *patience / divisor);
+        let patiences: Vec<Duration> = whole.iter().flat_map(shorter).collect();
+        Reassembler {
+            held: Held::new(limits.bytes, &patiences, secret),
+            hints: [Hint { word: u64::MAX, at: Handle::NONE }; HINT_COUNT],
+            rates: vec![Rate::default(); RATE_COUNT].into_boxed_slice(),
+            classes: vec![0; RATE_COUNT].into_boxed_slice(),
+            patience: limits.patience,
+            late,
+            secret,
+        }
+    }
+
+    /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
+        if let Some((reason, complaint)) = unusable(&packet, fragment) {
+            if let Some(complaint) = complaint {
+                out.answer(now, complaint, &packet);
+            }
+            let ended = Tally::of(&packet);
+            return out.retire(packet, ended, reason);
+        }
+        if fragment.offset == 0 && !fragment.more {
+            return make_whole(packet, out);
+        }
+        let key = DatagramKey::of(&packet, fragment);
+        match self.seek(&key, fragment) {
+            Some(at) => self.join(at, packet, fragment, out),
+            None => self.open(now, key, packet, fragment, out),
+        }
+        while let Some(at) = self.held.surplus() {
+            self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
+        }
+    }
+
+    /// Gives up what is late.
+    pub fn expire(&mut self, now: Time, out: &mut Output) {
+        while let Some(at) = self.held.late(now) {
+            self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+        }
+    }
+
+    /// Gives up everything, the earliest deadline first: the input has ended.
+    pub fn flush(&mut self, now: Time, out: &mut Output) {
+        while let Some(at) = self.held.oldest() {
+            self.give_up(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
+        }
+    }
+
+    /// When [`expire`](Reassembler::expire) next has work.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.held.next_deadline()
+    }
+
+    /// The pieces that are held, counted anew, and the buffers that they lie in.
+    pub fn held(&self) -> (Tally, usize) {
+        let mut tally = Tally::NONE;
+        let mut buffers = 0;
+        for state in self.held.values() {
+            if let State::Open(run) = state {
+                tally += run.tally();
+                buffers += 1;
+            }
+        }
+        (tally, buffers)
+    }
+
+    /// Bytes charged against the limit.
+    pub fn charged(&self) -> usize {
+        self.held.charged()
+    }
+
+    /// The run that a fragment belongs to: where the hint says, else by its key.
+    fn seek(&mut self, key: &DatagramKey, fragment: Fragment) -> Option<Handle> {
+        let hint = *self.hint(fragment.id);
+        if hint.word == word(fragment.id, usize::from(fragment.offset)) && self.held.recall(hint.at, key).is_some()
+        {
+            return Some(hint.at);
+        }
+        self.held.find(key)
+    }
+
+    /// Starts a run with the first piece that came.
+    fn open(&mut self, now: Time, key: DatagramKey, piece: Packet, fragment: Fragment, out: &mut Output) {
+        let patience = self.patience_for(now, &key, &piece);
+        let len = usize::from(fragment.offset) + piece.ip().payload_len();
+        let Some(buffer) = out.pool.lend(len.max(self.usual_len(&key))) else {
+            let ended = Tally::of(&piece);
+            return out.retire(piece, ended, Reason::NoBuffer);
+        };
+        let run = Run::new(Packet::open(&piece, buffer));
+        let charge = run.packet.pinned_len();
+        let at = self.held.insert(now, key, State::Open(run), charge, patience);
+        self.join(at, piece, fragment, out);
+    }
+
+    /// Adds a piece to the run it belongs to.
+    fn join(&mut self, at: Handle, piece: Packet, fragment: Fragment, out: &mut Output) {
+        let ended = Tally::of(&piece);
+        let State::Open(run) = self.held.at_mut(at) else {
+            return out.retire(piece, ended, Reason::FragPoisoned);
+        };
+        let start = usize::from(fragment.offset);
+        let range = start..start + piece.payload().len();
+        match run.holes.fit(run.packet.map(), &range, fragment.more) {
+            Fit::Fills => {}
+            Fit::Held if run.packet.laid(start, range.len()) == piece.payload() => {
+                return out.retire(piece, ended, Reason::FragRepeat);
+            }
+            Fit::Held | Fit::Overlaps => return self.poison(at, piece, Reason::FragOverlap, out),
+            Fit::Contradicts => return self.poison(at, piece, Reason::FragConflict, out),
+        }
+        if range.end > run.packet.capacity() && !self.grow(at, range.end, out) {
+            return out.retire(piece, ended, Reason::NoBuffer);
+        }
+        let State::Open(run) = self.held.at_mut(at) else { return };
+        run.take(&piece, fragment, range);
+        out.done(piece);
+        if run.holes.is_whole() || run.is_oversize() {
+            return self.close(at, out);
+        }
+        let (next, protect) = (run.holes.held_len(), run.pieces >= RESERVE_PIECES && run.holes.in_order());
+        if protect {
+            self.held.protect(at);
+        }
+        *self.hint(fragment.id) = Hint { word: word(fragment.id, next), at };
+    }
+
+    /// Sends a run on that has become whole.
+    fn close(&mut self, at: Handle, out: &mut Output) {
+        let State::Open(run) = self.held.at_mut(at) else { return };
+        if run.is_oversize() {
+            return self.end(at, Reason::FragOversize, out);
+        }
+        let Some(ecn) = run.marks.joined(run.packet.ip().ecn) else {
+            self.held.remove(at).retire(Reason::FragEcnMix, out);
+            return;
+        };
+        let State::Open(mut run) = self.held.remove(at) else { return };
+        // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
+        let dont_fragment = run.longest_dont_fragment == run.longest;
+        run.packet.close(run.holes.held_len(), ecn, dont_fragment);
+        if run.packet.is_neighbour_discovery() {
+            return State::Open(run).retire(Reason::FragNeighbour, out);
+        }
+        self.remember_len(&run.packet);
+        let tally = run.tally();
+        out.ledger.note(Event::Absorbed, tally);
+        out.ledger.note(Event::Reassembled, Tally { packets: 1, ..tally });
+        out.forward(run.packet);
+    }
+
+    /// Ends a datagram with the piece that overlapped or contradicted it.
+    fn poison(&mut self, at: Handle, piece: Packet, reason: Reason, out: &mut Output) {
+        let ended = Tally::of(&piece);
+        out.retire(piece, ended, reason);
+        self.end(at, reason, out);
+    }
+
+    /// Ends a datagram; its key stays until its deadline.
+    fn end(&mut self, at: Handle, reason: Reason, out: &mut Output) {
+        core::mem::replace(self.held.at_mut(at), State::Poisoned).retire(reason, out);
+        self.held.charge(at, POISON_CHARGE);
+    }
+
+    /// Gives a datagram up: for time, for memory, or because the input has ended.
+    fn give_up(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut Output) {
+        let State::Open(mut run) = self.held.remove(at) else { return };
+        let tally = run.tally();
+        match self.late {
+            Late::Release { mtu } => {
+                run.release(mtu);
+                out.ledger.note(Event::Absorbed, tally);
+                out.ledger.note(event, Tally { packets: 1, ..tally });
+                out.forward(run.packet);
+            }
+            Late::Retire => {
+                if reason == Reason::FragLate
+                    && let Some(first) = run.first_piece(out)
+                {
+                    out.answer(now, Complaint::ReassemblyTime, &first);
+                    out.done(first);
+                }
+                State::Open(run).retire(reason, out);
+            }
+        }
+    }
+
+    /// Moves a run to a larger buffer.
+    fn grow(&mut self, at: Handle, len: usize, out: &mut Output) -> bool {
+        let Some(larger) = out.pool.lend(len) else { return false };
+        let State::Open(run) = self.held.at_mut(at) else { return false };
+        let smaller = run.packet.grow(larger, run.holes.top());
+        out.pool.give(smaller);
+        let charge = run.packet.pinned_len();
+        self.held.charge(at, charge);
+        true
+    }
+
+    /// How long to wait for this datagram: shorter where its pair's identifiers come round sooner, so that two datagrams
+    /// of one identifier are never held together (X2, RFC 4963 section 2, R060).
+    fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> Duration {
+        let patience = self.patience.unwrap_or(piece.ip().patience());
+        let hash = self.secret.hash(&(key.source, key.destination, key.protocol));
+        let Some(rate) = self.rates.get_mut(hash as usize % RATE_COUNT) else { return patience };
+        let datagrams = rate.count(now);
+        let half_a_round = 1u64 << (piece.ip().id_bits() - 1);
+        let windows = half_a_round.checked_div(u64::from(datagrams)).unwrap_or(u64::MAX);
+        patience.min(RATE_WINDOW.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX)))
+    }
+
+    fn usual_len(&self, key: &DatagramKey) -> usize {
+        let class = self.classes.get(self.class_index(key.source)).copied().unwrap_or_default();
+        CLASS_LENS.get(usize::from(class)).copied().unwrap_or_default()
+    }
+
+    fn remember_len(&mut self, datagram: &Packet) {
+        let len = datagram.ip().payload_len();
+        let class = CLASS_LENS.iter().position(|class_len| *class_len >= len).unwrap_or_default();
+        let index = self.class_index(datagram.addresses().0);
+        if let Some(known) = self.classes.get_mut(index) {
+            *known = class as u8;
+        }
+    }
+
+    fn class_index(&self, source: Address) -> usize {
+        self.secret.hash(&source) as usize % RATE_COUNT
+    }
+
+    fn hint(&mut self, id: u32) -> &mut Hint {
+        match self.hints.get_mut(id as usize % HINT_COUNT) {
+            Some(hint) => hint,
+            None => panic!("a remainder is below its divisor"),
+        }
+    }
+}
+
+impl Run {
+    fn new(packet: Packet) -> Run {
+        Run {
+            packet,
+            holes: Holes::default(),
+            pieces: 0,
+            first_len: None,
+            marks: Marks::default(),
+            longest: 0,
+            longest_dont_fragment: 0,
+        }
+    }
+
+    /// Takes in a piece that fills a hole.
+    fn take(&mut self, piece: &Packet, fragment: Fragment, range: core::ops::Range<usize>) {
+        self.packet.lay(range.start, piece.payload());
+        self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+        if range.start == 0 {
+            self.packet.take_headers(piece);
+            self.first_len = Some(range.len() as u16);
+        }
+        let ip = piece.ip();
+        self.pieces += 1;
+        self.marks.see(ip.ecn);
+        self.longest = self.longest.max(ip.len);
+        if ip.dont_fragment {
+            self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
+        }
+    }
+
+    /// Would the whole datagram be longer than its length field can say, with the header of the piece that starts it
+    /// (rel:A01, R069)?
+    fn is_oversize(&self) -> bool {
+        self.first_len.is_some() && self.holes.top() > self.packet.ip().payload_len_max()
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::new(self.pieces as usize, self.holes.held_len())
+    }
+
+    /// Makes the run a packet that leaves in fragments which carry what came.
+    fn release(&mut self, mtu: u16) {
+        let id = self.packet.ip().fragment.map_or(0, |fragment| fragment.id);
+        let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
+        let cut = Cut { mtu, id, fill: Fill::Full, content };
+        self.packet.release(self.holes.top(), !self.holes.has_end(), cut);
+    }
+
+    /// The piece that started the datagram, built again, for the error that quotes it.
+    fn first_piece(&mut self, out: &mut Output) -> Option<Packet> {
+        let first_len = self.first_len?;
+        let [header_len, _] = self.packet.piece_header_lens();
+        self.release((header_len + usize::from(first_len)) as u16);
+        let mut pieces = Pieces::of(&self.packet);
+        let Piece { header, payload } = pieces.next()?;
+        let link = Link { len: self.packet.link().len(), tags: self.packet.tags(), medium: self.packet.medium() };
+        let frame_len = header.len() + payload.len();
+        let mut buffer = out.pool.lend(frame_len - link.len)?;
+        buffer.put(HEADROOM - link.len, header);
+        buffer.put(HEADROOM - link.len + header.len(), payload);
+        match Frame::parse(buffer, frame_len, link, self.packet.ingress()) {
+            Frame::Ip(packet) => Some(packet),
+            Frame::Other(..) => panic!("a piece that we cut parses"),
+        }
+    }
+}
+
+impl State {
+    fn retire(self, reason: Reason, out: &mut Output) {
+        if let State::Open(run) = self {
+            let ended = run.tally();
+            out.retire(run.packet, ended, reason);
+        }
+    }
+}
+
+impl DatagramKey {
+    fn of(piece: &Packet, fragment: Fragment) -> DatagramKey {
+        let (source, destination) = piece.addresses();
+        DatagramKey {
+            source,
+            destination,
+            id: fragment.id,
+            protocol: piece.ip().key_protocol(),
+            tags: piece.tags(),
+            ingress: piece.ingress(),
+        }
+    }
+}
+
+impl Key for DatagramKey {
+    fn source(&self) -> Address {
+        self.source
+    }
+}
+
+impl Rate {
+    /// Counts a datagram and returns how many came in a window, by the busier of the last two.
+    fn count(&mut self, now: Time) -> u32 {
+        let window = now.nanos() / RATE_WINDOW.as_nanos() as u64;
+        if window != self.window {
+            self.before = if window == self.window + 1 { self.count } else { 0 };
+            (self.window, self.count) = (window, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count.max(self.before)
+    }
+}
+
+impl Marks {
+    fn see(&mut self, ecn: Ecn) {
+        self.0 |= 1 << ecn.bits();
+    }
+
+    /// The mark of the whole: one that all pieces share; congestion where one of those that take part met it; none
+    /// where some take part and some do not (RFC 3168 section 5.3, R042).
+    fn joined(self, first: Ecn) -> Option<Ecn> {
+        let seen = |ecn: Ecn| self.0 & 1 << ecn.bits() != 0;
+        match (seen(Ecn::NotEct), seen(Ecn::Ce)) {
+            (true, _) if self.0 == 1 => Some(Ecn::NotEct),
+            (true, _) => None,
+            (false, true) => Some(Ecn::Ce),
+            (false, false) => Some(first),
+        }
+    }
+}
+
+/// Why a fragment is of no use, and what its sender is to be told; before any state is touched.
+fn unusable(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<Complaint>)> {
+    let ip = packet.ip();
+    let len = ip.payload_len();
+    if len == 0 {
+        Some((Reason::FragZeroLen, None))
+    } else if fragment.more && !len.is_multiple_of(packet::UNIT) {
+        // RFC 8200 section 4.5 (R089): the payload length is what is wrong.
+        Some((Reason::FragLenNot8, Some(Complaint::BadField { pointer: PAYLOAD_LEN_AT })))
+    } else if usize::from(fragment.offset) + len > ip.payload_len_max() {
+        // RFC 8200 section 4.5 (R090): the offset is what is wrong.
+        let pointer = u32::from(ip.header_len) + OFFSET_AT;
+        Some((Reason::FragOversize, Some(Complaint::BadField { pointer })))
+    } else if packet.lacks_headers() {
+        Some((Reason::FragHeadersCut, Some(Complaint::HeadersCut)))
+    } else if ip.option_misplaced {
+        Some((Reason::FragOption, None))
+    } else {
+        None
+    }
+}
+
+/// An atomic fragment is a whole datagram, whatever else is held under its key (RFC 6946 section 4, R081).
+fn make_whole(mut packet: Packet, out: &mut Output) {
+    packet.make_whole();
+    out.ledger.note(Event::MadeWhole, Tally::of(&packet));
+    out.forward(packet);
+}
+
+/// Identification and offset in one word (C3); offsets count bytes.
+fn word(id: u32, offset: usize) -> u64 {
+    u64::from(id) << 32 | offset as u64
+}
+
+/// Runs whose next piece is foreseen, by the low bits of their identifications.
+const HINT_COUNT: usize = 64;
+/// Entries of the tables that are found by a hash of a source or a pair.
+const RATE_COUNT: usize = 1_024;
+/// Stretch in which new datagrams of a pair are counted.
+const RATE_WINDOW: Duration = Duration::from_millis(100);
+/// Patiences of IPv6 and IPv4, whole and shortened by these divisors for pairs with fast identifiers.
+const STANDARD_PATIENCES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(30)];
+/// See [`STANDARD_PATIENCES`].
+const SHORTER: [u32; 4] = [1, 8, 64, 512];
+/// Pieces in order that take a datagram into the reserve (C31).
+const RESERVE_PIECES: u32 = 2;
+/// What a poisoned key is charged, in bytes: about its slot.
+const POISON_CHARGE: usize = 256;
+/// Where the payload length stands in an IPv6 header, and the offset in a Fragment header.
+const PAYLOAD_LEN_AT: u32 = 4;
+/// See [`PAYLOAD_LEN_AT`].
+const OFFSET_AT: u32 = 2;

@@ -1,0 +1,192 @@
+//! Packets in, packets of the sizes that one side wants out: widen, then narrow.
+
+use crate::identify::Identifiers;
+use crate::ledger::{Event, Reason, Tally};
+use crate::output::{Output, Way};
+use crate::reassemble::Reassembler;
+use packet::icmp::Complaint;
+use packet::{Content, Cut, Fill, Packet, Time};
+
+/// All that happens to a packet on its way out of one side.
+#[derive(Debug)]
+pub struct Side {
+    /// Many packets to one.
+    pub widening: Widening,
+    /// One packet to many.
+    pub narrowing: Narrowing,
+}
+
+/// Many packets to one.
+#[derive(Debug)]
+pub struct Widening {
+    /// Joins fragments into datagrams, where this side wants whole ones.
+    pub reassembler: Option<Reassembler>,
+}
+
+/// One packet to many.
+#[derive(Debug)]
+pub struct Narrowing {
+    /// Longest packet that this side takes, IP header counted, in bytes.
+    pub mtu: u16,
+    /// Who we are to the packets.
+    pub role: Role,
+    /// How a cut shares a payload out.
+    pub fill: Fill,
+}
+
+/// Who cuts.
+#[derive(Debug)]
+pub enum Role {
+    /// The source host's own card: it cuts the host's datagrams whatever DF says, under identifiers of its own (X1).
+    Source(Identifiers),
+    /// A router: what must not be cut is refused, and its sender is told.
+    Transit,
+}
+
+impl Side {
+    /// Takes a packet that leaves by this side.
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        out.ledger.received += Tally::new(packet.wire_count(), packet.ip().payload_len());
+        if usize::from(self.narrowing.mtu) < packet.ip().mtu_min() {
+            return leave_alone(packet, self.narrowing.mtu, out);
+        }
+        self.widening.push(now, packet, out);
+        self.narrow(now, out);
+    }
+
+    /// Gives up what is late.
+    pub fn expire(&mut self, now: Time, out: &mut Output) {
+        self.widening.expire(now, out);
+        self.narrow(now, out);
+    }
+
+    /// Lets go of everything: the input has ended.
+    pub fn flush(&mut self, now: Time, out: &mut Output) {
+        self.widening.flush(now, out);
+        self.narrow(now, out);
+    }
+
+    /// When [`expire`](Side::expire) next has work; none while nothing is held.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.widening.next_deadline()
+    }
+
+    /// The laws, between two packets: what came has left or is held, and every buffer on loan is held or queued.
+    ///
+    /// # Errors
+    /// The law that is broken, with its figures.
+    pub fn check(&self, out: &Output) -> Result<(), String> {
+        let (held, buffers) = self.widening.held();
+        let expected = buffers + out.queued_count();
+        if out.pool.lent_count() != expected {
+            let lent = out.pool.lent_count();
+            return Err(format!("{lent} buffers are lent, {expected} are held or queued"));
+        }
+        if out.queued_count() > 0 {
+            return Ok(());
+        }
+        out.ledger.check(held)
+    }
+
+    /// Sends what widening let go through narrowing, in its order.
+    fn narrow(&mut self, now: Time, out: &mut Output) {
+        for _ in 0..out.queued_count() {
+            match out.take() {
+                Some(Way::Forward(packet)) => self.narrowing.push(now, packet, out),
+                Some(answer) => out.put_back(answer),
+                None => break,
+            }
+        }
+    }
+}
+
+impl Widening {
+    fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        match &mut self.reassembler {
+            Some(reassembler) => reassembler.push(now, packet, out),
+            None => out.forward(packet),
+        }
+    }
+
+    fn expire(&mut self, now: Time, out: &mut Output) {
+        if let Some(reassembler) = &mut self.reassembler {
+            reassembler.expire(now, out);
+        }
+    }
+
+    fn flush(&mut self, now: Time, out: &mut Output) {
+        if let Some(reassembler) = &mut self.reassembler {
+            reassembler.flush(now, out);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.reassembler.as_ref().and_then(Reassembler::next_deadline)
+    }
+
+    /// The packets and payload that are held, counted anew, and the buffers that they lie in.
+    pub fn held(&self) -> (Tally, usize) {
+        self.reassembler.as_ref().map_or((Tally::NONE, 0), Reassembler::held)
+    }
+}
+
+impl Narrowing {
+    /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
+    fn push(&mut self, now: Time, mut packet: Packet, out: &mut Output) {
+        finish(&mut packet, out);
+        if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
+            return out.forward(packet);
+        }
+        if packet.headers_in_payload_len() > self.room(&packet) {
+            let ended = Tally::of(&packet);
+            return out.retire(packet, ended, Reason::Uncuttable);
+        }
+        let id = match &mut self.role {
+            Role::Transit if packet.ip().dont_fragment => return self.refuse(now, packet, out),
+            // Who came in pieces keeps its identification: others of its pieces may be on their way.
+            Role::Source(identifiers) if !packet.came_in_pieces() => identifiers.next(now, &packet),
+            _ => Some(packet.ip().id),
+        };
+        let Some(id) = id else {
+            let ended = Tally::of(&packet);
+            return out.retire(packet, ended, Reason::NoIdentifier);
+        };
+        if packet.ip().dont_fragment {
+            out.ledger.note(Event::CutForHost, Tally::of(&packet));
+        }
+        packet.cut = Some(Cut { mtu: self.mtu, id, fill: self.fill, content: Content::Whole });
+        out.forward(packet);
+    }
+
+    /// Payload that fits into the first piece.
+    fn room(&self, packet: &Packet) -> usize {
+        let [first, _] = packet.piece_header_lens();
+        usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
+    }
+
+    /// What is too long and must not be cut ends here, and its sender is told what the link takes (RFC 1191 section 4,
+    /// RFC 8200 section 4.5; R011, R086, R111).
+    fn refuse(&self, now: Time, packet: Packet, out: &mut Output) {
+        out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet);
+        let ended = Tally::of(&packet);
+        out.retire(packet, ended, Reason::TooBig);
+    }
+}
+
+/// Finishes what an offloading sender left to its card.
+fn finish(packet: &mut Packet, out: &mut Output) {
+    if packet.finish_len() {
+        out.ledger.note(Event::LengthFinished, Tally::of(packet));
+    }
+    if packet.finish_checksum() {
+        out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
+    }
+}
+
+/// No link of this version has so small an MTU, so nothing is done to its packets.
+fn leave_alone(packet: Packet, mtu: u16, out: &mut Output) {
+    if packet.len() > usize::from(mtu) {
+        out.ledger.note(Event::LeftAlone, Tally::of(&packet));
+    }
+    out.forward(packet);
+}
