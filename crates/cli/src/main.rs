@@ -1,1 +1,14 @@
-fn main(){}
+//! Arguments in, an exit status out.
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use std::process::ExitCode;
+use wideload::args::{Args, Job};
+use wideload::command;
+
+fn main() -> ExitCode {
+    let status = match Args::parse().job {
+        Job::Rewrite(args) => command::rewrite(&args),
+    };
+    ExitCode::from(status as u8)
+}

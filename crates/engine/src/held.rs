@@ -96,6 +96,12 @@ impl<K: Key, V> Held<K, V> {
         }
     }
 
+    /// Hashes by another key; before anything is held.
+    pub fn set_key(&mut self, key: Secret) {
+        assert!(self.table.is_empty(), "what is held is found by the key it was put in with");
+        self.secret = key;
+    }
+
     /// What is held under this key.
     pub fn find(&self, key: &K) -> Option<Handle> {
         let found = self.table.find(self.secret.hash(key), |index| self.slots.at(*index).key == *key)?;

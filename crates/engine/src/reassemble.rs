@@ -123,6 +123,12 @@ impl Reassembler {
         }
     }
 
+    /// Finds what is held by this key; `secret` then only draws what shows outside.
+    pub fn with_table_key(mut self, key: Secret) -> Reassembler {
+        self.held.set_key(key);
+        self
+    }
+
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };

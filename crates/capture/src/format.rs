@@ -1,0 +1,219 @@
+//! The first bytes of a file in, its format out.
+
+use packet::{Medium, Time};
+use pcap_parser::parse_pcap_header;
+
+/// How a capture is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The format of tcpdump: one header, then records.
+    Pcap {
+        /// Byte order of every field.
+        order: ByteOrder,
+        /// What the second half of a time stamp counts.
+        resolution: Resolution,
+        /// How long a record's header is.
+        variant: Variant,
+    },
+    /// The format of Wireshark: blocks, whose byte order each section sets for itself.
+    Pcapng,
+}
+
+/// Which byte of a number comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// The lowest.
+    Little,
+    /// The highest.
+    Big,
+}
+
+/// What the fraction of a second in a pcap time stamp counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    /// Millionths of a second.
+    Microseconds,
+    /// Billionths of a second.
+    Nanoseconds,
+}
+
+/// How the header of a pcap record is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// 16 bytes.
+    Standard,
+    /// 24 bytes: Kuznetzov's patched libpcap adds an interface, a protocol and a packet type.
+    Modified,
+}
+
+/// What stands in front of the IP packets of a link type (a number from the LINKTYPE_ registry); `None` where
+/// packets of that type are not looked into.
+///
+/// 12 and 14 are what some systems' own number for raw IP (DLT_RAW) became in files.
+pub fn medium(link_type: u32) -> Option<Medium> {
+    match link_type {
+        1 => Some(Medium::Ethernet),
+        12 | 14 | 101 | 228 | 229 => Some(Medium::Ip),
+        0 | 108 => Some(Medium::Loopback),
+        113 => Some(Medium::Cooked),
+        276 => Some(Medium::Cooked2),
+        _ => None,
+    }
+}
+
+/// The file header of a new little-endian pcap capture, to be handed to [`Writer::header`](crate::Writer::header).
+pub fn pcap_header(resolution: Resolution, link_type: u16) -> [u8; PCAP_HEADER_LEN] {
+    let magic = match resolution {
+        Resolution::Microseconds => MAGIC_MICROSECONDS,
+        Resolution::Nanoseconds => MAGIC_NANOSECONDS,
+    };
+    let mut header = [0; PCAP_HEADER_LEN];
+    ByteOrder::Little.set_u32(&mut header, 0, magic);
+    ByteOrder::Little.set_u32(&mut header, 4, VERSION_2_4);
+    ByteOrder::Little.set_u32(&mut header, 16, SNAP_LEN_MIN);
+    ByteOrder::Little.set_u32(&mut header, 20, link_type.into());
+    header
+}
+
+impl ByteOrder {
+    pub(crate) fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let field = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            ByteOrder::Little => u16::from_le_bytes(field),
+            ByteOrder::Big => u16::from_be_bytes(field),
+        })
+    }
+
+    pub(crate) fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let field = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            ByteOrder::Little => u32::from_le_bytes(field),
+            ByteOrder::Big => u32::from_be_bytes(field),
+        })
+    }
+
+    pub(crate) fn u32_bytes(self, value: u32) -> [u8; 4] {
+        match self {
+            ByteOrder::Little => value.to_le_bytes(),
+            ByteOrder::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// Writes `value` into a header of ours, whose length the caller knows.
+    pub(crate) fn set_u32(self, header: &mut [u8], at: usize, value: u32) {
+        header[at..at + 4].copy_from_slice(&self.u32_bytes(value));
+    }
+}
+
+/// What a pcap file header says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PcapHeader {
+    pub order: ByteOrder,
+    pub resolution: Resolution,
+    pub variant: Variant,
+    pub snap_len: u32,
+    pub link_type: u32,
+}
+
+impl PcapHeader {
+    /// Reads what the four bytes of a magic number say; the rest of the header is left empty.
+    fn of_magic(magic: [u8; 4]) -> Option<PcapHeader> {
+        use {ByteOrder::*, Resolution::*, Variant::*};
+        let (order, number) = match magic[0] {
+            0xa1 => (Big, u32::from_be_bytes(magic)),
+            _ => (Little, u32::from_le_bytes(magic)),
+        };
+        let (resolution, variant) = match number {
+            MAGIC_MICROSECONDS => (Microseconds, Standard),
+            MAGIC_NANOSECONDS => (Nanoseconds, Standard),
+            MAGIC_MODIFIED => (Microseconds, Modified),
+            _ => return None,
+        };
+        Some(PcapHeader { order, resolution, variant, snap_len: 0, link_type: 0 })
+    }
+
+    /// Whether the file starts like pcap.
+    pub fn recognise(start: &[u8]) -> bool {
+        start.first_chunk().is_some_and(|magic| PcapHeader::of_magic(*magic).is_some())
+    }
+
+    /// Parses a whole file header.
+    pub fn parse(bytes: &[u8]) -> Option<PcapHeader> {
+        let header = PcapHeader::of_magic(*bytes.first_chunk()?)?;
+        // pcap-parser knows the modified format in little-endian only. Behind the magic number all variants have
+        // the same header, so it is parsed as the standard one of the same byte order.
+        let mut standard: [u8; PCAP_HEADER_LEN] = *bytes.first_chunk()?;
+        header.order.set_u32(&mut standard, 0, MAGIC_MICROSECONDS);
+        let (_, parsed) = parse_pcap_header(&standard).ok()?;
+        // The field's upper half holds the length of the frame check sequence and reserved bits. libpcap keeps 26
+        // bits, but no link type is above 16, which is also all that pcapng has room for (draft-ietf-opsawg-pcap
+        // section 4: "LinkType (16 bits)").
+        let link_type = parsed.network.0 as u32 & 0xffff;
+        Some(PcapHeader { snap_len: parsed.snaplen, link_type, ..header })
+    }
+
+    pub fn format(&self) -> Format {
+        Format::Pcap { order: self.order, resolution: self.resolution, variant: self.variant }
+    }
+
+    /// Length of the header in front of each record, in bytes.
+    pub fn record_header_len(&self) -> usize {
+        match self.variant {
+            Variant::Standard => 16,
+            Variant::Modified => 24,
+        }
+    }
+
+    pub fn time(&self, seconds: u32, fraction: u32) -> Time {
+        // At most about 2^32 × 10^9 + 2^32 × 1,000, which is below 2^64: a fraction above one second is taken as it is.
+        let fraction = u64::from(fraction) * self.nanos_per_fraction();
+        Time::from_nanos(u64::from(seconds) * NANOS_PER_SECOND + fraction)
+    }
+
+    /// The two halves of a time stamp; the last second of 32 bits where the time is past it (2106).
+    pub fn time_stamp(&self, time: Time) -> (u32, u32) {
+        let seconds = u32::try_from(time.nanos() / NANOS_PER_SECOND).unwrap_or(u32::MAX);
+        let fraction = time.nanos() % NANOS_PER_SECOND / self.nanos_per_fraction();
+        (seconds, fraction as u32)
+    }
+
+    fn nanos_per_fraction(&self) -> u64 {
+        match self.resolution {
+            Resolution::Microseconds => 1000,
+            Resolution::Nanoseconds => 1,
+        }
+    }
+}
+
+/// The byte order of the section that a pcapng section header opens; `None` where its byte-order magic is neither.
+///
+/// A section's version is not looked at: blocks say their own length in every version, a packet that is not where
+/// 1.x has it fails a check, and all else is copied as it is.
+pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
+    [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(block, 8) == Some(BYTE_ORDER_MAGIC))
+}
+
+/// Length of a pcap file header, in bytes (draft-ietf-opsawg-pcap section 4).
+pub(crate) const PCAP_HEADER_LEN: usize = 24;
+/// Where a pcap file header keeps the snap length, in bytes from its start.
+pub(crate) const PCAP_SNAP_LEN_AT: usize = 16;
+/// Snap length that a written capture has at least, in bytes: libpcap's own maximum, above any IP packet.
+pub(crate) const SNAP_LEN_MIN: u32 = 262_144;
+/// Longest packet that is believed, in bytes: 64 times libpcap's maximum; what says more is damage.
+pub(crate) const CAPTURED_LEN_MAX: u32 = 16 << 20;
+/// Longest pcapng block that is believed, in bytes: a longest packet, and as much again in options.
+pub(crate) const BLOCK_LEN_MAX: u32 = 32 << 20;
+/// Most interfaces that a pcapng section may describe, so that memory stays bounded.
+pub(crate) const INTERFACE_COUNT_MAX: usize = 65_536;
+/// Block type of the packet block that enhanced packet blocks replaced (draft-ietf-opsawg-pcapng appendix A).
+pub(crate) const OBSOLETE_PACKET: u32 = 2;
+/// Length of a section header without options (draft-ietf-opsawg-pcapng section 4.1).
+pub(crate) const SECTION_HEADER_LEN_MIN: u32 = 28;
+
+pub(crate) const NANOS_PER_SECOND: u64 = 1_000_000_000;
+const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
+const BYTE_ORDER_MAGIC: u32 = pcap_parser::BOM_MAGIC;
+/// Major 2, minor 4, as two little-endian halves.
+const VERSION_2_4: u32 = 4 << 16 | 2;

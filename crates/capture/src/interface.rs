@@ -1,0 +1,194 @@
+//! An interface description block in, the meaning of its packets' time stamps out.
+
+use packet::Time;
+use pcap_parser::{OptionCode, PcapError, parse_option_be, parse_option_le};
+
+use crate::format::{ByteOrder, NANOS_PER_SECOND};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_that_was_read_is_written_as_the_tick_it_came_from() {
+        let stamps = [0, 1, 7, 999_999, 1_700_000_000, 123_456_789_012_345, 1 << 53];
+        // Ticks of at least a nanosecond; and offsets that keep the moment between 1970 and 2554.
+        let ticks = (0..=9).map(Tick::Ten).chain((0..=29).map(Tick::Two));
+        for (tick, offset) in ticks.flat_map(|tick| [0, 5, 1_000_000].map(|offset| (tick, offset))) {
+            let clock = Clock { tick, offset };
+            for stamp in stamps.into_iter().filter(|stamp| clock.time(*stamp) < Time::NEVER) {
+                assert_eq!(clock.ticks(clock.time(stamp)), stamp, "{clock:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_moment_survives_a_clock_that_is_finer_than_a_nanosecond() {
+        for clock in
+            [Tick::Ten(9), Tick::Ten(10), Tick::Two(30), Tick::Two(33)].map(|tick| Clock { tick, offset: 0 })
+        {
+            for nanos in [0, 1, 2, 3, 999_999_999, 1_000_000_001, 1_700_000_000_123_456_789] {
+                let time = Time::from_nanos(nanos);
+                assert_eq!(clock.time(clock.ticks(time)), time, "{clock:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_resolution_and_no_offset_overflows() {
+        let moments = [0, 1, u64::MAX / 2, u64::MAX];
+        for exponent in 0..=u8::MAX {
+            for offset in [i64::MIN, -1, 0, 1, i64::MAX] {
+                let clock = Clock { tick: Tick::of(exponent), offset };
+                for moment in moments {
+                    let _ = (clock.time(moment), clock.ticks(Time::from_nanos(moment)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_is_a_second_in_every_resolution() {
+        let second = Time::from_nanos(NANOS_PER_SECOND);
+        for exponent in (0..=19).chain(0x80..=0x80 + 63) {
+            let tick = Tick::of(exponent);
+            let stamp = match tick {
+                Tick::Ten(n) => 10u64.pow(n),
+                Tick::Two(n) => 1 << n,
+            };
+            let clock = Clock { tick, offset: 0 };
+            assert_eq!((clock.time(stamp), clock.ticks(second)), (second, stamp), "{clock:?}");
+            let later = Clock { tick, offset: 41 };
+            assert_eq!(later.time(stamp), Time::from_nanos(42 * NANOS_PER_SECOND));
+        }
+    }
+}
+
+/// What a pcapng section says of one interface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interface {
+    pub link_type: u32,
+    /// Longest packet kept, in bytes; 0 where there is no limit.
+    pub snap_len: u32,
+    pub clock: Clock,
+}
+
+impl Interface {
+    /// Parses a block whose lengths have been checked.
+    pub fn parse(order: ByteOrder, block: &[u8]) -> Result<Interface, String> {
+        let fields = || Some((order.u16(block, 8)?, order.u32(block, 12)?));
+        let options = block.get(FIELDS_LEN..).and_then(|rest| rest.split_last_chunk::<4>());
+        let (Some((link_type, snap_len)), Some((options, _))) = (fields(), options) else {
+            return Err("an interface description shorter than its fields".into());
+        };
+        let Some(clock) = Clock::parse(order, options) else {
+            return Err("an interface description with an option that runs past its end".into());
+        };
+        Ok(Interface { link_type: link_type.into(), snap_len, clock })
+    }
+}
+
+/// How an interface's time stamps count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    tick: Tick,
+    /// Seconds to be added.
+    offset: i64,
+}
+
+/// The length of a tick, as a negative power.
+#[derive(Clone, Copy, Debug)]
+enum Tick {
+    /// 10^-n seconds.
+    Ten(u32),
+    /// 2^-n seconds.
+    Two(u32),
+}
+
+impl Clock {
+    /// Reads if_tsresol and if_tsoffset; a later one of a kind counts. Microseconds since 1970 where neither is given.
+    ///
+    /// pcap-parser's own reading of an interface description has no binary resolutions, takes every offset for
+    /// little-endian and reads on behind the last option, so only its options are used.
+    fn parse(order: ByteOrder, mut options: &[u8]) -> Option<Clock> {
+        let mut clock = Clock { tick: Tick::Ten(6), offset: 0 };
+        while !options.is_empty() {
+            let parsed = match order {
+                ByteOrder::Little => parse_option_le::<PcapError<&[u8]>>(options),
+                ByteOrder::Big => parse_option_be::<PcapError<&[u8]>>(options),
+            };
+            let (rest, option) = parsed.ok()?;
+            options = rest;
+            match (option.code, option.as_bytes().ok()?) {
+                (OptionCode::EndOfOpt, _) => break,
+                (OptionCode::IfTsresol, &[exponent]) => clock.tick = Tick::of(exponent),
+                (OptionCode::IfTsoffset, value) => {
+                    if let Ok(seconds) = value.try_into() {
+                        clock.offset = match order {
+                            ByteOrder::Little => i64::from_le_bytes(seconds),
+                            ByteOrder::Big => i64::from_be_bytes(seconds),
+                        };
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(clock)
+    }
+
+    /// The moment of a time stamp, to the nanosecond below; the nearest that can be said where it is before 1970
+    /// or after 2554.
+    pub fn time(&self, ticks: u64) -> Time {
+        let ticks = u128::from(ticks);
+        let nanos = match self.tick {
+            Tick::Ten(n @ ..=9) => ticks * 10u128.pow(9 - n),
+            Tick::Ten(n) => 10u128.checked_pow(n - 9).map_or(0, |scale| ticks / scale),
+            Tick::Two(n) => (ticks * u128::from(NANOS_PER_SECOND)) >> n,
+        };
+        // At most 2^64 × 10^9, so it fits.
+        let nanos = (nanos as i128).saturating_add(self.offset_nanos());
+        Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// The time stamp of a moment.
+    ///
+    /// Decimal ticks are rounded down. Binary ticks are rounded up, because reading them rounds down: a moment
+    /// that was read comes out as the tick it came from, or, where ticks are shorter than a nanosecond, as one that
+    /// reads as the same nanosecond.
+    pub fn ticks(&self, time: Time) -> u64 {
+        let nanos = (i128::from(time.nanos()) - self.offset_nanos()).max(0) as u128;
+        let ticks = match self.tick {
+            Tick::Ten(n @ ..=9) => Some(nanos / 10u128.pow(9 - n)),
+            Tick::Ten(n) => 10u128.checked_pow(n - 9).and_then(|scale| nanos.checked_mul(scale)),
+            Tick::Two(n) => binary_ticks(nanos, n),
+        };
+        // A moment that this clock cannot say becomes the last one that it can; zero is zero on every clock.
+        let farthest = if nanos == 0 { 0 } else { u64::MAX };
+        ticks.and_then(|ticks| u64::try_from(ticks).ok()).unwrap_or(farthest)
+    }
+
+    fn offset_nanos(&self) -> i128 {
+        i128::from(self.offset) * i128::from(NANOS_PER_SECOND)
+    }
+}
+
+impl Tick {
+    /// Reads if_tsresol: the top bit chooses the base (draft-ietf-opsawg-pcapng section 4.2).
+    fn of(exponent: u8) -> Tick {
+        let n = u32::from(exponent & 0x7f);
+        if exponent & 0x80 == 0 { Tick::Ten(n) } else { Tick::Two(n) }
+    }
+}
+
+/// Seconds and rest are scaled apart, so that the shift has room: the rest has 30 bits.
+fn binary_ticks(nanos: u128, n: u32) -> Option<u128> {
+    if n > 128 - 31 {
+        return None;
+    }
+    let second = u128::from(NANOS_PER_SECOND);
+    let whole = (nanos / second).checked_mul(1 << n)?;
+    whole.checked_add(((nanos % second) << n).div_ceil(second))
+}
+
+/// Length of an interface description in front of its options (draft-ietf-opsawg-pcapng section 4.2).
+const FIELDS_LEN: usize = 16;

@@ -1,0 +1,440 @@
+//! The bytes of a capture in, its packets and everything between them out.
+
+use std::io::Read;
+
+use packet::{Medium, Time};
+
+use crate::error::{Counted, Error, Grouped};
+use crate::format::{
+    BLOCK_LEN_MAX, ByteOrder, CAPTURED_LEN_MAX, Format, INTERFACE_COUNT_MAX, OBSOLETE_PACKET, PCAP_HEADER_LEN,
+    PcapHeader, SECTION_HEADER_LEN_MIN, medium, section_order,
+};
+use crate::interface::Interface;
+use crate::source::{Failure, READING, Window};
+
+/// A capture, read from front to back.
+///
+/// Items borrow the reader's buffer, so each is done with before the next is asked for.
+pub struct Reader<R: Read> {
+    window: Window<R>,
+    layout: Layout,
+    packets: u64,
+    state: State,
+}
+
+impl<R: Read> Reader<R> {
+    /// Opens a capture, finding out its compression and format by its first bytes.
+    ///
+    /// Reads in large pieces, so `input` needs no buffer of its own.
+    pub fn new(input: R) -> Result<Reader<R>, Error> {
+        let mut window = Window::new(input)?;
+        let layout = recognise(&mut window)?;
+        Ok(Reader { window, layout, packets: 0, state: State::Fresh })
+    }
+
+    /// The next item; `None` at the end of the file, and after any error.
+    #[allow(clippy::should_implement_trait, reason = "an Iterator's items cannot borrow the reader's buffer")]
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
+        if matches!(self.state, State::Ended) {
+            return Ok(None);
+        }
+        let offset = self.window.offset();
+        let found = match &mut self.layout {
+            Layout::Pcap(header) => find_record(&mut self.window, header, &mut self.state),
+            Layout::Pcapng(section) => find_block(&mut self.window, section),
+        };
+        match found {
+            Ok(Some(found)) => Ok(Some(self.show(offset, found))),
+            Ok(None) => {
+                self.state = State::Ended;
+                Ok(None)
+            }
+            Err(stop) => {
+                self.state = State::Ended;
+                Err(stop.at(offset, self.packets))
+            }
+        }
+    }
+
+    /// How the file is laid out.
+    pub fn format(&self) -> Format {
+        match &self.layout {
+            Layout::Pcap(header) => header.format(),
+            Layout::Pcapng(_) => Format::Pcapng,
+        }
+    }
+
+    /// Bytes taken from the input so far, compressed as they are: how far a progress bar is.
+    pub fn bytes_read(&self) -> u64 {
+        self.window.bytes_read()
+    }
+
+    #[inline]
+    fn show(&mut self, offset: u64, found: Found) -> Item<'_> {
+        let raw = self.window.passed(found.raw_len);
+        match found.kind {
+            Kind::Header => Item::Header(raw),
+            Kind::Interface => Item::Interface(raw),
+            Kind::Block => Item::Block(raw),
+            Kind::Packet(packet) => {
+                self.packets += 1;
+                Item::Packet(Record {
+                    number: self.packets,
+                    offset,
+                    interface: packet.interface,
+                    link_type: packet.link_type,
+                    medium: medium(packet.link_type),
+                    time: packet.time,
+                    original_len: packet.original_len,
+                    data: &raw[packet.data_at..packet.data_at + packet.data_len],
+                    raw,
+                })
+            }
+        }
+    }
+}
+
+/// What a capture is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// A pcap file header, or the header of a pcapng section. Interfaces count from 0 again behind it, so whatever
+    /// is held from packets in front of it must be written first.
+    Header(&'a [u8]),
+    /// The description of the section's next interface (pcapng only).
+    Interface(&'a [u8]),
+    /// A block that is no packet: names, statistics, secrets, comments (pcapng only).
+    Block(&'a [u8]),
+    /// A packet.
+    Packet(Record<'a>),
+}
+
+/// A packet as a capture holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Which packet of the file this is, from 1.
+    pub number: u64,
+    /// Where its record starts, in bytes of the uncompressed file.
+    pub offset: u64,
+    /// Which interface of its section it came by; 0 in pcap.
+    pub interface: u32,
+    /// What it starts with, as a number from the LINKTYPE_ registry.
+    pub link_type: u32,
+    /// The same, where it can be looked into.
+    pub medium: Option<Medium>,
+    /// When it was captured, since 1970; `None` in a simple packet block, which does not say.
+    pub time: Option<Time>,
+    /// Its length on the wire, in bytes; more than `data` holds where the capture cut it.
+    pub original_len: u32,
+    /// The packet, as far as it was captured.
+    pub data: &'a [u8],
+    /// The whole record or block as it stands in the file.
+    pub raw: &'a [u8],
+}
+
+/// What the reader remembers of the file's layout.
+enum Layout {
+    Pcap(PcapHeader),
+    Pcapng(Section),
+}
+
+/// What the reader remembers of a pcapng section.
+struct Section {
+    order: ByteOrder,
+    interfaces: Vec<Interface>,
+}
+
+enum State {
+    /// The pcap file header is still to be given out.
+    Fresh,
+    Running,
+    Ended,
+}
+
+/// An item that has been passed and lies in the window, without a borrow of it.
+struct Found {
+    raw_len: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    Header,
+    Interface,
+    Block,
+    Packet(Packet),
+}
+
+struct Packet {
+    interface: u32,
+    link_type: u32,
+    time: Option<Time>,
+    original_len: u32,
+    data_at: usize,
+    data_len: usize,
+}
+
+/// Why reading stops.
+enum Stop {
+    Damaged(String),
+    Failed(Failure),
+}
+
+impl Stop {
+    fn at(self, offset: u64, packets: u64) -> Error {
+        match self {
+            Stop::Damaged(why) | Stop::Failed(Failure::Compression(why)) => Error::Damaged { offset, packets, why },
+            Stop::Failed(Failure::Input(source)) => Error::Io { tried: READING, source },
+        }
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+fn recognise<R: Read>(window: &mut Window<R>) -> Result<Layout, Error> {
+    let reach = |window: &mut Window<R>, len| window.reach(len).map_err(|failure| Stop::from(failure).at(0, 0));
+    reach(window, MAGIC_LEN)?;
+    if PcapHeader::recognise(window.ahead()) {
+        reach(window, PCAP_HEADER_LEN)?;
+        let header = PcapHeader::parse(window.ahead());
+        return header.map(Layout::Pcap).ok_or_else(|| cut_short(window, "pcap header of 24 bytes").at(0, 0));
+    }
+    if window.ahead().first_chunk() == Some(&SECTION_HEADER) {
+        if !reach(window, BLOCK_START_LEN)? {
+            return Err(cut_short(window, "pcapng section header").at(0, 0));
+        }
+        if let Some(order) = section_order(window.ahead()) {
+            return Ok(Layout::Pcapng(Section { order, interfaces: Vec::new() }));
+        }
+    }
+    // Enough for the longest name below; a shorter file is named by what it has.
+    reach(window, KNOWN_LEN)?;
+    Err(Error::UnknownFormat { why: unknown(window.ahead()) })
+}
+
+/// Says what a file is that starts with `start` and is no capture to be read here.
+fn unknown(start: &[u8]) -> String {
+    if start.is_empty() {
+        return "the file is empty".into();
+    }
+    if start.len() < MAGIC_LEN {
+        return format!("the file has {}, too few for any capture", Counted(start.len() as u64, "byte"));
+    }
+    match KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Some((_, what)) => what.to_string(),
+        None => "neither pcap nor pcapng, plain or in gzip or zstd".into(),
+    }
+}
+
+#[inline]
+fn find_record<R: Read>(
+    window: &mut Window<R>,
+    header: &PcapHeader,
+    state: &mut State,
+) -> Result<Option<Found>, Stop> {
+    if matches!(state, State::Fresh) {
+        *state = State::Running;
+        window.pass(PCAP_HEADER_LEN);
+        return Ok(Some(Found { raw_len: PCAP_HEADER_LEN, kind: Kind::Header }));
+    }
+    // pcap-parser's functions for records want the whole record at hand before they say how long it claims to be,
+    // and know no big-endian modified format, so these four fields are read here.
+    let header_len = header.record_header_len();
+    window.reach(header_len)?;
+    let bytes = window.ahead();
+    let field = |at| header.order.u32(bytes, at);
+    let fields = || Some((field(0)?, field(4)?, field(8)?, field(12)?));
+    let (Some((seconds, fraction, captured_len, original_len)), true) = (fields(), bytes.len() >= header_len)
+    else {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        return Err(cut_short(window, "record header"));
+    };
+    let data_len = believe(captured_len)?;
+    let raw_len = header_len + data_len;
+    if !window.reach(raw_len)? {
+        let claim = format!("record that says it holds {}", Counted(captured_len.into(), "byte"));
+        return Err(cut_short(window, &claim));
+    }
+    window.pass(raw_len);
+    let time = Some(header.time(seconds, fraction));
+    let link_type = header.link_type;
+    let packet = Packet { interface: 0, link_type, time, original_len, data_at: header_len, data_len };
+    Ok(Some(Found { raw_len, kind: Kind::Packet(packet) }))
+}
+
+#[inline]
+fn find_block<R: Read>(window: &mut Window<R>, section: &mut Section) -> Result<Option<Found>, Stop> {
+    if !window.reach(BLOCK_START_LEN)? {
+        if window.ahead().is_empty() {
+            return Ok(None);
+        }
+        return Err(cut_short(window, "block"));
+    }
+    let bytes = window.ahead();
+    let opens_section = bytes.first_chunk() == Some(&SECTION_HEADER);
+    let order = match opens_section {
+        true => section_order(bytes).ok_or_else(|| damaged("a section header without a byte-order magic"))?,
+        false => section.order,
+    };
+    let (Some(block_type), Some(block_len)) = (order.u32(bytes, 0), order.u32(bytes, 4)) else {
+        return Err(cut_short(window, "block"));
+    };
+    check_block_len(block_len, if opens_section { SECTION_HEADER_LEN_MIN } else { BLOCK_LEN_MIN })?;
+    let raw_len = block_len as usize;
+    if !window.reach(raw_len)? {
+        let claim = format!("block that says it is {} long", Counted(block_len.into(), "byte"));
+        return Err(cut_short(window, &claim));
+    }
+    let block = window.ahead().get(..raw_len).unwrap_or_default();
+    match order.u32(block, raw_len - 4) {
+        Some(end) if end == block_len => {}
+        end => {
+            let (start, end) = (Grouped(block_len.into()), Grouped(end.unwrap_or(0).into()));
+            return Err(damaged(format!(
+                "a block that says it is {start} bytes long at its start, {end} at its end"
+            )));
+        }
+    }
+    let kind = if opens_section {
+        *section = Section { order, interfaces: Vec::new() };
+        Kind::Header
+    } else {
+        section.read_block(block_type, block)?
+    };
+    window.pass(raw_len);
+    Ok(Some(Found { raw_len, kind }))
+}
+
+impl Section {
+    /// Reads a block whose lengths have been checked.
+    fn read_block(&mut self, block_type: u32, block: &[u8]) -> Result<Kind, Stop> {
+        match block_type {
+            pcap_parser::IDB_MAGIC => {
+                if self.interfaces.len() == INTERFACE_COUNT_MAX {
+                    let limit = Grouped(INTERFACE_COUNT_MAX as u64);
+                    return Err(damaged(format!("a section that describes more than {limit} interfaces")));
+                }
+                self.interfaces.push(Interface::parse(self.order, block).map_err(Stop::Damaged)?);
+                Ok(Kind::Interface)
+            }
+            pcap_parser::EPB_MAGIC => self.read_packet(block, self.order.u32(block, 8)),
+            OBSOLETE_PACKET => self.read_packet(block, self.order.u16(block, 8).map(u32::from)),
+            pcap_parser::SPB_MAGIC => self.read_simple_packet(block),
+            _ => Ok(Kind::Block),
+        }
+    }
+
+    /// Reads an enhanced or obsolete packet block, which differ in the width of the interface number only.
+    ///
+    /// pcap-parser would gather its options in a `Vec` per packet, and nobody asks for them.
+    fn read_packet(&self, block: &[u8], interface: Option<u32>) -> Result<Kind, Stop> {
+        let field = |at| self.order.u32(block, at);
+        let fields = || Some((interface?, field(12)?, field(16)?, field(20)?, field(24)?));
+        let Some((interface, high, low, captured_len, original_len)) = fields() else {
+            return Err(damaged("a packet block shorter than its fields"));
+        };
+        let described = self.interface(interface)?;
+        let data_len = fit(believe(captured_len)?, PACKET_DATA_AT, block)?;
+        let time = Some(described.clock.time(u64::from(high) << 32 | u64::from(low)));
+        let link_type = described.link_type;
+        Ok(Kind::Packet(Packet { interface, link_type, time, original_len, data_at: PACKET_DATA_AT, data_len }))
+    }
+
+    /// Reads a simple packet block: no interface but the first, no time, and the snap length says how much is there.
+    fn read_simple_packet(&self, block: &[u8]) -> Result<Kind, Stop> {
+        let Some(original_len) = self.order.u32(block, 8) else {
+            return Err(damaged("a packet block shorter than its fields"));
+        };
+        let described = self.interface(0)?;
+        let captured_len = match described.snap_len {
+            0 => original_len,
+            limit => original_len.min(limit),
+        };
+        let data_len = fit(believe(captured_len)?, SIMPLE_DATA_AT, block)?;
+        let link_type = described.link_type;
+        let packet =
+            Packet { interface: 0, link_type, time: None, original_len, data_at: SIMPLE_DATA_AT, data_len };
+        Ok(Kind::Packet(packet))
+    }
+
+    fn interface(&self, number: u32) -> Result<&Interface, Stop> {
+        self.interfaces.get(number as usize).ok_or_else(|| {
+            let described = Counted(self.interfaces.len() as u64, "interface");
+            damaged(format!("a packet of interface {number}, where its section has described {described}"))
+        })
+    }
+}
+
+fn believe(captured_len: u32) -> Result<usize, Stop> {
+    if captured_len > CAPTURED_LEN_MAX {
+        let claim = Grouped(captured_len.into());
+        return Err(damaged(format!("a record that says it holds {claim} bytes, which is no packet")));
+    }
+    Ok(captured_len as usize)
+}
+
+/// Checks that `len` bytes of packet fit between a block's fields and its closing length.
+fn fit(len: usize, data_at: usize, block: &[u8]) -> Result<usize, Stop> {
+    if data_at + len + BLOCK_END_LEN > block.len() {
+        let (len, block_len) = (Grouped(len as u64), Grouped(block.len() as u64));
+        return Err(damaged(format!("a packet of {len} bytes in a block of {block_len}")));
+    }
+    Ok(len)
+}
+
+fn check_block_len(block_len: u32, min: u32) -> Result<(), Stop> {
+    let reason = if block_len < min {
+        format!("and {min} is the least")
+    } else if !block_len.is_multiple_of(4) {
+        "which is no multiple of 4".into()
+    } else if block_len > BLOCK_LEN_MAX {
+        format!("and {} is the most that is read", Grouped(BLOCK_LEN_MAX.into()))
+    } else {
+        return Ok(());
+    };
+    let claim = Counted(block_len.into(), "byte");
+    Err(damaged(format!("a block that says it is {claim} long, {reason}")))
+}
+
+fn damaged(why: impl Into<String>) -> Stop {
+    Stop::Damaged(why.into())
+}
+
+fn cut_short<R: Read>(window: &Window<R>, of_what: &str) -> Stop {
+    let len = Counted(window.ahead().len() as u64, "byte");
+    damaged(format!("the file ends {len} into a {of_what}"))
+}
+
+/// Bytes that tell pcap from pcapng.
+const MAGIC_LEN: usize = 4;
+/// The block type of a section header, the same in both byte orders (draft-ietf-opsawg-pcapng section 4.1).
+const SECTION_HEADER: [u8; 4] = pcap_parser::SHB_MAGIC.to_le_bytes();
+/// Type and length of any block, and the byte order of a section header or the first four bytes of another body.
+const BLOCK_START_LEN: usize = 12;
+/// Shortest block, in bytes: a type and two lengths (draft-ietf-opsawg-pcapng section 3.1).
+const BLOCK_LEN_MIN: u32 = 12;
+/// The length repeated at a block's end, in bytes.
+const BLOCK_END_LEN: usize = 4;
+/// Where an enhanced or obsolete packet block has its packet (draft-ietf-opsawg-pcapng section 4.3).
+const PACKET_DATA_AT: usize = 28;
+/// Where a simple packet block has its packet (draft-ietf-opsawg-pcapng section 4.4).
+const SIMPLE_DATA_AT: usize = 12;
+
+/// Files that are recognised to be named, by their first bytes.
+const KNOWN: [(&[u8], &str); 9] = [
+    (b"snoop\0\0\0", "a snoop capture; convert it with editcap -F pcapng IN OUT"),
+    (b"RTSS", "a Network Monitor 1 capture; convert it with editcap -F pcapng IN OUT"),
+    (b"GMBU", "a Network Monitor 2 capture; convert it with editcap -F pcapng IN OUT"),
+    (b"TRSNIFF data", "a Sniffer capture; convert it with editcap -F pcapng IN OUT"),
+    (b"BZh", "a bzip2 file; unpack it with bunzip2"),
+    (b"\xfd7zXZ\0", "an xz file; unpack it with unxz"),
+    (b"\x04\x22\x4d\x18", "an lz4 file; unpack it with unlz4"),
+    (b"PK\x03\x04", "a zip archive; unpack it with unzip"),
+    (b"\x1f\x8b", "a gzip file inside a compressed file; unpack it once with gunzip"),
+];
+/// Length of the longest first bytes above.
+const KNOWN_LEN: usize = 12;

@@ -1,0 +1,196 @@
+//! A file in, plain or compressed, a window of its uncompressed bytes out.
+//!
+//! The window slides: what is in front of it is forgotten, and it grows only while the file really holds the bytes
+//! that a record claims, so that a false length costs no memory.
+
+use std::io::{self, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::Error;
+
+/// The part of the uncompressed file that is in memory.
+pub(crate) struct Window<R: Read> {
+    stream: Stream<R>,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    offset: u64,
+    ended: bool,
+}
+
+impl<R: Read> Window<R> {
+    /// Looks at the first bytes for the magic number of a compression.
+    pub fn new(input: R) -> Result<Window<R>, Error> {
+        let mut raw = Raw { input, count: 0, first: [0; 4], first_len: 0, first_given: 0, failed: false };
+        raw.look().map_err(|source| Error::Io { tried: READING, source })?;
+        let stream = match raw.first {
+            [0x1f, 0x8b, ..] => {
+                let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
+                Stream::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+            }
+            // A frame, or one to be skipped, which parallel compressors put first (RFC 8878 section 3.1).
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
+                let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
+                let decoder = zstd::Decoder::with_buffer(buffered);
+                Stream::Zstd(Box::new(decoder.map_err(|source| Error::Io { tried: "prepare zstd", source })?))
+            }
+            _ => Stream::Plain(raw),
+        };
+        Ok(Window { stream, bytes: vec![0; WINDOW_LEN], start: 0, end: 0, offset: 0, ended: false })
+    }
+
+    /// Bytes of the input taken so far, as they are in the file, compressed or not.
+    pub fn bytes_read(&self) -> u64 {
+        self.stream.raw().count
+    }
+
+    /// Where the next byte is in the uncompressed file.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The bytes in memory that come next.
+    pub fn ahead(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Slides over `len` bytes that are ahead; they stay readable by [`passed`](Window::passed) until the next
+    /// [`reach`](Window::reach).
+    pub fn pass(&mut self, len: usize) {
+        assert!(len <= self.end - self.start, "only bytes that are in memory can be passed");
+        self.start += len;
+        self.offset += len as u64;
+    }
+
+    /// The last `len` bytes that were passed.
+    pub fn passed(&self, len: usize) -> &[u8] {
+        &self.bytes[self.start - len..self.start]
+    }
+
+    /// Gets at least `len` bytes ahead; false where the file ends before that.
+    #[inline]
+    pub fn reach(&mut self, len: usize) -> Result<bool, Failure> {
+        if self.end - self.start >= len {
+            return Ok(true);
+        }
+        self.refill(len)
+    }
+
+    #[cold]
+    fn refill(&mut self, len: usize) -> Result<bool, Failure> {
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < len && !self.ended {
+            if self.end == self.bytes.len() {
+                self.bytes.resize(len.min(2 * self.bytes.len()), 0);
+            }
+            match self.stream.read(&mut self.bytes[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.end += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failure(error)),
+            }
+        }
+        Ok(self.end >= len)
+    }
+
+    fn failure(&self, error: io::Error) -> Failure {
+        let compression = match &self.stream {
+            Stream::Gzip(_) => "gzip",
+            Stream::Zstd(_) => "zstd",
+            Stream::Plain(_) => return Failure::Input(error),
+        };
+        match (self.stream.raw().failed, error.kind()) {
+            (true, _) => Failure::Input(error),
+            (false, io::ErrorKind::UnexpectedEof) => {
+                Failure::Compression(format!("the file ends within its {compression} compression"))
+            }
+            (false, _) => Failure::Compression(format!("the {compression} compression is damaged here: {error}")),
+        }
+    }
+}
+
+/// Why no more bytes came.
+pub(crate) enum Failure {
+    /// The surroundings.
+    Input(io::Error),
+    /// The file.
+    Compression(String),
+}
+
+/// The input, in the compression that it was found to be in.
+enum Stream<R: Read> {
+    Plain(Raw<R>),
+    Gzip(Box<MultiGzDecoder<BufReader<Raw<R>>>>),
+    Zstd(Box<zstd::Decoder<'static, BufReader<Raw<R>>>>),
+}
+
+impl<R: Read> Stream<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(raw) => raw.read(into),
+            Stream::Gzip(decoder) => decoder.read(into),
+            Stream::Zstd(decoder) => decoder.read(into),
+        }
+    }
+
+    fn raw(&self) -> &Raw<R> {
+        match self {
+            Stream::Plain(raw) => raw,
+            Stream::Gzip(decoder) => decoder.get_ref().get_ref(),
+            Stream::Zstd(decoder) => decoder.get_ref().get_ref(),
+        }
+    }
+}
+
+/// The input as it is, counted; its first bytes were looked at and are given again.
+struct Raw<R> {
+    input: R,
+    count: u64,
+    first: [u8; 4],
+    first_len: usize,
+    first_given: usize,
+    failed: bool,
+}
+
+impl<R: Read> Raw<R> {
+    fn look(&mut self) -> io::Result<()> {
+        while self.first_len < self.first.len() {
+            match self.input.read(&mut self.first[self.first_len..]) {
+                Ok(0) => break,
+                Ok(count) => {
+                    self.first_len += count;
+                    self.count += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Raw<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.first_given < self.first_len {
+            let count = (&self.first[self.first_given..self.first_len]).read(into)?;
+            self.first_given += count;
+            return Ok(count);
+        }
+        let result = self.input.read(into);
+        match &result {
+            Ok(count) => self.count += *count as u64,
+            Err(error) => self.failed = error.kind() != io::ErrorKind::Interrupted,
+        }
+        result
+    }
+}
+
+/// Completes "cannot …" where the input fails.
+pub(crate) const READING: &str = "read the capture";
+/// Bytes of the uncompressed file in memory, unless a record needs more: within a second-level cache.
+const WINDOW_LEN: usize = 512 << 10;
+/// Bytes of the compressed file in memory.
+const COMPRESSED_LEN: usize = 128 << 10;

@@ -1,0 +1,342 @@
+//! Packets in, and everything between them, the bytes of a capture out.
+
+use std::io::{self, IoSlice, Write};
+use std::path::Path;
+
+use packet::Time;
+
+use crate::error::Error;
+use crate::format::{
+    ByteOrder, CAPTURED_LEN_MAX, PCAP_HEADER_LEN, PCAP_SNAP_LEN_AT, PcapHeader, SECTION_HEADER_LEN_MIN,
+    SNAP_LEN_MIN, section_order,
+};
+use crate::interface::Interface;
+use crate::reader::Record;
+
+/// A capture, written from front to back.
+///
+/// What a [`Reader`](crate::Reader) gave is copied byte for byte, but for two fields that a rewritten capture could
+/// not keep: a snap length below 262,144 is raised to that, so that wide packets fit, and a pcapng section's length
+/// becomes "not said".
+///
+/// Nothing is complete before [`finish`](Writer::finish); a writer that is dropped leaves a file cut short.
+pub struct Writer<W: Write> {
+    output: Output<W>,
+    buffer: Vec<u8>,
+    bytes_written: u64,
+    packets: u64,
+    section: Section,
+}
+
+impl<W: Write> Writer<W> {
+    /// A capture into `output`, which needs no buffer of its own.
+    pub fn new(output: W, compression: Compression) -> Result<Writer<W>, Error> {
+        let output = match compression {
+            Compression::None => Output::Plain(output),
+            Compression::Gzip => {
+                Output::Gzip(flate2::write::GzEncoder::new(output, flate2::Compression::default()))
+            }
+            Compression::Zstd => {
+                let encoder = zstd::Encoder::new(output, zstd::DEFAULT_COMPRESSION_LEVEL);
+                Output::Zstd(encoder.map_err(|source| Error::Io { tried: "prepare zstd", source })?)
+            }
+        };
+        let buffer = Vec::with_capacity(BUFFER_LEN);
+        Ok(Writer { output, buffer, bytes_written: 0, packets: 0, section: Section::None })
+    }
+
+    /// Writes a pcap file header or a pcapng section header, and takes format and byte order from it.
+    pub fn header(&mut self, raw: &[u8]) -> Result<(), Error> {
+        if let (Some(header), true) = (PcapHeader::parse(raw), raw.len() == PCAP_HEADER_LEN) {
+            self.section = Section::Pcap(header);
+            return self.put_raised(header.order, raw, PCAP_SNAP_LEN_AT, header.snap_len);
+        }
+        let Some(order) = section_order(raw).filter(|_| raw.len() >= SECTION_HEADER_LEN_MIN as usize) else {
+            return Err(Error::UnknownFormat { why: "the header of neither pcap nor pcapng".into() });
+        };
+        self.section = Section::Pcapng { order, interfaces: Vec::new() };
+        // The section's length would be wrong as soon as one packet changes its size; -1 is "not said"
+        // (draft-ietf-opsawg-pcapng section 4.1).
+        let (front, rest) = raw.split_at(SECTION_LEN_AT);
+        self.put(front)?;
+        self.put(&(-1i64).to_le_bytes())?;
+        self.put(&rest[8..])
+    }
+
+    /// Writes the description of a pcapng section's next interface.
+    pub fn interface(&mut self, raw: &[u8]) -> Result<(), Error> {
+        let Section::Pcapng { order, interfaces } = &mut self.section else {
+            panic!("an interface description belongs into a pcapng section");
+        };
+        let order = *order;
+        match Interface::parse(order, raw) {
+            Ok(interface) => {
+                interfaces.push(interface);
+                self.put_raised(order, raw, INTERFACE_SNAP_LEN_AT, interface.snap_len)
+            }
+            Err(why) => Err(self.damaged(why)),
+        }
+    }
+
+    /// Writes a pcapng block that is no packet, byte for byte.
+    pub fn block(&mut self, raw: &[u8]) -> Result<(), Error> {
+        self.put(raw)
+    }
+
+    /// Writes an untouched packet, byte for byte.
+    ///
+    /// One kind changes its form: a simple packet block that a snap length cut says only by that how much it holds.
+    /// Where the snap length was raised, it becomes an enhanced packet block at time 0.
+    pub fn copy(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        if self.needs_raised_snap_len(record) {
+            return self.put_packet(record.interface, None, &[record.data], record.original_len);
+        }
+        self.packets += 1;
+        self.put(record.raw)
+    }
+
+    /// Writes a new packet, gathered from its `parts`, in the format, byte order and time resolution of the current
+    /// section and interface. pcap has one interface, whatever its number; an unknown time is written as 0.
+    ///
+    /// # Panics
+    ///
+    /// Where no header was written before, or the section has no such interface, or the packet is longer than the 16 MiB
+    /// that a reader believes.
+    pub fn packet(&mut self, interface: u32, time: Option<Time>, parts: &[&[u8]]) -> Result<(), Error> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(len <= CAPTURED_LEN_MAX as usize, "no reader believes a packet of {len} bytes");
+        self.put_packet(interface, time, parts, len as u32)
+    }
+
+    /// Bytes of capture written so far, before compression.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Writes out what is still held, ends the compression, and gives the output back.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.flush().and_then(|()| self.output.finish()).map_err(cannot_write)
+    }
+
+    fn put_packet(
+        &mut self,
+        interface: u32,
+        time: Option<Time>,
+        parts: &[&[u8]],
+        original_len: u32,
+    ) -> Result<(), Error> {
+        self.packets += 1;
+        let captured_len: u32 = parts.iter().map(|part| part.len() as u32).sum();
+        match &self.section {
+            Section::None => panic!("a capture starts with its header"),
+            Section::Pcap(header) => {
+                let record = pcap_record(header, time, captured_len, original_len);
+                self.put(&record[..header.record_header_len()])?;
+                parts.iter().try_for_each(|part| self.put(part))
+            }
+            Section::Pcapng { order, interfaces } => {
+                let order = *order;
+                let Some(described) = interfaces.get(interface as usize) else {
+                    panic!("interface {interface} was not described in this section");
+                };
+                let ticks = time.map_or(0, |time| described.clock.ticks(time));
+                let padding = captured_len.next_multiple_of(4) - captured_len;
+                let block_len = ENHANCED_LEN_MIN + captured_len + padding;
+                self.put(&enhanced_packet(order, block_len, interface, ticks, captured_len, original_len))?;
+                parts.iter().try_for_each(|part| self.put(part))?;
+                self.put(&[0; 4][..padding as usize])?;
+                self.put(&order.u32_bytes(block_len))
+            }
+        }
+    }
+
+    fn needs_raised_snap_len(&self, record: &Record<'_>) -> bool {
+        let Section::Pcapng { order, interfaces } = &self.section else {
+            return false;
+        };
+        let is_cut = (record.data.len() as u64) < record.original_len.into();
+        is_cut
+            && order.u32(record.raw, 0) == Some(pcap_parser::SPB_MAGIC)
+            && interfaces.first().is_some_and(|interface| raised(interface.snap_len).is_some())
+    }
+
+    /// Writes `raw` with the snap length that it has at `at` raised where needed.
+    fn put_raised(&mut self, order: ByteOrder, raw: &[u8], at: usize, snap_len: u32) -> Result<(), Error> {
+        let Some(snap_len) = raised(snap_len) else {
+            return self.put(raw);
+        };
+        let (front, rest) = raw.split_at(at);
+        self.put(front)?;
+        self.put(&order.u32_bytes(snap_len))?;
+        self.put(&rest[4..])
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.bytes_written += bytes.len() as u64;
+        if bytes.len() <= self.buffer.capacity() - self.buffer.len() && bytes.len() < DIRECT_LEN_MIN {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.put_slowly(bytes).map_err(cannot_write)
+    }
+
+    #[cold]
+    fn put_slowly(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() < DIRECT_LEN_MIN {
+            self.flush()?;
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let written = write_both(&mut self.output, &self.buffer, bytes);
+        self.buffer.clear();
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = self.output.write_all(&self.buffer);
+        self.buffer.clear();
+        written
+    }
+
+    fn damaged(&self, why: String) -> Error {
+        Error::Damaged { offset: self.bytes_written, packets: self.packets, why }
+    }
+}
+
+/// How a capture is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// As gzip does, at its usual level.
+    Gzip,
+    /// As zstd does, at its usual level.
+    Zstd,
+}
+
+impl Compression {
+    /// The compression that a file's name asks for: gzip by `.gz`, zstd by `.zst`.
+    pub fn from_path(path: impl AsRef<Path>) -> Compression {
+        match path.as_ref().extension() {
+            Some(extension) if extension.eq_ignore_ascii_case("gz") => Compression::Gzip,
+            Some(extension) if extension.eq_ignore_ascii_case("zst") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+/// What the last header said of the packets behind it.
+enum Section {
+    None,
+    Pcap(PcapHeader),
+    Pcapng { order: ByteOrder, interfaces: Vec<Interface> },
+}
+
+enum Output<W: Write> {
+    Plain(W),
+    Gzip(flate2::write::GzEncoder<W>),
+    Zstd(zstd::Encoder<'static, W>),
+}
+
+impl<W: Write> Output<W> {
+    fn finish(self) -> io::Result<W> {
+        let mut output = match self {
+            Output::Plain(output) => output,
+            Output::Gzip(encoder) => encoder.finish()?,
+            Output::Zstd(encoder) => encoder.finish()?,
+        };
+        output.flush()?;
+        Ok(output)
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Plain(output) => output.write(bytes),
+            Output::Gzip(encoder) => encoder.write(bytes),
+            Output::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Output::Plain(output) => output.write_vectored(slices),
+            Output::Gzip(encoder) => encoder.write_vectored(slices),
+            Output::Zstd(encoder) => encoder.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Plain(output) => output.flush(),
+            Output::Gzip(encoder) => encoder.flush(),
+            Output::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+/// Writes `first` and then `second`, in one call where the output takes both.
+fn write_both(output: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
+    let mut slices = [IoSlice::new(first), IoSlice::new(second)];
+    let mut left = &mut slices[..];
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match output.write_vectored(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut left, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The header of a pcap record, in the first 16 bytes or, for the modified variant, all 24.
+fn pcap_record(header: &PcapHeader, time: Option<Time>, captured_len: u32, original_len: u32) -> [u8; 24] {
+    let (seconds, fraction) = header.time_stamp(time.unwrap_or(Time::ZERO));
+    let mut record = [0; 24];
+    for (at, value) in [(0, seconds), (4, fraction), (8, captured_len), (12, original_len)] {
+        header.order.set_u32(&mut record, at, value);
+    }
+    record
+}
+
+/// An enhanced packet block in front of its packet (draft-ietf-opsawg-pcapng section 4.3).
+fn enhanced_packet(
+    order: ByteOrder,
+    block_len: u32,
+    interface: u32,
+    ticks: u64,
+    captured_len: u32,
+    original_len: u32,
+) -> [u8; 28] {
+    let (high, low) = ((ticks >> 32) as u32, ticks as u32);
+    let fields = [pcap_parser::EPB_MAGIC, block_len, interface, high, low, captured_len, original_len];
+    let mut block = [0; 28];
+    for (number, value) in fields.into_iter().enumerate() {
+        order.set_u32(&mut block, 4 * number, value);
+    }
+    block
+}
+
+/// The snap length to be written for one that is too small; `None` where it may stay. 0 is "no limit".
+fn raised(snap_len: u32) -> Option<u32> {
+    (snap_len != 0 && snap_len < SNAP_LEN_MIN).then_some(SNAP_LEN_MIN)
+}
+
+fn cannot_write(source: io::Error) -> Error {
+    Error::Io { tried: "write the capture", source }
+}
+
+/// Where an interface description keeps the snap length, in bytes from its start.
+const INTERFACE_SNAP_LEN_AT: usize = 12;
+/// Where a section header keeps the section's length, 8 bytes.
+const SECTION_LEN_AT: usize = 16;
+/// Length of an enhanced packet block without packet and options.
+const ENHANCED_LEN_MIN: u32 = 32;
+/// Bytes gathered before they are written.
+const BUFFER_LEN: usize = 256 << 10;
+/// From this length on, in bytes, a part is written from where it lies: a call costs less than copying it.
+const DIRECT_LEN_MIN: usize = 32 << 10;

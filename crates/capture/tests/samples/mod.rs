@@ -1,0 +1,220 @@
+//! Nothing in, captures out: small files of every format, built field by field without the crate's own code.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use capture::{ByteOrder, Item, Reader, Resolution, Variant};
+
+/// A capture in the pieces that a reader should find.
+#[derive(Clone)]
+pub struct Sample {
+    pub name: String,
+    pub pieces: Vec<Piece>,
+}
+
+#[derive(Clone)]
+pub struct Piece {
+    pub kind: Kind,
+    pub raw: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Header,
+    Interface,
+    Block,
+    Packet,
+}
+
+impl Sample {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.pieces.iter().flat_map(|piece| piece.raw.clone()).collect()
+    }
+
+    /// How many pieces are whole, how many packets are among them, and where the next starts, in `len` bytes.
+    pub fn whole(&self, len: usize) -> (usize, u64, usize) {
+        let (mut pieces, mut packets, mut end) = (0, 0, 0);
+        for piece in &self.pieces {
+            if end + piece.raw.len() > len {
+                break;
+            }
+            end += piece.raw.len();
+            pieces += 1;
+            packets += u64::from(piece.kind == Kind::Packet);
+        }
+        (pieces, packets, end)
+    }
+}
+
+impl From<&Item<'_>> for Piece {
+    fn from(item: &Item<'_>) -> Piece {
+        let (kind, raw) = match *item {
+            Item::Header(raw) => (Kind::Header, raw),
+            Item::Interface(raw) => (Kind::Interface, raw),
+            Item::Block(raw) => (Kind::Block, raw),
+            Item::Packet(record) => (Kind::Packet, record.raw),
+        };
+        Piece { kind, raw: raw.to_vec() }
+    }
+}
+
+/// One of everything. Snap lengths and section lengths are such that a writer leaves them alone.
+pub fn all() -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for order in ORDERS {
+        for (resolution, variant) in PCAP_KINDS {
+            let mut pieces = vec![pcap_header(order, resolution, variant, 262_144, 1)];
+            for len in [0, 1, 60, 61, 1514] {
+                pieces.push(pcap_record(order, variant, &bytes(len), len as u32 + 4));
+            }
+            samples.push(Sample { name: format!("pcap {order:?} {resolution:?} {variant:?}"), pieces });
+        }
+        samples.push(Sample { name: format!("pcapng {order:?}"), pieces: section(order) });
+    }
+    let [little, big] = ORDERS.map(section);
+    let pieces = [little.clone(), big.clone(), big, little].concat();
+    samples.push(Sample { name: "pcapng of four sections".into(), pieces });
+    samples
+}
+
+pub const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
+
+pub const PCAP_KINDS: [(Resolution, Variant); 3] = [
+    (Resolution::Microseconds, Variant::Standard),
+    (Resolution::Nanoseconds, Variant::Standard),
+    (Resolution::Microseconds, Variant::Modified),
+];
+
+pub fn pcap_header(
+    order: ByteOrder,
+    resolution: Resolution,
+    variant: Variant,
+    snap_len: u32,
+    network: u32,
+) -> Piece {
+    let magic = match (resolution, variant) {
+        (_, Variant::Modified) => 0xa1b2_cd34,
+        (Resolution::Microseconds, _) => 0xa1b2_c3d4,
+        (Resolution::Nanoseconds, _) => 0xa1b2_3c4d,
+    };
+    let raw = [u32(order, magic), u16(order, 2), u16(order, 4), u32(order, 0), u32(order, 0)].concat();
+    Piece { kind: Kind::Header, raw: [raw, u32(order, snap_len), u32(order, network)].concat() }
+}
+
+pub fn pcap_record(order: ByteOrder, variant: Variant, data: &[u8], original_len: u32) -> Piece {
+    let fields = [1_700_000_000, 123_456, data.len() as u32, original_len];
+    let mut raw: Vec<u8> = fields.into_iter().flat_map(|field| u32(order, field)).collect();
+    if variant == Variant::Modified {
+        raw.extend([1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+    raw.extend(data);
+    Piece { kind: Kind::Packet, raw }
+}
+
+/// A pcapng section with two interfaces and every kind of block.
+pub fn section(order: ByteOrder) -> Vec<Piece> {
+    // if_tsresol = 2^-20, if_tsoffset = 1,000 s, end of options.
+    let offset = match order {
+        ByteOrder::Little => 1000i64.to_le_bytes(),
+        ByteOrder::Big => 1000i64.to_be_bytes(),
+    };
+    let clock = [option(order, 9, &[0x80 | 20]), option(order, 14, &offset), option(order, 0, b"")].concat();
+    let named = [option(order, 2, b"eth0"), option(order, 0, b"")].concat();
+    let comment = [option(order, 1, b"what a packet"), option(order, 0, b"")].concat();
+    vec![
+        section_header(order, -1),
+        interface(order, 1, 0, &named),
+        interface(order, 113, 262_144, &clock),
+        enhanced(order, 0, 0x0005_1234_5678_9abc, &bytes(61), 61, &comment),
+        block(order, Kind::Block, 4, &[0; 4]),
+        simple(order, &bytes(5), 5),
+        enhanced(order, 1, 12 << 20 | 1 << 19, &bytes(1), 1500, b""),
+        obsolete(order, 1, 1 << 20, &bytes(42)),
+        block(order, Kind::Block, 0x0bad, b"nobody knows"),
+        block(order, Kind::Block, 5, &[0; 12]),
+        enhanced(order, 1, 0, b"", 0, b""),
+        block(order, Kind::Block, 0x4bad_cafe, b""),
+    ]
+}
+
+pub fn section_header(order: ByteOrder, section_len: i64) -> Piece {
+    let section_len = match order {
+        ByteOrder::Little => section_len.to_le_bytes().to_vec(),
+        ByteOrder::Big => section_len.to_be_bytes().to_vec(),
+    };
+    let body = [u32(order, 0x1a2b_3c4d), u16(order, 1), u16(order, 0), section_len].concat();
+    block(order, Kind::Header, 0x0a0d_0d0a, &body)
+}
+
+pub fn interface(order: ByteOrder, link_type: u16, snap_len: u32, options: &[u8]) -> Piece {
+    let body = [u16(order, link_type), u16(order, 0), u32(order, snap_len), options.to_vec()].concat();
+    block(order, Kind::Interface, 1, &body)
+}
+
+pub fn option(order: ByteOrder, code: u16, value: &[u8]) -> Vec<u8> {
+    padded([u16(order, code), u16(order, value.len() as u16), value.to_vec()].concat())
+}
+
+pub fn enhanced(order: ByteOrder, interface: u32, ticks: u64, data: &[u8], len: u32, options: &[u8]) -> Piece {
+    let fields = [interface, (ticks >> 32) as u32, ticks as u32, data.len() as u32, len];
+    let fields = fields.into_iter().flat_map(|field| u32(order, field)).collect();
+    block(order, Kind::Packet, 6, &[fields, padded(data.to_vec()), options.to_vec()].concat())
+}
+
+pub fn simple(order: ByteOrder, data: &[u8], len: u32) -> Piece {
+    block(order, Kind::Packet, 3, &[u32(order, len), padded(data.to_vec())].concat())
+}
+
+pub fn obsolete(order: ByteOrder, interface: u16, ticks: u64, data: &[u8]) -> Piece {
+    let fields = [(ticks >> 32) as u32, ticks as u32, data.len() as u32, data.len() as u32];
+    let fields = fields.into_iter().flat_map(|field| u32(order, field)).collect();
+    let numbers = [u16(order, interface), u16(order, 0xffff)].concat();
+    block(order, Kind::Packet, 2, &[numbers, fields, padded(data.to_vec())].concat())
+}
+
+pub fn block(order: ByteOrder, kind: Kind, block_type: u32, body: &[u8]) -> Piece {
+    let body = padded(body.to_vec());
+    let len = u32(order, 12 + body.len() as u32);
+    Piece { kind, raw: [u32(order, block_type), len.clone(), body, len].concat() }
+}
+
+/// `len` bytes, none like its neighbour.
+pub fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+pub fn u32(order: ByteOrder, value: u32) -> Vec<u8> {
+    match order {
+        ByteOrder::Little => value.to_le_bytes().to_vec(),
+        ByteOrder::Big => value.to_be_bytes().to_vec(),
+    }
+}
+
+fn u16(order: ByteOrder, value: u16) -> Vec<u8> {
+    match order {
+        ByteOrder::Little => value.to_le_bytes().to_vec(),
+        ByteOrder::Big => value.to_be_bytes().to_vec(),
+    }
+}
+
+fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Everything that a reader gives, and how it ends.
+pub fn read(file: impl std::io::Read) -> (Vec<Piece>, Result<(), capture::Error>) {
+    let mut pieces = Vec::new();
+    let mut reader = match Reader::new(file) {
+        Ok(reader) => reader,
+        Err(error) => return (pieces, Err(error)),
+    };
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => pieces.push(Piece::from(&item)),
+            Ok(None) => return (pieces, Ok(())),
+            Err(error) => {
+                assert!(matches!(reader.next(), Ok(None)), "nothing comes after an error");
+                return (pieces, Err(error));
+            }
+        }
+    }
+}

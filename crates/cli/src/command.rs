@@ -1,0 +1,221 @@
+//! Files, the terminal and the user's wishes around the jobs.
+
+use crate::args::Rewrite;
+use crate::report::{Ended, Report, grouped};
+use crate::rewrite::{self, Sink, Stop};
+use capture::{Compression, Item, Reader, Record, Writer};
+use engine::Pieces;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use packet::{Packet, Time};
+use same_file::Handle;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done.
+    Done = 0,
+    /// It could not read, or not write.
+    Failed = 1,
+    /// The arguments are wrong.
+    Usage = 2,
+    /// The input is damaged; what could be read was written.
+    Damaged = 3,
+    /// The user stopped it; what was read was written.
+    Interrupted = 130,
+}
+
+/// `wideload rewrite`.
+pub fn rewrite(args: &Rewrite) -> Status {
+    match run(args) {
+        Ok(status) => status,
+        Err((status, message)) => {
+            complain(&message);
+            status
+        }
+    }
+}
+
+fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
+    let settings = args.settings(draw()).map_err(|message| (Status::Usage, message))?;
+    refuse_own_input(args)?;
+    let (input, len) = open(&args.input).map_err(failed)?;
+    let name = shown(&args.input, "standard input");
+    let mut reader = Reader::new(input).map_err(|error| failed(format!("{name}: {error}")))?;
+    let output = create(&args.output).map_err(failed)?;
+    let out_name = shown(&args.output, "standard output");
+    let compression = Compression::from_path(&args.output);
+    let writing = |error: capture::Error| failed(format!("{out_name}: {error}"));
+    let mut sink = CaptureFile { writer: Writer::new(output, compression).map_err(writing)? };
+    let progress = progress(args, len);
+    let stopped = watch_for_interrupt();
+    let (outcome, ended) = rewrite::rewrite(&mut reader, &settings, &mut sink, |bytes_read| {
+        progress.set_position(bytes_read);
+        !stopped.load(Ordering::Relaxed)
+    });
+    progress.finish_and_clear();
+    let (status, ended) = match ended {
+        Ok(()) => (Status::Done, Ended::Whole),
+        Err(Stop::Sink(error)) => {
+            let packets = grouped(outcome.output.frames.packets);
+            return Err((Status::Failed, format!("{out_name}: {error}; {packets} packets were written before")));
+        }
+        Err(Stop::Interrupted) => (Status::Interrupted, Ended::Interrupted),
+        Err(Stop::Input(error)) => damage(&error),
+    };
+    sink.writer.finish().map_err(writing)?;
+    match &ended {
+        Ended::Damaged { why, .. } => complain(&format!("{name}: {why}; what could be read was written")),
+        Ended::Interrupted => complain("interrupted; what was read until then was written"),
+        Ended::Whole => {}
+    }
+    let report = Report::new(name, out_name, args.mtu, &outcome, ended);
+    print(args, &report).map_err(|error| failed(format!("cannot print the report: {error}")))?;
+    Ok(status)
+}
+
+/// The file that is written.
+struct CaptureFile<W: Write> {
+    writer: Writer<W>,
+}
+
+impl<W: Write> Sink for CaptureFile<W> {
+    type Error = capture::Error;
+
+    fn structure(&mut self, item: &Item<'_>) -> Result<(), capture::Error> {
+        match item {
+            Item::Header(raw) => self.writer.header(raw),
+            Item::Interface(raw) => self.writer.interface(raw),
+            Item::Block(raw) => self.writer.block(raw),
+            Item::Packet(record) => self.writer.copy(record),
+        }
+    }
+
+    fn copy(&mut self, record: &Record<'_>) -> Result<(), capture::Error> {
+        self.writer.copy(record)
+    }
+
+    fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), capture::Error> {
+        let mut pieces = Pieces::of(packet);
+        while let Some(piece) = pieces.next() {
+            self.writer.packet(interface, Some(time), &[piece.header, piece.payload])?;
+        }
+        Ok(())
+    }
+}
+
+fn damage(error: &capture::Error) -> (Status, Ended) {
+    match error {
+        capture::Error::Damaged { offset, packets, .. } => {
+            let ended = Ended::Damaged { why: error.to_string(), offset: Some(*offset), packets: Some(*packets) };
+            (Status::Damaged, ended)
+        }
+        _ => (Status::Damaged, Ended::Damaged { why: error.to_string(), offset: None, packets: None }),
+    }
+}
+
+/// Writing onto the input would destroy it while it is read.
+fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
+    let input = if is_dash(&args.input) { Handle::stdin() } else { Handle::from_path(&args.input) };
+    let output = if is_dash(&args.output) { Handle::stdout() } else { Handle::from_path(&args.output) };
+    let both_files = |handle: &Handle| handle.as_file().metadata().is_ok_and(|metadata| metadata.is_file());
+    match (input, output) {
+        (Ok(input), Ok(output)) if input == output && both_files(&input) => {
+            let name = shown(&args.output, "standard output");
+            Err((Status::Usage, format!("{name} is the input itself; give the output another name")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {
+    if is_dash(path) {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let file = File::open(path).map_err(|error| format!("{}: cannot open it: {error}", path.display()))?;
+    let len = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
+    Ok((Box::new(file), len))
+}
+
+fn create(path: &Path) -> Result<Box<dyn Write>, String> {
+    if is_dash(path) {
+        if io::stdout().is_terminal() {
+            return Err("standard output is a terminal; give a file, or a pipe behind it".to_owned());
+        }
+        return Ok(Box::new(io::stdout().lock()));
+    }
+    let file = File::create(path).map_err(|error| format!("{}: cannot create it: {error}", path.display()))?;
+    Ok(Box::new(file))
+}
+
+/// A bar where somebody looks and the length is known; a counter where only somebody looks.
+fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
+    if args.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match len {
+        Some(len) => (ProgressBar::new(len), "{bar:40} {percent:>3} % {bytes} {binary_bytes_per_sec} {eta} left"),
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes} {binary_bytes_per_sec}"),
+    };
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(PROGRESS_HZ));
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn watch_for_interrupt() -> Arc<AtomicBool> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stopped);
+    // Without the watch, an interrupt ends the command at once, as it would any other.
+    let _ = ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed));
+    stopped
+}
+
+/// The report goes where the capture does not.
+fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
+    if args.quiet {
+        return Ok(());
+    }
+    let text = if args.json {
+        serde_json::to_string_pretty(report).map_err(io::Error::other)? + "\n"
+    } else {
+        report.to_string()
+    };
+    if is_dash(&args.output) {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
+    }
+}
+
+fn complain(message: &str) {
+    // There is nowhere left to say that this failed.
+    let _ = writeln!(io::stderr(), "wideload: {message}");
+}
+
+/// Random bits from the system; without them, who chose the input could have foreseen where it lands in our tables.
+fn draw() -> u128 {
+    let mut bits = [0; 16];
+    match getrandom::fill(&mut bits) {
+        Ok(()) => u128::from_ne_bytes(bits),
+        Err(_) => u128::from(std::process::id()),
+    }
+}
+
+fn failed(message: String) -> (Status, String) {
+    (Status::Failed, message)
+}
+
+fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn shown(path: &Path, dash: &str) -> String {
+    if is_dash(path) { dash.to_owned() } else { path.display().to_string() }
+}
+
+/// Redraws of the progress bar in a second.
+const PROGRESS_HZ: u8 = 10;

@@ -1,0 +1,253 @@
+//! The outcome of a rewrite in, a table or JSON out.
+
+use crate::rewrite::{Outcome, Traffic};
+use engine::{Event, Reason, Tally};
+use serde::Serialize;
+use std::fmt::{self, Write};
+
+/// What a rewrite did, in figures that add up.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The capture that was read.
+    pub input: String,
+    /// The capture that was written.
+    pub output: String,
+    /// Longest packet to leave, in bytes.
+    pub mtu: u16,
+    /// How the run ended.
+    pub ended: Ended,
+    /// What was read.
+    pub read: Side,
+    /// What was written.
+    pub written: Side,
+    /// Bytes of payload by where they went: what was read is the sum of the others.
+    pub payload: Balance,
+    /// Every fate that happened.
+    pub fates: Vec<Fate>,
+    /// Packets by length.
+    pub sizes: Vec<Size>,
+}
+
+/// How a run ended.
+#[derive(Debug, Serialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Ended {
+    /// At the end of the input.
+    Whole,
+    /// At damage in the input.
+    Damaged {
+        /// Where and why.
+        why: String,
+        /// Byte of the input, decompressed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
+        /// Packets read before it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets: Option<u64>,
+    },
+    /// Because the user asked.
+    Interrupted,
+}
+
+/// One side of the rewrite: `bytes` = `payload` + `headers` + `untouched`.
+#[derive(Debug, Serialize)]
+pub struct Side {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes behind the IP headers that fragments repeat.
+    pub payload: u64,
+    /// Link headers, IP headers, ICMP errors of ours and padding.
+    pub headers: u64,
+    /// Frames that were no packets to work on.
+    pub untouched: u64,
+}
+
+/// Where the payload went.
+#[derive(Debug, Serialize)]
+pub struct Balance {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Bytes in packets that ended.
+    pub retired: u64,
+}
+
+/// One fate, and how many packets met it.
+#[derive(Debug, Serialize)]
+pub struct Fate {
+    /// What kind of fate: passed as it came, done on the way, retired.
+    pub kind: Kind,
+    /// The counter's name.
+    pub name: &'static str,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of payload; of whole frames where they passed as they came.
+    pub bytes: u64,
+    /// What it counts.
+    pub what: &'static str,
+}
+
+/// Kinds of fates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The frame passed as it came, for this reason.
+    Passed,
+    /// This was done on the way.
+    Done,
+    /// The packet ended, for this reason.
+    Retired,
+}
+
+/// Packets of some lengths.
+#[derive(Debug, Serialize)]
+pub struct Size {
+    /// Longest of them, in bytes; none: any longer.
+    pub up_to: Option<usize>,
+    /// Packets read.
+    pub read: u64,
+    /// Packets written.
+    pub written: u64,
+}
+
+impl Report {
+    /// The report of an outcome.
+    pub fn new(input: String, output: String, mtu: u16, outcome: &Outcome, ended: Ended) -> Report {
+        let ledger = &outcome.ledger;
+        let untouched = ledger.passed_all().bytes;
+        let side = |traffic: &Traffic, payload: u64| Side {
+            packets: traffic.frames.packets,
+            bytes: traffic.frames.bytes,
+            payload,
+            headers: traffic.frames.bytes - payload - untouched,
+            untouched,
+        };
+        let sizes = Traffic::BOUNDS.iter().zip(outcome.input.histogram).zip(outcome.output.histogram);
+        Report {
+            input,
+            output,
+            mtu,
+            ended,
+            read: side(&outcome.input, ledger.received.bytes),
+            written: side(&outcome.output, ledger.forwarded.bytes),
+            payload: Balance {
+                read: ledger.received.bytes,
+                written: ledger.forwarded.bytes,
+                retired: ledger.retired_all().bytes,
+            },
+            fates: fates(outcome),
+            sizes: sizes
+                .map(|((bound, read), written)| Size {
+                    up_to: (*bound != usize::MAX).then_some(*bound),
+                    read,
+                    written,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn fates(outcome: &Outcome) -> Vec<Fate> {
+    let ledger = &outcome.ledger;
+    let fate = |kind, name, what, tally: Tally| {
+        (tally != Tally::NONE).then_some(Fate { kind, name, packets: tally.packets, bytes: tally.bytes, what })
+    };
+    let passed = Reason::ALL.iter().filter_map(|it| fate(Kind::Passed, it.name(), it.what(), ledger.passed(*it)));
+    let done = Event::ALL.iter().filter_map(|it| fate(Kind::Done, it.name(), it.what(), ledger.event(*it)));
+    let retired =
+        Reason::ALL.iter().filter_map(|it| fate(Kind::Retired, it.name(), it.what(), ledger.retired(*it)));
+    passed.chain(done).chain(retired).collect()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} -> {}, at most {} bytes a packet\n",
+            self.input,
+            self.output,
+            grouped(u64::from(self.mtu))
+        )?;
+        writeln!(f, "{:<22}{:>16}{:>16}", "", "in", "out")?;
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, read: u64, written: u64| {
+            writeln!(f, "{name:<22}{:>16}{:>16}", grouped(read), grouped(written))
+        };
+        row(f, "packets", self.read.packets, self.written.packets)?;
+        row(f, "bytes", self.read.bytes, self.written.bytes)?;
+        row(f, "  payload", self.read.payload, self.written.payload)?;
+        row(f, "  headers, padding", self.read.headers, self.written.headers)?;
+        row(f, "  frames untouched", self.read.untouched, self.written.untouched)?;
+        let Balance { read, written, retired } = &self.payload;
+        writeln!(f, "payload: {} in = {} out + {} retired", grouped(*read), grouped(*written), grouped(*retired))?;
+        self.histogram(f)?;
+        self.table_of_fates(f)
+    }
+}
+
+impl Report {
+    fn histogram(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = self.sizes.iter().map(|size| size.read.max(size.written)).max().unwrap_or(0);
+        if most == 0 {
+            return Ok(());
+        }
+        writeln!(f, "\n{:<22}{:<38}{}", "packets by length", "in", "out")?;
+        for size in self.sizes.iter().filter(|size| size.read + size.written > 0) {
+            let label = match size.up_to {
+                Some(bound) => format!("to {} bytes", grouped(bound as u64)),
+                None => "longer".to_owned(),
+            };
+            let [read, written] = [size.read, size.written].map(|count| bar(count, most));
+            writeln!(f, "{label:<22}{read:<38}{}", written.trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn table_of_fates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (kind, title) in
+            [(Kind::Passed, "passed as they came"), (Kind::Done, "done on the way"), (Kind::Retired, "retired")]
+        {
+            let mut fates = self.fates.iter().filter(|fate| fate.kind == kind).peekable();
+            if fates.peek().is_some() {
+                writeln!(f, "\n{title:<22}{:>10}{:>16}", "packets", "bytes")?;
+            }
+            for fate in fates {
+                let (packets, bytes) = (grouped(fate.packets), grouped(fate.bytes));
+                writeln!(f, "  {:<20}{packets:>10}{bytes:>16}  {}", fate.name, fate.what)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number with its bar, as a part of the most.
+fn bar(count: u64, most: u64) -> String {
+    if count == 0 {
+        return String::new();
+    }
+    let eighths = (count as f64 / most as f64 * (BAR_LEN * 8) as f64).ceil() as usize;
+    let mut bar = "█".repeat(eighths / 8);
+    if let Some(part) = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"].get(eighths % 8) {
+        bar.push_str(part);
+    }
+    let _ = write!(bar, " {}", grouped(count));
+    bar
+}
+
+/// A number in groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Longest bar, in characters.
+const BAR_LEN: usize = 24;

@@ -1,0 +1,282 @@
+//! A capture in, the same traffic at other packet sizes out.
+//!
+//! Packets pass the engine in the order of the file, in constant memory. Its clock is the capture's: before a packet is
+//! taken, what became late until then is given up, at the time it became late.
+
+use capture::{Item, Reader, Record};
+use core::net::IpAddr;
+use engine::{
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Identifiers, LIFETIME, Late, Ledger, Limits, Narrowing, Output,
+    Reason, Reassembler, Role, Secret, Side, Tally, Widening,
+};
+use packet::{Fill, Frame, Ingress, Packet, Pool, Time, Unfit};
+use std::io::Read;
+
+/// How to rewrite.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Longest packet to leave, IP header counted, in bytes.
+    pub mtu: u16,
+    /// Who we are to the packets.
+    pub role: As,
+    /// How a cut shares a payload out.
+    pub fill: Fill,
+    /// What may be held, and how long.
+    pub limits: Limits,
+    /// What all choices that show in the output are drawn from.
+    pub seed: Secret,
+    /// What places in tables are drawn from; it never shows.
+    pub table_key: Secret,
+}
+
+/// Who stands where the packets pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum As {
+    /// The host's own wide interface.
+    Host,
+    /// A router, with the addresses that it answers from: one of each version.
+    Router {
+        /// Where answers come from.
+        answer_from: [IpAddr; 2],
+    },
+}
+
+/// Where a rewritten capture goes.
+pub trait Sink {
+    /// What can go wrong there.
+    type Error;
+
+    /// A part of the file that is no packet, to be written as it is.
+    fn structure(&mut self, item: &Item<'_>) -> Result<(), Self::Error>;
+
+    /// A packet to be written as it came.
+    fn copy(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
+
+    /// A packet that the engine made, with the interface it came from (in its section) and its time.
+    fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), Self::Error>;
+}
+
+/// Why a rewrite ended before the end of its input.
+#[derive(Debug)]
+pub enum Stop<E> {
+    /// The input: what could be read was written.
+    Input(capture::Error),
+    /// The sink.
+    Sink(E),
+    /// The caller.
+    Interrupted,
+}
+
+/// What a rewrite did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Every fate.
+    pub ledger: Ledger,
+    /// What was read.
+    pub input: Traffic,
+    /// What was written.
+    pub output: Traffic,
+}
+
+/// Frames of a capture, and how long the packets in them are.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    /// Frames and their bytes, as captured.
+    pub frames: Tally,
+    /// Packets by length: as many as fit below each bound of [`Traffic::BOUNDS`], and above the one before.
+    pub histogram: [u64; Traffic::BOUNDS.len()],
+}
+
+/// A rewrite on its way.
+#[derive(Debug)]
+struct Rewriter {
+    side: Side,
+    out: Output,
+    now: Time,
+    /// Interfaces of the sections before this one, so that each has a port of its own.
+    interfaces_before: u32,
+    interfaces_here: u32,
+    input: Traffic,
+    output: Traffic,
+}
+
+/// Rewrites all that `reader` gives into `sink`. `goes_on` is asked now and then, with the bytes read.
+///
+/// The outcome is that of what was read, however it ended.
+pub fn rewrite<R: Read, S: Sink>(
+    reader: &mut Reader<R>,
+    settings: &Settings,
+    sink: &mut S,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> (Outcome, Result<(), Stop<S::Error>>) {
+    let mut rewriter = Rewriter::new(settings);
+    let ended = rewriter.run(reader, sink, &mut goes_on);
+    let flushed = match &ended {
+        Err(Stop::Sink(_)) => Ok(()),
+        _ => rewriter.release(sink).map_err(Stop::Sink),
+    };
+    if !matches!(ended, Err(Stop::Sink(_))) && flushed.is_ok() {
+        let law = rewriter.side.check(&rewriter.out);
+        assert!(law.is_ok(), "every packet and every byte has its fate: {law:?}");
+    }
+    let Rewriter { out, input, output, .. } = rewriter;
+    (Outcome { ledger: out.ledger, input, output }, ended.and(flushed))
+}
+
+impl Rewriter {
+    fn new(settings: &Settings) -> Rewriter {
+        let (widening, role, answers) = match settings.role {
+            As::Host => {
+                let late = Late::Release { mtu: settings.mtu };
+                let reassembler = Reassembler::new(settings.limits, late, settings.seed);
+                let reassembler = reassembler.with_table_key(settings.table_key);
+                (Some(reassembler), Role::Source(Identifiers::new(settings.seed, LIFETIME)), None)
+            }
+            As::Router { answer_from } => {
+                let answers = Answers::new(answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, settings.seed);
+                (None, Role::Transit, Some(answers))
+            }
+        };
+        // What is given up keeps its buffer until it is written, and a packet that comes needs one beside what is held.
+        let pool = Pool::new(settings.limits.bytes + POOL_EXTRA);
+        Rewriter {
+            side: Side {
+                widening: Widening { reassembler: widening },
+                narrowing: Narrowing { mtu: settings.mtu, role, fill: settings.fill },
+            },
+            out: Output::new(pool, answers),
+            now: Time::ZERO,
+            interfaces_before: 0,
+            interfaces_here: 0,
+            input: Traffic::default(),
+            output: Traffic::default(),
+        }
+    }
+
+    fn run<R: Read, S: Sink>(
+        &mut self,
+        reader: &mut Reader<R>,
+        sink: &mut S,
+        goes_on: &mut impl FnMut(u64) -> bool,
+    ) -> Result<(), Stop<S::Error>> {
+        let mut turn = 0u32;
+        loop {
+            turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(TURNS_BETWEEN_QUESTIONS) && !goes_on(reader.bytes_read()) {
+                return Err(Stop::Interrupted);
+            }
+            match reader.next().map_err(Stop::Input)? {
+                Some(Item::Packet(record)) => self.take(&record, sink).map_err(Stop::Sink)?,
+                Some(item) => self.structure(&item, sink).map_err(Stop::Sink)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn structure<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> Result<(), S::Error> {
+        match item {
+            // Interfaces of one section mean nothing in the next: what is held leaves first.
+            Item::Header(_) => {
+                self.release(sink)?;
+                self.interfaces_before += self.interfaces_here;
+                self.interfaces_here = 0;
+            }
+            Item::Interface(_) => self.interfaces_here += 1,
+            _ => {}
+        }
+        sink.structure(item)
+    }
+
+    /// Takes one record: to the engine if it is an IP packet, past it if it is anything else.
+    fn take<S: Sink>(&mut self, record: &Record<'_>, sink: &mut S) -> Result<(), S::Error> {
+        self.advance(record.time.unwrap_or(self.now), sink)?;
+        match self.read(record) {
+            Ok(mut packet) => {
+                self.input.count(record.data.len(), packet.len());
+                packet.judge_checksum();
+                self.side.push(self.now, packet, &mut self.out);
+                self.drain(Some(record), sink)
+            }
+            Err(reason) => {
+                self.input.count(record.data.len(), record.data.len());
+                self.output.count(record.data.len(), record.data.len());
+                self.out.ledger.pass(reason, record.data.len());
+                sink.copy(record)
+            }
+        }
+    }
+
+    fn read(&mut self, record: &Record<'_>) -> Result<Packet, Reason> {
+        let medium = record.medium.ok_or(Reason::OtherLink)?;
+        let ingress = Ingress(self.interfaces_before + record.interface);
+        Frame::copy(record.data, medium, ingress, &mut self.out.pool).map_err(|unfit| match unfit {
+            Some(Unfit::Truncated) if record.data.len() < record.original_len as usize => Reason::SnapCut,
+            Some(unfit) => unfit.into(),
+            None => Reason::NoBuffer,
+        })
+    }
+
+    /// Moves the clock; whatever became late until then leaves at the time it became late. A clock never goes back.
+    fn advance<S: Sink>(&mut self, time: Time, sink: &mut S) -> Result<(), S::Error> {
+        while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= time) {
+            self.now = self.now.max(deadline);
+            self.side.expire(self.now, &mut self.out);
+            self.drain(None, sink)?;
+        }
+        self.now = self.now.max(time);
+        Ok(())
+    }
+
+    /// Lets go of everything that is held.
+    fn release<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        self.side.flush(self.now, &mut self.out);
+        self.drain(None, sink)
+    }
+
+    /// Writes what the engine lets go.
+    fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
+        while let Some(packet) = self.out.next() {
+            match current {
+                Some(record) if packet.is_as_received() => {
+                    self.output.count(record.data.len(), packet.len());
+                    sink.copy(record)?;
+                }
+                _ => {
+                    self.output.count_pieces(&packet);
+                    let interface = packet.ingress().0 - self.interfaces_before;
+                    sink.packet(interface, self.now, &packet)?;
+                }
+            }
+            self.out.done(packet);
+        }
+        Ok(())
+    }
+}
+
+impl Traffic {
+    /// Upper bounds of the histogram's bars, in bytes: sizes that networks have made usual.
+    pub const BOUNDS: [usize; 12] =
+        [68, 128, 256, 576, 1_280, 1_500, 4_352, 9_000, 16_384, 32_768, 65_535, usize::MAX];
+
+    fn count(&mut self, frame_len: usize, packet_len: usize) {
+        self.frames += Tally::new(1, frame_len);
+        let bar = Traffic::BOUNDS.iter().position(|bound| packet_len <= *bound);
+        if let Some(count) = bar.and_then(|bar| self.histogram.get_mut(bar)) {
+            *count += 1;
+        }
+    }
+
+    fn count_pieces(&mut self, packet: &Packet) {
+        let Some(shares) = packet.shares() else { return self.count(packet.frame().len(), packet.len()) };
+        let [first, later] = packet.piece_header_lens();
+        for share in shares {
+            let packet_len = share.len() + if share.start == 0 { first } else { later };
+            self.count(packet.link().len() + packet_len, packet_len);
+        }
+    }
+}
+
+/// Pool beyond the limit of what is held, in bytes: packets that came and packets that leave.
+const POOL_EXTRA: usize = 16 << 20;
+/// Records between two looks at the caller's wish.
+const TURNS_BETWEEN_QUESTIONS: u32 = 1_024;
