@@ -132,15 +132,15 @@ impl Reassembler {
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
+        if fragment.offset == 0 && !fragment.more {
+            return make_whole(packet, out);
+        }
         if let Some((reason, complaint)) = unusable(&packet, fragment) {
             if let Some(complaint) = complaint {
                 out.answer(now, complaint, &packet);
             }
             let ended = Tally::of(&packet);
             return out.retire(packet, ended, reason);
-        }
-        if fragment.offset == 0 && !fragment.more {
-            return make_whole(packet, out);
         }
         let key = DatagramKey::of(&packet, fragment);
         match self.seek(&key, fragment) {

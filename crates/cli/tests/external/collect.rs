@@ -1,0 +1,76 @@
+//! A capture in, the datagrams that a rewrite rejoins from it out.
+
+use capture::{Item, Reader, Record};
+use engine::{Limits, Secret};
+use packet::{Fill, Packet, Time};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::Path;
+use wideload::rewrite::{As, Outcome, Settings, Sink, Stop, rewrite};
+
+/// A datagram by what identifies it to everybody: addresses, payload length, and the payload's SHA-256.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Datagram {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    pub len: usize,
+    pub sha256: String,
+}
+
+/// How many of each there are.
+pub type Datagrams = BTreeMap<Datagram, usize>;
+
+/// The datagrams that a host's rewrite to 65,535 bytes rejoins, and what else it did.
+pub fn rejoined(path: &Path) -> Result<(Datagrams, Outcome), String> {
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut reader = Reader::new(file).map_err(|error| error.to_string())?;
+    let mut sink = Collector::default();
+    let (outcome, ended) = rewrite(&mut reader, &settings(), &mut sink, |_| true);
+    match ended {
+        Ok(()) | Err(Stop::Input(_)) => Ok((sink.0, outcome)),
+        Err(stop) => Err(format!("{stop:?}")),
+    }
+}
+
+/// A host's interface of 65,535 bytes.
+fn settings() -> Settings {
+    Settings {
+        mtu: u16::MAX,
+        role: As::Host,
+        fill: Fill::Full,
+        limits: Limits { bytes: 64 << 20, patience: None },
+        seed: Secret::new(0),
+        table_key: Secret::new(1),
+    }
+}
+
+#[derive(Default)]
+struct Collector(Datagrams);
+
+impl Sink for Collector {
+    type Error = String;
+
+    fn structure(&mut self, _: &Item<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn copy(&mut self, _: &Record<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn packet(&mut self, _: u32, _: Time, packet: &Packet) -> Result<(), String> {
+        if packet.came_in_pieces() && packet.ip().fragment.is_none() {
+            let (source, destination) = packet.addresses();
+            let datagram = Datagram {
+                source: source.into(),
+                destination: destination.into(),
+                len: packet.payload().len(),
+                sha256: Sha256::digest(packet.payload()).iter().map(|byte| format!("{byte:02x}")).collect(),
+            };
+            *self.0.entry(datagram).or_default() += 1;
+        }
+        Ok(())
+    }
+}
