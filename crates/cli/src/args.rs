@@ -52,7 +52,7 @@ pub struct Rewrite {
     pub even: bool,
 
     /// How long to wait for a datagram's other fragments, in seconds [default: 30 for IPv4, 60 for IPv6]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
     pub patience: Option<Duration>,
 
     /// Memory for datagrams that are not complete, in MiB

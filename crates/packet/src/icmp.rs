@@ -146,7 +146,7 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
     }
     let link = Link { len: link_len, tags: about.tags(), medium: about.medium() };
     match Frame::parse(buffer, link_len + len, link, about.ingress()) {
-        Frame::Ip(packet) => Some(packet),
+        Frame::Ip(packet) => Some(packet.made_here()),
         Frame::Other(..) => panic!("an error that we built parses"),
     }
 }

@@ -172,6 +172,12 @@ impl Packet {
         self.as_received && self.cut.is_none()
     }
 
+    /// Says of a packet that nobody received it.
+    pub(crate) fn made_here(mut self) -> Packet {
+        self.as_received = false;
+        self
+    }
+
     /// True for a piece of a datagram, and for a datagram that came in pieces.
     pub fn came_in_pieces(&self) -> bool {
         self.rejoined || self.ip.fragment.is_some()

@@ -1,0 +1,377 @@
+//! The command as a stranger meets it: its statuses, its words, its files.
+
+use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};
+use packet::{Sum, Time};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+#[test]
+fn fragments_become_a_datagram_and_a_datagram_fragments() {
+    let scratch = Scratch::new();
+    let datagram = udp(3_000, 7, DONT_FRAGMENT);
+    let wide = scratch.pcap("wide.pcap", &[(1, datagram.clone())]);
+    let narrow = scratch.path("narrow.pcap");
+    let run = scratch.rewrite(&[&wide, &narrow], &["--mtu", "1500"]);
+    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+    let pieces = frames(&narrow);
+    assert_eq!(pieces.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [1_500, 1_500, 40]);
+    assert!(pieces.iter().all(|(_, frame)| frame[6] & 0x40 == 0), "pieces leave with DF clear");
+    let again = scratch.path("again.pcap");
+    scratch.rewrite(&[&narrow, &again], &["--mtu", "65535"]);
+    let [(_, rejoined)] = &frames(&again)[..] else { panic!("one datagram") };
+    assert_eq!(rejoined[20..], datagram[20..]);
+}
+
+#[test]
+fn a_router_refuses_what_must_not_be_cut_and_answers_in_the_output() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 7, DONT_FRAGMENT)), (2, udp(3_000, 8, 0))]);
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--as", "router", "--json"]);
+    let out = frames(&output);
+    assert_eq!(out.len(), 1 + 3, "an answer and three pieces");
+    let answer = &out[0].1;
+    assert_eq!((answer[9], &answer[12..16], answer[20], answer[21]), (1, &[192, 0, 0, 8][..], 3, 4));
+    assert_eq!(answer[26..28], 1_500u16.to_be_bytes());
+    assert_eq!(out[1].1[4..6], 8u16.to_be_bytes(), "a router keeps the sender's identification");
+    let report = json(&run);
+    assert_eq!(fate(&report, "retired", "too_big")["packets"], 1);
+    assert_eq!(fate(&report, "done", "answered")["packets"], 1);
+    let other =
+        scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--as", "router", "--answer-from", "198.51.100.1"]);
+    assert_eq!(other.status.code(), Some(0));
+    assert_eq!(frames(&output)[0].1[12..16], [198, 51, 100, 1]);
+}
+
+#[test]
+fn what_never_completes_leaves_late_with_the_same_bytes() {
+    let scratch = Scratch::new();
+    let pieces = cut(&udp(2_000, 9, 0), 520);
+    let second = |number: u64| number * 1_000_000_000;
+    let records = [
+        (second(10), pieces[1].clone()),
+        (second(11), pieces[3].clone()),
+        (second(39), udp(100, 1, 0)),
+        (second(41), udp(100, 2, 0)),
+    ];
+    let input = scratch.pcap("in.pcap", &records);
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--json"]);
+    let out = frames(&output);
+    let times: Vec<_> = out.iter().map(|(time, _)| time / 1_000_000_000).collect();
+    assert_eq!(times, [39, 40, 40, 41], "30 s after the first piece came");
+    assert_eq!((&out[1].1[20..], &out[2].1[20..]), (&pieces[1][20..], &pieces[3][20..]));
+    assert_eq!(fate(&json(&run), "done", "released_late")["packets"], 1);
+    // Shorter patience, earlier release.
+    scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--patience", "2.5"]);
+    assert_eq!(frames(&output)[0].0, 12_500_000_000);
+}
+
+#[test]
+fn what_is_no_packet_passes_unchanged_and_is_counted() {
+    let scratch = Scratch::new();
+    let mut bad_sum = udp(3_000, 1, 0);
+    bad_sum[10] ^= 1;
+    let mut bad_version = udp(100, 2, 0);
+    bad_version[0] = 0x75;
+    let truncated = udp(3_000, 3, 0)[..2_000].to_vec();
+    let too_long = vec![0x45; 70_000];
+    let records = [(1, bad_sum), (2, bad_version), (3, truncated), (4, too_long)];
+    let input = scratch.pcap("in.pcap", &records);
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "576", "--json"]);
+    assert_eq!(fs::read(&input).unwrap(), fs::read(&output).unwrap());
+    let report = json(&run);
+    for name in ["bad_header_sum", "bad_version", "truncated", "too_long"] {
+        assert_eq!(fate(&report, "passed", name)["packets"], 1, "{name}: {report:#}");
+    }
+    assert_eq!(report["read"]["untouched"], report["read"]["bytes"]);
+}
+
+#[test]
+fn ipv6_is_left_alone_below_its_smallest_mtu() {
+    let scratch = Scratch::new();
+    let mut packet = vec![0x60, 0, 0, 0, 0x04, 0, 59, 64];
+    packet.extend([0x20; 32]);
+    packet.resize(40 + 1_024, 7);
+    let input = scratch.pcap("in.pcap", &[(1, packet)]);
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "576", "--json"]);
+    assert_eq!(fs::read(&input).unwrap(), fs::read(&output).unwrap());
+    assert_eq!(fate(&json(&run), "done", "left_alone")["packets"], 1);
+}
+
+#[test]
+fn every_wrong_argument_is_refused_with_a_reason() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(100, 1, 0))]);
+    let output = scratch.path("out.pcap");
+    for (args, word) in [
+        (&["--mtu", "67"][..], "67"),
+        (&["--mtu", "65536"], "65536"),
+        (&["--mtu", "many"], "many"),
+        (&[], "--mtu"),
+        (&["--mtu", "1500", "--as", "bridge"], "bridge"),
+        (&["--mtu", "1500", "--answer-from", "nobody"], "nobody"),
+        (&["--mtu", "1500", "--as", "router", "--answer-from", "224.0.0.1"], "224.0.0.1"),
+        (&["--mtu", "1500", "--patience", "-1"], "patience"),
+        (&["--mtu", "1500", "--patience", "soon"], "soon"),
+        (&["--mtu", "1500", "--memory", "0"], "memory"),
+        (&["--mtu", "1500", "--json", "--quiet"], "--quiet"),
+    ] {
+        let run = scratch.rewrite(&[&input, &output], args);
+        assert_eq!(run.status.code(), Some(2), "{args:?}: {}", said(&run));
+        assert!(said(&run).contains(word), "{args:?}: {}", said(&run));
+        assert!(!output.exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn output_onto_its_own_input_is_refused_under_any_name() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 1, 0))]);
+    let before = fs::read(&input).unwrap();
+    let link = scratch.path("link.pcap");
+    std::os::unix::fs::symlink(&input, &link).unwrap();
+    let hard = scratch.path("hard.pcap");
+    fs::hard_link(&input, &hard).unwrap();
+    for output in [&input, &link, &hard] {
+        let run = scratch.rewrite(&[&input, output], &["--mtu", "576"]);
+        assert_eq!(run.status.code(), Some(2), "{}", said(&run));
+        assert!(said(&run).contains("is the input itself"), "{}", said(&run));
+        assert_eq!(fs::read(&input).unwrap(), before);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(60_000, 1, 0))]);
+    let output = scratch.path("out.pcap");
+    let no_capture = scratch.path("text.pcap");
+    fs::write(&no_capture, "this is no capture\n").unwrap();
+    let empty = scratch.path("empty.pcap");
+    fs::write(&empty, "").unwrap();
+    let cases = [
+        (scratch.path("missing.pcap"), output.clone(), "missing.pcap"),
+        (no_capture, output.clone(), "text.pcap"),
+        (empty, output.clone(), "empty"),
+        (input.clone(), scratch.path("no/such/folder.pcap"), "folder.pcap"),
+        (input.clone(), scratch.0.path().to_owned(), "cannot create"),
+    ];
+    for (input, output, word) in cases {
+        let run = scratch.rewrite(&[&input, &output], &["--mtu", "1500"]);
+        assert_eq!(run.status.code(), Some(1), "{}", said(&run));
+        assert!(said(&run).contains(word), "{}", said(&run));
+    }
+    assert!(!output.exists(), "an input that cannot be read leaves no output");
+    if Path::new("/dev/full").exists() {
+        let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "1500"]);
+        assert_eq!(run.status.code(), Some(1), "{}", said(&run));
+        assert!(said(&run).contains("/dev/full") && said(&run).contains("space"), "{}", said(&run));
+    }
+}
+
+#[test]
+fn a_damaged_input_gives_what_could_be_read_and_says_where_it_ends() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 1, 0)), (2, udp(3_000, 2, 0))]);
+    let bytes = fs::read(&input).unwrap();
+    fs::write(&input, &bytes[..bytes.len() - 100]).unwrap();
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--json"]);
+    assert_eq!(run.status.code(), Some(3));
+    let message = said(&run);
+    assert!(message.contains("byte 3,040") && message.contains("1 packet"), "{message}");
+    assert_eq!(frames(&output).len(), 3);
+    let report = json(&run);
+    assert_eq!((&report["ended"]["how"], &report["ended"]["offset"]), (&"damaged".into(), &3_040.into()));
+}
+
+#[test]
+fn a_dash_is_standard_input_and_output_and_the_report_goes_elsewhere() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 1, 0))]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
+        .args(["rewrite", "-", "-", "--mtu", "1500"])
+        .stdin(File::open(&input).unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdin.take());
+    let run = child.wait_with_output().unwrap();
+    let output = scratch.path("out.pcap");
+    fs::write(&output, &run.stdout).unwrap();
+    assert_eq!(frames(&output).len(), 3);
+    assert!(said(&run).contains("payload: 2,980 in = 2,980 out + 0 retired"), "{}", said(&run));
+}
+
+#[test]
+fn compressed_captures_are_read_and_written() {
+    let scratch = Scratch::new();
+    let plain = scratch.pcap("in.pcap", &[(1, udp(3_000, 1, 0)), (2, udp(9_000, 2, 0))]);
+    let expected = scratch.path("expected.pcap");
+    scratch.rewrite(&[&plain, &expected], &["--mtu", "1500"]);
+    for end in ["gz", "zst"] {
+        let squeezed = scratch.path(&format!("out.pcap.{end}"));
+        let run = scratch.rewrite(&[&plain, &squeezed], &["--mtu", "1500"]);
+        assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+        assert!(fs::metadata(&squeezed).unwrap().len() < fs::metadata(&expected).unwrap().len() / 2);
+        let back = scratch.path("back.pcap");
+        scratch.rewrite(&[&squeezed, &back], &["--mtu", "1500"]);
+        assert_eq!(frames(&back), frames(&expected), "{end}");
+    }
+}
+
+#[test]
+fn the_same_input_and_seed_give_the_same_output() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 1, DONT_FRAGMENT)), (2, udp(9_000, 2, 0))]);
+    let outputs: Vec<_> = ["7", "7", "8"]
+        .into_iter()
+        .map(|seed| {
+            let output = scratch.path(&format!("out{seed}.pcap"));
+            scratch.rewrite(&[&input, &output], &["--mtu", "1500", "--seed", seed]);
+            fs::read(output).unwrap()
+        })
+        .collect();
+    assert_eq!(outputs[0], outputs[1]);
+    assert_ne!(outputs[0], outputs[2], "identifiers come from the seed");
+}
+
+#[test]
+fn every_counter_stands_in_the_page_of_counters() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../COUNTERS.md")).unwrap();
+    let reasons = engine::Reason::ALL.iter().map(|it| (it.name(), it.what()));
+    let events = engine::Event::ALL.iter().map(|it| (it.name(), it.what()));
+    let counters: Vec<_> = reasons.chain(events).collect();
+    for (name, what) in &counters {
+        assert!(page.contains(&format!("| `{name}` | {what} |")), "COUNTERS.md lacks: | `{name}` | {what} |");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, counters.len(), "COUNTERS.md has rows for counters that are gone");
+}
+
+/// The law of the issue: below 256 MiB for a capture of any size, even one of nothing but first pieces.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_stays_bounded_for_a_capture_of_any_size() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
+        .args(["rewrite", "-", "-", "--mtu", "65535", "--quiet"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut writer = Writer::new(child.stdin.take().unwrap(), Compression::None).unwrap();
+    writer.header(&pcap_header(Resolution::Nanoseconds, RAW)).unwrap();
+    for number in 0..300_000u32 {
+        let mut piece = udp(1_500, number as u16, MORE_FRAGMENTS);
+        // A source of its own, a kilometre away in time.
+        piece[12..16].copy_from_slice(&(0x0A00_0000 + number).to_be_bytes());
+        seal(&mut piece);
+        writer.packet(0, Some(Time::from_nanos(u64::from(number) * 1_000)), &[&piece[..20 + 1_480]]).unwrap();
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    drop(writer.finish().unwrap());
+    assert!(child.wait().unwrap().success());
+    assert!((60_000..256 * 1_024).contains(&peak_kib), "{peak_kib} KiB at the peak");
+}
+
+struct Scratch(TempDir);
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A capture of raw IP packets with their times in nanoseconds.
+    fn pcap(&self, name: &str, packets: &[(u64, Vec<u8>)]) -> PathBuf {
+        let path = self.path(name);
+        let mut writer = Writer::new(File::create(&path).unwrap(), Compression::None).unwrap();
+        writer.header(&pcap_header(Resolution::Nanoseconds, RAW)).unwrap();
+        for (time, packet) in packets {
+            writer.packet(0, Some(Time::from_nanos(*time)), &[packet]).unwrap();
+        }
+        writer.finish().unwrap().flush().unwrap();
+        path
+    }
+
+    fn rewrite(&self, paths: &[&Path], args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_wideload")).arg("rewrite").args(paths).args(args).output().unwrap()
+    }
+}
+
+fn frames(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = Reader::new(File::open(path).unwrap()).unwrap();
+    let mut frames = Vec::new();
+    while let Some(item) = reader.next().unwrap() {
+        if let Item::Packet(record) = item {
+            frames.push((record.time.unwrap().nanos(), record.data.to_vec()));
+        }
+    }
+    frames
+}
+
+fn said(run: &Output) -> String {
+    String::from_utf8_lossy(&run.stderr).into_owned()
+}
+
+fn json(run: &Output) -> serde_json::Value {
+    serde_json::from_slice(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(run)))
+}
+
+fn fate(report: &serde_json::Value, kind: &str, name: &str) -> serde_json::Value {
+    let fates = report["fates"].as_array().unwrap();
+    fates.iter().find(|fate| fate["kind"] == kind && fate["name"] == name).cloned().unwrap_or_default()
+}
+
+/// An IPv4 packet of UDP, `len` bytes long, with a payload that tells its bytes apart.
+fn udp(len: usize, id: u16, flags: u16) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    packet[4..6].copy_from_slice(&id.to_be_bytes());
+    packet[6..8].copy_from_slice(&flags.to_be_bytes());
+    packet.extend([0x10, 0x00, 0x20, 0x00]);
+    packet.extend(((len - 20) as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend((28..len).map(|at| (at % 251) as u8));
+    seal(&mut packet);
+    packet
+}
+
+/// The fragments of a packet with at most `room` bytes of payload each, cut by hand.
+fn cut(packet: &[u8], room: usize) -> Vec<Vec<u8>> {
+    let payload = &packet[20..];
+    (0..payload.len().div_ceil(room))
+        .map(|index| {
+            let part = &payload[index * room..payload.len().min((index + 1) * room)];
+            let mut piece = [&packet[..20], part].concat();
+            let len = piece.len() as u16;
+            piece[2..4].copy_from_slice(&len.to_be_bytes());
+            let more = if (index + 1) * room < payload.len() { MORE_FRAGMENTS } else { 0 };
+            piece[6..8].copy_from_slice(&(more | (index * room / 8) as u16).to_be_bytes());
+            seal(&mut piece);
+            piece
+        })
+        .collect()
+}
+
+fn seal(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    let checksum = Sum::of(&packet[..20]).checksum();
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+const RAW: u16 = 101;
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;

@@ -1,0 +1,156 @@
+//! A thousand captures with flipped bytes, cut ends and swapped blocks: no panic, no hang, clear messages.
+
+use capture::{Item, Reader};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_thousand_mutated_captures_end_well() {
+    let scratch = tempfile::tempdir().unwrap();
+    let originals = originals();
+    let (mut read_whole, mut damaged, mut refused) = (0, 0, 0);
+    for seed in 0..1_000 {
+        let mut random = Random(seed);
+        let original = &originals[random.below(originals.len())];
+        let mutated = mutate(original, &mut random);
+        let input = scratch.path().join("mutated");
+        fs::write(&input, &mutated).unwrap();
+        let ended = rewrite(&input, &scratch.path().join("out"), seed);
+        let what = format!("seed {seed}, {} bytes: {}", mutated.len(), ended.said);
+        assert!(!ended.said.contains("panicked"), "{what}");
+        match ended.status {
+            Some(0) => {
+                read_whole += 1;
+                assert!(ended.said.is_empty(), "{what}");
+            }
+            Some(3) => {
+                damaged += 1;
+                assert!(ended.said.contains("damaged at byte") && ended.said.contains("was written"), "{what}");
+            }
+            Some(1) => {
+                refused += 1;
+                assert!(ended.said.starts_with("wideload: ") && ended.said.lines().count() == 1, "{what}");
+            }
+            status => panic!("status {status:?}, {what}"),
+        }
+        if ended.status != Some(1) {
+            balance(&ended.report, &what);
+        }
+    }
+    // Mutations that all ended alike would show nothing.
+    assert!(
+        read_whole > 100 && damaged > 100 && refused > 10,
+        "{read_whole} whole, {damaged} damaged, {refused} refused"
+    );
+}
+
+struct Ended {
+    status: Option<i32>,
+    said: String,
+    report: String,
+}
+
+/// Runs the command; it is ended, and the test with it, where it takes longer than any capture here could.
+fn rewrite(input: &Path, output: &Path, seed: u64) -> Ended {
+    let (mtu, role) = [("68", "host"), ("1500", "host"), ("65535", "host"), ("576", "router")][seed as usize % 4];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
+        .args(["rewrite", "--json", "--mtu", mtu, "--as", role])
+        .args([input, output])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let reader = std::thread::spawn({
+        let mut stdout = child.stdout.take().unwrap();
+        move || std::io::read_to_string(&mut stdout).unwrap()
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if started.elapsed() > LONGEST {
+            child.kill().unwrap();
+            panic!("seed {seed}: still running after {LONGEST:?}");
+        }
+        std::thread::yield_now();
+    };
+    let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    Ended { status: status.code(), said, report: reader.join().unwrap() }
+}
+
+fn balance(report: &str, what: &str) {
+    let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|error| panic!("{error}: {what}"));
+    for side in ["read", "written"] {
+        let figure = |name: &str| report[side][name].as_u64().unwrap();
+        assert_eq!(figure("bytes"), figure("payload") + figure("headers") + figure("untouched"), "{side}: {what}");
+    }
+    let payload = |name: &str| report["payload"][name].as_u64().unwrap();
+    assert_eq!(payload("read"), payload("written") + payload("retired"), "{what}");
+}
+
+fn mutate(original: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = original.to_vec();
+    match random.below(4) {
+        0 => {
+            for _ in 0..=random.below(20) {
+                let at = random.below(bytes.len());
+                bytes[at] ^= 1 << random.below(8);
+            }
+        }
+        1 => bytes.truncate(random.below(bytes.len())),
+        2 => swap_blocks(&mut bytes, random),
+        _ => {
+            // A run of the file somewhere else in it: lengths and headers in the wrong place.
+            let len = random.below(bytes.len().min(200)) + 1;
+            let (from, to) = (random.below(bytes.len() - len + 1), random.below(bytes.len() - len + 1));
+            bytes.copy_within(from..from + len, to);
+        }
+    }
+    bytes
+}
+
+/// Two blocks or records in each other's place.
+fn swap_blocks(bytes: &mut Vec<u8>, random: &mut Random) {
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let mut blocks = Vec::new();
+    while let Ok(Some(item)) = reader.next() {
+        blocks.push(match item {
+            Item::Header(raw) | Item::Interface(raw) | Item::Block(raw) => raw.to_vec(),
+            Item::Packet(record) => record.raw.to_vec(),
+        });
+    }
+    let (one, other) = (random.below(blocks.len()), random.below(blocks.len()));
+    blocks.swap(one, other);
+    *bytes = blocks.concat();
+}
+
+/// The project's own captures.
+fn originals() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures");
+    let mut paths: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let is_capture = |path: &PathBuf| path.extension().is_some_and(|end| end == "pcap" || end == "pcapng");
+    let originals: Vec<_> =
+        paths.iter().filter(|path| is_capture(path)).map(|path| fs::read(path).unwrap()).collect();
+    assert!(originals.len() > 5, "the captures of the project are in {}", folder.display());
+    originals
+}
+
+/// A generator that needs no more than to differ from seed to seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+    }
+}
+
+/// Far longer than any of these takes.
+const LONGEST: Duration = Duration::from_secs(20);
