@@ -2,6 +2,19 @@
 
 use std::{fmt, io};
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_numbers_are_grouped_and_one_is_singular() {
+        let said = [0, 1, 999, 1000, 4711, 1_000_000, u64::MAX].map(|n| Counted(n, "byte").to_string());
+        let meant = ["0 bytes", "1 byte", "999 bytes", "1,000 bytes", "4,711 bytes", "1,000,000 bytes"];
+        assert_eq!(said[..6], meant);
+        assert_eq!(said[6], "18,446,744,073,709,551,615 bytes");
+    }
+}
+
 /// Why a capture cannot be read or written any further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,19 +43,6 @@ pub enum Error {
         /// What it is, where that can be told, and what to do.
         why: String,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_numbers_are_grouped_and_one_is_singular() {
-        let said = [0, 1, 999, 1000, 4711, 1_000_000, u64::MAX].map(|n| Counted(n, "byte").to_string());
-        let meant = ["0 bytes", "1 byte", "999 bytes", "1,000 bytes", "4,711 bytes", "1,000,000 bytes"];
-        assert_eq!(said[..6], meant);
-        assert_eq!(said[6], "18,446,744,073,709,551,615 bytes");
-    }
 }
 
 /// A number with a comma between thousands: 4,711.

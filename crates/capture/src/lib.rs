@@ -12,12 +12,12 @@
 //! It does not look into packets, and it does not skip damage in search of a later record.
 //!
 //! ```
-//! use capture::{Compression, Item, Reader, Resolution, Writer};
+//! use wideload_capture::{Compression, Item, Reader, Resolution, Writer};
 //! use packet::Time;
 //!
-//! # fn main() -> Result<(), capture::Error> {
+//! # fn main() -> Result<(), wideload_capture::Error> {
 //! let mut made = Writer::new(Vec::new(), Compression::Gzip)?;
-//! made.header(&capture::pcap_header(Resolution::Nanoseconds, 1))?;
+//! made.header(&wideload_capture::pcap_header(Resolution::Nanoseconds, 1))?;
 //! made.packet(0, Some(Time::from_nanos(1_234_567_890)), &[b"a header, ", b"a payload"])?;
 //! let file = made.finish()?;
 //!
@@ -31,6 +31,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![allow(clippy::items_after_test_module, reason = "a file's tests come first")]
 
 mod error;
 mod format;

@@ -9,10 +9,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use capture::{ByteOrder, Compression, Error, Item, Reader, Writer};
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError};
 use samples::Piece;
+use wideload_capture::{ByteOrder, Compression, Error, Item, Reader, Writer};
 
 #[test]
 fn captures_of_many_tools_are_read_whole_and_copied_byte_for_byte() {

@@ -4,9 +4,9 @@ mod samples;
 
 use std::io::{self, Read, Write};
 
-use capture::{ByteOrder, Compression, Error, Format, Item, Reader, Resolution, Variant, Writer};
 use packet::{Medium, Time};
 use samples::{Kind, ORDERS, PCAP_KINDS, Piece, Sample};
+use wideload_capture::{ByteOrder, Compression, Error, Format, Item, Reader, Resolution, Variant, Writer};
 
 #[test]
 fn a_copied_capture_is_the_same_byte_for_byte() {
@@ -220,7 +220,7 @@ fn a_pipe_that_gives_a_byte_at_a_time_gives_the_same() {
 fn a_packet_longer_than_every_buffer_goes_through() {
     let long = samples::bytes(5 << 20);
     let mut writer = Writer::new(Vec::new(), Compression::None).unwrap();
-    writer.header(&capture::pcap_header(Resolution::Nanoseconds, 1)).unwrap();
+    writer.header(&wideload_capture::pcap_header(Resolution::Nanoseconds, 1)).unwrap();
     for _ in 0..3 {
         writer.packet(0, None, &[b"head", &long, b"tail"]).unwrap();
     }
@@ -238,7 +238,7 @@ fn a_failing_disk_is_no_damage() {
         assert_eq!(outcome.unwrap_err().to_string(), "cannot read the capture: the disk is on fire");
     }
     let mut writer = Writer::new(Broken, Compression::None).unwrap();
-    writer.header(&capture::pcap_header(Resolution::Nanoseconds, 1)).unwrap();
+    writer.header(&wideload_capture::pcap_header(Resolution::Nanoseconds, 1)).unwrap();
     let error = writer.finish().err().unwrap();
     assert_eq!(error.to_string(), "cannot write the capture: the disk is on fire");
 }
@@ -246,9 +246,11 @@ fn a_failing_disk_is_no_damage() {
 #[test]
 fn a_header_of_another_kind_is_refused() {
     let mut writer = Writer::new(Vec::new(), Compression::None).unwrap();
-    for raw in
-        [&b""[..], b"snoop\0\0\0 and so on and so forth", &capture::pcap_header(Resolution::Nanoseconds, 1)[1..]]
-    {
+    for raw in [
+        &b""[..],
+        b"snoop\0\0\0 and so on and so forth",
+        &wideload_capture::pcap_header(Resolution::Nanoseconds, 1)[1..],
+    ] {
         assert!(matches!(writer.header(raw), Err(Error::UnknownFormat { .. })));
     }
 }

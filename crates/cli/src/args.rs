@@ -59,6 +59,11 @@ pub struct Rewrite {
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub memory: u32,
 
+    /// How long a datagram may be on its way, in seconds: an IPv4 identifier is not used again sooner, so a pair of
+    /// hosts has about 61,000 for as long
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2", allow_hyphen_values = true)]
+    pub lifetime: Duration,
+
     /// What identifiers are drawn from: the same seed and input give the same output
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub seed: u64,
@@ -96,6 +101,7 @@ impl Rewrite {
             role,
             fill: if self.even { Fill::Even } else { Fill::Full },
             limits: Limits { bytes: self.memory as usize * MIB, patience: self.patience },
+            lifetime: self.lifetime,
             seed: Secret::new(u128::from(self.seed)),
             table_key: Secret::new(drawn),
         })

@@ -5,9 +5,10 @@
 
 use capture::{Item, Reader, Record};
 use core::net::IpAddr;
+use core::time::Duration;
 use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Identifiers, LIFETIME, Late, Ledger, Limits, Narrowing, Output,
-    Reason, Reassembler, Role, Secret, Side, Tally, Widening,
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Identifiers, Late, Ledger, Limits, Narrowing, Output, Reason,
+    Reassembler, Role, Secret, Side, Tally, Widening,
 };
 use packet::{Fill, Frame, Ingress, Packet, Pool, Time, Unfit};
 use std::io::Read;
@@ -23,6 +24,8 @@ pub struct Settings {
     pub fill: Fill,
     /// What may be held, and how long.
     pub limits: Limits,
+    /// How long a datagram may be on its way: no identifier is used again sooner.
+    pub lifetime: Duration,
     /// What all choices that show in the output are drawn from.
     pub seed: Secret,
     /// What places in tables are drawn from; it never shows.
@@ -130,7 +133,7 @@ impl Rewriter {
                 let late = Late::Release { mtu: settings.mtu };
                 let reassembler = Reassembler::new(settings.limits, late, settings.seed);
                 let reassembler = reassembler.with_table_key(settings.table_key);
-                (Some(reassembler), Role::Source(Identifiers::new(settings.seed, LIFETIME)), None)
+                (Some(reassembler), Role::Source(Identifiers::new(settings.seed, settings.lifetime)), None)
             }
             As::Router { answer_from } => {
                 let answers = Answers::new(answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, settings.seed);

@@ -105,6 +105,20 @@ fn ipv6_is_left_alone_below_its_smallest_mtu() {
 }
 
 #[test]
+fn identifiers_that_run_out_end_packets_by_name() {
+    let scratch = Scratch::new();
+    let records: Vec<_> = (0..70_000).map(|number| (number * 1_000, udp(104, 0, DONT_FRAGMENT))).collect();
+    let input = scratch.pcap("in.pcap", &records);
+    let output = scratch.path("out.pcap");
+    // 70,000 datagrams in 70 ms are more than the identifiers that a pair of hosts has in a second, not in 10 ms.
+    for (lifetime, out_of_identifiers) in [("1", true), ("0.01", false)] {
+        let run = scratch.rewrite(&[&input, &output], &["--mtu", "68", "--lifetime", lifetime, "--json"]);
+        let ended = fate(&json(&run), "retired", "no_identifier")["packets"].as_u64();
+        assert_eq!(ended, out_of_identifiers.then_some(70_000 - 65_536), "{lifetime} s");
+    }
+}
+
+#[test]
 fn every_wrong_argument_is_refused_with_a_reason() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, udp(100, 1, 0))]);

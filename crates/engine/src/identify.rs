@@ -20,9 +20,9 @@ pub struct Identifiers {
 /// The counter of the flows that share a hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
-    next: u32,
+    next: u64,
     /// When each block of identifiers was begun, by block number.
-    begun: [Option<Time>; BLOCK_COUNT],
+    begun: [Time; BLOCK_COUNT],
 }
 
 impl Identifiers {
@@ -39,26 +39,25 @@ impl Identifiers {
         let start = (hash >> 32) as u32;
         let id_bits = packet.ip().id_bits();
         let number = counter.take(now, (id_bits <= 16).then_some(self.lifetime))?;
-        Some(start.wrapping_add(number) & (u32::MAX >> (u32::BITS - id_bits)))
+        Some(start.wrapping_add(number as u32) & (u32::MAX >> (u32::BITS - id_bits)))
     }
 }
 
 impl Counter {
     /// The next number; where identifiers are few, none as long as one of the block it begins may be in flight.
-    fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u32> {
+    fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u64> {
         let number = self.next;
         if number.is_multiple_of(BLOCK_LEN) {
-            let block = number / BLOCK_LEN;
-            let next_begun = *self.begun.get((block as usize + 1) % BLOCK_COUNT)?;
+            let block = (number / BLOCK_LEN) as usize;
             // The block was left when the one after it was begun, a round ago.
-            if let (Some(lifetime), Some(left)) = (lifetime, next_begun)
-                && now.since(left) < lifetime
-            {
+            let left = *self.begun.get((block + 1) % BLOCK_COUNT)?;
+            let used_before = block >= BLOCK_COUNT;
+            if lifetime.is_some_and(|lifetime| used_before && now.since(left) < lifetime) {
                 return None;
             }
-            *self.begun.get_mut(block as usize % BLOCK_COUNT)? = Some(now);
+            *self.begun.get_mut(block % BLOCK_COUNT)? = now;
         }
-        self.next = number.wrapping_add(1);
+        self.next = number + 1;
         Some(number)
     }
 }
@@ -68,7 +67,7 @@ const COUNTER_COUNT: usize = 1_024;
 /// IPv4's identifiers, in blocks whose age is known.
 const BLOCK_COUNT: usize = 16;
 /// Identifiers in a block.
-const BLOCK_LEN: u32 = 65_536 / BLOCK_COUNT as u32;
+const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
 /// How long a datagram may live: RFC 791's two minutes would allow 546 datagrams a second, two seconds allow
 /// about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
 pub const LIFETIME: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Nothing in, captures out: small files of every format, built field by field without the crate's own code.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use capture::{ByteOrder, Item, Reader, Resolution, Variant};
+use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 
 /// A capture in the pieces that a reader should find.
 #[derive(Clone)]
@@ -201,7 +201,7 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Everything that a reader gives, and how it ends.
-pub fn read(file: impl std::io::Read) -> (Vec<Piece>, Result<(), capture::Error>) {
+pub fn read(file: impl std::io::Read) -> (Vec<Piece>, Result<(), wideload_capture::Error>) {
     let mut pieces = Vec::new();
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,

@@ -1,7 +1,7 @@
 //! A capture in, the datagrams that a rewrite rejoins from it out.
 
 use capture::{Item, Reader, Record};
-use engine::{Limits, Secret};
+use engine::{LIFETIME, Limits, Secret};
 use packet::{Fill, Packet, Time};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ fn settings() -> Settings {
         role: As::Host,
         fill: Fill::Full,
         limits: Limits { bytes: 64 << 20, patience: None },
+        lifetime: LIFETIME,
         seed: Secret::new(0),
         table_key: Secret::new(1),
     }
