@@ -108,13 +108,14 @@ impl<W: Write> Sink for CaptureFile<W> {
     }
 }
 
+/// What a reader that could not go on means for the command.
 fn damage(error: &capture::Error) -> (Status, Ended) {
     match error {
         capture::Error::Damaged { offset, packets, .. } => {
             let ended = Ended::Damaged { why: error.to_string(), offset: Some(*offset), packets: Some(*packets) };
             (Status::Damaged, ended)
         }
-        _ => (Status::Damaged, Ended::Damaged { why: error.to_string(), offset: None, packets: None }),
+        _ => (Status::Failed, Ended::Damaged { why: error.to_string(), offset: None, packets: None }),
     }
 }
 
@@ -166,11 +167,18 @@ fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
     bar
 }
 
+/// A mark that is set when the user interrupts.
 fn watch_for_interrupt() -> Arc<AtomicBool> {
     let stopped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stopped);
+    // The first interrupt ends the input there; the second, for who waits on an input that does not come, ends all.
+    let watch = move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(Status::Interrupted as i32);
+        }
+    };
     // Without the watch, an interrupt ends the command at once, as it would any other.
-    let _ = ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed));
+    let _ = ctrlc::set_handler(watch);
     stopped
 }
 

@@ -297,6 +297,42 @@ fn memory_stays_bounded_for_a_capture_of_any_size() {
     assert!((60_000..256 * 1_024).contains(&peak_kib), "{peak_kib} KiB at the peak");
 }
 
+#[test]
+fn an_interrupt_ends_the_input_there_and_keeps_what_was_read() {
+    let scratch = Scratch::new();
+    let output = scratch.path("out.pcap");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
+        .args(["rewrite", "-", "--mtu", "1500"])
+        .arg(&output)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut writer = Writer::new(child.stdin.take().unwrap(), Compression::None).unwrap();
+    writer.header(&pcap_header(Resolution::Nanoseconds, RAW)).unwrap();
+    let (mut written, mut interrupted) = (0u64, false);
+    while child.try_wait().unwrap().is_none() {
+        // The command looks up every now and then; it is given more until it does.
+        if writer.packet(0, Some(Time::from_nanos(written)), &[&udp(1_400, 1, 0)]).is_err() {
+            break;
+        }
+        written += 1;
+        if !interrupted && output.exists() && fs::metadata(&output).unwrap().len() > 0 {
+            let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+            interrupted = kill.success();
+        }
+        assert!(written < 5_000_000, "it never looked up");
+    }
+    // What the writer still holds goes into a pipe that nobody reads.
+    let _ = writer.finish();
+    let run = child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(130), "{}", said(&run));
+    assert!(said(&run).contains("interrupted"), "{}", said(&run));
+    let kept = frames(&output).len() as u64;
+    assert!(kept > 0 && kept <= written, "{kept} of {written}");
+}
+
 struct Scratch(TempDir);
 
 impl Scratch {
