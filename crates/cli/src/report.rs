@@ -200,7 +200,7 @@ impl Report {
                 None => "longer".to_owned(),
             };
             let [read, written] = [size.read, size.written].map(|count| bar(count, most));
-            writeln!(f, "{label:<22}{read:<38}{}", written.trim_end())?;
+            writeln!(f, "{}", format!("{label:<22}{read:<38}{written}").trim_end())?;
         }
         Ok(())
     }

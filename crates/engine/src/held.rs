@@ -52,6 +52,7 @@ impl Handle {
 #[derive(Debug)]
 struct Slot<K, V> {
     key: K,
+    hash: u64,
     value: V,
     deadline: Time,
     charge: usize,
@@ -71,6 +72,7 @@ struct Patience {
 #[derive(Debug)]
 struct Source {
     address: Address,
+    hash: u64,
     charged: usize,
     things: Line,
     links: Links,
@@ -124,8 +126,10 @@ impl<K: Key, V> Held<K, V> {
         let patience = self.patience_for(wanted);
         let deadline = now + self.patiences.get(patience).map_or(wanted, |patience| patience.length);
         let links = Links::default();
+        let hash = self.secret.hash(&key);
         let slot = Slot {
             key,
+            hash,
             value,
             deadline,
             charge,
@@ -135,9 +139,8 @@ impl<K: Key, V> Held<K, V> {
             by_rank: links,
         };
         let index = self.slots.add(slot);
-        let secret = self.secret;
         let slots = &self.slots;
-        self.table.insert_unique(secret.hash(&key), index, |index| secret.hash(&slots.at(*index).key));
+        self.table.insert_unique(hash, index, |index| slots.at(*index).hash);
         if let Some(patience) = self.patiences.get_mut(patience) {
             patience.line.push_back(&mut self.slots, index, |slot| &mut slot.by_patience);
         }
@@ -263,9 +266,9 @@ impl<K: Key, V> Held<K, V> {
 
     fn add_source(&mut self, address: Address, hash: u64) -> u32 {
         let links = Links::default();
-        let source = self.sources.add(Source { address, charged: 0, things: Line::default(), links });
-        let (secret, sources) = (self.secret, &self.sources);
-        self.sources_table.insert_unique(hash, source, |source| secret.hash(&sources.at(*source).address));
+        let source = self.sources.add(Source { address, hash, charged: 0, things: Line::default(), links });
+        let sources = &self.sources;
+        self.sources_table.insert_unique(hash, source, |source| sources.at(*source).hash);
         self.level_line(level(0)).push_back_source(source);
         source
     }
@@ -281,9 +284,9 @@ impl<K: Key, V> Held<K, V> {
     }
 
     fn drop_source(&mut self, source: u32) {
-        let Source { address, charged, .. } = *self.sources.at(source);
+        let Source { hash, charged, .. } = *self.sources.at(source);
         self.level_line(level(charged)).unlink_source(source);
-        match self.sources_table.find_entry(self.secret.hash(&address), |index| *index == source) {
+        match self.sources_table.find_entry(hash, |index| *index == source) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => panic!("a source is found by its address"),
         }

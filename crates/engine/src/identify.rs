@@ -14,7 +14,8 @@ use packet::{Packet, Time};
 pub struct Identifiers {
     secret: Secret,
     lifetime: Duration,
-    counters: Box<[Counter]>,
+    /// For each width of the field, so that fast identifications of 32 bits wear out none of 16.
+    counters: [Box<[Counter]>; 2],
 }
 
 /// The counter of the flows that share a hash.
@@ -28,17 +29,20 @@ struct Counter {
 impl Identifiers {
     /// Identifiers that are not used again within `lifetime`.
     pub fn new(secret: Secret, lifetime: Duration) -> Identifiers {
-        Identifiers { secret, lifetime, counters: vec![Counter::default(); COUNTER_COUNT].into_boxed_slice() }
+        let counters = [(); 2].map(|()| vec![Counter::default(); COUNTER_COUNT].into_boxed_slice());
+        Identifiers { secret, lifetime, counters }
     }
 
     /// A fresh identification for a datagram like `packet`, or none: all are in use.
     pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
         let (source, destination) = packet.addresses();
         let hash = self.secret.hash(&(source, destination, packet.ip().key_protocol()));
-        let counter = self.counters.get_mut(hash as usize % COUNTER_COUNT)?;
         let start = (hash >> 32) as u32;
         let id_bits = packet.ip().id_bits();
-        let number = counter.take(now, (id_bits <= 16).then_some(self.lifetime))?;
+        let is_scarce = id_bits <= 16;
+        let [scarce, plenty] = &mut self.counters;
+        let counter = if is_scarce { scarce } else { plenty }.get_mut(hash as usize % COUNTER_COUNT)?;
+        let number = counter.take(now, is_scarce.then_some(self.lifetime))?;
         Some(start.wrapping_add(number as u32) & (u32::MAX >> (u32::BITS - id_bits)))
     }
 }

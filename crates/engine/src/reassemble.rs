@@ -81,6 +81,14 @@ struct Run {
     marks: Marks,
     longest: u32,
     longest_dont_fragment: u32,
+    birth: Birth,
+}
+
+/// When a run was opened, in datagrams of its pair.
+#[derive(Clone, Copy, Debug)]
+struct Birth {
+    pair: usize,
+    count: u32,
 }
 
 /// Where the fragment with this identification and offset continues a run.
@@ -90,9 +98,10 @@ struct Hint {
     at: Handle,
 }
 
-/// New datagrams of the pairs that share a hash, in the running window and the one before.
+/// New datagrams of the pairs that share a hash: of all time, in the running window, and in the one before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
+    total: u32,
     window: u64,
     count: u32,
     before: u32,
@@ -135,17 +144,12 @@ impl Reassembler {
         if fragment.offset == 0 && !fragment.more {
             return make_whole(packet, out);
         }
-        if let Some((reason, complaint)) = unusable(&packet, fragment) {
-            if let Some(complaint) = complaint {
-                out.answer(now, complaint, &packet);
+        match self.take_in(now, &packet, fragment, out) {
+            Ok(()) => out.done(packet),
+            Err(reason) => {
+                let ended = Tally::of(&packet);
+                out.retire(packet, ended, reason);
             }
-            let ended = Tally::of(&packet);
-            return out.retire(packet, ended, reason);
-        }
-        let key = DatagramKey::of(&packet, fragment);
-        match self.seek(&key, fragment) {
-            Some(at) => self.join(at, packet, fragment, out),
-            None => self.open(now, key, packet, fragment, out),
         }
         while let Some(at) = self.held.surplus() {
             self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
@@ -199,57 +203,77 @@ impl Reassembler {
         self.held.find(key)
     }
 
+    /// Copies a fragment's payload to its place, or says why the fragment ends.
+    fn take_in(&mut self, now: Time, piece: &Packet, fragment: Fragment, out: &mut Output) -> Result<(), Reason> {
+        if let Some((reason, complaint)) = unusable(piece, fragment) {
+            if let Some(complaint) = complaint {
+                out.answer(now, complaint, piece);
+            }
+            return Err(reason);
+        }
+        let key = DatagramKey::of(piece, fragment);
+        match self.seek(&key, fragment) {
+            Some(at) if self.came_round(at, piece) => {
+                self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+                self.open(now, key, piece, fragment, out)
+            }
+            Some(at) => self.join(at, piece, fragment, out),
+            None => self.open(now, key, piece, fragment, out),
+        }
+    }
+
     /// Starts a run with the first piece that came.
-    fn open(&mut self, now: Time, key: DatagramKey, piece: Packet, fragment: Fragment, out: &mut Output) {
-        let patience = self.patience_for(now, &key, &piece);
+    fn open(
+        &mut self,
+        now: Time,
+        key: DatagramKey,
+        piece: &Packet,
+        fragment: Fragment,
+        out: &mut Output,
+    ) -> Result<(), Reason> {
+        let (patience, birth) = self.patience_for(now, &key, piece);
         let len = usize::from(fragment.offset) + piece.ip().payload_len();
-        let Some(buffer) = out.pool.lend(len.max(self.usual_len(&key))) else {
-            let ended = Tally::of(&piece);
-            return out.retire(piece, ended, Reason::NoBuffer);
-        };
-        let run = Run::new(Packet::open(&piece, buffer));
+        let buffer = out.pool.lend(len.max(self.usual_len(&key))).ok_or(Reason::NoBuffer)?;
+        let run = Run::new(Packet::open(piece, buffer), birth);
         let charge = run.packet.pinned_len();
         let at = self.held.insert(now, key, State::Open(run), charge, patience);
-        self.join(at, piece, fragment, out);
+        self.join(at, piece, fragment, out)
     }
 
     /// Adds a piece to the run it belongs to.
-    fn join(&mut self, at: Handle, piece: Packet, fragment: Fragment, out: &mut Output) {
-        let ended = Tally::of(&piece);
-        let State::Open(run) = self.held.at_mut(at) else {
-            return out.retire(piece, ended, Reason::FragPoisoned);
-        };
+    fn join(&mut self, at: Handle, piece: &Packet, fragment: Fragment, out: &mut Output) -> Result<(), Reason> {
+        let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
         let start = usize::from(fragment.offset);
         let range = start..start + piece.payload().len();
         match run.holes.fit(run.packet.map(), &range, fragment.more) {
             Fit::Fills => {}
-            Fit::Held if run.packet.laid(start, range.len()) == piece.payload() => {
-                return out.retire(piece, ended, Reason::FragRepeat);
-            }
-            Fit::Held | Fit::Overlaps => return self.poison(at, piece, Reason::FragOverlap, out),
-            Fit::Contradicts => return self.poison(at, piece, Reason::FragConflict, out),
+            Fit::Held if run.packet.laid(start, range.len()) == piece.payload() => return Err(Reason::FragRepeat),
+            Fit::Held | Fit::Overlaps => return Err(self.end(at, Reason::FragOverlap, out)),
+            Fit::Contradicts => return Err(self.end(at, Reason::FragConflict, out)),
         }
-        if range.end > run.packet.capacity() && !self.grow(at, range.end, out) {
-            return out.retire(piece, ended, Reason::NoBuffer);
+        if range.end > run.packet.capacity() {
+            self.grow(at, range.end, out)?;
         }
-        let State::Open(run) = self.held.at_mut(at) else { return };
-        run.take(&piece, fragment, range);
-        out.done(piece);
+        let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
+        run.take(piece, fragment, range);
         if run.holes.is_whole() || run.is_oversize() {
-            return self.close(at, out);
+            self.close(at, out);
+            return Ok(());
         }
         let (next, protect) = (run.holes.held_len(), run.pieces >= RESERVE_PIECES && run.holes.in_order());
         if protect {
             self.held.protect(at);
         }
         *self.hint(fragment.id) = Hint { word: word(fragment.id, next), at };
+        Ok(())
     }
 
     /// Sends a run on that has become whole.
     fn close(&mut self, at: Handle, out: &mut Output) {
         let State::Open(run) = self.held.at_mut(at) else { return };
         if run.is_oversize() {
-            return self.end(at, Reason::FragOversize, out);
+            self.end(at, Reason::FragOversize, out);
+            return;
         }
         let Some(ecn) = run.marks.joined(run.packet.ip().ecn) else {
             self.held.remove(at).retire(Reason::FragEcnMix, out);
@@ -269,17 +293,11 @@ impl Reassembler {
         out.forward(run.packet);
     }
 
-    /// Ends a datagram with the piece that overlapped or contradicted it.
-    fn poison(&mut self, at: Handle, piece: Packet, reason: Reason, out: &mut Output) {
-        let ended = Tally::of(&piece);
-        out.retire(piece, ended, reason);
-        self.end(at, reason, out);
-    }
-
-    /// Ends a datagram; its key stays until its deadline.
-    fn end(&mut self, at: Handle, reason: Reason, out: &mut Output) {
+    /// Ends a datagram, for this reason; its key stays until its deadline.
+    fn end(&mut self, at: Handle, reason: Reason, out: &mut Output) -> Reason {
         core::mem::replace(self.held.at_mut(at), State::Poisoned).retire(reason, out);
         self.held.charge(at, POISON_CHARGE);
+        reason
     }
 
     /// Gives a datagram up: for time, for memory, or because the input has ended.
@@ -306,26 +324,35 @@ impl Reassembler {
     }
 
     /// Moves a run to a larger buffer.
-    fn grow(&mut self, at: Handle, len: usize, out: &mut Output) -> bool {
-        let Some(larger) = out.pool.lend(len) else { return false };
-        let State::Open(run) = self.held.at_mut(at) else { return false };
+    fn grow(&mut self, at: Handle, len: usize, out: &mut Output) -> Result<(), Reason> {
+        let larger = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
+        let State::Open(run) = self.held.at_mut(at) else { panic!("only an open run grows") };
         let smaller = run.packet.grow(larger, run.holes.top());
         out.pool.give(smaller);
         let charge = run.packet.pinned_len();
         self.held.charge(at, charge);
-        true
+        Ok(())
     }
 
     /// How long to wait for this datagram: shorter where its pair's identifiers come round sooner, so that two datagrams
     /// of one identifier are never held together (X2, RFC 4963 section 2, R060).
-    fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> Duration {
+    fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> (Duration, Birth) {
         let patience = self.patience.unwrap_or(piece.ip().patience());
-        let hash = self.secret.hash(&(key.source, key.destination, key.protocol));
-        let Some(rate) = self.rates.get_mut(hash as usize % RATE_COUNT) else { return patience };
+        let protocol = u128::from(key.protocol);
+        let destination = self.secret.spread(key.destination.number().rotate_left(64) ^ protocol);
+        let pair = (self.secret.spread(key.source.number()) ^ destination) as usize % RATE_COUNT;
+        let Some(rate) = self.rates.get_mut(pair) else { return (patience, Birth { pair, count: 0 }) };
         let datagrams = rate.count(now);
-        let half_a_round = 1u64 << (piece.ip().id_bits() - 1);
-        let windows = half_a_round.checked_div(u64::from(datagrams)).unwrap_or(u64::MAX);
-        patience.min(RATE_WINDOW.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX)))
+        let windows = half_a_round(piece).checked_div(datagrams).unwrap_or(u32::MAX);
+        (patience.min(RATE_WINDOW.saturating_mul(windows)), Birth { pair, count: rate.total })
+    }
+
+    /// Has the pair sent so many datagrams since this run was opened that its identifier may be another's? Where a pair
+    /// becomes fast, what came before was promised more patience than its identifiers last.
+    fn came_round(&mut self, at: Handle, piece: &Packet) -> bool {
+        let State::Open(run) = self.held.at_mut(at) else { return false };
+        let total = self.rates.get(run.birth.pair).map_or(0, |rate| rate.total);
+        total.wrapping_sub(run.birth.count) >= half_a_round(piece)
     }
 
     fn usual_len(&self, key: &DatagramKey) -> usize {
@@ -343,7 +370,7 @@ impl Reassembler {
     }
 
     fn class_index(&self, source: Address) -> usize {
-        self.secret.hash(&source) as usize % RATE_COUNT
+        self.secret.spread(source.number()) as usize % RATE_COUNT
     }
 
     fn hint(&mut self, id: u32) -> &mut Hint {
@@ -355,7 +382,7 @@ impl Reassembler {
 }
 
 impl Run {
-    fn new(packet: Packet) -> Run {
+    fn new(packet: Packet, birth: Birth) -> Run {
         Run {
             packet,
             holes: Holes::default(),
@@ -364,6 +391,7 @@ impl Run {
             marks: Marks::default(),
             longest: 0,
             longest_dont_fragment: 0,
+            birth,
         }
     }
 
@@ -458,6 +486,7 @@ impl Rate {
             self.before = if window == self.window + 1 { self.count } else { 0 };
             (self.window, self.count) = (window, 0);
         }
+        self.total = self.total.wrapping_add(1);
         self.count = self.count.saturating_add(1);
         self.count.max(self.before)
     }
@@ -479,6 +508,11 @@ impl Marks {
             (false, false) => Some(first),
         }
     }
+}
+
+/// Datagrams after which a pair's identifiers are half used up.
+fn half_a_round(piece: &Packet) -> u32 {
+    1 << (piece.ip().id_bits() - 1)
 }
 
 /// Why a fragment is of no use, and what its sender is to be told; before any state is touched.

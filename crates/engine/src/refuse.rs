@@ -52,10 +52,9 @@ impl Answers {
         self.asked += 1;
         let jitter =
             self.interval * (self.secret.hash(&self.asked) % JITTER_STEPS) as u32 / JITTER_STEPS as u32 / 4;
-        let full_at = self.full_at.max(now) + self.interval + jitter;
-        let allowed = full_at.since(now) <= self.interval * self.burst;
+        let allowed = self.full_at.since(now) + self.interval <= self.interval * self.burst;
         if allowed {
-            self.full_at = full_at;
+            self.full_at = self.full_at.max(now) + self.interval + jitter;
         }
         allowed
     }

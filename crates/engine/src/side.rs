@@ -137,12 +137,14 @@ impl Narrowing {
         if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
             return out.forward(packet);
         }
+        if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
+            return self.refuse(now, packet, out);
+        }
         if packet.headers_in_payload_len() > self.room(&packet) {
             let ended = Tally::of(&packet);
             return out.retire(packet, ended, Reason::Uncuttable);
         }
         let id = match &mut self.role {
-            Role::Transit if packet.ip().dont_fragment => return self.refuse(now, packet, out),
             // Who came in pieces keeps its identification: others of its pieces may be on their way.
             Role::Source(identifiers) if !packet.came_in_pieces() => identifiers.next(now, &packet),
             _ => Some(packet.ip().id),

@@ -110,7 +110,8 @@ fn may_be_answered(complaint: Complaint, packet: &Packet) -> bool {
     let initial = ip.fragment.is_none_or(|fragment| fragment.offset == 0);
     // RFC 8200 asks for complaints about pieces at any place.
     let about_a_piece = matches!(complaint, Complaint::BadField { .. });
-    sender.is_one_host() && (exempt || receiver.is_one_host()) && (initial || about_a_piece) && !is_error(packet)
+    let for_one = receiver.is_one_host() && !packet.medium().is_for_many(packet.link());
+    sender.is_one_host() && (exempt || for_one) && (initial || about_a_piece) && !is_error(packet)
 }
 
 /// Is this packet itself an ICMP error, or may it be one? A redirect counts as one in version 6.

@@ -32,7 +32,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         return Err(Unfit::BadHeaderLen);
     }
     let claimed_len = usize::from(header.total_len.get());
-    let length_missing = claimed_len == 0 && matches!(header.protocol, TCP | UDP);
+    let word = header.flags_offset.get();
+    let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
+    let is_fragment = offset != 0 || more;
+    // Offloading senders leave out the lengths of whole packets; of a fragment, padding could not be told from payload.
+    let length_missing = claimed_len == 0 && !is_fragment && matches!(header.protocol, TCP | UDP);
     let len = if length_missing { bytes.len() } else { claimed_len };
     if len > LEN_MAX {
         return Err(Unfit::TooLong);
@@ -48,10 +52,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     if len > bytes.len() {
         return Err(Unfit::Truncated);
     }
-    let word = header.flags_offset.get();
-    let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
     let id = u32::from(header.id.get());
-    let fragment = (offset != 0 || more).then_some(Fragment { id, offset, more });
+    let fragment = is_fragment.then_some(Fragment { id, offset, more });
     let at = header_len as u16;
     Ok(Ip {
         version: Version::V4,

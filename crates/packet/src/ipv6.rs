@@ -104,12 +104,10 @@ impl Walk {
     /// Follows the headers to the transport header; none where a later fragment hides it.
     ///
     /// The cap is ours: RFC 8200 section 4.1 lets headers repeat without end, RFC 8504 section 5.3 lets a host limit
-    /// them (R097).
+    /// them (R097). A Fragment header does not count, so that what may be cut can be read again in pieces.
     fn follow(&mut self, packet: &[u8]) -> Result<Option<Upper>, Unfit> {
-        for _ in 0..=HEADER_COUNT_MAX {
-            if self.at > HEADER_LEN + CHAIN_LEN_MAX {
-                return Err(Unfit::ChainTooLong);
-            }
+        let (mut count, mut len_max) = (0, HEADER_LEN + CHAIN_LEN_MAX);
+        while count <= HEADER_COUNT_MAX && self.at <= len_max {
             match self.next_header {
                 HOP_BY_HOP | ROUTING => {
                     let named_at = self.at;
@@ -125,10 +123,13 @@ impl Walk {
                     if self.fragment.is_some_and(|(fragment, _)| fragment.offset != 0) {
                         return Ok(None);
                     }
+                    len_max += FRAGMENT_HEADER_LEN;
+                    continue;
                 }
                 NO_NEXT_HEADER => return Ok(None),
                 protocol => return Ok(Some(Upper { protocol, at: self.at as u16 })),
             }
+            count += 1;
         }
         Err(Unfit::ChainTooLong)
     }
@@ -248,7 +249,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const HEADER_LEN: usize = 40;
 /// The Fragment header, in bytes.
 pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
-/// Caps on extension headers: how many, and how many bytes of them (rel:C7).
+/// Caps on extension headers beside the Fragment header: how many, and how many bytes of them (rel:C7).
 const HEADER_COUNT_MAX: usize = 8;
 /// See [`HEADER_COUNT_MAX`].
 pub(crate) const CHAIN_LEN_MAX: usize = 256;

@@ -51,6 +51,20 @@ impl Link {
     }
 }
 
+impl Medium {
+    /// Was the frame behind this link header sent to more stations than one?
+    pub(crate) fn is_for_many(self, header: &[u8]) -> bool {
+        match self {
+            // The group bit of the destination (IEEE 802 section 8.2.2).
+            Medium::Ethernet => header.first().is_some_and(|first| first & 1 == 1),
+            // The packet types broadcast and multicast of Linux.
+            Medium::Cooked => matches!(header, [0, 1 | 2, ..]),
+            Medium::Cooked2 => matches!(header.get(COOKED2_TYPE_AT), Some(1 | 2)),
+            Medium::Ip | Medium::Loopback => false,
+        }
+    }
+}
+
 impl Tags {
     fn with(self, tag: U16) -> Tags {
         Tags(self.0 << 13 | 1 << 12 | u64::from(tag.get() & VLAN_ID))
@@ -120,6 +134,8 @@ const VLAN_ID: u16 = 0x0FFF;
 const TAG_LEN: usize = 4;
 const TAGS_MAX: usize = 3;
 const COOKED2_LEN: usize = 20;
+/// Where the packet type stands in a Linux cooked header of version 2.
+const COOKED2_TYPE_AT: usize = 10;
 const AF_INET: u32 = 2;
 /// AF_INET6 of Linux (10), NetBSD and OpenBSD (24), FreeBSD (28) and macOS (30).
 const AF_INET6: [u32; 4] = [10, 24, 28, 30];

@@ -1,0 +1,212 @@
+//! The smallest input for each fate: every reason and every event of the ledger is reached.
+
+mod packets;
+
+use packets::*;
+use std::time::Duration;
+use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Version};
+use wideload_engine::{Answers, Event, Identifiers, Late, Limits, Output, Reason, Role};
+
+#[test]
+fn every_reason_is_reached() {
+    let table: Vec<(Reason, Rig)> = vec![
+        (Reason::NotIp, after(ethernet(), &[[&[0; 12][..], &[8, 6], &[0; 46]].concat()])),
+        (Reason::Truncated, after(Rig::host(), &[whole(Version::V4, &[0; 8])[..27].to_vec()])),
+        (Reason::TooLong, after(Rig::host(), &[jumbo()])),
+        (Reason::BadVersion, after(Rig::host(), &[vec![0x50; 40]])),
+        (Reason::BadHeaderLen, after(Rig::host(), &[changed(&whole(Version::V4, &[0; 8]), 0, 0x44)])),
+        (Reason::BadTotalLen, after(Rig::host(), &[total_len_of_19()])),
+        (Reason::BadHeaderSum, after(Rig::host(), &[changed(&whole(Version::V4, &[0; 8]), 10, 0)])),
+        (Reason::ChainTooLong, after(Rig::host(), &[behind(vec![padding(DESTINATION_OPTIONS, 8); 9])])),
+        (Reason::ChainCut, after(Rig::host(), &[behind(vec![(DESTINATION_OPTIONS, vec![0, 200, 0, 0])])])),
+        (Reason::FragNested, after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]); 2])])),
+        (Reason::FragZeroLen, after(Rig::host(), &[piece(Version::V4, 0, &[], true)])),
+        (Reason::FragLenNot8, after(Rig::host(), &[piece(Version::V4, 0, &[0; 7], true)])),
+        (Reason::FragOversize, after(Rig::host(), &[piece(Version::V4, 65_528, &[0; 8], false)])),
+        (Reason::FragHeadersCut, after(Rig::host(), &[headers_cut(8)])),
+        (
+            Reason::FragOption,
+            after(Rig::host(), &[V4 { options: vec![7, 3, 4, 0], ..V4::piece(8, &[0; 8], true) }.bytes()]),
+        ),
+        (Reason::FragNeighbour, after(Rig::host(), &neighbour_solicitation())),
+        (Reason::FragRepeat, after(Rig::host(), &[part(0, 0, true), part(0, 0, true)])),
+        (Reason::FragOverlap, after(Rig::host(), &[part(0, 0, true), part(0, 1, true)])),
+        (Reason::FragConflict, after(Rig::host(), &[part(16, 0, true), part(8, 0, false)])),
+        (
+            Reason::FragEcnMix,
+            after(Rig::host(), &[part(0, 0, true), V4 { tos: 1, ..V4::piece(8, &[0; 8], false) }.bytes()]),
+        ),
+        (Reason::FragPoisoned, after(Rig::host(), &[part(0, 0, true), part(0, 1, true), part(8, 0, true)])),
+        (Reason::FragLate, late(Late::Retire)),
+        (Reason::FragEvicted, evicted(Late::Retire)),
+        (Reason::TooBig, after(Rig::router(68), &[too_big()])),
+        (Reason::Uncuttable, after(Rig::card(1_280), &[headers_cut(1_600)])),
+        (Reason::NoIdentifier, after(worn_out(), &[whole(Version::V4, &[0; 100])])),
+        (
+            Reason::NoBuffer,
+            after(Rig { out: Output::new(Pool::new(2_500), None), ..Rig::host() }, &[part(0, 0, true)]),
+        ),
+    ];
+    for (reason, rig) in &table {
+        let count = rig.out.ledger.retired(*reason).packets + rig.out.ledger.passed(*reason).packets;
+        assert!(count > 0, "{reason} is not reached: {:?}", rig.out.ledger);
+    }
+    // Only who reads files meets these.
+    let elsewhere = [Reason::OtherLink, Reason::SnapCut];
+    for reason in Reason::ALL {
+        let reached = table.iter().any(|(known, _)| known == reason);
+        assert!(reached != elsewhere.contains(reason), "{reason} has its line in the table");
+    }
+}
+
+#[test]
+fn every_event_is_reached() {
+    let release = Late::Release { mtu: 1_500 };
+    let table: Vec<(Event, Rig)> = vec![
+        (Event::Absorbed, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::Reassembled, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::MadeWhole, after(Rig::host(), &[piece(Version::V6, 0, &[0; 8], false)])),
+        (Event::ReleasedLate, late(release)),
+        (Event::ReleasedEvicted, evicted(release)),
+        (Event::ReleasedAtEnd, {
+            let mut rig = after(Rig::new(1_500, Role::Transit, Some(release)), &[part(0, 0, true)]);
+            assert_eq!(rig.flush(), [part(0, 0, true)]);
+            rig
+        }),
+        (Event::Divided, after(Rig::router(68), &[whole(Version::V4, &[0; 100])])),
+        (Event::Pieces, after(Rig::router(68), &[whole(Version::V4, &[0; 100])])),
+        (Event::CutForHost, after(Rig::card(68), &[too_big()])),
+        (Event::LeftAlone, after(Rig::router(67), &[whole(Version::V4, &[0; 100])])),
+        (Event::ChecksumFinished, half_filled()),
+        (Event::LengthFinished, after(Rig::host(), &[without_len()])),
+        (Event::Answered, after(Rig::router(68), &[too_big()])),
+        (
+            Event::AnswerForbidden,
+            after(Rig::router(68), &[V4 { source: [0; 4], flags: DF, ..V4::whole(vec![0; 100]) }.bytes()]),
+        ),
+        (Event::AnswerLimited, {
+            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1, 0, secret());
+            let out = Output::new(Pool::new(1 << 20), Some(answers));
+            after(Rig { out, ..Rig::router(68) }, &[too_big()])
+        }),
+    ];
+    for (event, rig) in &table {
+        assert!(rig.event(*event) > 0, "{} is not reached: {:?}", event.name(), rig.out.ledger);
+    }
+    for event in Event::ALL {
+        assert!(table.iter().any(|(known, _)| known == event), "{} has its line in the table", event.name());
+    }
+}
+
+#[test]
+fn counters_have_names_and_sentences_of_their_own() {
+    let names = Reason::ALL.iter().map(|reason| (reason.name(), reason.what()));
+    let names: Vec<_> = names.chain(Event::ALL.iter().map(|event| (event.name(), event.what()))).collect();
+    for (index, (name, what)) in names.iter().enumerate() {
+        assert!(what.ends_with('.') && name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric()));
+        assert!(names[..index].iter().all(|(other, sentence)| other != name && sentence != what), "{name}");
+    }
+}
+
+// Helpers.
+
+fn after(mut rig: Rig, frames: &[Vec<u8>]) -> Rig {
+    rig.push_all(frames);
+    rig
+}
+
+fn ethernet() -> Rig {
+    Rig { medium: Medium::Ethernet, ..Rig::host() }
+}
+
+/// Eight bytes of this value at an offset.
+fn part(offset: usize, value: u8, more: bool) -> Vec<u8> {
+    piece(Version::V4, offset, &[value; 8], more)
+}
+
+fn changed(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at] = value;
+    bytes
+}
+
+fn total_len_of_19() -> Vec<u8> {
+    with_total_len(V4::whole(vec![0; 8]), 19)
+}
+
+/// What an offloading sender hands to its card: a total length of 0.
+fn without_len() -> Vec<u8> {
+    with_total_len(V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &[1, 2, 3])) }, 0)
+}
+
+fn with_total_len(packet: V4, len: u16) -> Vec<u8> {
+    let mut bytes = packet.bytes();
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    bytes[10..12].fill(0);
+    let sum = !ones_sum(&bytes[..20]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// A jumbogram: length 0, and an option that would say the length.
+fn jumbo() -> Vec<u8> {
+    let mut bytes = V6 { front: vec![padding(HOP_BY_HOP, 8)], ..V6::whole(vec![0; 8]) }.bytes();
+    bytes[4..6].fill(0);
+    bytes
+}
+
+fn behind(headers: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    let (next_header, payload) = chain(&headers, EXPERIMENT);
+    V6 { next_header, ..V6::whole(payload) }.bytes()
+}
+
+/// A first piece of `len` bytes, all of them the front of one header.
+fn headers_cut(len: usize) -> Vec<u8> {
+    let (next_header, options) = chain(&[padding(DESTINATION_OPTIONS, 2_048)], UDP);
+    V6 { next_header, ..V6::piece(0, &options[..len], true) }.bytes()
+}
+
+fn neighbour_solicitation() -> [Vec<u8>; 2] {
+    let mut payload = vec![0; 24];
+    payload[0] = 135;
+    [(0, 16, true), (16, 24, false)].map(|(start, end, more)| {
+        V6 { next_header: ICMPV6, ..V6::piece(start, &payload[start..end], more) }.bytes()
+    })
+}
+
+fn too_big() -> Vec<u8> {
+    V4 { flags: DF, ..V4::whole(vec![0; 100]) }.bytes()
+}
+
+fn late(late: Late) -> Rig {
+    let mut rig = after(Rig::new(1_500, Role::Transit, Some(late)), &[part(0, 0, true)]);
+    rig.wait(seconds(30));
+    rig
+}
+
+fn evicted(late: Late) -> Rig {
+    let limits = Limits { bytes: 1_000, patience: None };
+    after(Rig::with_limits(1_500, Role::Transit, Some(late), limits), &[part(0, 0, true)])
+}
+
+/// A card that has given out all identifications of one pair.
+fn worn_out() -> Rig {
+    let mut rig = Rig::new(68, Role::Source(Identifiers::new(secret(), Duration::from_secs(60))), None);
+    for _ in 0..65_536 {
+        rig.push(&whole(Version::V4, &[0; 100]));
+    }
+    assert_eq!(rig.retired(Reason::NoIdentifier), 0, "every one of them is used once");
+    rig
+}
+
+fn half_filled() -> Rig {
+    let mut rig = Rig::host();
+    let bytes = V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &[1, 2, 3])) }.bytes();
+    let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+    packet.checksum = Checksum::Partial;
+    rig.side.push(rig.now, packet, &mut rig.out);
+    let packet = rig.out.next().unwrap();
+    assert_eq!(packet.bytes(), bytes);
+    rig.out.done(packet);
+    rig
+}

@@ -1,0 +1,248 @@
+//! Datagrams cut and joined again: the identity, for every length.
+
+mod common;
+
+use common::noise;
+use common::station::{ROOM, Station, at};
+use common::wire::{Datagram, Header, IPV4_LEN, Place, read, seal};
+use core::time::Duration;
+use std::thread;
+use wideload_engine::packet::{Fill, Packet, Time};
+use wideload_engine::{Late, Limits, Pieces, Reason, Side};
+
+#[test]
+fn every_length_of_ipv4_is_cut_and_joined_to_itself() {
+    // The longest UDP payload is 65,507 bytes: 65,535 less the headers of IPv4 and UDP.
+    let lens = |odd: usize| (1 + odd..=65_507).step_by(2).map(|len| len + UDP_LEN);
+    let mtus = [68, 576, 1_280, 1_500, 9_000];
+    on_two_threads(|odd| mtus.iter().for_each(|mtu| cut_and_join(4, *mtu, Fill::Full, lens(odd))));
+}
+
+#[test]
+fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
+    // Longer ones than an MTU can say cannot be pushed: 65,535 less the header.
+    let lens = |odd: usize| (1 + odd..=65_495 - UDP_LEN).step_by(2).map(|len| len + UDP_LEN);
+    on_two_threads(|odd| [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Fill::Full, lens(odd))));
+}
+
+#[test]
+fn even_pieces_join_as_well_as_full_ones() {
+    let lens = |odd: usize| (1 + 5 * odd..=65_400).step_by(10);
+    on_two_threads(|odd| {
+        [68, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Fill::Even, lens(odd)));
+        cut_and_join(6, 1_280, Fill::Even, lens(odd));
+    });
+}
+
+#[test]
+fn a_cut_makes_the_fewest_pieces_and_even_ones_are_never_tiny() {
+    for version in [4, 6] {
+        for mtu in [1_280, 1_500, 9_000] {
+            let header_len = Header::plain(version).piece_len(0);
+            let room = mtu - header_len;
+            let alike = room / 8 * 8;
+            let mut lens: Vec<usize> = (room + 1..room + 60).chain((room..60_000).step_by(997)).collect();
+            lens.extend((1..6).flat_map(|count| (0..40).map(move |more| count * alike + more)));
+            for len in lens.into_iter().filter(|len| *len > room + 48 && *len < 65_400) {
+                // The last piece takes any length, the others eights.
+                let fewest = 1 + (len - room).div_ceil(alike);
+                let datagram = Datagram::plain(version, len);
+                for fill in [Fill::Full, Fill::Even] {
+                    let mut station = Station::source(mtu as u16, fill);
+                    let left = station.push_ip(Time::ZERO, &datagram.whole());
+                    assert_eq!(left.len(), fewest, "{len} bytes of version {version} at {mtu}, {fill:?}");
+                    let lens: Vec<_> = left.iter().map(|piece| piece.frame.len() - header_len).collect();
+                    let shortest = lens.iter().min().unwrap();
+                    match fill {
+                        Fill::Full => assert!(lens[..fewest - 1].iter().all(|len| *len == alike), "{lens:?}"),
+                        Fill::Even => assert!(*shortest >= room / 2 - 8 * fewest, "a tiny piece: {lens:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_fits_is_not_cut() {
+    for version in [4, 6] {
+        for mtu in [1_280, 1_500, 9_000] {
+            let header_len = if version == 4 { 20 } else { 40 };
+            for (len, count) in [(mtu - header_len, 1), (mtu - header_len + 1, 2)] {
+                let datagram = Datagram::plain(version, len);
+                let left = Station::source(mtu as u16, Fill::Full).push_ip(Time::ZERO, &datagram.whole());
+                assert_eq!(left.len(), count, "version {version} at {mtu}");
+                assert!(count > 1 || left[0].frame == datagram.whole());
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_cut_again_join_to_the_whole() {
+    for (version, dont_fragment) in [(4, false), (4, true), (6, true)] {
+        for (wide, narrow) in [(9_000, 1_500), (9_000, 1_280), (1_500, 1_280), (4_000, 1_288), (16_000, 9_000)] {
+            for len in (wide + 1..40_000).step_by(797).chain([65_400]) {
+                let mut datagram = Datagram::plain(version, len);
+                datagram.header.dont_fragment = dont_fragment && version == 4;
+                let mut twice = Station::source(narrow, Fill::Full);
+                let mut joining = Station::usual();
+                let mut left = Vec::new();
+                let mut end = 0;
+                for place in datagram.places(wide) {
+                    let cut = twice.push_ip(Time::ZERO, &datagram.piece(&place));
+                    check_pieces(&cut.iter().map(|left| left.ip()).collect::<Vec<_>>(), &place, narrow, &mut end);
+                    for piece in cut {
+                        left.extend(joining.push_ip(Time::ZERO, &piece.frame));
+                    }
+                }
+                assert_eq!(end, len, "every byte leaves");
+                // Who is cut in its host's stead loses DF (and what was not cut keeps it, unless it is the longest).
+                datagram.header.dont_fragment = read(left[0].ip()).dont_fragment;
+                let frames: Vec<_> = left.iter().map(|left| left.frame.as_slice()).collect();
+                assert_eq!(frames, [datagram.whole()], "version {version}, {len} bytes, {wide} then {narrow}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
+    for start in (0..64_000).step_by(8 * 499) {
+        for len in (1..40).chain([1_480, 1_481, 1_488, 3_000, 8_000]) {
+            for more in [false, true] {
+                let end = start + if more { len * 8 } else { len };
+                if end - start > 8_000 || end > 65_515 || start == 0 && !more {
+                    continue;
+                }
+                let datagram = Datagram::plain(4, end);
+                let place = Place { range: start..end, more };
+                for mtu in [68, 69, 75, 76, 576, 1_500] {
+                    for fill in [Fill::Full, Fill::Even] {
+                        let left = Station::router(mtu, fill).push_ip(Time::ZERO, &datagram.piece(&place));
+                        let pieces: Vec<_> = left.iter().map(|left| left.ip()).collect();
+                        check_pieces(&pieces, &place, mtu, &mut start.clone());
+                        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece[IPV4_LEN..]).copied().collect();
+                        assert_eq!(bytes, datagram.payload[start..end]);
+                        assert!(pieces.iter().all(|piece| read(piece).id == datagram.header.id));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_router_never_cuts_what_says_no() {
+    for version in [4, 6] {
+        let mut datagram = Datagram::plain(version, 3_000);
+        datagram.header.dont_fragment = version == 4;
+        let mut station = Station::router(1_500, Fill::Full);
+        assert_eq!(station.push_ip(Time::ZERO, &datagram.whole()), []);
+        assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 1);
+        for piece in datagram.pieces(2_000) {
+            station.push_ip(Time::ZERO, &piece).iter().for_each(|left| assert!(left.frame.len() <= 1_500));
+        }
+        assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 2, "the second piece fits");
+    }
+}
+
+/// Cuts datagrams of these payloads at `mtu` in the place of their source, joins the pieces, compares.
+fn cut_and_join(version: u8, mtu: u16, fill: Fill, lens: impl Iterator<Item = usize>) {
+    let payload = noise(65_536, u64::from(mtu));
+    let mut cutting = Station::source(mtu, fill);
+    let mut joining = Station::joining(Limits { bytes: 1 << 20, patience: None }, Late::Retire);
+    let mut header = Header::plain(version);
+    header.dont_fragment = version == 4;
+    let original = Datagram { header, payload: Vec::new() }.whole();
+    for (index, len) in lens.enumerate() {
+        // As fast as identifiers allow: 25,000 a second.
+        let now = at(Duration::from_micros(40) * index as u32);
+        let payload = &payload[..len];
+        let header = header_for(&original, len);
+        cutting.push_parts(now, &header, payload);
+        let mut id = 0;
+        let mut count = 0;
+        while let Some(packet) = cutting.out.next() {
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                let seen = read(piece.header);
+                assert!(piece.frame_len() <= usize::from(mtu) && seen.len == piece.frame_len());
+                assert!(!seen.dont_fragment || packet.cut.is_none(), "pieces may be cut again");
+                assert!(count == 0 || seen.id == id, "the pieces of a datagram share its identification");
+                id = seen.id;
+                count += 1;
+                let piece = joining.packet_of(piece.header, piece.payload);
+                assert_eq!(joining.out.queued_count(), 0, "nothing leaves before all is here");
+                joining.side.push(now, piece, &mut joining.out);
+            }
+            cutting.out.done(packet);
+        }
+        assert_eq!(joining.out.queued_count(), 1, "{len} bytes at {mtu}");
+        let joined = joining.out.next().expect("one is queued");
+        assert_same(&joined, &header, payload, count > 1, id);
+        joining.out.done(joined);
+        check(&cutting.side, &cutting);
+        check(&joining.side, &joining);
+    }
+    assert_eq!((cutting.out.pool.lent_count(), joining.out.pool.lent_count()), (0, 0));
+    assert!(joining.out.pool.heap_len() <= ROOM);
+}
+
+fn check(side: &Side, station: &Station) {
+    side.check(&station.out).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// The datagram is what its host sent; where it was cut, with the identification of its pieces and without DF.
+fn assert_same(joined: &Packet, header: &[u8], payload: &[u8], was_cut: bool, id: u32) {
+    assert!(joined.payload() == payload, "{} bytes differ", payload.len());
+    let mut expected = header.to_vec();
+    if was_cut && header[0] >> 4 == 4 {
+        expected[4..6].copy_from_slice(&(id as u16).to_be_bytes());
+        expected[6..8].fill(0);
+        seal(&mut expected);
+    }
+    assert_eq!(joined.header(), expected);
+}
+
+/// The header of a datagram with a payload of this length.
+fn header_for(original: &[u8], payload_len: usize) -> Vec<u8> {
+    let mut header = original.to_vec();
+    if header[0] >> 4 == 4 {
+        header[2..4].copy_from_slice(&((IPV4_LEN + payload_len) as u16).to_be_bytes());
+        seal(&mut header);
+    } else {
+        header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+    }
+    header
+}
+
+/// Pieces of what stood at `place` are disjoint and in order, within the MTU, in eights, and only its last may end it.
+fn check_pieces(pieces: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
+    assert!(!pieces.is_empty(), "something leaves");
+    for (index, piece) in pieces.iter().enumerate() {
+        let seen = read(piece);
+        let (offset, more) = seen.fragment.expect("a piece stays a piece");
+        assert_eq!(offset, *end, "one begins where the one before it ends");
+        assert!(piece.len() <= usize::from(mtu), "{} bytes at {mtu}", piece.len());
+        let len = piece.len() - seen.payload_at;
+        let is_last = index + 1 == pieces.len();
+        assert!(len > 0 && (is_last || len % 8 == 0));
+        assert_eq!(more, !is_last || place.more);
+        *end += len;
+    }
+    assert_eq!(*end, place.range.end);
+}
+
+fn on_two_threads(work: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        let other = scope.spawn(|| work(1));
+        work(0);
+        if let Err(broken) = other.join() {
+            std::panic::resume_unwind(broken);
+        }
+    });
+}
+
+/// The UDP header, in bytes.
+const UDP_LEN: usize = 8;

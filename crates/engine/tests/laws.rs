@@ -1,0 +1,549 @@
+//! Pieces in any order in, datagrams out: the laws of joining, on small inputs, all of them.
+
+mod common;
+
+use common::model::{CE, joined_mark};
+use common::station::{Left, Station, USUAL};
+use common::wire::{
+    DESTINATION_OPTIONS, Datagram, EXPERIMENT, Extra, HOP_BY_HOP, Header, Place, ROUTING, UDP, copied_option,
+    extension, read, uncopied_option,
+};
+use common::{each_order, noise};
+use core::time::Duration;
+use wideload_engine::packet::Time;
+use wideload_engine::{Event, Late, Limits, Reason};
+
+#[test]
+fn every_order_of_up_to_five_fragments_gives_the_datagram_once() {
+    let mut case = 0;
+    for header in headers() {
+        for mtu in mtus(&header) {
+            for (datagram, pieces) in datagrams_of_each_count(&header, mtu) {
+                let whole = datagram.whole();
+                let mut station = Station::usual();
+                each_order(pieces.len(), &mut |order| {
+                    let what = || format!("{header:?} at {mtu} in order {order:?}");
+                    let (last, others) = order.split_last().unwrap();
+                    for index in others {
+                        let left = station.push(Time::ZERO, &pieces[*index], &header);
+                        assert_eq!(left, [], "nothing leaves before all is here: {}", what());
+                    }
+                    let left = station.push(Time::ZERO, &pieces[*last], &header);
+                    assert_eq!(frames(&left), [whole.as_slice()], "{}", what());
+                    assert_eq!(station.flush(Time::ZERO), [], "nothing is left behind: {}", what());
+                    case += 1;
+                });
+            }
+        }
+    }
+    assert!(case > 40_000, "{case} cases");
+}
+
+#[test]
+fn a_repeat_of_any_piece_at_any_time_changes_nothing() {
+    for header in headers().into_iter().take(4) {
+        let datagram = datagram(&header, 3 * 1_480 + 5);
+        let pieces = datagram.pieces(1_500);
+        each_order(4, &mut |order| {
+            for repeated in 0..order.len() {
+                for at in repeated + 1..order.len() {
+                    let mut station = Station::usual();
+                    let mut left = Vec::new();
+                    for (index, piece) in order.iter().enumerate() {
+                        if index == at {
+                            let repeat = &pieces[order[repeated]];
+                            (0..3).for_each(|_| left.extend(station.push(Time::ZERO, repeat, &header)));
+                        }
+                        left.extend(station.push(Time::ZERO, &pieces[*piece], &header));
+                    }
+                    assert_eq!(frames(&left), [datagram.whole()], "{repeated} again before {at} of {order:?}");
+                    let ledger = &station.out.ledger;
+                    assert_eq!(ledger.retired(Reason::FragRepeat).packets, 3);
+                    assert_eq!(ledger.retired_all().packets, 3);
+                    assert_eq!(ledger.event(Event::Absorbed).packets, 4, "a repeat is not counted twice");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_repeat_may_be_part_of_a_piece_or_span_several() {
+    let datagram = Datagram::plain(4, 96);
+    let place = |start, end| Place { range: start..end, more: end < 96 };
+    for first in [[0..32, 32..64], [32..64, 0..32]] {
+        let mut station = Station::usual();
+        let push = |station: &mut Station, start, end| {
+            station.push(Time::ZERO, &datagram.piece(&place(start, end)), &datagram.header)
+        };
+        for range in &first {
+            assert_eq!(push(&mut station, range.start, range.end), []);
+        }
+        for (start, end) in [(0, 8), (24, 32), (24, 40), (8, 56), (0, 64), (56, 64)] {
+            assert_eq!(push(&mut station, start, end), [], "{start}..{end} is all held");
+        }
+        assert_eq!(station.out.ledger.retired(Reason::FragRepeat).packets, 6);
+        let left = push(&mut station, 64, 96);
+        assert_eq!(frames(&left), [datagram.whole()]);
+    }
+}
+
+#[test]
+fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_whole() {
+    for version in [4, 6] {
+        let datagram = Datagram::plain(version, 3_000);
+        let pieces = datagram.pieces(1_500);
+        let mut station = Station::usual();
+        let mut left = Vec::new();
+        for piece in pieces.iter().chain(&pieces).chain(&pieces[..2]) {
+            left.extend(station.push(Time::ZERO, piece, &datagram.header));
+        }
+        assert_eq!(frames(&left), [datagram.whole(), datagram.whole()]);
+        assert_eq!(station.out.pool.lent_count(), 1, "the third is waited for");
+    }
+}
+
+#[test]
+fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
+    for header in headers() {
+        for mtu in mtus(&header) {
+            let (datagram, pieces) = datagrams_of_each_count(&header, mtu).pop().unwrap();
+            let places = datagram.places(mtu);
+            for missing in 1u32..1 << pieces.len() {
+                for release_mtu in [mtu, mtu * 2, mtu_min(&header), 9_000] {
+                    for reverse in [false, true] {
+                        let late = Late::Release { mtu: release_mtu as u16 };
+                        let mut station = Station::joining(USUAL, late);
+                        let mut here: Vec<usize> =
+                            (0..pieces.len()).filter(|index| missing >> index & 1 == 0).collect();
+                        if reverse {
+                            here.reverse();
+                        }
+                        let mut held = vec![None; datagram.payload.len()];
+                        for index in &here {
+                            let left = station.push(Time::ZERO, &pieces[*index], &header);
+                            assert_eq!(left, [], "nothing is delivered whole");
+                            let range = places[*index].range.clone();
+                            held[range.clone()].copy_from_slice(&somes(&datagram.payload[range]));
+                        }
+                        assert_eq!(station.expire(just_before(patience(&header))), []);
+                        let left = station.expire(Time::ZERO + patience(&header));
+                        let what = format!("{header:?} at {mtu} without {missing:b}, released at {release_mtu}");
+                        let end_came = missing >> (pieces.len() - 1) & 1 == 0;
+                        check_released(&left, &header, &held, end_came, release_mtu, &what);
+                        assert_eq!(station.out.pool.lent_count(), 0);
+                        let released = station.out.ledger.event(Event::ReleasedLate).packets;
+                        assert_eq!(released, u64::from(!here.is_empty()), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_released_late_still_make_the_datagram_at_the_host_behind() {
+    for version in [4, 6] {
+        let datagram = Datagram::plain(version, 6_001);
+        let pieces = datagram.pieces(1_500);
+        for late_one in 0..pieces.len() {
+            let mut first = Station::joining(USUAL, Late::Release { mtu: 1_280 });
+            let mut behind = Station::usual();
+            let mut on_the_way = Vec::new();
+            for (index, piece) in pieces.iter().enumerate().filter(|(index, _)| *index != late_one) {
+                assert_eq!(first.push(Time::ZERO, piece, &datagram.header), [], "{index}");
+            }
+            on_the_way.extend(first.expire(Time::ZERO + patience(&datagram.header)));
+            let now = Time::ZERO + patience(&datagram.header);
+            on_the_way.extend(first.push(now, &pieces[late_one], &datagram.header));
+            on_the_way.extend(first.flush(now));
+            let left: Vec<_> = on_the_way
+                .iter()
+                .flat_map(|piece| behind.push(Time::ZERO, &piece.frame, &datagram.header))
+                .collect();
+            assert_eq!(frames(&left), [datagram.whole()], "version {version}, piece {late_one} late");
+        }
+    }
+}
+
+#[test]
+fn congestion_marks_join_as_rfc_3168_says_for_every_tuple() {
+    for version in [4, 6] {
+        for count in 1..=4u32 {
+            for tuple in 0..4u32.pow(count) {
+                let marks: Vec<u8> = (0..count).map(|index| (tuple >> (2 * index) & 3) as u8).collect();
+                for turned in 0..count as usize {
+                    check_marks(version, &marks, turned);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_header_of_a_datagram_is_that_of_the_piece_at_offset_0() {
+    for version in [4, 6] {
+        let datagram = Datagram::plain(version, 3_000);
+        let places = datagram.places(1_500);
+        each_order(places.len(), &mut |order| {
+            let mut station = Station::usual();
+            let mut left = Vec::new();
+            for index in order {
+                let mut piece = datagram.clone();
+                piece.header.ttl += *index as u8;
+                if version == 6 {
+                    // RFC 8200 section 4.5 (R093): what the others name as next header does not matter.
+                    piece.header.protocol = if *index == 0 { UDP } else { EXPERIMENT };
+                }
+                left.extend(station.push(Time::ZERO, &piece.piece(&places[*index]), &datagram.header));
+            }
+            assert_eq!(frames(&left), [datagram.whole()], "in order {order:?}");
+        });
+    }
+}
+
+#[test]
+fn each_part_of_the_key_tells_datagrams_apart() {
+    let changes: [(&str, fn(&mut Header)); 6] = [
+        ("source", |header| header.source += 1),
+        ("destination", |header| header.destination += 1),
+        ("identification", |header| header.id += 64),
+        ("protocol", |header| header.protocol = EXPERIMENT),
+        ("VLAN", |header| header.vlans = vec![8]),
+        ("ingress", |header| header.ingress += 1),
+    ];
+    for version in [4, 6] {
+        // Version 6 knows no protocol until a datagram is whole (RFC 8200 section 4.5, R093).
+        for (what, change) in changes.into_iter().filter(|(what, _)| version == 4 || *what != "protocol") {
+            let mut one = Datagram::plain(version, 2_000);
+            one.header.vlans = vec![7];
+            let mut other = Datagram { header: one.header.clone(), payload: noise(2_000, 99) };
+            change(&mut other.header);
+            let [one_first, one_last] = two(one.pieces(1_500));
+            let [other_first, other_last] = two(other.pieces(1_500));
+            let mut station = Station::usual();
+            let mut left = Vec::new();
+            for (piece, header) in [
+                (&one_first, &one.header),
+                (&other_last, &other.header),
+                (&one_last, &one.header),
+                (&other_first, &other.header),
+            ] {
+                left.extend(station.push(Time::ZERO, piece, header));
+            }
+            assert_eq!(frames(&left), [one.whole(), other.whole()], "{what} in version {version}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
+    for version in [4, 6] {
+        let datagram = Datagram::plain(version, 3_000);
+        let atomic = Datagram { header: datagram.header.clone(), payload: noise(100, 1) };
+        let pieces = datagram.pieces(1_500);
+        for at in 0..=pieces.len() {
+            let mut station = Station::usual();
+            let mut left = Vec::new();
+            for (index, piece) in pieces.iter().enumerate() {
+                if index == at {
+                    // Version 6: with a Fragment header that says "all of it" (RFC 6946 section 4, R081).
+                    let frame = atomic.piece(&Place { range: 0..100, more: false });
+                    assert_eq!(
+                        frames(&station.push(Time::ZERO, &frame, &datagram.header)),
+                        [atomic.whole()],
+                        "version {version}"
+                    );
+                }
+                left.extend(station.push(Time::ZERO, piece, &datagram.header));
+            }
+            assert_eq!(frames(&left), [datagram.whole()], "version {version}, after {at} pieces");
+        }
+    }
+}
+
+#[test]
+fn a_fragment_without_payload_ends_and_touches_nothing() {
+    for version in [4, 6] {
+        let datagram = Datagram::plain(version, 3_000);
+        let pieces = datagram.pieces(1_500);
+        for (start, more) in [(0, true), (8, true), (8, false), (1_448, true), (3_000, false), (65_528, false)] {
+            let empty = datagram.piece_with(&Place { range: start..start, more }, &[]);
+            let mut station = Station::usual();
+            assert_eq!(station.push(Time::ZERO, &empty, &datagram.header), []);
+            assert_eq!(station.out.pool.lent_count(), 0);
+            let mut left = Vec::new();
+            for piece in &pieces {
+                left.extend(station.push(Time::ZERO, piece, &datagram.header));
+                left.extend(station.push(Time::ZERO, &empty, &datagram.header));
+            }
+            assert_eq!(frames(&left), [datagram.whole()], "version {version}: {start}, more {more}");
+            assert_eq!(station.out.ledger.retired(Reason::FragZeroLen).packets, 1 + pieces.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
+    for version in [4, 6] {
+        let datagram = Datagram::plain(version, 3_000);
+        for len in 1..200 {
+            for start in [0, 8, 1_000] {
+                let place = Place { range: start..start + len, more: true };
+                let mut station = Station::usual();
+                assert_eq!(station.push(Time::ZERO, &datagram.piece(&place), &datagram.header), []);
+                let held = station.out.pool.lent_count();
+                assert_eq!(held, usize::from(len % 8 == 0), "version {version}: {place:?}");
+                let refused = station.out.ledger.retired(Reason::FragLenNot8).packets;
+                assert_eq!(refused, u64::from(len % 8 != 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_datagram_is_longer_than_its_length_field_can_say() {
+    for header in headers() {
+        let (first_len, later_len) = (header.piece_len(0), header.piece_len(8));
+        // IPv4's length field counts the header of the whole, IPv6's its extension headers (never the Fragment header).
+        let longest = if header.version == 4 { 65_535 - first_len } else { 65_535 + 48 - first_len };
+        let start = longest / 8 * 8 - 1_024;
+        for excess in -9..=24isize {
+            let end = longest.strict_add_signed(excess);
+            let datagram = Datagram { header: header.clone(), payload: noise(end.max(longest), 3) };
+            let mut places: Vec<_> = (0..start)
+                .step_by(32_768)
+                .map(|at| Place { range: at..(at + 32_768).min(start), more: true })
+                .collect();
+            places.push(Place { range: start..end, more: false });
+            for last_first in [false, true] {
+                if last_first {
+                    places.rotate_right(1);
+                }
+                let mut station = Station::usual();
+                let mut left = Vec::new();
+                for place in &places {
+                    if end - place.range.start + later_len <= 65_535 || place.more {
+                        left.extend(station.push(Time::ZERO, &datagram.piece(place), &header));
+                    }
+                }
+                let what = format!("{header:?}: {excess} bytes above, last first: {last_first}");
+                let ledger = &station.out.ledger;
+                assert_eq!(ledger.event(Event::Reassembled).packets, u64::from(excess <= 0), "{what}");
+                assert_eq!(ledger.retired(Reason::FragOversize).packets > 0, excess > 0, "{what}");
+                let whole = Datagram { header: header.clone(), payload: datagram.payload[..end].to_vec() };
+                // What joins may be longer than any MTU can say, by IPv6's own header; then no link takes it.
+                let leaves = excess <= 0 && whole.whole().len() - header.link_len() <= 65_535;
+                let expected = leaves.then(|| whole.whole());
+                assert_eq!(frames(&left), expected.iter().collect::<Vec<_>>(), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_behind_a_packet_is_never_payload() {
+    for version in [4, 6] {
+        for vlans in [vec![], vec![9]] {
+            let mut datagram = Datagram::plain(version, 1_003);
+            datagram.header.vlans = vlans;
+            let places = [(0..8, true), (8..16, true), (16..1_000, true), (1_000..1_003, false)];
+            each_order(places.len(), &mut |order| {
+                for padding in [1, 7, 46] {
+                    let mut station = Station::usual();
+                    let mut left = Vec::new();
+                    for index in order {
+                        let (range, more) = places[*index].clone();
+                        let mut frame = datagram.piece(&Place { range, more });
+                        frame.extend(vec![0xEE; padding]);
+                        left.extend(station.push(Time::ZERO, &frame, &datagram.header));
+                    }
+                    assert_eq!(frames(&left), [datagram.whole()], "version {version}, {padding} bytes of padding");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn df_comes_back_where_the_longest_piece_had_it() {
+    for flags in 0..8u32 {
+        for longest in 0..3usize {
+            let mut datagram = Datagram::plain(4, 800);
+            let mut at = 0;
+            let places: Vec<_> = (0..3)
+                .map(|index| {
+                    let end = if index == 2 { 800 } else { at + if index == longest { 480 } else { 160 } };
+                    let place = Place { range: at..end, more: index < 2 };
+                    at = end;
+                    place
+                })
+                .collect();
+            each_order(3, &mut |order| {
+                let mut station = Station::usual();
+                let mut left = Vec::new();
+                for index in order {
+                    datagram.header.dont_fragment = flags >> index & 1 == 1;
+                    left.extend(station.push(Time::ZERO, &datagram.piece(&places[*index]), &datagram.header));
+                }
+                let lens: Vec<_> = places.iter().map(|place| place.range.len()).collect();
+                let expected =
+                    (0..3).any(|index| flags >> index & 1 == 1 && lens[index] == *lens.iter().max().unwrap());
+                assert_eq!(read(left[0].ip()).dont_fragment, expected, "{flags:b}, piece {longest} the longest");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_packet_that_is_no_fragment_goes_on_untouched() {
+    for header in headers() {
+        let datagram = datagram(&header, 1_200);
+        let mut station = Station::usual();
+        assert_eq!(frames(&station.push(Time::ZERO, &datagram.whole(), &header)), [datagram.whole()]);
+        assert_eq!(station.out.pool.lent_count(), 0);
+    }
+}
+
+#[test]
+fn order_and_interleaving_of_many_datagrams_do_not_matter() {
+    // Identifications that share a hint, in rounds: one piece of each, then the next of each.
+    for version in [4, 6] {
+        for step in [1, 32, 64, 128] {
+            let datagrams: Vec<Datagram> = (0..40)
+                .map(|index| {
+                    let mut datagram = Datagram { payload: noise(5_000, index), ..Datagram::plain(version, 0) };
+                    datagram.header.id = 7 + step * index as u32;
+                    datagram
+                })
+                .collect();
+            let pieces: Vec<_> = datagrams.iter().map(|datagram| datagram.pieces(1_500)).collect();
+            let mut station = Station::joining(Limits { bytes: 8 << 20, patience: None }, Late::Retire);
+            let mut left = Vec::new();
+            for round in 0..pieces[0].len() {
+                for of_one in &pieces {
+                    left.extend(station.push(Time::ZERO, &of_one[round], &datagrams[0].header));
+                }
+            }
+            let expected: Vec<_> = datagrams.iter().map(Datagram::whole).collect();
+            assert_eq!(frames(&left), expected, "version {version}, identifications {step} apart");
+        }
+    }
+}
+
+fn check_marks(version: u8, marks: &[u8], turned: usize) {
+    let count = marks.len();
+    let datagram = Datagram::plain(version, 64 * count);
+    let mut station = Station::usual();
+    let mut left = Vec::new();
+    for index in 0..count {
+        let index = (index + turned) % count;
+        let mut header = datagram.header.clone();
+        header.ecn = marks[index];
+        let piece = Datagram { header, payload: datagram.payload.clone() };
+        let place = Place { range: 64 * index..64 * (index + 1), more: index + 1 < count };
+        left.extend(station.push(Time::ZERO, &piece.piece(&place), &datagram.header));
+    }
+    let what = format!("{marks:?} in version {version}, first {turned}");
+    // One piece is a whole datagram, whose mark stays.
+    match joined_mark(marks.iter().copied()) {
+        Some(Some(mark)) => assert_eq!(read(left[0].ip()).ecn, mark, "{what}"),
+        Some(None) => assert!([1, 2].contains(&read(left[0].ip()).ecn), "{what}"),
+        None => {
+            assert_eq!(left, [], "{what}");
+            assert_eq!(station.out.ledger.retired(Reason::FragEcnMix).packets, count as u64, "{what}");
+            assert_eq!(station.out.pool.lent_count(), 0, "{what}");
+        }
+    }
+    if marks.contains(&CE) && !left.is_empty() {
+        assert_eq!(read(left[0].ip()).ecn, CE, "congestion is never forgotten: {what}");
+    }
+}
+
+/// Fragments released late carry exactly these octets, in order, each once, none above the MTU.
+fn check_released(left: &[Left], header: &Header, held: &[Option<u8>], end_came: bool, mtu: usize, what: &str) {
+    let mut octets = vec![None; held.len()];
+    let mut before = 0;
+    for (index, piece) in left.iter().enumerate() {
+        let seen = read(piece.ip());
+        let (offset, more) = seen.fragment.unwrap_or_else(|| panic!("nothing is delivered whole: {what}"));
+        let payload = &piece.ip()[seen.payload_at..];
+        assert_eq!((seen.id, seen.len), (header.id, piece.ip().len()), "{what}");
+        assert!(seen.len <= mtu, "{} bytes: {what}", seen.len);
+        assert!(offset >= before, "pieces leave in order: {what}");
+        assert!(!more || payload.len() % 8 == 0, "{what}");
+        let is_end = end_came && offset + payload.len() == held.len();
+        assert_eq!(more, !is_end, "piece {index}: {what}");
+        let expected = header.piece_len(offset);
+        assert_eq!(seen.payload_at, expected, "options that go with it: {what}");
+        before = offset + payload.len();
+        octets[offset..before].copy_from_slice(&somes(payload));
+    }
+    assert_eq!(octets, held, "{what}");
+}
+
+fn datagrams_of_each_count(header: &Header, mtu: usize) -> Vec<(Datagram, Vec<Vec<u8>>)> {
+    let (first, later) = ((mtu - header.piece_len(0)) / 8 * 8, (mtu - header.piece_len(8)) / 8 * 8);
+    let longest = 65_400 - header.piece_len(0);
+    let lens = (0..5usize).flat_map(|more| [1, 7, 8, later - 1, later].map(|len| first + more * later + len));
+    let mut datagrams: Vec<(Datagram, Vec<Vec<u8>>)> = Vec::new();
+    for len in lens.filter(|len| *len <= longest) {
+        let datagram = datagram(header, len);
+        let pieces = datagram.pieces(mtu);
+        if (2..=5).contains(&pieces.len()) {
+            datagrams.push((datagram, pieces));
+        }
+    }
+    datagrams
+}
+
+/// Headers of both versions: plain, and with what may stand before the fragmented part.
+fn headers() -> Vec<Header> {
+    let with = |version, extras: &[Extra]| Header { extras: extras.to_vec(), ..Header::plain(version) };
+    vec![
+        with(4, &[]),
+        with(6, &[]),
+        with(4, &[copied_option(), uncopied_option()]),
+        with(6, &[extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 16), extension(ROUTING, 24)]),
+        with(4, &[copied_option()]),
+        with(4, &[uncopied_option()]),
+        with(4, &[copied_option(), uncopied_option(), uncopied_option()]),
+        with(6, &[extension(HOP_BY_HOP, 16)]),
+        with(6, &[extension(DESTINATION_OPTIONS, 8)]),
+        with(6, &[extension(ROUTING, 8)]),
+        Header { vlans: vec![5], ttl: 1, ..Header::plain(4) },
+        Header { vlans: vec![5, 6], id: u32::MAX, ..Header::plain(6) },
+    ]
+}
+
+fn mtus(header: &Header) -> Vec<usize> {
+    [68, 576, 1_280, 1_500, 9_000, 16_384].into_iter().filter(|mtu| *mtu >= mtu_min(header)).collect()
+}
+
+fn mtu_min(header: &Header) -> usize {
+    if header.version == 4 { 68 } else { 1_280 }
+}
+
+fn patience(header: &Header) -> Duration {
+    Duration::from_secs(if header.version == 4 { 30 } else { 60 })
+}
+
+fn just_before(moment: Duration) -> Time {
+    Time::ZERO + (moment - Duration::from_nanos(1))
+}
+
+fn datagram(header: &Header, payload_len: usize) -> Datagram {
+    Datagram { header: header.clone(), payload: noise(payload_len, payload_len as u64) }
+}
+
+fn somes(bytes: &[u8]) -> Vec<Option<u8>> {
+    bytes.iter().copied().map(Some).collect()
+}
+
+fn two(pieces: Vec<Vec<u8>>) -> [Vec<u8>; 2] {
+    pieces.try_into().expect("2,000 bytes leave in two pieces")
+}
+
+fn frames(left: &[Left]) -> Vec<&[u8]> {
+    left.iter().map(|left| left.frame.as_slice()).collect()
+}
