@@ -16,9 +16,12 @@ pub fn finds_nothing_new() -> Result<(), Failed> {
     })
 }
 
-/// Whatever we join or cut, tshark finds the same payloads of UDP and ICMP in it.
+/// Whatever we join or cut, tshark finds the same payloads in it.
 pub fn finds_the_same_payloads() -> Result<(), Failed> {
     for_each_rewrite(|input, output, what| {
+        if UNLIKE_US.iter().any(|name| input.ends_with(name)) {
+            return Ok(());
+        }
         let (before, after) = (payloads(input)?, payloads(output)?);
         if before.is_empty() || before != after {
             return Err(format!("{what}: {} payloads became {}, or others", before.len(), after.len()).into());
@@ -63,11 +66,24 @@ fn wrong(capture: &Path) -> Result<usize, Failed> {
     Ok(tshark(capture, &["-Y", &wrong])?.len())
 }
 
-/// The payloads of UDP and ICMP, by destination, once tshark has joined what was in pieces; sorted, for pieces that are
+/// The payloads of UDP, ICMP and TCP, by destination, once tshark has joined what was in pieces; sorted, for pieces that are
 /// joined leave later.
 fn payloads(capture: &Path) -> Result<Vec<String>, Failed> {
-    let fields = ["-T", "fields", "-e", "ip.dst", "-e", "ipv6.dst", "-e", "udp.dstport", "-e", "data.data"];
-    let filter = ["-Y", "(udp || icmp || icmpv6) && data.data"];
+    let fields = [
+        "-T",
+        "fields",
+        "-e",
+        "ip.dst",
+        "-e",
+        "ipv6.dst",
+        "-e",
+        "udp.dstport",
+        "-e",
+        "data.data",
+        "-e",
+        "tcp.payload",
+    ];
+    let filter = ["-Y", "((udp || icmp || icmpv6) && data.data) || tcp.len > 0"];
     let mut payloads = tshark(capture, &[&filter[..], &fields[..]].concat())?;
     payloads.sort();
     Ok(payloads)
@@ -85,3 +101,7 @@ fn tshark(capture: &Path, args: &[&str]) -> Result<Vec<String>, Failed> {
     }
     Ok(String::from_utf8_lossy(&run.stdout).lines().map(str::to_owned).collect())
 }
+
+/// Captures from which tshark rejoins what we do not: it goes on after an overlap, mixes VLANs, and takes what a second
+/// interface saw for repeats.
+const UNLIKE_US: [&str; 4] = ["incomplete.pcap", "vlan_fragments.pcap", "fragments.pcapng", "fragments_be.pcapng"];
