@@ -32,7 +32,10 @@ impl<R: Read> Window<R> {
             // A frame, or one to be skipped, which parallel compressors put first (RFC 8878 section 3.1).
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
-                let decoder = zstd::Decoder::with_buffer(buffered);
+                let decoder = zstd::Decoder::with_buffer(buffered).and_then(|mut decoder| {
+                    decoder.window_log_max(WINDOW_LOG_MAX)?;
+                    Ok(decoder)
+                });
                 Stream::Zstd(Box::new(decoder.map_err(|source| Error::Io { tried: "prepare zstd", source })?))
             }
             _ => Stream::Plain(raw),
@@ -194,3 +197,5 @@ pub(crate) const READING: &str = "read the capture";
 const WINDOW_LEN: usize = 512 << 10;
 /// Bytes of the compressed file in memory.
 const COMPRESSED_LEN: usize = 128 << 10;
+/// Longest zstd window, as a power of two: 64 MiB, so that a file made with a longer one cannot take all memory.
+const WINDOW_LOG_MAX: u32 = 26;

@@ -196,9 +196,10 @@ impl<W: Write> Writer<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let written = self.output.write_all(&self.buffer);
+        // After a failure the bytes stay, so that finishing fails too.
+        self.output.write_all(&self.buffer)?;
         self.buffer.clear();
-        written
+        Ok(())
     }
 
     fn damaged(&self, why: String) -> Error {

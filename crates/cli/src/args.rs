@@ -60,8 +60,8 @@ pub struct Rewrite {
     pub memory: u32,
 
     /// How long a datagram may be on its way, in seconds: an IPv4 identifier is not used again sooner, so a pair of
-    /// hosts has about 61,000 for as long
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2", allow_hyphen_values = true)]
+    /// hosts has about 61,000 for as long; 0, for captures without times, sets no limit
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none, default_value = "2", allow_hyphen_values = true)]
     pub lifetime: Duration,
 
     /// What identifiers are drawn from: the same seed and input give the same output
@@ -123,14 +123,20 @@ impl Rewrite {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || "give seconds, such as 30 or 0.5, above 0 and at most 3600".to_owned();
-    let seconds: f64 = text.parse().map_err(|_| wrong())?;
-    let fits = seconds > 0.0 && seconds <= PATIENCE_SECONDS_MAX;
-    if fits { Duration::try_from_secs_f64(seconds).map_err(|_| wrong()) } else { Err(wrong()) }
+    match seconds_or_none(text) {
+        Ok(Duration::ZERO) | Err(_) => Err("give seconds, such as 30 or 0.5, above 0 and at most 3600".to_owned()),
+        seconds => seconds,
+    }
+}
+
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+    let stretch = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    stretch.ok_or_else(|| "give seconds, such as 2 or 0.5, from 0 to 3600".to_owned())
 }
 
 const MIB: usize = 1 << 20;
-const PATIENCE_SECONDS_MAX: f64 = 3_600.0;
+const SECONDS_MAX: f64 = 3_600.0;
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -138,6 +144,8 @@ const STYLES: Styles = Styles::styled()
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.
+
+A packet that the snap length cut is named where it is the first; the status stays 0.
 
 Exit status: 0 done; 1 could not read or write; 2 wrong arguments; 3 the input is damaged, and what could be read was
 written; 130 interrupted.";

@@ -4,7 +4,7 @@ use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
 use crate::rewrite::{self, Sink, Stop};
 use capture::{Compression, Item, Reader, Record, Writer};
-use engine::Pieces;
+use engine::{Pieces, Reason};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packet::{Packet, Time};
 use same_file::Handle;
@@ -72,6 +72,13 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         Ended::Damaged { why, .. } => complain(&format!("{name}: {why}; what could be read was written")),
         Ended::Interrupted => complain("interrupted; what was read until then was written"),
         Ended::Whole => {}
+    }
+    if let Some(spot) = outcome.snap_cut {
+        let (packet, offset) = (grouped(spot.packet), grouped(spot.offset));
+        let count = grouped(outcome.ledger.passed(Reason::SnapCut).packets);
+        complain(&format!(
+            "{name}: the snap length cut {count} packets, the first is packet {packet} at byte {offset}; they passed unchanged"
+        ));
     }
     let report = Report::new(name, out_name, args.mtu, &outcome, ended);
     print(args, &report).map_err(|error| failed(format!("cannot print the report: {error}")))?;

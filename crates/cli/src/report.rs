@@ -193,7 +193,7 @@ impl Report {
         if most == 0 {
             return Ok(());
         }
-        writeln!(f, "\n{:<22}{:<38}{}", "packets by length", "in", "out")?;
+        writeln!(f, "\n{:<22}{:<38}out", "packets by length", "in")?;
         for size in self.sizes.iter().filter(|size| size.read + size.written > 0) {
             let label = match size.up_to {
                 Some(bound) => format!("to {} bytes", grouped(bound as u64)),

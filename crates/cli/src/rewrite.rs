@@ -1,7 +1,8 @@
 //! A capture in, the same traffic at other packet sizes out.
 //!
 //! Packets pass the engine in the order of the file, in constant memory. Its clock is the capture's: before a packet is
-//! taken, what became late until then is given up, at the time it became late.
+//! taken, what became late until then is given up, at the time it became late. The engine's clock never goes back and
+//! never leaps; where the capture's does, the two part, and what leaves is stamped by the capture's.
 
 use capture::{Item, Reader, Record};
 use core::net::IpAddr;
@@ -79,6 +80,17 @@ pub struct Outcome {
     pub input: Traffic,
     /// What was written.
     pub output: Traffic,
+    /// The first packet of which the capture holds only the front.
+    pub snap_cut: Option<Spot>,
+}
+
+/// Where a packet stands in its capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Its number, from 1.
+    pub packet: u64,
+    /// Its byte in the file, decompressed.
+    pub offset: u64,
 }
 
 /// Frames of a capture, and how long the packets in them are.
@@ -95,12 +107,21 @@ pub struct Traffic {
 struct Rewriter {
     side: Side,
     out: Output,
-    now: Time,
+    clock: Clock,
     /// Interfaces of the sections before this one, so that each has a port of its own.
     interfaces_before: u32,
     interfaces_here: u32,
     input: Traffic,
     output: Traffic,
+    snap_cut: Option<Spot>,
+}
+
+/// The engine's time, and how far the capture's is from it.
+#[derive(Debug, Default)]
+struct Clock {
+    now: Time,
+    /// The engine's time less the capture's, in nanoseconds.
+    shift: i128,
 }
 
 /// Rewrites all that `reader` gives into `sink`. `goes_on` is asked now and then, with the bytes read.
@@ -122,8 +143,9 @@ pub fn rewrite<R: Read, S: Sink>(
         let law = rewriter.side.check(&rewriter.out);
         assert!(law.is_ok(), "every packet and every byte has its fate: {law:?}");
     }
-    let Rewriter { out, input, output, .. } = rewriter;
-    (Outcome { ledger: out.ledger, input, output }, ended.and(flushed))
+    let Rewriter { out, input, output, snap_cut, .. } = rewriter;
+    // That the output is short matters more than why the input was.
+    (Outcome { ledger: out.ledger, input, output, snap_cut }, flushed.and(ended))
 }
 
 impl Rewriter {
@@ -148,11 +170,12 @@ impl Rewriter {
                 narrowing: Narrowing { mtu: settings.mtu, role, fill: settings.fill },
             },
             out: Output::new(pool, answers),
-            now: Time::ZERO,
+            clock: Clock::default(),
             interfaces_before: 0,
             interfaces_here: 0,
             input: Traffic::default(),
             output: Traffic::default(),
+            snap_cut: None,
         }
     }
 
@@ -192,15 +215,20 @@ impl Rewriter {
 
     /// Takes one record: to the engine if it is an IP packet, past it if it is anything else.
     fn take<S: Sink>(&mut self, record: &Record<'_>, sink: &mut S) -> Result<(), S::Error> {
-        self.advance(record.time.unwrap_or(self.now), sink)?;
+        if let Some(time) = record.time {
+            self.advance(time, sink)?;
+        }
         match self.read(record) {
             Ok(mut packet) => {
                 self.input.count(record.data.len(), packet.len());
                 packet.judge_checksum();
-                self.side.push(self.now, packet, &mut self.out);
+                self.side.push(self.clock.now, packet, &mut self.out);
                 self.drain(Some(record), sink)
             }
             Err(reason) => {
+                if reason == Reason::SnapCut {
+                    self.snap_cut.get_or_insert(Spot { packet: record.number, offset: record.offset });
+                }
                 self.input.count(record.data.len(), record.data.len());
                 self.output.count(record.data.len(), record.data.len());
                 self.out.ledger.pass(reason, record.data.len());
@@ -212,27 +240,35 @@ impl Rewriter {
     fn read(&mut self, record: &Record<'_>) -> Result<Packet, Reason> {
         let medium = record.medium.ok_or(Reason::OtherLink)?;
         let ingress = Ingress(self.interfaces_before + record.interface);
-        Frame::copy(record.data, medium, ingress, &mut self.out.pool).map_err(|unfit| match unfit {
-            Some(Unfit::Truncated) if record.data.len() < record.original_len as usize => Reason::SnapCut,
-            Some(unfit) => unfit.into(),
-            None => Reason::NoBuffer,
-        })
+        let is_cut = record.data.len() < record.original_len as usize;
+        match Frame::copy(record.data, medium, ingress, &mut self.out.pool) {
+            // A length that the sender left out cannot be told from a frame that is not all here.
+            Ok(packet) if packet.ip().length_missing && is_cut => {
+                self.out.done(packet);
+                Err(Reason::SnapCut)
+            }
+            Ok(packet) => Ok(packet),
+            Err(Some(Unfit::Truncated)) if is_cut => Err(Reason::SnapCut),
+            Err(Some(unfit)) => Err(unfit.into()),
+            Err(None) => Err(Reason::NoBuffer),
+        }
     }
 
-    /// Moves the clock; whatever became late until then leaves at the time it became late. A clock never goes back.
+    /// Moves the clock; whatever became late until then leaves at the time it became late.
     fn advance<S: Sink>(&mut self, time: Time, sink: &mut S) -> Result<(), S::Error> {
-        while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= time) {
-            self.now = self.now.max(deadline);
-            self.side.expire(self.now, &mut self.out);
+        let until = self.clock.reading(time);
+        while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= until) {
+            self.clock.now = self.clock.now.max(deadline);
+            self.side.expire(self.clock.now, &mut self.out);
             self.drain(None, sink)?;
         }
-        self.now = self.now.max(time);
+        self.clock.set(time);
         Ok(())
     }
 
     /// Lets go of everything that is held.
     fn release<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
-        self.side.flush(self.now, &mut self.out);
+        self.side.flush(self.clock.now, &mut self.out);
         self.drain(None, sink)
     }
 
@@ -247,12 +283,41 @@ impl Rewriter {
                 _ => {
                     self.output.count_pieces(&packet);
                     let interface = packet.ingress().0 - self.interfaces_before;
-                    sink.packet(interface, self.now, &packet)?;
+                    sink.packet(interface, self.clock.stamp(), &packet)?;
                 }
             }
             self.out.done(packet);
         }
         Ok(())
+    }
+}
+
+impl Clock {
+    /// What the engine's clock says at a time of the capture, if the capture's neither leapt nor went back.
+    fn reading(&self, time: Time) -> Time {
+        let nanos = i128::from(time.nanos()) + self.shift;
+        Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
+    }
+
+    /// Moves to a time of the capture. A step back within what merged captures show does not move the clock; a longer
+    /// one, or a leap over any patience, parts the clocks.
+    fn set(&mut self, time: Time) {
+        let reading = self.reading(time);
+        let (ahead, behind) = (reading.since(self.now), self.now.since(reading));
+        if ahead > LEAP {
+            self.now = self.now + LEAP;
+            self.shift = i128::from(self.now.nanos()) - i128::from(time.nanos());
+        } else if behind > STEP_BACK {
+            self.shift = i128::from(self.now.nanos()) - i128::from(time.nanos());
+        } else {
+            self.now = self.now.max(reading);
+        }
+    }
+
+    /// The capture's time.
+    fn stamp(&self) -> Time {
+        let nanos = i128::from(self.now.nanos()) - self.shift;
+        Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
     }
 }
 
@@ -281,5 +346,9 @@ impl Traffic {
 
 /// Pool beyond the limit of what is held, in bytes: packets that came and packets that leave.
 const POOL_EXTRA: usize = 16 << 20;
+/// Longer than any patience that can be asked for: after it, nothing is held from before.
+const LEAP: Duration = Duration::from_secs(7_200);
+/// How far merged captures and several queues put packets out of the order of their times.
+const STEP_BACK: Duration = Duration::from_secs(5);
 /// Records between two looks at the caller's wish.
 const TURNS_BETWEEN_QUESTIONS: u32 = 1_024;

@@ -71,6 +71,83 @@ fn what_never_completes_leaves_late_with_the_same_bytes() {
 }
 
 #[test]
+fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() {
+    let scratch = Scratch::new();
+    let pieces = |id| cut(&udp(1_000, id, 0), 504);
+    let second = |number: u64| number * 1_000_000_000;
+    // In 1970, in 2096, at the end of time, and an hour before the first; each datagram is whole within a second.
+    let mut records = Vec::new();
+    for (id, start) in [(1, second(5_000)), (2, second(4_000_000_000)), (3, u64::MAX - 5), (4, second(1_400))] {
+        let [first, last] = &pieces(id)[..] else { panic!("two pieces") };
+        records.extend([(start, first.clone()), (start + 1, last.clone())]);
+    }
+    // What never completes leaves 30 s later by the same clock.
+    records.extend([(second(1_500), pieces(5)[0].clone()), (second(1_600), udp(100, 6, 0))]);
+    let input = scratch.pcap("in.pcap", &records);
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "65535"]);
+    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+    // A pcap says seconds in 32 bits, so the end of time is one that it can say.
+    let times: Vec<_> = frames(&output).iter().map(|(time, _)| time / 1_000_000_000).collect();
+    let end_of_time = frames(&input)[5].0 / 1_000_000_000;
+    assert_eq!(times, [5_000, 4_000_000_000, end_of_time, 1_400, 1_530, 1_600]);
+}
+
+#[test]
+fn a_piece_past_every_datagram_is_not_cut_into_pieces_at_its_head() {
+    let scratch = Scratch::new();
+    let mut piece = udp(120, 1, 0x1FFF);
+    seal(&mut piece);
+    let input = scratch.pcap("in.pcap", &[(1, piece)]);
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "68", "--as", "router", "--json"]);
+    assert_eq!(frames(&output).len(), 0);
+    assert_eq!(fate(&json(&run), "retired", "frag_oversize")["packets"], 1);
+}
+
+#[test]
+fn what_the_snap_length_cut_passes_and_is_named() {
+    let scratch = Scratch::new();
+    // A sender that left the length to its card, and a capture of 96 bytes a packet.
+    let mut offloaded = udp(3_000, 1, 0);
+    offloaded[2..4].fill(0);
+    offloaded[9] = 6;
+    seal(&mut offloaded);
+    for front in [&udp(3_000, 1, 0)[..96], &offloaded[..96]] {
+        let mut record = 1u64.to_le_bytes().to_vec();
+        record.extend([96u32, 3_000].iter().flat_map(|len| len.to_le_bytes()));
+        record.extend(front);
+        let input = scratch.path("in.pcap");
+        fs::write(&input, [&pcap_header(Resolution::Nanoseconds, RAW)[..], &record].concat()).unwrap();
+        let output = scratch.path("out.pcap");
+        let run = scratch.rewrite(&[&input, &output], &["--mtu", "68", "--json"]);
+        assert_eq!((run.status.code(), fs::read(&input).unwrap()), (Some(0), fs::read(&output).unwrap()));
+        assert!(said(&run).contains("the first is packet 1 at byte 24"), "{}", said(&run));
+        assert_eq!(fate(&json(&run), "passed", "snap_cut")["packets"], 1);
+    }
+}
+
+#[test]
+fn what_two_interfaces_saw_is_two_datagrams() {
+    let scratch = Scratch::new();
+    let pieces = cut(&udp(1_000, 1, 0), 504);
+    let input = scratch.path("in.pcap");
+    let mut writer = Writer::new(File::create(&input).unwrap(), Compression::None).unwrap();
+    writer.header(&pcap_header(Resolution::Nanoseconds, COOKED2)).unwrap();
+    for piece in &pieces {
+        for interface in [2u8, 3] {
+            let cooked = [8, 0, 0, 0, 0, 0, 0, interface, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
+            writer.packet(0, Some(Time::from_nanos(1)), &[&cooked, piece]).unwrap();
+        }
+    }
+    writer.finish().unwrap().flush().unwrap();
+    let output = scratch.path("out.pcap");
+    let run = scratch.rewrite(&[&input, &output], &["--mtu", "65535", "--json"]);
+    assert_eq!(fate(&json(&run), "done", "reassembled")["packets"], 2);
+    assert_eq!(frames(&output).iter().map(|(_, frame)| frame[7]).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
 fn what_is_no_packet_passes_unchanged_and_is_counted() {
     let scratch = Scratch::new();
     let mut bad_sum = udp(3_000, 1, 0);
@@ -78,7 +155,12 @@ fn what_is_no_packet_passes_unchanged_and_is_counted() {
     let mut bad_version = udp(100, 2, 0);
     bad_version[0] = 0x75;
     let truncated = udp(3_000, 3, 0)[..2_000].to_vec();
-    let too_long = vec![0x45; 70_000];
+    // A sender's packet beyond 65,535 bytes, which no length field can say.
+    let mut too_long = udp(100, 4, 0);
+    too_long[2..4].fill(0);
+    too_long[9] = 6;
+    seal(&mut too_long);
+    too_long.resize(70_000, 4);
     let records = [(1, bad_sum), (2, bad_version), (3, truncated), (4, too_long)];
     let input = scratch.pcap("in.pcap", &records);
     let output = scratch.path("out.pcap");
@@ -186,6 +268,10 @@ fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
         let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "1500"]);
         assert_eq!(run.status.code(), Some(1), "{}", said(&run));
         assert!(said(&run).contains("/dev/full") && said(&run).contains("space"), "{}", said(&run));
+        // A damaged input does not hide it.
+        fs::write(&input, [&fs::read(&input).unwrap()[..], &[0; 7]].concat()).unwrap();
+        let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "1500"]);
+        assert_eq!(run.status.code(), Some(1), "{}", said(&run));
     }
 }
 
@@ -423,5 +509,6 @@ fn seal(packet: &mut [u8]) {
 }
 
 const RAW: u16 = 101;
+const COOKED2: u16 = 276;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;

@@ -23,7 +23,7 @@ fn a_thousand_mutated_captures_end_well() {
         match ended.status {
             Some(0) => {
                 read_whole += 1;
-                assert!(ended.said.is_empty(), "{what}");
+                assert!(ended.said.is_empty() || ended.said.contains("the snap length cut"), "{what}");
             }
             Some(3) => {
                 damaged += 1;
@@ -36,7 +36,7 @@ fn a_thousand_mutated_captures_end_well() {
             status => panic!("status {status:?}, {what}"),
         }
         if ended.status != Some(1) {
-            balance(&ended.report, &what);
+            balance(&ended.report, &scratch.path().join("out"), &what);
         }
     }
     // Mutations that all ended alike would show nothing.
@@ -54,9 +54,10 @@ struct Ended {
 
 /// Runs the command; it is ended, and the test with it, where it takes longer than any capture here could.
 fn rewrite(input: &Path, output: &Path, seed: u64) -> Ended {
-    let (mtu, role) = [("68", "host"), ("1500", "host"), ("65535", "host"), ("576", "router")][seed as usize % 4];
+    let (mtu, role) = WAYS[seed as usize % WAYS.len()];
     let mut child = Command::new(env!("CARGO_BIN_EXE_wideload"))
         .args(["rewrite", "--json", "--mtu", mtu, "--as", role])
+        .args(["--even"].iter().filter(|_| seed % 2 == 1))
         .args([input, output])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -81,12 +82,25 @@ fn rewrite(input: &Path, output: &Path, seed: u64) -> Ended {
     Ended { status: status.code(), said, report: reader.join().unwrap() }
 }
 
-fn balance(report: &str, what: &str) {
+fn balance(report: &str, output: &Path, what: &str) {
     let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|error| panic!("{error}: {what}"));
     for side in ["read", "written"] {
         let figure = |name: &str| report[side][name].as_u64().unwrap();
         assert_eq!(figure("bytes"), figure("payload") + figure("headers") + figure("untouched"), "{side}: {what}");
     }
+    // The table says what is in the file.
+    let mut reader = Reader::new(fs::File::open(output).unwrap()).unwrap();
+    let (mut packets, mut bytes) = (0, 0);
+    while let Some(item) = reader.next().unwrap() {
+        if let Item::Packet(record) = item {
+            (packets, bytes) = (packets + 1, bytes + record.data.len() as u64);
+        }
+    }
+    assert_eq!(
+        (&report["written"]["packets"], &report["written"]["bytes"]),
+        (&packets.into(), &bytes.into()),
+        "{what}"
+    );
     let payload = |name: &str| report["payload"][name].as_u64().unwrap();
     assert_eq!(payload("read"), payload("written") + payload("retired"), "{what}");
 }
@@ -152,5 +166,15 @@ impl Random {
     }
 }
 
+/// MTUs and roles, in turn.
+const WAYS: [(&str, &str); 7] = [
+    ("68", "host"),
+    ("1500", "host"),
+    ("65535", "host"),
+    ("1280", "host"),
+    ("68", "router"),
+    ("576", "router"),
+    ("1281", "router"),
+];
 /// Far longer than any of these takes.
 const LONGEST: Duration = Duration::from_secs(20);

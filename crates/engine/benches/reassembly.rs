@@ -14,7 +14,9 @@ fn main() {
     if let Some(rounds) = rounds {
         let mut bench = Bench::new();
         let frames = frames(6, 64, Order::Forward);
-        (0..rounds).for_each(|_| drop(bench.round(&frames)));
+        for _ in 0..rounds {
+            bench.round(&frames);
+        }
         return;
     }
     println!(

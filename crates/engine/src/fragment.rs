@@ -24,9 +24,16 @@ pub struct Piece<'a> {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack of who sends, once a packet")]
 enum State<'a> {
-    Uncut,
-    Cutting { shares: Shares<'a>, template: Template, base: Fragment },
-    Done,
+    Uncut {
+        sent: bool,
+    },
+    /// `shrinks`: the pieces that follow the first have another header, and the first is yet to come.
+    Cutting {
+        shares: Shares<'a>,
+        template: Template,
+        base: Fragment,
+        shrinks: bool,
+    },
 }
 
 impl<'a> Pieces<'a> {
@@ -35,11 +42,13 @@ impl<'a> Pieces<'a> {
         let state = match (packet.shares(), packet.cut) {
             (Some(shares), Some(cut)) => {
                 let template = Template::new(packet, packet.ip().starts());
+                let [first, later] = packet.piece_header_lens();
                 // A piece that is cut again keeps its place and the end of its datagram (RFC 791 section 3.2, R003).
                 let (offset, more) = packet.ip().fragment.map_or((0, false), |piece| (piece.offset, piece.more));
-                State::Cutting { shares, template, base: Fragment { id: cut.id, offset, more } }
+                let base = Fragment { id: cut.id, offset, more };
+                State::Cutting { shares, template, base, shrinks: first != later }
             }
-            _ => State::Uncut,
+            _ => State::Uncut { sent: false },
         };
         Pieces { packet, state }
     }
@@ -48,23 +57,27 @@ impl<'a> Pieces<'a> {
     #[expect(clippy::should_implement_trait, reason = "each piece borrows the template that the next one patches")]
     pub fn next(&mut self) -> Option<Piece<'_>> {
         let packet = self.packet;
-        if matches!(self.state, State::Uncut) {
-            self.state = State::Done;
-            return Some(Piece { header: packet.frame(), payload: &[] });
-        }
-        let State::Cutting { shares, template, base } = &mut self.state else { return None };
-        let share = shares.next()?;
-        if share.start > 0 && packet.ip().starts() {
-            // What follows the first piece carries fewer options (RFC 791 section 3.1, R004).
-            let [first, later] = packet.piece_header_lens();
-            if first != later && template.header_len() == first {
-                *template = Template::new(packet, false);
+        match &mut self.state {
+            State::Uncut { sent: true } => None,
+            State::Uncut { sent } => {
+                *sent = true;
+                Some(Piece { header: packet.frame(), payload: &[] })
+            }
+            State::Cutting { shares, template, base, shrinks } => {
+                let share = shares.next()?;
+                if *shrinks && share.start > 0 {
+                    // What follows the first piece carries fewer options (RFC 791 section 3.1, R004).
+                    *template = Template::new(packet, false);
+                    *shrinks = false;
+                }
+                let payload = packet.payload().get(share.clone()).unwrap_or_default();
+                let more = base.more || share.end < packet.ip().payload_len();
+                let offset = usize::from(base.offset) + share.start;
+                assert!(offset <= OFFSET_MAX, "no piece starts behind the last offset that a header can say");
+                let fragment = Fragment { offset: offset as u16, more, ..*base };
+                Some(Piece { header: template.stamp(payload.len(), fragment), payload })
             }
         }
-        let payload = packet.payload().get(share.clone()).unwrap_or_default();
-        let more = base.more || share.end < packet.ip().payload_len();
-        let fragment = Fragment { offset: base.offset + share.start as u16, more, ..*base };
-        Some(Piece { header: template.stamp(payload.len(), fragment), payload })
     }
 }
 
@@ -74,3 +87,6 @@ impl Piece<'_> {
         self.header.len() + self.payload.len()
     }
 }
+
+/// The last place that a fragment can have, in bytes: 13 bits of eights (RFC 791 section 3.1).
+const OFFSET_MAX: usize = 65_528;

@@ -2,8 +2,15 @@
 //!
 //! Everything that waits lives here: found by key, charged in bytes, and in two orders at once. By patience: things of
 //! one patience wait in line, so arrival order is deadline order and expiry needs no heap. By share: when the limit is
-//! reached, the source that holds the most gives up its oldest first, so a flood from few sources hurts only them, and
+//! reached, the sources that weigh most give up their oldest first, so a flood from few sources hurts only them, and
 //! one from many loses its own oldest (reliability: survival grows with the limit, never to nothing; rel:G24, rel:G27).
+//!
+//! How much sources weigh: those that hold about the same, within a power of two, stand together, and their weight is
+//! what they hold in all times what each of them holds. So a host with a few datagrams open is not taken for the flood
+//! of a thousand hosts with one each, and sources of one size keep at least half of the memory against those of larger
+//! sizes. It is wrong where an honest host holds about as much as each flooding one; that costs this host its oldest
+//! datagrams.
+//!
 //! Things that are protected wait in a line of their own and give up last, as long as they keep within the reserve
 //! (C31).
 
@@ -30,8 +37,8 @@ pub struct Held<K, V> {
     patiences: Vec<Patience>,
     sources_table: HashTable<u32>,
     sources: Slab<Source>,
-    /// Sources by how much they hold: line `n` for those charged 2ⁿ bytes and more.
-    levels: [Line; LEVEL_COUNT],
+    /// Sources by how much they hold: level `n` for those charged 2ⁿ bytes and more.
+    levels: [Level; LEVEL_COUNT],
     reserve: Line,
     reserve_charged: usize,
     reserve_limit: usize,
@@ -78,6 +85,14 @@ struct Source {
     links: Links,
 }
 
+/// Sources that hold about the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    line: Line,
+    /// What they are charged in all.
+    charged: usize,
+}
+
 impl<K: Key, V> Held<K, V> {
     /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
     /// of `patiences`.
@@ -88,7 +103,7 @@ impl<K: Key, V> Held<K, V> {
             patiences: patiences.iter().map(|length| Patience { length: *length, line: Line::default() }).collect(),
             sources_table: HashTable::new(),
             sources: Slab::default(),
-            levels: [Line::default(); LEVEL_COUNT],
+            levels: [Level::default(); LEVEL_COUNT],
             reserve: Line::default(),
             reserve_charged: 0,
             reserve_limit: limit / RESERVE_SHARE,
@@ -174,8 +189,7 @@ impl<K: Key, V> Held<K, V> {
     /// Takes a thing out.
     pub fn remove(&mut self, handle: Handle) -> V {
         let slot = self.slots.at(handle.0);
-        let (hash, charge, patience, source) =
-            (self.secret.hash(&slot.key), slot.charge, slot.patience, slot.source);
+        let (hash, charge, patience, source) = (slot.hash, slot.charge, slot.patience, slot.source);
         match self.table.find_entry(hash, |index| *index == handle.0) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => panic!("what is held is found by its key"),
@@ -215,13 +229,16 @@ impl<K: Key, V> Held<K, V> {
     }
 
     /// The thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
-    /// source that holds the most.
+    /// source that has been longest among those that weigh most.
     pub fn weakest(&self) -> Option<Handle> {
         if self.reserve_charged > self.reserve_limit {
             return self.reserve.first.map(Handle);
         }
-        let heaviest = self.levels.iter().rev().find_map(|level| level.first);
-        let thing = heaviest.and_then(|source| self.sources.at(source).things.first);
+        let reached = self.levels.iter().take(level(self.charged) + 1);
+        let weights = reached.enumerate().filter(|(_, level)| level.line.first.is_some());
+        let heaviest = weights.max_by_key(|(number, level)| (level.charged as u128) << number);
+        let source = heaviest.and_then(|(_, level)| level.line.first);
+        let thing = source.and_then(|source| self.sources.at(source).things.first);
         thing.or(self.reserve.first).map(Handle)
     }
 
@@ -299,6 +316,8 @@ impl<K: Key, V> Held<K, V> {
         let before = *charged;
         *charged = before - less + more;
         let after = *charged;
+        self.level_mut(level(before)).charged -= before;
+        self.level_mut(level(after)).charged += after;
         if level(before) != level(after) {
             self.level_line(level(before)).unlink_source(source);
             self.level_line(level(after)).push_back_source(source);
@@ -307,7 +326,14 @@ impl<K: Key, V> Held<K, V> {
 
     fn level_line(&mut self, level: usize) -> SourceLine<'_> {
         match self.levels.get_mut(level) {
-            Some(line) => SourceLine { line, sources: &mut self.sources },
+            Some(level) => SourceLine { line: &mut level.line, sources: &mut self.sources },
+            None => panic!("every charge has its level"),
+        }
+    }
+
+    fn level_mut(&mut self, level: usize) -> &mut Level {
+        match self.levels.get_mut(level) {
+            Some(level) => level,
             None => panic!("every charge has its level"),
         }
     }
@@ -434,3 +460,304 @@ impl<T> Slab<T> {
 const LEVEL_COUNT: usize = usize::BITS as usize;
 /// The reserve's part of the limit: one in this many.
 const RESERVE_SHARE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::RefCell;
+    use core::hash::Hasher;
+    use core::net::{IpAddr, Ipv4Addr};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Name {
+        number: u32,
+        source: u8,
+    }
+
+    /// What the naive model knows of a thing; the model is all of them, in order of arrival.
+    #[derive(Clone, Debug)]
+    struct Thing {
+        name: Name,
+        handle: Handle,
+        charge: usize,
+        deadline: Time,
+        patience: Duration,
+        /// When it was protected, if it was.
+        protected: Option<u64>,
+    }
+
+    #[test]
+    fn random_work_agrees_with_a_list_of_things() {
+        for seed in 0..300 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut both = Both::new(*random.choice(&[0, 1_000, 50_000, usize::MAX / 2]).unwrap());
+            for step in 0..400 {
+                both.work(&mut random);
+                both.check(&format!("seed {seed}, step {step}"));
+            }
+            while let Some(at) = both.held.oldest() {
+                both.remove(at);
+                both.check(&format!("seed {seed}, at the end"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_reserve_gives_up_only_beyond_its_part_or_last() {
+        let mut both = Both::new(4_000);
+        for number in 0..10 {
+            both.insert(number, 0, 200, SECOND);
+        }
+        let protected: Vec<_> = (0..5).map(|index| both.things[index].handle).collect();
+        protected.iter().for_each(|at| both.protect(*at));
+        // 1,000 of 4,000 bytes is its part: the others go first.
+        assert_eq!(both.held.weakest(), Some(both.things[5].handle));
+        both.charge(protected[3], 201);
+        assert_eq!(both.held.weakest(), Some(protected[0]), "a byte above its part, its own oldest goes");
+        both.charge(protected[3], 200);
+        for _ in 0..5 {
+            let at = both.held.weakest().unwrap();
+            assert!(!protected.contains(&at));
+            both.remove(at);
+        }
+        assert_eq!(both.held.weakest(), Some(protected[0]), "nothing else is left");
+    }
+
+    #[test]
+    fn a_flooding_source_goes_before_many_with_little_and_a_busy_one_after_them() {
+        let mut both = Both::new(usize::MAX / 2);
+        for number in 0..200 {
+            both.insert(number, number as u8, 2_464, SECOND);
+        }
+        // Eight open datagrams do not make a flood among 200 sources with one each.
+        (200..208).for_each(|number| both.insert(number, 255, 2_464, SECOND));
+        assert_eq!(both.held.weakest(), Some(both.things[0].handle));
+        (208..240).for_each(|number| both.insert(number, 255, 2_464, SECOND));
+        assert_eq!(both.held.weakest(), Some(both.things[200].handle), "its oldest goes first");
+    }
+
+    #[test]
+    fn every_hash_is_drawn_with_the_secret() {
+        // A key sees the state of who hashes it: without the secret in it, that state could be foreseen.
+        let states = |bits| {
+            let mut held = Held::new(1_000, &[SECOND], Secret::new(bits));
+            SEEN.take();
+            let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+            assert_eq!(held.find(&Seeing(7)), Some(at));
+            held.remove(at);
+            SEEN.take()
+        };
+        let (one, other) = (states(1), states(1 << 64));
+        assert!(one.len() >= 2, "what is put in and sought is hashed");
+        assert!(one.iter().zip(&other).all(|(one, other)| one != other), "{one:?}");
+    }
+
+    /// What is tested beside a list that is searched from end to end.
+    struct Both {
+        held: Held<Name, u32>,
+        things: Vec<Thing>,
+        /// Sources in the order in which they came to the level that they are on.
+        sources: Vec<(u8, usize)>,
+        limit: usize,
+        now: Time,
+        clock: u64,
+    }
+
+    impl Both {
+        fn new(limit: usize) -> Both {
+            Both {
+                held: Held::new(limit, &PATIENCES, Secret::new(9)),
+                things: Vec::new(),
+                sources: Vec::new(),
+                limit,
+                now: Time::ZERO,
+                clock: 0,
+            }
+        }
+
+        fn work(&mut self, random: &mut fastrand::Rng) {
+            self.now = self.now + Duration::from_millis(random.u64(..300));
+            let any =
+                |both: &Both, random: &mut fastrand::Rng| random.choice(&both.things).map(|thing| thing.handle);
+            match random.u8(..10) {
+                0..4 => {
+                    let (number, source) = (random.u32(..50), random.u8(..5));
+                    let wanted = Duration::from_millis(random.u64(..4_000));
+                    if self.held.find(&Name { number, source }).is_none() {
+                        self.insert(number, source, random.usize(..3_000), wanted);
+                    }
+                }
+                4 | 5 => {
+                    if let Some(at) = any(self, random) {
+                        self.charge(at, random.usize(..9_000));
+                    }
+                }
+                6 => {
+                    if let Some(at) = any(self, random) {
+                        self.protect(at);
+                    }
+                }
+                7 => {
+                    if let Some(at) = any(self, random) {
+                        self.remove(at);
+                    }
+                }
+                8 => {
+                    while let Some(at) = self.held.late(self.now) {
+                        self.remove(at);
+                    }
+                    assert!(self.things.iter().all(|thing| thing.deadline > self.now));
+                }
+                _ => {
+                    while let Some(at) = self.held.surplus() {
+                        self.remove(at);
+                    }
+                    assert!(self.held.charged() <= self.limit);
+                }
+            }
+        }
+
+        fn insert(&mut self, number: u32, source: u8, charge: usize, wanted: Duration) {
+            let name = Name { number, source };
+            let handle = self.held.insert(self.now, name, number, charge, wanted);
+            let fitting = PATIENCES.into_iter().filter(|patience| *patience <= wanted).max();
+            let patience = fitting.unwrap_or(*PATIENCES.iter().min().unwrap());
+            let deadline = self.now + patience;
+            self.things.push(Thing { name, handle, charge, deadline, patience, protected: None });
+            self.settle(source);
+        }
+
+        fn charge(&mut self, at: Handle, charge: usize) {
+            self.held.charge(at, charge);
+            let thing = self.thing(at);
+            thing.charge = charge;
+            let source = thing.name.source;
+            self.settle(source);
+        }
+
+        fn protect(&mut self, at: Handle) {
+            self.held.protect(at);
+            self.clock += 1;
+            let clock = self.clock;
+            let thing = self.thing(at);
+            thing.protected.get_or_insert(clock);
+            let source = thing.name.source;
+            self.settle(source);
+        }
+
+        fn remove(&mut self, at: Handle) {
+            let number = self.held.remove(at);
+            let index = self.things.iter().position(|thing| thing.handle == at).unwrap();
+            let name = self.things.remove(index).name;
+            assert_eq!(number, name.number, "the thing that was put in comes out");
+            self.settle(name.source);
+        }
+
+        fn thing(&mut self, at: Handle) -> &mut Thing {
+            self.things.iter_mut().find(|thing| thing.handle == at).unwrap()
+        }
+
+        fn open(&self, source: u8) -> impl Iterator<Item = &Thing> {
+            let of_it = move |thing: &&Thing| thing.protected.is_none() && thing.name.source == source;
+            self.things.iter().filter(of_it)
+        }
+
+        /// A source that changes its level goes to the end of the new one; one that holds nothing is forgotten.
+        fn settle(&mut self, source: u8) {
+            let level = self.open(source).map(|thing| thing.charge).sum::<usize>().max(1).ilog2() as usize;
+            let holds = self.open(source).next().is_some();
+            let known = self.sources.iter().position(|(known, _)| *known == source);
+            if let Some(index) = known.filter(|index| !holds || self.sources[*index].1 != level) {
+                self.sources.remove(index);
+            }
+            if holds && !self.sources.iter().any(|(known, _)| *known == source) {
+                self.sources.push((source, level));
+            }
+        }
+
+        fn weakest(&self) -> Option<Handle> {
+            let mut reserve: Vec<_> = self.things.iter().filter(|thing| thing.protected.is_some()).collect();
+            reserve.sort_by_key(|thing| thing.protected);
+            let reserved: usize = reserve.iter().map(|thing| thing.charge).sum();
+            if reserved > self.limit / 4 {
+                return reserve.first().map(|thing| thing.handle);
+            }
+            let weight = |level: usize| {
+                let of_it = self.sources.iter().filter(|(_, other)| *other == level);
+                let charged: usize =
+                    of_it.flat_map(|(source, _)| self.open(*source)).map(|thing| thing.charge).sum();
+                (charged as u128) << level
+            };
+            let heaviest =
+                self.sources.iter().map(|(_, level)| *level).max_by_key(|level| (weight(*level), *level));
+            let source = heaviest.and_then(|heaviest| self.sources.iter().find(|(_, level)| *level == heaviest));
+            let thing = source.and_then(|(source, _)| self.open(*source).next());
+            thing.or(reserve.first().copied()).map(|thing| thing.handle)
+        }
+
+        fn check(&self, what: &str) {
+            assert_eq!(self.held.count(), self.things.len(), "{what}");
+            assert_eq!(self.held.values().count(), self.things.len(), "{what}");
+            let charged = self.things.iter().map(|thing| thing.charge).sum::<usize>();
+            assert_eq!(self.held.charged(), charged, "{what}");
+            let next = self.things.iter().map(|thing| thing.deadline).min();
+            assert_eq!(self.held.next_deadline(), next, "{what}");
+            assert_eq!(self.held.weakest(), self.weakest(), "{what}: {:?}", self.things);
+            assert_eq!(self.held.surplus(), self.weakest().filter(|_| charged > self.limit), "{what}");
+            for thing in &self.things {
+                assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
+            }
+            // Within one patience, the first that came is the first that is late.
+            for patience in PATIENCES {
+                let of_it = self.things.iter().filter(|thing| thing.patience == patience);
+                assert!(of_it.is_sorted_by_key(|thing| thing.deadline), "{what}");
+            }
+            let late = self.held.late(self.now).map(|at| {
+                let thing = self.things.iter().find(|thing| thing.handle == at).unwrap();
+                thing.deadline <= self.now
+            });
+            assert_eq!(late, next.filter(|next| *next <= self.now).map(|_| true), "{what}");
+        }
+    }
+
+    /// A key that notes the state of whoever hashes it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Seeing(u64);
+
+    impl Hash for Seeing {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            SEEN.with_borrow_mut(|seen| seen.push(state.finish()));
+            state.write_u64(self.0);
+        }
+    }
+
+    impl Key for Seeing {
+        fn source(&self) -> Address {
+            address(1)
+        }
+    }
+
+    impl Hash for Name {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            // Few different hashes, so that keys meet in the table.
+            state.write_u32(self.number % 4);
+        }
+    }
+
+    impl Key for Name {
+        fn source(&self) -> Address {
+            address(self.source)
+        }
+    }
+
+    fn address(number: u8) -> Address {
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)).into()
+    }
+
+    thread_local! {
+        static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const PATIENCES: [Duration; 3] = [Duration::from_secs(3), Duration::from_millis(250), SECOND];
+}

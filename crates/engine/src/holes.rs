@@ -125,3 +125,115 @@ impl Holes {
 fn units(range: &Range<usize>) -> Range<usize> {
     range.start / UNIT..range.end.div_ceil(UNIT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Octets of a datagram, each here or not; and where it ends.
+    #[derive(Clone, Default)]
+    struct Octets {
+        here: Vec<bool>,
+        end: Option<usize>,
+    }
+
+    #[test]
+    fn every_sequence_of_small_pieces_agrees_with_octets() {
+        // All pieces within five eights, last ones ragged too, in all orders, until four of them fit.
+        let mut pieces = Vec::new();
+        for start in (0..40).step_by(8) {
+            for end in start + 1..=40 {
+                if end % 8 == 0 {
+                    pieces.push((start..end, true));
+                }
+                if [0, 1, 5].contains(&(end % 8)) {
+                    pieces.push((start..end, false));
+                }
+            }
+        }
+        let mut tried = 0;
+        follow(&pieces, Holes::default(), &mut [0xFF; 8], &Octets::default(), 4, &mut tried);
+        assert!(tried > 50_000, "{tried} pieces tried");
+    }
+
+    #[test]
+    fn random_pieces_of_long_datagrams_agree_with_octets() {
+        for seed in 0..400 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let longest = *random.choice(&[100, 3_000, 65_535]).unwrap();
+            let mut holes = Holes::default();
+            // The map holds whatever its last holder left.
+            let mut map = vec![0xFF; 1_024];
+            let mut octets = Octets::default();
+            let mut next = 0;
+            for _ in 0..200 {
+                // In order as long as it lasts, then anywhere.
+                let start = if random.u8(..10) > 0 { next } else { random.usize(..longest) / 8 * 8 };
+                let more = random.u8(..50) > 0;
+                let len = random.usize(1..=longest / 8);
+                let end = if more { start + len.next_multiple_of(8) } else { start + len };
+                if end > 65_535 {
+                    next = 0;
+                    continue;
+                }
+                next = end.next_multiple_of(8);
+                octets.try_piece(&mut holes, &mut map, start..end, more);
+            }
+        }
+    }
+
+    /// Tries every piece in this state, and goes on from each that fits.
+    fn follow(
+        pieces: &[(Range<usize>, bool)],
+        holes: Holes,
+        map: &mut [u8; 8],
+        octets: &Octets,
+        depth: usize,
+        tried: &mut usize,
+    ) {
+        for (range, more) in pieces {
+            let (mut holes, mut map, mut octets) = (holes, *map, octets.clone());
+            *tried += 1;
+            if octets.try_piece(&mut holes, &mut map, range.clone(), *more) && depth > 1 {
+                follow(pieces, holes, &mut map, &octets, depth - 1, tried);
+            }
+        }
+    }
+
+    impl Octets {
+        /// How a piece stands to what is here, octet by octet.
+        fn fit(&self, range: &Range<usize>, more: bool) -> Fit {
+            let held = range.clone().filter(|octet| self.here.get(*octet) == Some(&true)).count();
+            let past_the_end = self.end.is_some_and(|end| range.end > end || !more && range.end != end);
+            let before_the_top = !more && self.here.iter().skip(range.end).any(|here| *here);
+            match held {
+                held if held == range.len() => Fit::Held,
+                0 if past_the_end || before_the_top => Fit::Contradicts,
+                0 => Fit::Fills,
+                _ => Fit::Overlaps,
+            }
+        }
+
+        /// Compares the two on one piece; true where it fills a hole.
+        fn try_piece(&mut self, holes: &mut Holes, map: &mut [u8], range: Range<usize>, more: bool) -> bool {
+            let fit = holes.fit(map, &range, more);
+            assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");
+            if fit != Fit::Fills {
+                return false;
+            }
+            holes.fill(map, &range, more);
+            self.here.resize(self.here.len().max(range.end), false);
+            self.here[range.clone()].fill(true);
+            if !more {
+                self.end = Some(range.end);
+            }
+            let held = self.here.iter().filter(|here| **here).count();
+            let in_order = self.here.iter().take(held).all(|here| *here);
+            assert_eq!((holes.held_len(), holes.top()), (held, self.here.len()));
+            assert_eq!(holes.has_end(), self.end.is_some());
+            assert_eq!(holes.is_whole(), self.end == Some(held));
+            assert!(!holes.in_order() || in_order, "in order, nothing is missing");
+            true
+        }
+    }
+}

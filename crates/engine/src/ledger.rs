@@ -4,7 +4,7 @@
 //! that law (rel:G35): what came = what went on + what retired + what is held.
 
 use core::fmt;
-use core::ops::{AddAssign, Sub};
+use core::ops::AddAssign;
 use packet::{Packet, Unfit};
 
 /// A number of packets and the bytes of payload in them.
@@ -81,7 +81,7 @@ counters! {
         FragLate "frag_late" "The datagram's other fragments did not come in time."
         FragEvicted "frag_evicted" "The datagram was given up for memory."
         TooBig "too_big" "Longer than the next link takes, and not to be cut in transit."
-        Uncuttable "uncuttable" "Its headers do not fit into the first piece."
+        Uncuttable "uncuttable" "Its headers do not fit into the first piece, or it stands for many packets."
         NoIdentifier "no_identifier" "No identifier is free within the lifetime of those in use."
         NoBuffer "no_buffer" "The pool has no buffer left."
     }
@@ -103,7 +103,7 @@ counters! {
         ChecksumFinished "checksum_finished" "Half-filled transport checksums that were finished."
         LengthFinished "length_finished" "Missing lengths of offloading senders that were written."
         Answered "answered" "ICMP errors sent."
-        AnswerForbidden "answer_forbidden" "ICMP errors that the standards forbid."
+        AnswerForbidden "answer_forbidden" "ICMP errors that the standards forbid or do not have."
         AnswerLimited "answer_limited" "ICMP errors held back by the rate limit."
     }
 }
@@ -202,9 +202,9 @@ impl Tally {
         Tally { packets: packets as u64, bytes: bytes as u64 }
     }
 
-    /// One packet.
+    /// One packet, or the packets on the wire that it stands for.
     pub fn of(packet: &Packet) -> Tally {
-        Tally::new(1, packet.ip().payload_len())
+        Tally::new(packet.wire_count(), packet.ip().payload_len())
     }
 }
 
@@ -212,13 +212,6 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
-    }
-}
-
-impl Sub for Tally {
-    type Output = Tally;
-    fn sub(self, other: Tally) -> Tally {
-        Tally { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{Piece, Pieces};
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, CLASS_LENS, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Ingress, Link, Packet, Tags, Time,
+    Address, CLASS_LENS, Channel, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Ingress, Packet, Tags, Time,
 };
 
 /// Joins fragments into datagrams.
@@ -60,6 +60,7 @@ struct DatagramKey {
     id: u32,
     protocol: u8,
     tags: Tags,
+    channel: Channel,
     ingress: Ingress,
 }
 
@@ -84,11 +85,11 @@ struct Run {
     birth: Birth,
 }
 
-/// When a run was opened, in datagrams of its pair.
+/// When a run was opened, in datagrams of its pair: what each of the pair's two counters said.
 #[derive(Clone, Copy, Debug)]
 struct Birth {
-    pair: usize,
-    count: u32,
+    counters: [u16; 2],
+    totals: [u32; 2],
 }
 
 /// Where the fragment with this identification and offset continues a run.
@@ -124,7 +125,7 @@ impl Reassembler {
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
             hints: [Hint { word: u64::MAX, at: Handle::NONE }; HINT_COUNT],
-            rates: vec![Rate::default(); RATE_COUNT].into_boxed_slice(),
+            rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
             classes: vec![0; RATE_COUNT].into_boxed_slice(),
             patience: limits.patience,
             late,
@@ -340,19 +341,27 @@ impl Reassembler {
         let patience = self.patience.unwrap_or(piece.ip().patience());
         let protocol = u128::from(key.protocol);
         let destination = self.secret.spread(key.destination.number().rotate_left(64) ^ protocol);
-        let pair = (self.secret.spread(key.source.number()) ^ destination) as usize % RATE_COUNT;
-        let Some(rate) = self.rates.get_mut(pair) else { return (patience, Birth { pair, count: 0 }) };
-        let datagrams = rate.count(now);
+        let pair = self.secret.spread(key.source.number()) ^ destination;
+        // Each counter may count other pairs too, but never fewer than this one: the lower is nearer. A fast pair
+        // spoils one of another's counters, hardly ever both.
+        let counters = [pair as usize % RATE_COUNT, RATE_COUNT + (pair >> 32) as usize % RATE_COUNT];
+        let counts = counters.map(|at| self.rates.get_mut(at).map_or(0, |rate| rate.count(now)));
+        let datagrams = counts.into_iter().min().unwrap_or_default();
         let windows = half_a_round(piece).checked_div(datagrams).unwrap_or(u32::MAX);
-        (patience.min(RATE_WINDOW.saturating_mul(windows)), Birth { pair, count: rate.total })
+        let birth = Birth { counters: counters.map(|at| at as u16), totals: self.totals(counters) };
+        (patience.min(RATE_WINDOW.saturating_mul(windows)), birth)
+    }
+
+    fn totals(&self, counters: [usize; 2]) -> [u32; 2] {
+        counters.map(|at| self.rates.get(at).map_or(0, |rate| rate.total))
     }
 
     /// Has the pair sent so many datagrams since this run was opened that its identifier may be another's? Where a pair
     /// becomes fast, what came before was promised more patience than its identifiers last.
     fn came_round(&mut self, at: Handle, piece: &Packet) -> bool {
-        let State::Open(run) = self.held.at_mut(at) else { return false };
-        let total = self.rates.get(run.birth.pair).map_or(0, |rate| rate.total);
-        total.wrapping_sub(run.birth.count) >= half_a_round(piece)
+        let State::Open(Run { birth, .. }) = *self.held.at_mut(at) else { return false };
+        let totals = self.totals(birth.counters.map(usize::from));
+        totals.iter().zip(birth.totals).all(|(total, then)| total.wrapping_sub(then) >= half_a_round(piece))
     }
 
     fn usual_len(&self, key: &DatagramKey) -> usize {
@@ -437,7 +446,7 @@ impl Run {
         self.release((header_len + usize::from(first_len)) as u16);
         let mut pieces = Pieces::of(&self.packet);
         let Piece { header, payload } = pieces.next()?;
-        let link = Link { len: self.packet.link().len(), tags: self.packet.tags(), medium: self.packet.medium() };
+        let link = self.packet.link_header();
         let frame_len = header.len() + payload.len();
         let mut buffer = out.pool.lend(frame_len - link.len)?;
         buffer.put(HEADROOM - link.len, header);
@@ -467,6 +476,7 @@ impl DatagramKey {
             id: fragment.id,
             protocol: piece.ip().key_protocol(),
             tags: piece.tags(),
+            channel: piece.link_header().channel,
             ingress: piece.ingress(),
         }
     }
@@ -539,6 +549,10 @@ fn unusable(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<Compl
 
 /// An atomic fragment is a whole datagram, whatever else is held under its key (RFC 6946 section 4, R081).
 fn make_whole(mut packet: Packet, out: &mut Output) {
+    if packet.is_neighbour_discovery() {
+        let ended = Tally::of(&packet);
+        return out.retire(packet, ended, Reason::FragNeighbour);
+    }
     packet.make_whole();
     out.ledger.note(Event::MadeWhole, Tally::of(&packet));
     out.forward(packet);
@@ -551,7 +565,7 @@ fn word(id: u32, offset: usize) -> u64 {
 
 /// Runs whose next piece is foreseen, by the low bits of their identifications.
 const HINT_COUNT: usize = 64;
-/// Entries of the tables that are found by a hash of a source or a pair.
+/// Entries of the tables that are found by a hash of a source or a pair; for pairs there are two.
 const RATE_COUNT: usize = 1_024;
 /// Stretch in which new datagrams of a pair are counted.
 const RATE_WINDOW: Duration = Duration::from_millis(100);
@@ -561,8 +575,8 @@ const STANDARD_PATIENCES: [Duration; 2] = [Duration::from_secs(60), Duration::fr
 const SHORTER: [u32; 4] = [1, 8, 64, 512];
 /// Pieces in order that take a datagram into the reserve (C31).
 const RESERVE_PIECES: u32 = 2;
-/// What a poisoned key is charged, in bytes: about its slot.
-const POISON_CHARGE: usize = 256;
+/// What a poisoned key is charged, in bytes: its slot, its source and their places in tables.
+const POISON_CHARGE: usize = 512;
 /// Where the payload length stands in an IPv6 header, and the offset in a Fragment header.
 const PAYLOAD_LEN_AT: u32 = 4;
 /// See [`PAYLOAD_LEN_AT`].

@@ -37,15 +37,19 @@ impl Answers {
         packet: &Packet,
         pool: &mut Pool,
     ) -> (Event, Option<Packet>) {
-        let wanted = packet.ip().version;
-        let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
-        let error = source.and_then(|source| icmp::error(complaint, packet, *source, pool));
-        let Some(error) = error else { return (Event::AnswerForbidden, None) };
+        if !icmp::may_be_answered(complaint, packet) {
+            return (Event::AnswerForbidden, None);
+        }
+        // Before the work, so that a flood is not paid for.
         if !self.take_token(now) {
-            pool.give(error.into_buffer());
             return (Event::AnswerLimited, None);
         }
-        (Event::Answered, Some(error))
+        let wanted = packet.ip().version;
+        let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
+        match source.and_then(|source| icmp::error(complaint, packet, *source, pool)) {
+            Some(error) => (Event::Answered, Some(error)),
+            None => (Event::AnswerForbidden, None),
+        }
     }
 
     fn take_token(&mut self, now: Time) -> bool {

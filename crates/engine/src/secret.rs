@@ -11,7 +11,9 @@ pub struct Secret([u64; 2]);
 impl Secret {
     /// A key from 128 bits, which the caller draws from its system.
     pub fn new(bits: u128) -> Secret {
-        Secret([bits as u64, (bits >> 64) as u64])
+        // Seeds that people choose are small numbers: both halves depend on all of their bits (SplitMix64).
+        let low = mix(bits as u64 ^ mix((bits >> 64) as u64));
+        Secret([low, mix(low)])
     }
 
     /// The hash of `value` under this key.
@@ -31,6 +33,14 @@ impl Secret {
         let once = fold(value as u64 ^ low, high | 1);
         fold(once ^ (value >> 64) as u64, low | 1)
     }
+}
+
+/// One step of SplitMix64.
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
 }
 
 /// Both halves of a wide product, folded into one.

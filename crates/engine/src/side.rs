@@ -46,7 +46,7 @@ pub enum Role {
 impl Side {
     /// Takes a packet that leaves by this side.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        out.ledger.received += Tally::new(packet.wire_count(), packet.ip().payload_len());
+        out.ledger.received += Tally::of(&packet);
         if usize::from(self.narrowing.mtu) < packet.ip().mtu_min() {
             return leave_alone(packet, self.narrowing.mtu, out);
         }
@@ -137,27 +137,46 @@ impl Narrowing {
         if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
             return out.forward(packet);
         }
-        if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
-            return self.refuse(now, packet, out);
+        match self.cut(now, &packet) {
+            Ok(cut) => {
+                if packet.ip().dont_fragment {
+                    out.ledger.note(Event::CutForHost, Tally::of(&packet));
+                }
+                packet.cut = Some(cut);
+                out.forward(packet);
+            }
+            Err(reason) => {
+                if reason == Reason::TooBig {
+                    out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet);
+                }
+                let ended = Tally::of(&packet);
+                out.retire(packet, ended, reason);
+            }
         }
-        if packet.headers_in_payload_len() > self.room(&packet) {
-            let ended = Tally::of(&packet);
-            return out.retire(packet, ended, Reason::Uncuttable);
+    }
+
+    /// How a packet that is too long is cut, or why it is not.
+    ///
+    /// What must not be cut in transit ends, and its sender is told what the link takes (RFC 1191 section 4, RFC 8200
+    /// section 4.5; R011, R086, R111).
+    fn cut(&mut self, now: Time, packet: &Packet) -> Result<Cut, Reason> {
+        if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
+            return Err(Reason::TooBig);
+        }
+        if let Some(reason) = uncuttable_piece(packet) {
+            return Err(reason);
+        }
+        // Fragments of a train would carry a packet that is on no wire: its segments are cut first.
+        if packet.segment_len.is_some() || packet.headers_in_payload_len() > self.room(packet) {
+            return Err(Reason::Uncuttable);
         }
         let id = match &mut self.role {
             // Who came in pieces keeps its identification: others of its pieces may be on their way.
-            Role::Source(identifiers) if !packet.came_in_pieces() => identifiers.next(now, &packet),
+            Role::Source(identifiers) if !packet.came_in_pieces() => identifiers.next(now, packet),
             _ => Some(packet.ip().id),
         };
-        let Some(id) = id else {
-            let ended = Tally::of(&packet);
-            return out.retire(packet, ended, Reason::NoIdentifier);
-        };
-        if packet.ip().dont_fragment {
-            out.ledger.note(Event::CutForHost, Tally::of(&packet));
-        }
-        packet.cut = Some(Cut { mtu: self.mtu, id, fill: self.fill, content: Content::Whole });
-        out.forward(packet);
+        let id = id.ok_or(Reason::NoIdentifier)?;
+        Ok(Cut { mtu: self.mtu, id, fill: self.fill, content: Content::Whole })
     }
 
     /// Payload that fits into the first piece.
@@ -165,13 +184,17 @@ impl Narrowing {
         let [first, _] = packet.piece_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
+}
 
-    /// What is too long and must not be cut ends here, and its sender is told what the link takes (RFC 1191 section 4,
-    /// RFC 8200 section 4.5; R011, R086, R111).
-    fn refuse(&self, now: Time, packet: Packet, out: &mut Output) {
-        out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet);
-        let ended = Tally::of(&packet);
-        out.retire(packet, ended, Reason::TooBig);
+/// Why a fragment cannot be cut again: its pieces would end past every datagram, or between two units of its offsets.
+fn uncuttable_piece(packet: &Packet) -> Option<Reason> {
+    let (ip, fragment) = (packet.ip(), packet.ip().fragment?);
+    if usize::from(fragment.offset) + ip.payload_len() > ip.payload_len_max() {
+        Some(Reason::FragOversize)
+    } else if fragment.more && !ip.payload_len().is_multiple_of(packet::UNIT) {
+        Some(Reason::FragLenNot8)
+    } else {
+        None
     }
 }
 

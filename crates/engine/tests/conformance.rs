@@ -3,6 +3,8 @@
 //! The cases are theirs, the words and the packets ours. Where we judge otherwise than they do, the table says by which
 //! rule: the last lines of this file name them.
 
+#![allow(clippy::type_complexity, reason = "a table's type is its columns")]
+
 mod packets;
 
 use Bytes::{Dummy, Real};
@@ -996,7 +998,7 @@ fn the_tests_of_thc_leave_nothing_behind() {
     }
 }
 
-// Helpers.
+// What the tests stand on.
 
 /// One piece: offset, length, MF, and whose bytes.
 #[derive(Clone, Copy, Debug)]

@@ -108,7 +108,7 @@ fn counters_have_names_and_sentences_of_their_own() {
     }
 }
 
-// Helpers.
+// What the tests stand on.
 
 fn after(mut rig: Rig, frames: &[Vec<u8>]) -> Rig {
     rig.push_all(frames);
@@ -136,7 +136,7 @@ fn total_len_of_19() -> Vec<u8> {
 
 /// What an offloading sender hands to its card: a total length of 0.
 fn without_len() -> Vec<u8> {
-    with_total_len(V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &[1, 2, 3])) }, 0)
+    with_total_len(V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &[1; 100])) }, 0)
 }
 
 fn with_total_len(packet: V4, len: u16) -> Vec<u8> {
@@ -167,7 +167,7 @@ fn headers_cut(len: usize) -> Vec<u8> {
 }
 
 fn neighbour_solicitation() -> [Vec<u8>; 2] {
-    let mut payload = vec![0; 24];
+    let mut payload = [0; 24];
     payload[0] = 135;
     [(0, 16, true), (16, 24, false)].map(|(start, end, more)| {
         V6 { next_header: ICMPV6, ..V6::piece(start, &payload[start..end], more) }.bytes()

@@ -133,6 +133,27 @@ fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
 }
 
 #[test]
+fn a_piece_that_ends_past_every_datagram_is_never_cut() {
+    for version in [4, 6] {
+        // IPv4's header counts towards the longest datagram, IPv6's does not.
+        let longest = if version == 4 { 65_515 } else { 65_535 };
+        for start in [57_600, 62_000, 64_000, 65_400, 65_528] {
+            for excess in (1..40).chain([1_480, 5_000]) {
+                let (end, datagram) = (longest + excess, Datagram::plain(version, 0));
+                if end <= start + 1_480 || end > start + 8_900 {
+                    continue;
+                }
+                let place = Place { range: start..end, more: false };
+                let mut station = Station::source(1_500, Fill::Full);
+                let frame = datagram.piece_with(&place, &vec![7; end - start]);
+                assert_eq!(station.push_ip(Time::ZERO, &frame), [], "{place:?} of version {version}");
+                assert_eq!(station.out.ledger.retired(Reason::FragOversize).packets, 1);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_router_never_cuts_what_says_no() {
     for version in [4, 6] {
         let mut datagram = Datagram::plain(version, 3_000);
@@ -227,7 +248,7 @@ fn check_pieces(pieces: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
         assert!(piece.len() <= usize::from(mtu), "{} bytes at {mtu}", piece.len());
         let len = piece.len() - seen.payload_at;
         let is_last = index + 1 == pieces.len();
-        assert!(len > 0 && (is_last || len % 8 == 0));
+        assert!(len > 0 && (is_last || len.is_multiple_of(8)));
         assert_eq!(more, !is_last || place.more);
         *end += len;
     }

@@ -204,7 +204,8 @@ fn the_header_of_a_datagram_is_that_of_the_piece_at_offset_0() {
 
 #[test]
 fn each_part_of_the_key_tells_datagrams_apart() {
-    let changes: [(&str, fn(&mut Header)); 6] = [
+    type Change = fn(&mut Header);
+    let changes: [(&str, Change); 6] = [
         ("source", |header| header.source += 1),
         ("destination", |header| header.destination += 1),
         ("identification", |header| header.id += 64),

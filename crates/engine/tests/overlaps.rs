@@ -159,7 +159,8 @@ impl Bench {
     }
 
     fn piece(&mut self, label: usize, ranks: &Range<usize>, end: End, bytes: Bytes) -> Piece {
-        let index = ((label * RANKS_MAX + ranks.start) * RANKS_MAX + ranks.end) * 6 + end as usize * 2 + bytes as usize;
+        let index =
+            ((label * RANKS_MAX + ranks.start) * RANKS_MAX + ranks.end) * 6 + end as usize * 2 + bytes as usize;
         let header = &self.header;
         let make = || {
             let shorter = if end == End::Ragged { 3 } else { 0 };
@@ -177,7 +178,11 @@ impl Bench {
 /// Calls `visit` with every relation of so many fragments: the ranks of their starts and ends, where ranks may be
 /// shared and a fragment ends after it starts.
 fn each_relation(count: usize, visit: &mut impl FnMut(&[Range<usize>])) {
-    fn rank(rank_at: usize, placed: &mut Vec<(Option<usize>, Option<usize>)>, visit: &mut impl FnMut(&[Range<usize>])) {
+    fn rank(
+        rank_at: usize,
+        placed: &mut Vec<(Option<usize>, Option<usize>)>,
+        visit: &mut impl FnMut(&[Range<usize>]),
+    ) {
         // The next endpoint of each fragment that has one left; any of them may share this rank.
         let open: Vec<usize> = (0..placed.len()).filter(|label| placed[*label].1.is_none()).collect();
         if open.is_empty() {

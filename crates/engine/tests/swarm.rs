@@ -14,7 +14,7 @@ use common::wire::{
 use common::{number_from, seed_count};
 use core::time::Duration;
 use fastrand::Rng;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use wideload_engine::{Event, Late, Limits, Reason};
 
@@ -62,7 +62,7 @@ fn with_memory_short_nothing_leaves_that_nobody_sent_and_the_limit_holds() {
         let scene = Scene::draw(seed ^ 0x5EED << 32);
         let limit = [2_000, 6_000, 20_000, 100_000][seed as usize % 4];
         let mut station = Station::joining(Limits { bytes: limit, patience: scene.patience }, scene.late);
-        let mut known: HashMap<Key, HashSet<(usize, u8)>> = HashMap::new();
+        let mut known: BTreeMap<Key, HashSet<(usize, u8)>> = BTreeMap::new();
         for sent in &scene.sent {
             let octets = sent.payload.iter().enumerate().map(|(at, octet)| (sent.place.range.start + at, *octet));
             known.entry(Key::of(&sent.header)).or_default().extend(octets);
@@ -273,7 +273,7 @@ fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, f
     let given_up = model.expire(now);
     let Late::Release { mtu } = late else { return assert_eq!(left, []) };
     fates.released += given_up.len() as u64;
-    let mut pieces: HashMap<Key, Vec<&Left>> = HashMap::new();
+    let mut pieces: BTreeMap<Key, Vec<&Left>> = BTreeMap::new();
     left.iter().for_each(|piece| pieces.entry(piece.key()).or_default().push(piece));
     assert_eq!(pieces.len(), given_up.len());
     for (key, waiting) in given_up {
@@ -305,7 +305,7 @@ fn check_charged(station: &Station, limit: usize) {
     assert!(charged <= limit, "{charged} bytes are charged, {limit} allowed");
 }
 
-fn check_sent(left: &[Left], known: &HashMap<Key, HashSet<(usize, u8)>>) {
+fn check_sent(left: &[Left], known: &BTreeMap<Key, HashSet<(usize, u8)>>) {
     for piece in left {
         let seen = read(piece.ip());
         let offset = seen.fragment.map_or(0, |(offset, _)| offset);

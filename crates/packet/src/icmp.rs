@@ -4,7 +4,7 @@ use crate::buffer::{HEADROOM, Pool};
 use crate::ip::{Address, ICMP, ICMPV6, Version, pseudo_sum};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
-use crate::link::{Link, Medium};
+use crate::link::Medium;
 use crate::packet::{Frame, Packet};
 use crate::sum::Sum;
 use core::net::IpAddr;
@@ -34,8 +34,8 @@ pub enum Complaint {
 
 /// Builds the error about `packet` that `source` sends to the packet's sender.
 ///
-/// None where no error may be sent (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443 section 2.4(e); R020,
-/// R047), where the version has none for this, where `source` is of the other version, or where no buffer is left.
+/// None where no error [may be sent](may_be_answered), where the version has none for this, where `source` is of the
+/// other version, or where no buffer is left.
 pub fn error(complaint: Complaint, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
     if !may_be_answered(complaint, packet) {
         return None;
@@ -102,16 +102,17 @@ fn header_v6(complaint: Complaint) -> ErrorHeader {
     }
 }
 
-fn may_be_answered(complaint: Complaint, packet: &Packet) -> bool {
+/// May an error about this packet be sent at all (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443 section
+/// 2.4(e); R020, R047)?
+pub fn may_be_answered(complaint: Complaint, packet: &Packet) -> bool {
     let (sender, receiver) = packet.addresses();
     let ip = packet.ip();
     // Multicast may be too big (RFC 4443 section 2.4(e.3)), so that path MTU discovery works for it.
     let exempt = ip.version == Version::V6 && matches!(complaint, Complaint::TooBig { .. });
-    let initial = ip.fragment.is_none_or(|fragment| fragment.offset == 0);
-    // RFC 8200 asks for complaints about pieces at any place.
-    let about_a_piece = matches!(complaint, Complaint::BadField { .. });
+    // Only IPv4 forbids errors about later fragments.
+    let initial = ip.version == Version::V6 || ip.starts();
     let for_one = receiver.is_one_host() && !packet.medium().is_for_many(packet.link());
-    sender.is_one_host() && (exempt || for_one) && (initial || about_a_piece) && !is_error(packet)
+    sender.is_one_host() && (exempt || for_one) && initial && !is_error(packet)
 }
 
 /// Is this packet itself an ICMP error, or may it be one? A redirect counts as one in version 6.
@@ -145,8 +146,7 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
         // Back to the station that it came from.
         buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
     }
-    let link = Link { len: link_len, tags: about.tags(), medium: about.medium() };
-    match Frame::parse(buffer, link_len + len, link, about.ingress()) {
+    match Frame::parse(buffer, link_len + len, about.link_header(), about.ingress()) {
         Frame::Ip(packet) => Some(packet.made_here()),
         Frame::Other(..) => panic!("an error that we built parses"),
     }

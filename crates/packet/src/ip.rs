@@ -265,10 +265,10 @@ impl Address {
     pub fn is_one_host(self) -> bool {
         match IpAddr::from(self) {
             IpAddr::V4(ip) => {
-                let never = ip.is_unspecified() || ip.is_broadcast() || ip.is_multicast() || ip.is_loopback();
-                !never && ip.octets().first().is_some_and(|first| *first < FIRST_RESERVED_OCTET)
+                let [network, ..] = ip.octets();
+                network != 0 && network < FIRST_RESERVED_NETWORK && !ip.is_multicast() && !ip.is_loopback()
             }
-            IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+            IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback(),
         }
     }
 }
@@ -314,12 +314,15 @@ fn mapped(address: Address) -> u128 {
     if (address.0 ^ MAPPED_PREFIX) <= u128::from(u32::MAX) { MAPPED_PREFIX } else { 0 }
 }
 
+/// A frame up to Ethernet's shortest may be padding behind a short packet; a longer one whose length field is 0 comes
+/// from an offloading sender. In bytes of IP.
+pub(crate) const PADDED_LEN_MAX: usize = 60;
 /// Longest length that a 16-bit length field can say, in bytes.
 pub const LEN_MAX: usize = 65_535;
 /// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
 const MAPPED_PREFIX: u128 = 0xFFFF_0000_0000;
 /// Addresses from 240.0.0.0 on are reserved (RFC 1112 section 4).
-const FIRST_RESERVED_OCTET: u8 = 240;
+const FIRST_RESERVED_NETWORK: u8 = 240;
 /// Protocol numbers (IANA) that the engine looks into.
 pub const ICMP: u8 = 1;
 /// TCP (RFC 9293).

@@ -1,6 +1,6 @@
 //! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
 
-use crate::ip::{Address, Ecn, Fragment, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{Address, Ecn, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
 use crate::sum::Sum;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -36,7 +36,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
     let is_fragment = offset != 0 || more;
     // Offloading senders leave out the lengths of whole packets; of a fragment, padding could not be told from payload.
-    let length_missing = claimed_len == 0 && !is_fragment && matches!(header.protocol, TCP | UDP);
+    let length_missing =
+        claimed_len == 0 && !is_fragment && matches!(header.protocol, TCP | UDP) && bytes.len() > PADDED_LEN_MAX;
     let len = if length_missing { bytes.len() } else { claimed_len };
     if len > LEN_MAX {
         return Err(Unfit::TooLong);
@@ -113,10 +114,11 @@ pub(crate) fn piece_header(header: &[u8], starts: bool, out: &mut [u8]) -> usize
 
 /// Lengths of the headers of a packet's pieces: of the first, and of the others.
 pub(crate) fn piece_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
-    if header.len() == HEADER_LEN || !starts {
-        return [header.len(); 2];
+    if header.len() == HEADER_LEN {
+        return [HEADER_LEN; 2];
     }
-    [header.len(), piece_header(header, false, &mut [0; HEADER_LEN_MAX])]
+    let later = piece_header(header, false, &mut [0; HEADER_LEN_MAX]);
+    [if starts { header.len() } else { later }, later]
 }
 
 /// Writes what differs between the pieces of one packet: length, place, identification; then the checksum.

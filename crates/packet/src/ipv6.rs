@@ -1,6 +1,6 @@
 //! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
 
-use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
 use crate::tcp;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     let (header, _) = Ipv6Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
     let claimed_len = usize::from(header.payload_len.get());
     let length_missing =
-        claimed_len == 0 && matches!(header.next_header, TCP | UDP) && bytes.len() > OFFLOADED_LEN_MIN;
+        claimed_len == 0 && matches!(header.next_header, TCP | UDP) && bytes.len() > PADDED_LEN_MAX;
     if claimed_len == 0 && header.next_header == HOP_BY_HOP {
         return Err(Unfit::TooLong);
     }
@@ -176,9 +176,7 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
 pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     name_next(header, usize::from(ip.protocol_at), ip.protocol);
     let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) else { panic!("a parsed IPv6 packet has its header") };
-    let payload_len = ip.len as usize - HEADER_LEN;
-    // A datagram whose length field cannot say its length is cut before it leaves.
-    fixed.payload_len = U16::new(payload_len.min(LEN_MAX) as u16);
+    fixed.payload_len = U16::new((ip.len as usize - HEADER_LEN) as u16);
     let others = fixed.version_class_flow.get() & !(3 << CLASS_SHIFT);
     fixed.version_class_flow = U32::new(others | u32::from(ip.ecn.bits()) << CLASS_SHIFT);
 }
@@ -253,9 +251,6 @@ pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
 const HEADER_COUNT_MAX: usize = 8;
 /// See [`HEADER_COUNT_MAX`].
 pub(crate) const CHAIN_LEN_MAX: usize = 256;
-/// A frame as long as Ethernet's shortest may be padding behind an empty packet; a longer one whose length field is 0
-/// comes from an offloading sender, in bytes of IP.
-const OFFLOADED_LEN_MIN: usize = 60;
 const NEXT_HEADER_AT: usize = 6;
 /// Where the traffic class stands in the first word.
 const CLASS_SHIFT: u32 = 20;

@@ -1,7 +1,7 @@
 //! A frame's bytes in, where its IP packet starts out.
 
-use crate::Unfit;
-use zerocopy::byteorder::network_endian::U16;
+use crate::ip::{Unfit, Version};
+use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 /// What stands in front of an IP packet on a link.
@@ -24,11 +24,20 @@ pub enum Medium {
 pub struct Link {
     /// Bytes in front of the IP header, at most [`LINK_LEN_MAX`].
     pub len: usize,
-    /// The VLANs that the packet travels in.
-    pub tags: Tags,
     /// What kind of header it is.
     pub medium: Medium,
+    /// The IP version that it announces, where it does.
+    pub version: Option<Version>,
+    /// The VLANs that the packet travels in.
+    pub tags: Tags,
+    /// Which port of the capturing host it names.
+    pub channel: Channel,
 }
+
+/// The port that a cooked header names, where a capture of all interfaces has one header for them all: the interface's
+/// number, and whether the packet came or went; 0 where the header names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Channel(u64);
 
 /// The VLAN identifiers of a frame's tags, outermost first: twelve bits each and a mark that a tag was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,14 +49,14 @@ impl Link {
     /// # Errors
     /// Why the frame does not carry an IP packet that we can work on.
     pub fn parse(medium: Medium, frame: &[u8]) -> Result<Link, Unfit> {
-        let (len, tags) = match medium {
-            Medium::Ip => (0, Tags::default()),
-            Medium::Loopback => loopback(frame)?,
-            Medium::Ethernet => tagged(frame, 12, Tags::default())?,
-            Medium::Cooked => tagged(frame, 14, Tags::default())?,
-            Medium::Cooked2 => cooked2(frame)?,
-        };
-        Ok(Link { len, tags, medium })
+        let plain = Link { len: 0, medium, version: None, tags: Tags::default(), channel: Channel::default() };
+        match medium {
+            Medium::Ip => Ok(plain),
+            Medium::Loopback => loopback(frame, plain),
+            Medium::Ethernet => tagged(frame, 12, plain),
+            Medium::Cooked => tagged(frame, 14, Link { channel: Channel::cooked(frame)?, ..plain }),
+            Medium::Cooked2 => cooked2(frame, plain),
+        }
     }
 }
 
@@ -71,52 +80,75 @@ impl Tags {
     }
 }
 
+impl Channel {
+    fn cooked(frame: &[u8]) -> Result<Channel, Unfit> {
+        let (kind, _) = U16::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
+        Ok(Channel(u64::from(kind.get() == OUTGOING)))
+    }
+
+    fn cooked2(header: &Cooked2Header) -> Channel {
+        Channel(u64::from(header.interface.get()) << 1 | u64::from(u16::from(header.kind) == OUTGOING))
+    }
+}
+
 /// Follows EtherTypes from byte `at` through any VLAN tags to IP.
-fn tagged(frame: &[u8], mut at: usize, mut tags: Tags) -> Result<(usize, Tags), Unfit> {
+fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, Unfit> {
     for _ in 0..=TAGS_MAX {
         let rest = frame.get(at..).ok_or(Unfit::Truncated)?;
         let (ether_type, rest) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
-        match ether_type.get() {
-            IPV4 | IPV6 => return Ok((at + 2, tags)),
-            CUSTOMER_TAG | SERVICE_TAG | OLD_SERVICE_TAG => {
-                let (tag, _) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
-                tags = tags.with(tag);
-                at += TAG_LEN;
-            }
-            _ => return Err(Unfit::NotIp),
+        if let Some(version) = version(ether_type)? {
+            return Ok(Link { len: at + 2, version: Some(version), ..link });
         }
+        let (tag, _) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
+        link.tags = link.tags.with(tag);
+        at += TAG_LEN;
     }
     Err(Unfit::NotIp)
 }
 
-fn loopback(frame: &[u8]) -> Result<(usize, Tags), Unfit> {
-    let (family, _) = <[u8; 4]>::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
-    match u32::from_be_bytes(family).min(u32::from_le_bytes(family)) {
-        AF_INET => {}
-        family if AF_INET6.contains(&family) => {}
-        _ => return Err(Unfit::NotIp),
-    }
-    Ok((4, Tags::default()))
-}
-
-/// Version 2 puts the EtherType first, and any tag that the kernel left in place behind its 20 bytes.
-fn cooked2(frame: &[u8]) -> Result<(usize, Tags), Unfit> {
-    let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
-    match header.ether_type.get() {
-        IPV4 | IPV6 => Ok((COOKED2_LEN, Tags::default())),
-        CUSTOMER_TAG | SERVICE_TAG | OLD_SERVICE_TAG => {
-            let (tag, _) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
-            tagged(frame, COOKED2_LEN + 2, Tags::default().with(tag))
-        }
+/// The IP version that an EtherType stands for; none for a tag.
+fn version(ether_type: U16) -> Result<Option<Version>, Unfit> {
+    match ether_type.get() {
+        IPV4 => Ok(Some(Version::V4)),
+        IPV6 => Ok(Some(Version::V6)),
+        CUSTOMER_TAG | SERVICE_TAG | OLD_SERVICE_TAG => Ok(None),
         _ => Err(Unfit::NotIp),
     }
 }
 
+fn loopback(frame: &[u8], link: Link) -> Result<Link, Unfit> {
+    let (family, _) = <[u8; 4]>::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
+    let version = match u32::from_be_bytes(family).min(u32::from_le_bytes(family)) {
+        AF_INET => Version::V4,
+        family if AF_INET6.contains(&family) => Version::V6,
+        _ => return Err(Unfit::NotIp),
+    };
+    Ok(Link { len: 4, version: Some(version), ..link })
+}
+
+/// Version 2 puts the EtherType first, and a tag that the kernel left in place behind its 20 bytes.
+fn cooked2(frame: &[u8], link: Link) -> Result<Link, Unfit> {
+    let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
+    let link = Link { channel: Channel::cooked2(&header), ..link };
+    if let Some(version) = version(header.ether_type)? {
+        return Ok(Link { len: COOKED2_LEN, version: Some(version), ..link });
+    }
+    let (tag, _) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
+    let link = tagged(frame, COOKED2_LEN + 2, Link { tags: link.tags.with(tag), ..link })?;
+    if link.len > LINK_LEN_MAX { Err(Unfit::NotIp) } else { Ok(link) }
+}
+
+/// The Linux cooked header, version 2.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Cooked2Header {
     ether_type: U16,
-    _rest: [u8; COOKED2_LEN - 2],
+    _reserved: U16,
+    interface: U32,
+    _hardware: U16,
+    kind: u8,
+    _address_len: u8,
+    _address: [u8; 8],
 }
 
 /// Longest link header we work on, in bytes: Ethernet or Linux cooked version 2, with three tags.
@@ -134,6 +166,8 @@ const VLAN_ID: u16 = 0x0FFF;
 const TAG_LEN: usize = 4;
 const TAGS_MAX: usize = 3;
 const COOKED2_LEN: usize = 20;
+/// Packet type of what the capturing host sent.
+const OUTGOING: u16 = 4;
 /// Where the packet type stands in a Linux cooked header of version 2.
 const COOKED2_TYPE_AT: usize = 10;
 const AF_INET: u32 = 2;

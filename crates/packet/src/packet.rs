@@ -65,6 +65,9 @@ impl Frame {
     pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
         let ip_len = frame_len - link.len;
         match Ip::parse(buffer.bytes(HEADROOM..HEADROOM + ip_len)) {
+            Ok(ip) if link.version.is_some_and(|version| version != ip.version) => {
+                Frame::Other(buffer, Unfit::BadVersion)
+            }
             Ok(ip) => Frame::Ip(Packet {
                 buffer,
                 ip_at: HEADROOM as u32,
@@ -88,10 +91,9 @@ impl Frame {
     /// Why it is no packet to work on; `None` where the pool has no buffer left.
     pub fn copy(bytes: &[u8], medium: Medium, ingress: Ingress, pool: &mut Pool) -> Result<Packet, Option<Unfit>> {
         let link = Link::parse(medium, bytes).map_err(Some)?;
+        // What lies behind the longest packet is padding; a packet that claims more does not parse.
+        let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
-        if ip_len > LEN_MAX + 1 {
-            return Err(Some(Unfit::TooLong));
-        }
         let mut buffer = pool.lend(ip_len).ok_or(None)?;
         buffer.put(HEADROOM - link.len, bytes);
         match Frame::parse(buffer, bytes.len(), link, ingress) {
@@ -155,6 +157,11 @@ impl Packet {
     /// The VLANs that it travels in.
     pub fn tags(&self) -> Tags {
         self.link.tags
+    }
+
+    /// What its link header says.
+    pub fn link_header(&self) -> Link {
+        self.link
     }
 
     /// What its link header is.
@@ -264,7 +271,11 @@ impl Packet {
     pub fn judge_checksum(&mut self) {
         let Some((field_at, upper)) = self.checksum_field() else { return };
         let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
-        if self.word(field_at) == half.fold() && !(half + Sum::of(self.upper_bytes(upper))).is_right() {
+        // Senders that leave the length to their card leave it out of the sum too.
+        let without_len = pseudo_sum(self.addresses(), upper.protocol, 0);
+        let half_filled = |sum: Sum| self.word(field_at) == sum.fold();
+        let is_half = half_filled(half) || self.ip.length_missing && half_filled(without_len);
+        if is_half && !(half + Sum::of(self.upper_bytes(upper))).is_right() {
             self.checksum = Checksum::Partial;
         }
     }
@@ -292,6 +303,12 @@ impl Packet {
         }
         self.ip.length_missing = false;
         self.seal();
+        if let Some(upper) = self.ip.upper
+            && let Some(field_at) = udp::missing_len_at(upper.protocol, self.upper_bytes(upper))
+        {
+            let len = self.upper_bytes(upper).len() as u16;
+            self.set_word(usize::from(upper.at) + field_at, len);
+        }
         true
     }
 

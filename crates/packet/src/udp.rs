@@ -1,5 +1,6 @@
 //! UDP header bytes in, its fields out (RFC 768).
 
+use crate::ip::UDP;
 use crate::sum::Sum;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -41,4 +42,11 @@ pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
     (header.checksum.get() != 0 && (claimed_len == bytes.len() || claimed_len == 0)).then_some(CHECKSUM_AT)
 }
 
+/// Where the length field stands, of a datagram whose sender left it out.
+pub(crate) fn missing_len_at(protocol: u8, bytes: &[u8]) -> Option<usize> {
+    let (header, _) = UdpHeader::parse(bytes)?;
+    (protocol == UDP && header.len.get() == 0).then_some(LEN_AT)
+}
+
+const LEN_AT: usize = 4;
 const CHECKSUM_AT: usize = 6;

@@ -66,7 +66,7 @@ fn own_captures() -> Vec<PathBuf> {
 
 /// Files that are captures by their names, sorted.
 fn captures_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = folder.read_dir().map(|entries| entries.flatten().collect()).unwrap_or(Vec::new());
+    let entries = folder.read_dir().map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
     let is_capture =
         |path: &PathBuf| path.extension().is_some_and(|end| CAPTURE_ENDS.iter().any(|known| end == *known));
     let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).filter(is_capture).collect();

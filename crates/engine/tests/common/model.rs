@@ -6,10 +6,10 @@
 
 use super::wire::{Header, Place};
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What tells datagrams apart.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     version: u8,
     source: u32,
@@ -25,7 +25,7 @@ pub struct Key {
 pub struct Model {
     /// How long to wait; none: 30 s in version 4, 60 s in version 6.
     patience: Option<Duration>,
-    waiting: HashMap<Key, Waiting>,
+    waiting: BTreeMap<Key, Waiting>,
 }
 
 /// One datagram.
@@ -84,7 +84,7 @@ impl Key {
 impl Model {
     /// One that waits so long.
     pub fn new(patience: Option<Duration>) -> Model {
-        Model { patience, waiting: HashMap::new() }
+        Model { patience, waiting: BTreeMap::new() }
     }
 
     /// What becomes of a piece with this header, place and payload.
@@ -102,7 +102,7 @@ impl Model {
 
     /// The datagrams whose deadline has come, by deadline; those that were killed are forgotten in silence.
     pub fn expire(&mut self, now: Duration) -> Vec<(Key, Waiting)> {
-        let mut late: Vec<_> = self.waiting.extract_if(|_, waiting| waiting.deadline <= now).collect();
+        let mut late: Vec<_> = self.waiting.extract_if(.., |_, waiting| waiting.deadline <= now).collect();
         late.retain(|(_, waiting)| !waiting.poisoned);
         late.sort_by_key(|(_, waiting)| waiting.deadline);
         late

@@ -3,7 +3,7 @@
 use super::model::Key;
 use super::wire::{Header, read};
 use core::time::Duration;
-use wideload_engine::packet::{Content, Fill, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool, Tags, Time};
+use wideload_engine::packet::{Content, Fill, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool, Time};
 use wideload_engine::{
     Answers, Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side,
     Widening,
@@ -105,7 +105,7 @@ impl Station {
         let mut buffer = self.out.pool.lend(len).expect("the pool has room for what this law holds");
         buffer.put(HEADROOM, header);
         buffer.put(HEADROOM + header.len(), payload);
-        let link = Link { len: 0, tags: Tags::default(), medium: Medium::Ip };
+        let link = Link::parse(Medium::Ip, header).expect("nothing stands in front of it");
         match Frame::parse(buffer, len, link, Ingress(0)) {
             Frame::Ip(packet) => packet,
             Frame::Other(_, unfit) => panic!("{unfit:?}"),

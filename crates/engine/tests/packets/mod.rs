@@ -339,6 +339,13 @@ pub fn assert_whole(wire: &[Vec<u8>], payload: &[u8]) {
     assert!(wire[0].payload == payload, "{} bytes leave as {}", payload.len(), wire[0].payload.len());
 }
 
+/// This packet must be all that leaves, byte for byte.
+#[track_caller]
+pub fn assert_only(wire: &[Vec<u8>], packet: &[u8]) {
+    assert_eq!(wire.len(), 1, "one packet leaves");
+    assert!(wire[0] == packet, "{:02x?} is not {:02x?}", wire[0], packet);
+}
+
 /// Bytes of which no two eights at different places are likely alike.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u32).wrapping_mul(0x9E37_79B1).to_be_bytes()[0]).collect()

@@ -55,7 +55,12 @@ pub fn packet(ip: IpHeaders, transport: Transport, payload: &[u8]) -> Vec<u8> {
     transported(PacketBuilder::ip(ip), is_v4, transport, payload)
 }
 
-fn transported(network: PacketBuilderStep<IpHeaders>, is_v4: bool, transport: Transport, payload: &[u8]) -> Vec<u8> {
+fn transported(
+    network: PacketBuilderStep<IpHeaders>,
+    is_v4: bool,
+    transport: Transport,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     match transport {
         Transport::Udp => network.udp(5_000, 53).write(&mut bytes, payload),

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Plants one bug at a time into a copy of the workspace and sees which test catches it.
+
+    planted/run.py [number ...]
+
+Writes planted/CAUGHT.md when all bugs were tried. Exits with 1 where a bug is not caught, where its text is no longer
+in the source, or where a test fails without any bug.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+HOUSE = Path(__file__).resolve().parent.parent
+LIST = HOUSE / "planted" / "bugs.toml"
+CAUGHT = HOUSE / "planted" / "CAUGHT.md"
+# Quick suites first; whatever else a crate has comes after them.
+ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
+PACKET_FIRST = ["--lib"]
+TIME_LIMIT_SECONDS = 240
+
+
+def main():
+    wanted = {int(number) for number in sys.argv[1:]}
+    bugs = tomllib.loads(LIST.read_text())["bug"]
+    bugs = [bug for bug in bugs if not wanted or bug["number"] in wanted]
+    with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
+        copy = Path(scratch) / "house"
+        ignored = shutil.ignore_patterns("target", ".git", "CAUGHT.md")
+        shutil.copytree(HOUSE, copy, ignore=ignored)
+        failed = next((found for found in run_suites(copy, all_suites()) if found), None)
+        if failed:
+            sys.exit(f"without any bug, {failed} fails")
+        rows = [try_bug(copy, bug) for bug in bugs]
+    if not wanted:
+        write_table(rows)
+    lost = [row for row in rows if not row["caught_by"]]
+    print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught")
+    sys.exit(1 if lost else 0)
+
+
+def try_bug(copy, bug):
+    began = time.monotonic()
+    touched = {}
+    caught_by = None
+    try:
+        for edit in bug["edit"]:
+            path = copy / edit["file"]
+            text = path.read_text()
+            touched.setdefault(path, text)
+            if text.count(edit["find"]) != 1:
+                print(f"{bug['number']}: {edit['file']} does not hold its text once", file=sys.stderr)
+                return row(bug, None, began)
+            path.write_text(text.replace(edit["find"], edit["replace"]))
+        of_packet = any("crates/packet/" in edit["file"] for edit in bug["edit"])
+        suites = all_suites() if of_packet else engine_suites()
+        caught_by = next((found for found in run_suites(copy, suites, began) if found), None)
+    finally:
+        for path, text in touched.items():
+            path.write_text(text)
+    return row(bug, caught_by, began)
+
+
+def row(bug, caught_by, began):
+    seconds = time.monotonic() - began
+    print(f"{bug['number']:>3} | {bug['sentence']} | {caught_by or 'NOT CAUGHT'} | {seconds:.0f} s", flush=True)
+    return {"number": bug["number"], "sentence": bug["sentence"], "caught_by": caught_by}
+
+
+def run_suites(copy, suites, began=None):
+    """Yields, for each suite, the first of its tests that fails, or None."""
+    for crate, suite in suites:
+        left = TIME_LIMIT_SECONDS - (time.monotonic() - began if began else 0)
+        target = [suite] if suite == "--lib" else ["--test", suite]
+        command = ["cargo", "test", "--quiet", "-p", f"wideload-{crate}", *target]
+        name = f"{crate} {suite.strip('-')}"
+        try:
+            run = subprocess.run(
+                command, cwd=copy, env=environment(), capture_output=True, text=True, timeout=max(left, 1)
+            )
+        except subprocess.TimeoutExpired:
+            yield f"{name} :: the time limit"
+            return
+        failed = sorted(set(re.findall(r"^    ([\w:]+)$", run.stdout, re.MULTILINE)))
+        if "could not compile" in run.stderr:
+            print(run.stderr[-2_000:], file=sys.stderr)
+            sys.exit(f"{name} does not compile")
+        yield f"{name} :: {failed[0]}" if failed else (f"{name} :: a crash" if run.returncode else None)
+
+
+def all_suites():
+    return suites("packet", PACKET_FIRST) + engine_suites()
+
+
+def engine_suites():
+    return suites("engine", ENGINE_FIRST)
+
+
+def suites(crate, first):
+    here = sorted(path.stem for path in (HOUSE / "crates" / crate / "tests").glob("*.rs"))
+    first = [suite for suite in first if suite == "--lib" or suite in here]
+    return [(crate, suite) for suite in first + [suite for suite in here if suite not in first]]
+
+
+def environment():
+    target = os.environ.get("CARGO_TARGET_DIR", HOUSE / "target")
+    return {**os.environ, "CARGO_TARGET_DIR": str(Path(target) / "planted"), "RUST_BACKTRACE": "0"}
+
+
+def write_table(rows):
+    left_out = tomllib.loads(LIST.read_text())["left_out"]
+    lines = ["# Planted bugs, and the tests that catch them", "", "Written by `planted/run.py`.", ""]
+    lines += ["| number | bug | caught by |", "|---|---|---|"]
+    lines += [f"| {row['number']} | {row['sentence']} | {row['caught_by'] or '**nothing**'} |" for row in rows]
+    lines += ["", "Left out:", ""]
+    lines += [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in left_out]
+    table = "\n".join(lines) + "\n"
+    if CAUGHT.exists() and CAUGHT.read_text() != table:
+        print("planted/CAUGHT.md has changed", file=sys.stderr)
+    CAUGHT.write_text(table)
+
+
+if __name__ == "__main__":
+    main()
