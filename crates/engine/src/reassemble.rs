@@ -42,7 +42,7 @@ pub struct Limits {
 /// What becomes of a datagram whose pieces did not all come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It leaves as fragments of at most `mtu` bytes that carry what came; the host behind us decides.
+    /// It leaves as fragments of at most `mtu` bytes (IPv6: no less than 1,280) that carry what came; the host behind us decides.
     Release {
         /// Longest fragment, IP header counted, in bytes.
         mtu: u16,
@@ -307,7 +307,7 @@ impl Reassembler {
         let tally = run.tally();
         match self.late {
             Late::Release { mtu } => {
-                run.release(mtu);
+                run.release(mtu.max(run.packet.ip().mtu_min() as u16));
                 out.ledger.note(Event::Absorbed, tally);
                 out.ledger.note(event, Tally { packets: 1, ..tally });
                 out.forward(run.packet);

@@ -11,9 +11,9 @@ pub struct Secret([u64; 2]);
 impl Secret {
     /// A key from 128 bits, which the caller draws from its system.
     pub fn new(bits: u128) -> Secret {
-        // Seeds that people choose are small numbers: both halves depend on all of their bits (SplitMix64).
-        let low = mix(bits as u64 ^ mix((bits >> 64) as u64));
-        Secret([low, mix(low)])
+        // Seeds that people choose are small numbers; no two become one key.
+        let low = mix(bits as u64);
+        Secret([low, mix((bits >> 64) as u64 ^ low)])
     }
 
     /// The hash of `value` under this key.

@@ -44,7 +44,7 @@ pub enum Role {
 }
 
 impl Side {
-    /// Takes a packet that leaves by this side.
+    /// Takes a packet that leaves by this side. What was late by `now` has been [expired](Side::expire) before.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         out.ledger.received += Tally::of(&packet);
         if usize::from(self.narrowing.mtu) < packet.ip().mtu_min() {
