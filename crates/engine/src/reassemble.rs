@@ -261,7 +261,7 @@ impl Reassembler {
             self.close(at, out);
             return Ok(());
         }
-        let (next, protect) = (run.holes.held_len(), run.pieces >= RESERVE_PIECES && run.holes.in_order());
+        let (next, protect) = (run.holes.held_len(), run.pieces == RESERVE_PIECES && run.holes.in_order());
         if protect {
             self.held.protect(at);
         }
