@@ -3,6 +3,7 @@
 //! Nothing is copied but the header, and the first piece is ready before the second exists (G3, G4, C7); a packet's
 //! pieces come one after the other, so nothing interleaves them (C16).
 
+use crate::segment::Segments;
 use packet::{Fragment, Packet, Shares, Template};
 
 /// The pieces that a packet leaves in; a packet that is not to be cut is its own only piece.
@@ -22,7 +23,6 @@ pub struct Piece<'a> {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives on the stack of who sends, once a packet")]
 enum State<'a> {
     Uncut {
         sent: bool,
@@ -34,6 +34,7 @@ enum State<'a> {
         base: Fragment,
         shrinks: bool,
     },
+    Segmenting(Segments<'a>),
 }
 
 impl<'a> Pieces<'a> {
@@ -48,7 +49,7 @@ impl<'a> Pieces<'a> {
                 let base = Fragment { id: cut.id, offset, more };
                 State::Cutting { shares, template, base, shrinks: first != later }
             }
-            _ => State::Uncut { sent: false },
+            _ => Segments::of(packet).map_or(State::Uncut { sent: false }, State::Segmenting),
         };
         Pieces { packet, state }
     }
@@ -77,6 +78,7 @@ impl<'a> Pieces<'a> {
                 let fragment = Fragment { offset: offset as u16, more, ..*base };
                 Some(Piece { header: template.stamp(payload.len(), fragment), payload })
             }
+            State::Segmenting(segments) => segments.next(),
         }
     }
 }

@@ -55,6 +55,7 @@ mod output;
 mod reassemble;
 mod refuse;
 mod secret;
+mod segment;
 mod side;
 
 pub use fragment::{Piece, Pieces};

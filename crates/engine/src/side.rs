@@ -5,7 +5,7 @@ use crate::ledger::{Event, Reason, Tally};
 use crate::output::{Output, Way};
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
-use packet::{Content, Cut, Fill, Packet, Time};
+use packet::{Content, Cut, Fill, Packet, Time, Train};
 
 /// All that happens to a packet on its way out of one side.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Narrowing {
     /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
     fn push(&mut self, now: Time, mut packet: Packet, out: &mut Output) {
         finish(&mut packet, out);
-        if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
+        if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) || self.shorten(&mut packet, out) {
             return out.forward(packet);
         }
         match self.cut(now, &packet) {
@@ -155,6 +155,18 @@ impl Narrowing {
         }
     }
 
+    /// Shortens the segments of a TCP train until they fit; true where they do. It is not on a wire yet, so nothing is
+    /// cut that must not be; a UDP train's datagrams are its sender's, and stay.
+    fn shorten(&self, packet: &mut Packet, out: &mut Output) -> bool {
+        let header_len = packet.len() - packet.train_len();
+        let segment_len = usize::from(self.mtu).saturating_sub(header_len) as u16;
+        let Some(train) = packet.train.filter(|_| packet.is_tcp() && segment_len > 0) else { return false };
+        out.ledger.note(Event::Divided, Tally::of(packet));
+        packet.train = Some(Train { segment_len, ..train });
+        out.ledger.note(Event::Pieces, Tally::of(packet));
+        true
+    }
+
     /// How a packet that is too long is cut, or why it is not.
     ///
     /// What must not be cut in transit ends, and its sender is told what the link takes (RFC 1191 section 4, RFC 8200
@@ -166,8 +178,8 @@ impl Narrowing {
         if let Some(reason) = uncuttable_piece(packet) {
             return Err(reason);
         }
-        // Fragments of a train would carry a packet that is on no wire: its segments are cut first.
-        if packet.segment_len.is_some() || packet.headers_in_payload_len() > self.room(packet) {
+        // Fragments of a train would carry a packet that is on no wire.
+        if packet.train.is_some() || packet.headers_in_payload_len() > self.room(packet) {
             return Err(Reason::Uncuttable);
         }
         let id = match &mut self.role {

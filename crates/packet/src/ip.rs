@@ -224,6 +224,14 @@ impl Ip {
         }
     }
 
+    /// Writes what differs between the segments of a train, for one with `upper_len` bytes behind the IP headers.
+    pub(crate) fn stamp_segment(&self, header: &mut [u8], upper_len: usize, id: u32) {
+        match self.version {
+            Version::V4 => ipv4::stamp_segment(header, upper_len, id),
+            Version::V6 => ipv6::stamp_segment(header, upper_len),
+        }
+    }
+
     /// Writes lengths, marks and the header's checksum for one whole datagram of `len` bytes.
     pub(crate) fn seal(&self, header: &mut [u8]) {
         match self.version {

@@ -142,6 +142,17 @@ fn has_uncopied_option(header: &[u8]) -> bool {
     Options(options).any(|option| !option.is_copied() && option.kind() > NO_OPERATION)
 }
 
+/// Writes what differs between the segments of a train: length, identification, checksum; DF stays.
+pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize, id: u32) {
+    let total_len = header.len() + upper_len;
+    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a template has a header") };
+    fixed.total_len = U16::new(total_len as u16);
+    fixed.id = U16::new(id as u16);
+    fixed.checksum = U16::new(0);
+    let checksum = Sum::of(header).checksum();
+    set_checksum(header, checksum);
+}
+
 /// The options of a header, one by one; a malformed one ends the walk.
 struct Options<'a>(&'a [u8]);
 

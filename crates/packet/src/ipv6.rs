@@ -209,6 +209,14 @@ pub(crate) fn stamp(header: &mut [u8], payload_len: usize, piece: Fragment) {
     }
 }
 
+/// Writes what differs between the segments of a train: the length.
+pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize) {
+    let payload_len = header.len() - HEADER_LEN + upper_len;
+    if let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) {
+        fixed.payload_len = U16::new(payload_len as u16);
+    }
+}
+
 impl Ipv6Header {
     /// A header of an ICMPv6 error.
     pub(crate) fn for_error(source: [u8; 16], destination: [u8; 16], payload_len: usize) -> Ipv6Header {

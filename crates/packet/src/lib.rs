@@ -31,6 +31,7 @@ mod link;
 mod packet;
 mod sum;
 mod time;
+mod train;
 
 pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Memory, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
@@ -39,3 +40,4 @@ pub use link::{Channel, LINK_LEN_MAX, Link, Medium, Tags};
 pub use packet::{Checksum, Frame, Ingress, Packet, Template};
 pub use sum::{Sum, patched};
 pub use time::Time;
+pub use train::{Identifications, Place, SegmentTemplate, Train};

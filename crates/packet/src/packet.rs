@@ -5,11 +5,12 @@ use crate::cut::{Content, Cut, Shares};
 use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
 use crate::link::{LINK_LEN_MAX, Link, Medium, Tags};
 use crate::sum::Sum;
+use crate::train::Train;
 use crate::{ipv6, tcp, udp};
 
 /// One IP header over contiguous bytes, with its link header.
 ///
-/// A packet stands for one on the wire, or for many: `segment_len` makes it a train that a port or the segmenter cuts
+/// A packet stands for one on the wire, or for many: `train` makes it one that a port or the segmenter cuts
 /// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Packet::wire_count) and
 /// [`wire_len`](Packet::wire_len) answer for the wire.
 ///
@@ -28,8 +29,8 @@ pub struct Packet {
     rejoined: bool,
     /// What is known of the transport checksum.
     pub checksum: Checksum,
-    /// A train: the payload of each TCP segment or UDP datagram that this packet stands for, in bytes.
-    pub segment_len: Option<u16>,
+    /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
+    pub train: Option<Train>,
     /// How IP cuts this packet on its way out.
     pub cut: Option<Cut>,
 }
@@ -78,7 +79,7 @@ impl Frame {
                 as_received: true,
                 rejoined: false,
                 checksum: Checksum::Unverified,
-                segment_len: None,
+                train: None,
                 cut: None,
             }),
             Err(unfit) => Frame::Other(buffer, unfit),
@@ -234,27 +235,32 @@ impl Packet {
 
     /// Packets on the wire.
     pub fn wire_count(&self) -> usize {
-        match (self.shares(), self.segment_len) {
+        match (self.shares(), self.train) {
             (Some(shares), _) => shares.count(),
-            (None, Some(segment_len)) => self.train_len().div_ceil(usize::from(segment_len).max(1)).max(1),
+            (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
             (None, None) => 1,
         }
     }
 
     /// Length of the longest packet on the wire, IP header counted, in bytes.
     pub fn wire_len(&self) -> usize {
-        match (self.shares(), self.segment_len) {
+        match (self.shares(), self.train) {
             (Some(shares), _) => {
                 let [first, later] = self.piece_header_lens();
                 shares.map(|share| share.len() + if share.start == 0 { first } else { later }).max().unwrap_or(0)
             }
-            (None, Some(segment_len)) => self.len() - self.train_len() + self.train_len().min(segment_len.into()),
+            (None, Some(train)) => self.len() - self.train_len() + self.train_len().min(train.segment_len.into()),
             (None, None) => self.len(),
         }
     }
 
+    /// Does it carry TCP?
+    pub fn is_tcp(&self) -> bool {
+        self.ip.upper.is_some_and(|upper| upper.protocol == TCP)
+    }
+
     /// Bytes of payload of a train, which its segments share.
-    fn train_len(&self) -> usize {
+    pub fn train_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {
             TCP => tcp::Segment::parse(self.upper_bytes(upper)).map_or(0, |segment| segment.payload.len()),
@@ -357,7 +363,7 @@ impl Packet {
             as_received: false,
             rejoined: true,
             checksum: Checksum::Unverified,
-            segment_len: None,
+            train: None,
             cut: None,
         };
         run.take_headers(piece);

@@ -1,5 +1,6 @@
 //! TCP header bytes in, its fields and options out (RFC 9293).
 
+use crate::sum::Sum;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -98,6 +99,19 @@ impl TcpHeader {
     }
 }
 
+/// Writes what differs between the segments of a train: sequence number, flags, checksum. `rest` is the sum of the
+/// pseudo-header and the payload.
+pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
+    let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a template has its TCP header") };
+    fixed.seq = U32::new(seq);
+    fixed.flags = flags;
+    fixed.checksum = U16::new(0);
+    let checksum = (Sum::of(header) + rest).checksum();
+    if let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) {
+        fixed.checksum = U16::new(checksum);
+    }
+}
+
 fn next_option(bytes: &[u8]) -> Option<(TcpOption<'_>, &[u8])> {
     let (kind, rest) = bytes.split_first()?;
     match kind {
@@ -130,6 +144,24 @@ pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
 
 /// Header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
+/// Header with all the options it can have, in bytes.
+pub const HEADER_LEN_MAX: usize = 60;
+/// Flags (RFC 9293 section 3.1, RFC 3168 section 6.1).
+pub const FIN: u8 = 0x01;
+/// See [`FIN`].
+pub const SYN: u8 = 0x02;
+/// See [`FIN`].
+pub const RST: u8 = 0x04;
+/// See [`FIN`].
+pub const PSH: u8 = 0x08;
+/// See [`FIN`].
+pub const ACK: u8 = 0x10;
+/// See [`FIN`].
+pub const URG: u8 = 0x20;
+/// See [`FIN`].
+pub const ECE: u8 = 0x40;
+/// See [`FIN`].
+pub const CWR: u8 = 0x80;
 const CHECKSUM_AT: usize = 16;
 /// Kind and length of an option, in bytes.
 const OPTION_HEADER_LEN: usize = 2;

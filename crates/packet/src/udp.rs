@@ -49,4 +49,18 @@ pub(crate) fn missing_len_at(protocol: u8, bytes: &[u8]) -> Option<usize> {
 }
 
 const LEN_AT: usize = 4;
+/// Writes what differs between the datagrams of a train: length and checksum, where the first has one. `rest` is the sum
+/// of the pseudo-header and the payload.
+pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize) {
+    let Ok((fixed, _)) = UdpHeader::mut_from_prefix(header) else { panic!("a template has its UDP header") };
+    fixed.len = U16::new(len as u16);
+    fixed.checksum = U16::new(0);
+    let checksum = if has_checksum { field(Sum::of(header) + rest) } else { 0 };
+    if let Ok((fixed, _)) = UdpHeader::mut_from_prefix(header) {
+        fixed.checksum = U16::new(checksum);
+    }
+}
+
+/// The header, in bytes.
+pub const HEADER_LEN: usize = 8;
 const CHECKSUM_AT: usize = 6;

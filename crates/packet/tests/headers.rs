@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 use wideload_packet::icmp::{self, Complaint};
 use wideload_packet::{
-    Content, Cut, Fill, Fragment, Frame, Ingress, Ip, Medium, Packet, Pool, Template, Unfit, Version,
+    Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, Packet, Pool, Template, Train,
+    Unfit, Version,
 };
 
 #[test]
@@ -267,9 +268,9 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
     packet.lacks_headers();
     packet.is_neighbour_discovery();
     packet.judge_checksum();
-    packet.segment_len = Some(100);
+    packet.train = Some(Train { segment_len: 100, ids: Identifications::Rise });
     assert!(packet.wire_len() <= packet.len() && packet.wire_count() >= 1);
-    packet.segment_len = None;
+    packet.train = None;
     packet.finish_len();
     packet.finish_checksum();
     let [first, later] = packet.piece_header_lens();

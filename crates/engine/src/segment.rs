@@ -1,0 +1,41 @@
+//! A train in, its segments out, one by one: a fresh header each, the payload by reference.
+//!
+//! Each part of the payload is summed once, on its way out. CWR stays on the first segment (RFC 3168 section 6.1.2,
+//! R043), PSH and FIN on the last (RFC 9293 section 3.9.1.2, R117); each UDP datagram has its own length and checksum
+//! (RFC 8085 section 3.4, R102).
+
+use crate::fragment::Piece;
+use packet::{Packet, Place, SegmentTemplate};
+
+/// The segments that a train leaves in.
+#[derive(Debug)]
+pub(crate) struct Segments<'a> {
+    template: SegmentTemplate,
+    rest: &'a [u8],
+    offset: usize,
+    index: usize,
+    segment_len: usize,
+}
+
+impl<'a> Segments<'a> {
+    /// The segments of `packet`; none where it is no train, or one of a single segment.
+    pub(crate) fn of(packet: &'a Packet) -> Option<Segments<'a>> {
+        let train = packet.train.filter(|train| packet.train_len() > usize::from(train.segment_len))?;
+        assert!(train.segment_len > 0, "a segment carries something");
+        let template = SegmentTemplate::new(packet, train.ids)?;
+        let rest = packet.frame().get(template.len()..template.len() + packet.train_len())?;
+        Some(Segments { template, rest, offset: 0, index: 0, segment_len: usize::from(train.segment_len) })
+    }
+
+    /// The next segment.
+    pub(crate) fn next(&mut self) -> Option<Piece<'_>> {
+        let (payload, after) = self.rest.split_at_checked(self.segment_len).unwrap_or((self.rest, &[]));
+        if payload.is_empty() {
+            return None;
+        }
+        let place = Place { first: self.index == 0, last: after.is_empty() };
+        let header = self.template.stamp(self.index, self.offset, payload, place);
+        (self.rest, self.offset, self.index) = (after, self.offset + payload.len(), self.index + 1);
+        Some(Piece { header, payload })
+    }
+}
