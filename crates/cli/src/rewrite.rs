@@ -11,7 +11,7 @@ use engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Identifiers, Late, Ledger, Limits, Narrowing, Output, Reason,
     Reassembler, Role, Secret, Side, Tally, Widening,
 };
-use packet::{Fill, Frame, Ingress, Packet, Pool, Time, Unfit};
+use packet::{Fill, Frame, Ingress, NoPacket, Packet, Pool, Time, Unfit};
 use std::io::Read;
 
 /// How to rewrite.
@@ -248,9 +248,8 @@ impl Rewriter {
                 Err(Reason::SnapCut)
             }
             Ok(packet) => Ok(packet),
-            Err(Some(Unfit::Truncated)) if is_cut => Err(Reason::SnapCut),
-            Err(Some(unfit)) => Err(unfit.into()),
-            Err(None) => Err(Reason::NoBuffer),
+            Err(NoPacket::Unfit(Unfit::Truncated)) if is_cut => Err(Reason::SnapCut),
+            Err(no_packet) => Err(no_packet.into()),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use core::fmt;
 use core::ops::AddAssign;
-use packet::{Packet, Unfit};
+use packet::{NoPacket, Packet, Unfit};
 
 /// A number of packets and the bytes of payload in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -228,6 +228,15 @@ impl From<Unfit> for Reason {
             Unfit::ChainCut => Reason::ChainCut,
             Unfit::NestedFragment => Reason::FragNested,
             Unfit::TooLong => Reason::TooLong,
+        }
+    }
+}
+
+impl From<NoPacket> for Reason {
+    fn from(no_packet: NoPacket) -> Reason {
+        match no_packet {
+            NoPacket::Unfit(unfit) => unfit.into(),
+            NoPacket::NoBuffer => Reason::NoBuffer,
         }
     }
 }

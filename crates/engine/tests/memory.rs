@@ -115,7 +115,7 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
                 &mut station.out.pool,
             ) {
                 Ok(packet) => station.side.push(Time::ZERO, packet, &mut station.out),
-                Err(unfit) => assert_eq!(unfit, None, "only the pool says no"),
+                Err(no) => assert_eq!(no, wideload_engine::packet::NoPacket::NoBuffer, "only the pool says no"),
             }
             station.checked();
             for left in station.drain() {

@@ -1016,9 +1016,9 @@ fn each_of_the_five_header_checks_has_its_reason() {
         let mut bytes = good.clone();
         change(&mut bytes);
         let mut pool = Pool::new(1 << 20);
-        let unfit = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap_err();
+        let no_packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap_err();
         assert_eq!(pool.lent_count(), 0);
-        Reason::from(unfit.unwrap())
+        Reason::from(no_packet)
     };
     assert_eq!(broken(&|bytes| bytes.truncate(19)), Reason::Truncated);
     assert_eq!(broken(&|bytes| bytes[10] ^= 1), Reason::BadHeaderSum);

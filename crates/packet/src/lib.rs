@@ -37,7 +37,7 @@ pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Memory, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use ip::{Address, Ecn, Fragment, Ip, Unfit, Version};
 pub use link::{Channel, LINK_LEN_MAX, Link, Medium, Tags};
-pub use packet::{Checksum, Frame, Ingress, Packet, Template};
+pub use packet::{Checksum, Frame, Ingress, NoPacket, Packet, Template};
 pub use sum::{Sum, patched};
 pub use time::Time;
 pub use train::{Identifications, Place, SegmentTemplate, Train};

@@ -59,6 +59,15 @@ pub enum Frame {
     Other(Buffer, Unfit),
 }
 
+/// Why a frame did not become a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPacket {
+    /// For what it is.
+    Unfit(Unfit),
+    /// The pool has no buffer left.
+    NoBuffer,
+}
+
 impl Frame {
     /// Reads the frame of `frame_len` bytes that ends its link header where the buffer's content starts.
     ///
@@ -89,19 +98,19 @@ impl Frame {
     /// Copies a frame into a buffer of the pool and reads it.
     ///
     /// # Errors
-    /// Why it is no packet to work on; `None` where the pool has no buffer left.
-    pub fn copy(bytes: &[u8], medium: Medium, ingress: Ingress, pool: &mut Pool) -> Result<Packet, Option<Unfit>> {
-        let link = Link::parse(medium, bytes).map_err(Some)?;
+    /// Why there is no packet to work on.
+    pub fn copy(bytes: &[u8], medium: Medium, ingress: Ingress, pool: &mut Pool) -> Result<Packet, NoPacket> {
+        let link = Link::parse(medium, bytes).map_err(NoPacket::Unfit)?;
         // What lies behind the longest packet is padding; a packet that claims more does not parse.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
-        let mut buffer = pool.lend(ip_len).ok_or(None)?;
+        let mut buffer = pool.lend(ip_len).ok_or(NoPacket::NoBuffer)?;
         buffer.put(HEADROOM - link.len, bytes);
         match Frame::parse(buffer, bytes.len(), link, ingress) {
             Frame::Ip(packet) => Ok(packet),
             Frame::Other(buffer, unfit) => {
                 pool.give(buffer);
-                Err(Some(unfit))
+                Err(NoPacket::Unfit(unfit))
             }
         }
     }

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::time::Duration;
-use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time, Version};
+use wideload_engine::packet::{Frame, Ingress, Medium, NoPacket, Pool, Time, Version};
 use wideload_engine::{
     Answers, Event, Identifiers, Late, Limits, Narrowing, Output, Reason, Reassembler, Role, Secret, Side, Widening,
 };
@@ -251,11 +251,11 @@ impl Rig {
     pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
             Ok(packet) => self.side.push(self.now, packet, &mut self.out),
-            Err(Some(unfit)) => {
+            Err(NoPacket::Unfit(unfit)) => {
                 self.out.ledger.pass(Reason::from(unfit), frame.len());
                 return vec![frame.to_vec()];
             }
-            Err(None) => panic!("the pool of a test is large enough"),
+            Err(NoPacket::NoBuffer) => panic!("the pool of a test is large enough"),
         }
         self.drain()
     }
