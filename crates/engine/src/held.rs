@@ -2,14 +2,13 @@
 //!
 //! Everything that waits lives here: found by key, charged in bytes, and in two orders at once. By patience: things of
 //! one patience wait in line, so arrival order is deadline order and expiry needs no heap. By share: when the limit is
-//! reached, the sources that weigh most give up their oldest first, so a flood from few sources hurts only them, and
+//! reached, the sources that hold the most give up their oldest first, so a flood from few sources hurts only them, and
 //! one from many loses its own oldest (reliability: survival grows with the limit, never to nothing; rel:G24, rel:G27).
 //!
-//! How much sources weigh: those that hold about the same, within a power of two, stand together, and their weight is
-//! what they hold in all times what each of them holds. So a host with a few datagrams open is not taken for the flood
-//! of a thousand hosts with one each, and sources of one size keep at least half of the memory against those of larger
-//! sizes. It is wrong where an honest host holds about as much as each flooding one; that costs this host its oldest
-//! datagrams.
+//! Which sources hold the most: those that hold about the same, within half a power of two, stand on a level; the level
+//! that gives up is the highest that, with those above it, holds a part of the memory worth speaking of. So a host with a
+//! few datagrams open is not taken for the flood of a thousand hosts with one each. It is wrong where an honest host holds
+//! as much as each flooding one; that costs this host its oldest datagrams.
 //!
 //! Things that are protected wait in a line of their own and give up last, as long as they keep within the reserve
 //! (C31).
@@ -37,7 +36,7 @@ pub struct Held<K, V> {
     patiences: Vec<Patience>,
     sources_table: HashTable<u32>,
     sources: Slab<Source>,
-    /// Sources by how much they hold: level `n` for those charged 2ⁿ bytes and more.
+    /// Sources by how much they hold, half a power of two a level.
     levels: [Level; LEVEL_COUNT],
     reserve: Line,
     reserve_charged: usize,
@@ -229,15 +228,18 @@ impl<K: Key, V> Held<K, V> {
     }
 
     /// The thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
-    /// source that has been longest among those that weigh most.
+    /// source that has been longest among those that hold the most.
     pub fn weakest(&self) -> Option<Handle> {
         if self.reserve_charged > self.reserve_limit {
             return self.reserve.first.map(Handle);
         }
-        let reached = self.levels.iter().take(level(self.charged) + 1);
-        let weights = reached.enumerate().filter(|(_, level)| level.line.first.is_some());
-        let heaviest = weights.max_by_key(|(number, level)| (level.charged as u128) << number);
-        let source = heaviest.and_then(|(_, level)| level.line.first);
+        let worth_speaking = (self.charged - self.reserve_charged) / LEVEL_SHARE;
+        let mut above = 0;
+        let heaviest = self.levels.iter().take(level(self.charged) + 1).rev().find(|level| {
+            above += level.charged;
+            level.line.first.is_some() && above >= worth_speaking
+        });
+        let source = heaviest.and_then(|level| level.line.first);
         let thing = source.and_then(|source| self.sources.at(source).things.first);
         thing.or(self.reserve.first).map(Handle)
     }
@@ -355,8 +357,12 @@ impl SourceLine<'_> {
     }
 }
 
+/// Two levels for each power of two: one for its lower half, one for its upper.
 fn level(charged: usize) -> usize {
-    charged.checked_ilog2().map_or(0, |log| log as usize)
+    match charged.checked_ilog2() {
+        None | Some(0) => 0,
+        Some(log) => 2 * log as usize + (charged >> (log - 1) & 1),
+    }
 }
 
 /// First and last of a line whose members know their neighbours.
@@ -456,8 +462,10 @@ impl<T> Slab<T> {
     }
 }
 
-/// One level for each power of two that a charge can reach.
-const LEVEL_COUNT: usize = usize::BITS as usize;
+/// Two levels for each power of two that a charge can reach.
+const LEVEL_COUNT: usize = 2 * usize::BITS as usize;
+/// The part of the memory that the heaviest sources hold before they give up first: one in this many.
+const LEVEL_SHARE: usize = 8;
 /// The reserve's part of the limit: one in this many.
 const RESERVE_SHARE: usize = 4;
 
@@ -664,7 +672,7 @@ mod tests {
 
         /// A source that changes its level goes to the end of the new one; one that holds nothing is forgotten.
         fn settle(&mut self, source: u8) {
-            let level = self.open(source).map(|thing| thing.charge).sum::<usize>().max(1).ilog2() as usize;
+            let level = level(self.open(source).map(|thing| thing.charge).sum());
             let holds = self.open(source).next().is_some();
             let known = self.sources.iter().position(|(known, _)| *known == source);
             if let Some(index) = known.filter(|index| !holds || self.sources[*index].1 != level) {
@@ -682,14 +690,15 @@ mod tests {
             if reserved > self.limit / 4 {
                 return reserve.first().map(|thing| thing.handle);
             }
-            let weight = |level: usize| {
-                let of_it = self.sources.iter().filter(|(_, other)| *other == level);
-                let charged: usize =
-                    of_it.flat_map(|(source, _)| self.open(*source)).map(|thing| thing.charge).sum();
-                (charged as u128) << level
+            // From the top down, until an eighth of what is unprotected lies there or above.
+            let holds_from = |least: usize| {
+                let of_them = self.sources.iter().filter(|(_, level)| *level >= least);
+                of_them.flat_map(|(source, _)| self.open(*source)).map(|thing| thing.charge).sum::<usize>()
             };
+            let eighth = holds_from(0) / 8;
             let heaviest =
-                self.sources.iter().map(|(_, level)| *level).max_by_key(|level| (weight(*level), *level));
+                self.sources.iter().map(|(_, level)| *level).filter(|level| holds_from(*level) >= eighth);
+            let heaviest = heaviest.max();
             let source = heaviest.and_then(|heaviest| self.sources.iter().find(|(_, level)| *level == heaviest));
             let thing = source.and_then(|(source, _)| self.open(*source).next());
             thing.or(reserve.first().copied()).map(|thing| thing.handle)

@@ -158,7 +158,7 @@ fn a_slow_drip_stops_nobody() {
 fn a_flood_from_few_sources_hurts_only_them() {
     // rel:G27: at most 1,000 sources, at any rate; the others have long gaps.
     let few = [1, 100, 1_000].map(|sources| (sources, Good::ManySources));
-    for (sources, good) in few.into_iter().chain([(1, Good::OneSource), (10, Good::OneSource)]) {
+    for (sources, good) in few.into_iter().chain([1, 10, 50].map(|sources| (sources, Good::OneSource))) {
         for per_second in [200_000, 1_000_000] {
             let flood = Flood { per_second, sources };
             let gap = Duration::from_millis(20);
