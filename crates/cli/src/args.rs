@@ -111,6 +111,9 @@ impl Rewrite {
         let mut sources =
             [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];
         for given in &self.answer_from {
+            if self.answer_from.iter().filter(|other| other.is_ipv4() == given.is_ipv4()).count() > 1 {
+                return Err("--answer-from: two addresses of one version; give one of each at most".to_owned());
+            }
             if packet::Address::from(*given).is_one_host() {
                 let version = usize::from(given.is_ipv6());
                 sources[version] = *given;
@@ -142,10 +145,10 @@ const STYLES: Styles = Styles::styled()
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default());
 const REWRITE_HELP: &str = "\
-Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap
+Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.
 
 A packet that the snap length cut is named where it is the first; the status stays 0.
 
-Exit status: 0 done; 1 could not read or write; 2 wrong arguments; 3 the input is damaged, and what could be read was
+Exit status: 0 done; 1 could not read or write; 2 wrong arguments; 3 the input is damaged, and what could be read was \
 written; 130 interrupted.";

@@ -54,7 +54,9 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     let progress = progress(args, len);
     let stopped = watch_for_interrupt();
     let (outcome, ended) = rewrite::rewrite(&mut reader, &settings, &mut sink, |bytes_read| {
-        progress.set_position(bytes_read);
+        if bytes_read >= progress.position() + PROGRESS_STEP {
+            progress.set_position(bytes_read);
+        }
         !stopped.load(Ordering::Relaxed)
     });
     progress.finish_and_clear();
@@ -73,11 +75,13 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         Ended::Interrupted => complain("interrupted; what was read until then was written"),
         Ended::Whole => {}
     }
-    if let Some(spot) = outcome.snap_cut {
+    if let Some(spot) = outcome.snap_cut
+        && !args.json
+    {
         let (packet, offset) = (grouped(spot.packet), grouped(spot.offset));
         let count = grouped(outcome.ledger.passed(Reason::SnapCut).packets);
         complain(&format!(
-            "{name}: the snap length cut {count} packets, the first is packet {packet} at byte {offset}; they passed unchanged"
+            "{name}: packets cut by the snap length: {count}, the first is packet {packet} at byte {offset}; they passed unchanged"
         ));
     }
     let report = Report::new(name, out_name, args.mtu, &outcome, ended);
@@ -232,5 +236,7 @@ fn shown(path: &Path, dash: &str) -> String {
     if is_dash(path) { dash.to_owned() } else { path.display().to_string() }
 }
 
+/// Bytes between two moves of the progress bar.
+const PROGRESS_STEP: u64 = 1 << 20;
 /// Redraws of the progress bar in a second.
 const PROGRESS_HZ: u8 = 10;

@@ -1,6 +1,6 @@
 //! The outcome of a rewrite in, a table or JSON out.
 
-use crate::rewrite::{Outcome, Traffic};
+use crate::rewrite::{Outcome, Spot, Traffic};
 use engine::{Event, Reason, Tally};
 use serde::Serialize;
 use std::fmt::{self, Write};
@@ -16,6 +16,9 @@ pub struct Report {
     pub mtu: u16,
     /// How the run ended.
     pub ended: Ended,
+    /// The first packet of which the input holds only the front.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snap_cut: Option<Spot>,
     /// What was read.
     pub read: Side,
     /// What was written.
@@ -131,6 +134,7 @@ impl Report {
             output,
             mtu,
             ended,
+            snap_cut: outcome.snap_cut,
             read: side(&outcome.input, ledger.received.bytes),
             written: side(&outcome.output, ledger.forwarded.bytes),
             payload: Balance {

@@ -85,7 +85,7 @@ pub struct Outcome {
 }
 
 /// Where a packet stands in its capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Spot {
     /// Its number, from 1.
     pub packet: u64,
@@ -122,9 +122,11 @@ struct Clock {
     now: Time,
     /// The engine's time less the capture's, in nanoseconds.
     shift: i128,
+    /// Since which time of the capture all of its times have been behind the engine's.
+    behind_since: Option<Time>,
 }
 
-/// Rewrites all that `reader` gives into `sink`. `goes_on` is asked now and then, with the bytes read.
+/// Rewrites all that `reader` gives into `sink`, as long as `goes_on`, which is told the bytes read, says so.
 ///
 /// The outcome is that of what was read, however it ended.
 pub fn rewrite<R: Read, S: Sink>(
@@ -185,13 +187,13 @@ impl Rewriter {
         sink: &mut S,
         goes_on: &mut impl FnMut(u64) -> bool,
     ) -> Result<(), Stop<S::Error>> {
-        let mut turn = 0u32;
         loop {
-            turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(TURNS_BETWEEN_QUESTIONS) && !goes_on(reader.bytes_read()) {
+            let bytes_read = reader.bytes_read();
+            let item = reader.next().map_err(Stop::Input);
+            if !goes_on(bytes_read) {
                 return Err(Stop::Interrupted);
             }
-            match reader.next().map_err(Stop::Input)? {
+            match item? {
                 Some(Item::Packet(record)) => self.take(&record, sink).map_err(Stop::Sink)?,
                 Some(item) => self.structure(&item, sink).map_err(Stop::Sink)?,
                 None => return Ok(()),
@@ -282,7 +284,9 @@ impl Rewriter {
                 _ => {
                     self.output.count_pieces(&packet);
                     let interface = packet.ingress().0 - self.interfaces_before;
-                    sink.packet(interface, self.clock.stamp(), &packet)?;
+                    // What a packet set free has its time; what time set free, the clock's.
+                    let time = current.and_then(|record| record.time).unwrap_or_else(|| self.clock.stamp());
+                    sink.packet(interface, time, &packet)?;
                 }
             }
             self.out.done(packet);
@@ -298,18 +302,19 @@ impl Clock {
         Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
     }
 
-    /// Moves to a time of the capture. A step back within what merged captures show does not move the clock; a longer
-    /// one, or a leap over any patience, parts the clocks.
+    /// Moves to a time of the capture. Times behind the clock do not move it, as they stand where captures were merged;
+    /// where they go on, the capture's clock went back, and the two part. So they do at a leap over any patience.
     fn set(&mut self, time: Time) {
         let reading = self.reading(time);
-        let (ahead, behind) = (reading.since(self.now), self.now.since(reading));
-        if ahead > LEAP {
-            self.now = self.now + LEAP;
-            self.shift = i128::from(self.now.nanos()) - i128::from(time.nanos());
-        } else if behind > STEP_BACK {
-            self.shift = i128::from(self.now.nanos()) - i128::from(time.nanos());
+        if reading >= self.now {
+            self.behind_since = None;
+            self.now = reading.min(self.now + LEAP);
         } else {
-            self.now = self.now.max(reading);
+            let first = self.behind_since.filter(|first| *first <= time).unwrap_or(time);
+            self.behind_since = (time.since(first) < LASTING).then_some(first);
+        }
+        if reading > self.now || reading < self.now && self.behind_since.is_none() {
+            self.shift = i128::from(self.now.nanos()) - i128::from(time.nanos());
         }
     }
 
@@ -347,7 +352,5 @@ impl Traffic {
 const POOL_EXTRA: usize = 16 << 20;
 /// Longer than any patience that can be asked for: after it, nothing is held from before.
 const LEAP: Duration = Duration::from_secs(7_200);
-/// How far merged captures and several queues put packets out of the order of their times.
-const STEP_BACK: Duration = Duration::from_secs(5);
-/// Records between two looks at the caller's wish.
-const TURNS_BETWEEN_QUESTIONS: u32 = 1_024;
+/// Longer than merged captures and several queues give times of one source in a row, while another's are ahead.
+const LASTING: Duration = Duration::from_millis(200);

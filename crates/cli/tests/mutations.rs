@@ -23,7 +23,7 @@ fn a_thousand_mutated_captures_end_well() {
         match ended.status {
             Some(0) => {
                 read_whole += 1;
-                assert!(ended.said.is_empty() || ended.said.contains("the snap length cut"), "{what}");
+                assert!(ended.said.is_empty(), "{what}");
             }
             Some(3) => {
                 damaged += 1;

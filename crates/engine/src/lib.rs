@@ -1,4 +1,4 @@
-//! What can be done to a packet's size: reassemble, fragment, refuse.
+//! What can be done to a packet's size: reassemble, fragment, segment, refuse.
 //!
 //! The engine is pure: no clock, no socket, no thread, no randomness that is not an input. A caller hands in packets
 //! and the time, and takes what comes out:

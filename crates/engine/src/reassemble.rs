@@ -15,6 +15,7 @@ use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
     Address, CLASS_LENS, Channel, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Ingress, Packet, Tags, Time,
+    Version,
 };
 
 /// Joins fragments into datagrams.
@@ -55,6 +56,7 @@ pub enum Late {
 /// What makes fragments belong together (RFC 791 section 3.2, R006): never mixed between VLANs or ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct DatagramKey {
+    version: Version,
     source: Address,
     destination: Address,
     id: u32,
@@ -436,7 +438,10 @@ impl Run {
         let id = self.packet.ip().fragment.map_or(0, |fragment| fragment.id);
         let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
         let cut = Cut { mtu, id, fill: Fill::Full, content };
-        self.packet.release(self.holes.top(), !self.holes.has_end(), cut);
+        // Where some pieces take part in ECN and some do not, the host behind us judges.
+        let first = self.packet.ip().ecn;
+        let ecn = self.marks.joined(first).unwrap_or(first);
+        self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
     /// The piece that started the datagram, built again, for the error that quotes it.
@@ -471,6 +476,7 @@ impl DatagramKey {
     fn of(piece: &Packet, fragment: Fragment) -> DatagramKey {
         let (source, destination) = piece.addresses();
         DatagramKey {
+            version: piece.ip().version,
             source,
             destination,
             id: fragment.id,

@@ -183,8 +183,8 @@ impl Narrowing {
             return Err(Reason::Uncuttable);
         }
         let id = match &mut self.role {
-            // Who came in pieces keeps its identification: others of its pieces may be on their way.
-            Role::Source(identifiers) if !packet.came_in_pieces() => identifiers.next(now, packet),
+            // The pieces of a piece belong to the other pieces of their datagram.
+            Role::Source(identifiers) if packet.ip().fragment.is_none() => identifiers.next(now, packet),
             _ => Some(packet.ip().id),
         };
         let id = id.ok_or(Reason::NoIdentifier)?;

@@ -1135,13 +1135,17 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
 #[test]
 fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
     let parts = pieces(Version::V4, &pattern(4_000), 1_480);
-    let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
-    let again = Wire::read_all(&rig.push_all(&parts));
+    let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
+    let again = Wire::read_all(&router.push_all(&parts));
     assert!(again.len() == 5 && again.iter().all(|piece| piece.id == 0x1234));
+    // Where we are the source all are ours, for kept ones could meet them.
+    let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
+    let ours = Wire::read_all(&rig.push_all(&parts));
+    assert!(ours.len() == 5 && ours.iter().all(|piece| piece.id == ours[0].id));
     let fresh: Vec<u32> =
         (0..50).map(|_| Wire::read(&rig.push(&whole(Version::V4, &pattern(4_000)))[0]).id).collect();
-    let distinct: BTreeSet<_> = fresh.iter().collect();
-    assert_eq!(distinct.len(), 50);
+    let distinct: BTreeSet<_> = fresh.iter().chain([&ours[0].id]).collect();
+    assert_eq!(distinct.len(), 51);
 }
 
 // R095

@@ -95,7 +95,7 @@ pub enum Unfit {
     NotIp,
     /// The frame ends before its headers, or before the length that they claim.
     Truncated,
-    /// The version is neither 4 nor 6.
+    /// The version is neither 4 nor 6, or not the one that the link header announces.
     BadVersion,
     /// The IPv4 header length is below 20 bytes, or above the packet's.
     BadHeaderLen,

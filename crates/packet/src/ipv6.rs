@@ -58,10 +58,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         return Err(Unfit::TooLong);
     }
     let len = if length_missing { bytes.len() } else { HEADER_LEN + claimed_len };
-    let packet = bytes.get(..len).ok_or(Unfit::Truncated)?;
     if len > LEN_MAX {
         return Err(Unfit::TooLong);
     }
+    let packet = bytes.get(..len).ok_or(Unfit::Truncated)?;
     let mut walk = Walk {
         next_header: header.next_header,
         at: HEADER_LEN,

@@ -335,7 +335,7 @@ impl Packet {
         let upper = self.ip.upper?;
         let within = match upper.protocol {
             TCP => tcp::checksum_at(self.upper_bytes(upper))?,
-            UDP => udp::checksum_at(self.upper_bytes(upper))?,
+            UDP => udp::checksum_at(self.upper_bytes(upper), self.ip.length_missing)?,
             _ => return None,
         };
         Some((usize::from(upper.at) + within, upper))
@@ -428,11 +428,13 @@ impl Packet {
 
     /// Makes a run that never completed a packet with holes, up to `payload_len` bytes long: it leaves by a sparse
     /// cut, as fragments that carry what came. `more`: is the datagram's end still missing?
-    pub fn release(&mut self, payload_len: usize, more: bool, cut: Cut) {
+    pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Cut) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         if let Some(fragment) = &mut self.ip.fragment {
             *fragment = Fragment { offset: 0, more, ..*fragment };
         }
+        self.ip.ecn = ecn;
+        self.seal();
         self.cut = Some(cut);
     }
 

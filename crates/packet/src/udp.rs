@@ -35,11 +35,13 @@ pub fn field(sum: Sum) -> u16 {
     }
 }
 
-/// Where the checksum field stands, in a datagram that has a checksum and the length that its header says.
-pub(crate) fn checksum_at(bytes: &[u8]) -> Option<usize> {
+/// Where the checksum field stands, in a datagram that has a checksum and the length that its header says; `len_missing`:
+/// its sender left that out.
+pub(crate) fn checksum_at(bytes: &[u8], len_missing: bool) -> Option<usize> {
     let (header, _) = UdpHeader::parse(bytes)?;
     let claimed_len = usize::from(header.len.get());
-    (header.checksum.get() != 0 && (claimed_len == bytes.len() || claimed_len == 0)).then_some(CHECKSUM_AT)
+    (header.checksum.get() != 0 && (claimed_len == bytes.len() || len_missing && claimed_len == 0))
+        .then_some(CHECKSUM_AT)
 }
 
 /// Where the length field stands, of a datagram whose sender left it out.
