@@ -270,9 +270,11 @@ fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
         let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "1500"]);
         assert_eq!(run.status.code(), Some(1), "{}", said(&run));
         assert!(said(&run).contains("/dev/full") && said(&run).contains("space"), "{}", said(&run));
-        // A damaged input does not hide it.
+        // Damage in the input does not hide it, even where all that is written is what was held until then.
+        let held: Vec<_> = (0..8).map(|id| (1, udp(60_012, id, MORE_FRAGMENTS))).collect();
+        let input = scratch.pcap("held.pcap", &held);
         fs::write(&input, [&fs::read(&input).unwrap()[..], &[0; 7]].concat()).unwrap();
-        let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "1500"]);
+        let run = scratch.rewrite(&[&input, Path::new("/dev/full")], &["--mtu", "65535"]);
         assert_eq!(run.status.code(), Some(1), "{}", said(&run));
     }
 }

@@ -1,4 +1,4 @@
-//! A packet that is to be cut in, an identification out that no other datagram in flight has.
+//! A packet that is to be cut in, an identification out that no other datagram of ours in flight has.
 //!
 //! Identifiers are a keyed hash of source, destination and protocol plus a counter, so that they are unique where they
 //! must be and cannot be foreseen from elsewhere (X1, RFC 7739 section 5.3, R084). IPv4's 65,536 come round: a block of
