@@ -168,8 +168,8 @@ impl Rewriter {
         let pool = Pool::new(settings.limits.bytes + POOL_EXTRA);
         Rewriter {
             side: Side {
-                widening: Widening { reassembler: widening },
-                narrowing: Narrowing { mtu: settings.mtu, role, fill: settings.fill },
+                widening: Widening { reassembler: widening, ..Widening::default() },
+                narrowing: Narrowing { fill: settings.fill, ..Narrowing::new(settings.mtu, role) },
             },
             out: Output::new(pool, answers),
             clock: Clock::default(),

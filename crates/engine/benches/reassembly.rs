@@ -55,8 +55,9 @@ impl Bench {
         let limits = Limits { bytes: 256 << 20, patience: None };
         Bench {
             side: Side {
-                widening: Widening { reassembler: Some(Reassembler::new(limits, Late::Retire, secret)) },
-                narrowing: Narrowing { mtu: u16::MAX, role: Role::Transit, fill: Fill::Full },
+                widening: Widening {
+ reassembler: Some(Reassembler::new(limits, Late::Retire, secret)), ..Widening::default() },
+                narrowing: Narrowing::new(u16::MAX, Role::Transit),
             },
             out: Output::new(Pool::new(1 << 30), None),
             packets: Vec::new(),

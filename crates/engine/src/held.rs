@@ -174,6 +174,20 @@ impl<K: Key, V> Held<K, V> {
         }
     }
 
+    /// Gives a thing a new deadline, as if it came now: for patience that is about idleness.
+    pub fn touch(&mut self, now: Time, handle: Handle, wanted: Duration) {
+        let patience = self.patience_for(wanted);
+        let slot = self.slots.at_mut(handle.0);
+        let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
+        if let Some(line) = self.patiences.get_mut(before) {
+            line.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        }
+        if let Some(patience) = self.patiences.get_mut(patience) {
+            self.slots.at_mut(handle.0).deadline = now + patience.length;
+            patience.line.push_back(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        }
+    }
+
     /// Moves a thing to the reserve.
     pub fn protect(&mut self, handle: Handle) {
         if self.slots.at(handle.0).source.is_none() {
@@ -220,6 +234,12 @@ impl<K: Key, V> Held<K, V> {
     /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
     pub fn oldest(&self) -> Option<Handle> {
         self.heads().min_by_key(|index| self.slots.at(*index).deadline).map(Handle)
+    }
+
+    /// The same among those whose patience is at most this.
+    pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
+        let lines = self.patiences.iter().filter(|line| line.length <= patience);
+        lines.filter_map(|line| line.line.first).min_by_key(|index| self.slots.at(*index).deadline).map(Handle)
     }
 
     /// The thing to give up, as long as more than the limit is charged.

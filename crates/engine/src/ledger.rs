@@ -96,8 +96,29 @@ counters! {
         ReleasedLate "released_late" "Datagrams that never completed and left in fragments when patience ended."
         ReleasedEvicted "released_evicted" "Datagrams that left in fragments for memory."
         ReleasedAtEnd "released_at_end" "Datagrams that left in fragments because the input ended."
-        Divided "divided" "Packets that were cut."
-        Pieces "pieces" "Packets that cutting made."
+        Joined "joined" "Fragments that went into longer fragments, or into whole datagrams, on the way."
+        JoinedWhole "joined_whole" "Datagrams that joining on the way made whole."
+        JoinedFull "joined_full" "Longer fragments that left because the next one would not fit the MTU."
+        JoinedGap "joined_gap" "Longer fragments that left because the next one in order did not come next."
+        JoinedLate "joined_late" "Longer fragments that left when patience ended."
+        JoinedEvicted "joined_evicted" "Longer fragments that left for another datagram, or for memory."
+        JoinedAtEnd "joined_at_end" "Longer fragments that left because the input ended."
+        JoinRefused "join_refused" "Fragments that passed as they came because there was no room to join them."
+        Gathered "gathered" "TCP segments and UDP datagrams that went into runs, runs of one counted."
+        RunFull "run_full" "Runs that ended because the next segment would have made them too long."
+        RunPushed "run_pushed" "Runs that ended with PSH or FIN."
+        RunUneven "run_uneven" "Runs that ended because a segment was shorter or longer than the first."
+        RunChanged "run_changed" "Runs that ended because a header changed in what segments of a run share."
+        RunGap "run_gap" "Runs that ended because the next segment in order did not come, or came before."
+        RunPassed "run_passed" "Runs that ended because a packet of their flow came that joins nothing."
+        RunLate "run_late" "Runs that ended when patience ended."
+        RunEvicted "run_evicted" "Runs that ended for memory."
+        RunAtEnd "run_at_end" "Runs that ended because the input ended or paused."
+        Sorted "sorted" "Segments that came before their turn and waited for it."
+        Resized "resized" "TCP packets whose payload left in packets of another length."
+        Segments "segments" "TCP packets that this made."
+        Divided "divided" "Packets that were cut into fragments."
+        Pieces "pieces" "Fragments that cutting made."
         CutForHost "cut_for_host" "Packets that no router may cut (DF, IPv6), cut in their host's stead."
         LeftAlone "left_alone" "Packets longer than an MTU that is below what every link of their version takes."
         ChecksumFinished "checksum_finished" "Half-filled transport checksums that were finished."
@@ -105,6 +126,13 @@ counters! {
         Answered "answered" "ICMP errors sent."
         AnswerForbidden "answer_forbidden" "ICMP errors that the standards forbid or do not have."
         AnswerLimited "answer_limited" "ICMP errors held back by the rate limit."
+        InVxlan "in_vxlan" "VXLAN packets: what they carry was not resized."
+        InGeneve "in_geneve" "GENEVE packets: what they carry was not resized."
+        InGre "in_gre" "GRE packets: what they carry was not resized."
+        InIp "in_ip" "IP packets in IP packets: what they carry was not resized."
+        InWireGuard "in_wireguard" "WireGuard packets: what they carry was not resized."
+        InGtp "in_gtp" "GTP packets: what they carry was not resized."
+        InIpsec "in_ipsec" "IPsec packets: what they carry was not resized."
     }
 }
 
@@ -163,24 +191,20 @@ impl Ledger {
     /// # Errors
     /// Which side of the balance is short, with both figures.
     pub fn check(&self, held: Tally) -> Result<(), String> {
-        let retired = self.retired_all();
-        let runs_ended = self.event(Event::Reassembled).packets
-            + self.event(Event::ReleasedLate).packets
-            + self.event(Event::ReleasedEvicted).packets
-            + self.event(Event::ReleasedAtEnd).packets;
-        let came = self.received.packets + runs_ended + self.event(Event::Pieces).packets;
-        let went = self.forwarded.packets
-            + retired.packets
-            + held.packets
-            + self.event(Event::Absorbed).packets
-            + self.event(Event::Divided).packets;
-        if came != went {
+        let mut came = self.received;
+        let mut went = self.forwarded;
+        went += self.retired_all();
+        went += held;
+        MADE.iter().for_each(|event| came += self.event(*event));
+        USED.iter().for_each(|event| went += self.event(*event));
+        if came.packets != went.packets {
+            let (came, went) = (came.packets, went.packets);
             return Err(format!(
                 "packets do not add up: {came} came or were made, {went} left or are held: {self:?}"
             ));
         }
-        let (came, went) = (self.received.bytes, self.forwarded.bytes + retired.bytes + held.bytes);
-        if came != went {
+        if came.bytes != went.bytes {
+            let (came, went) = (came.bytes, went.bytes);
             return Err(format!("payload does not add up: {came} bytes came, {went} left or are held: {self:?}"));
         }
         Ok(())
@@ -193,6 +217,24 @@ impl Default for Ledger {
     }
 }
 
+/// What was taken apart or joined, packets and bytes: it came, and left as something else.
+const USED: [Event; 4] = [Event::Absorbed, Event::Joined, Event::Resized, Event::Divided];
+/// What was made of it.
+const MADE: [Event; 12] = [
+    Event::Reassembled,
+    Event::ReleasedLate,
+    Event::ReleasedEvicted,
+    Event::ReleasedAtEnd,
+    Event::JoinedWhole,
+    Event::JoinedFull,
+    Event::JoinedGap,
+    Event::JoinedLate,
+    Event::JoinedEvicted,
+    Event::JoinedAtEnd,
+    Event::Segments,
+    Event::Pieces,
+];
+
 impl Tally {
     /// Nothing.
     pub const NONE: Tally = Tally { packets: 0, bytes: 0 };
@@ -202,9 +244,14 @@ impl Tally {
         Tally { packets: packets as u64, bytes: bytes as u64 }
     }
 
-    /// One packet, or the packets on the wire that it stands for.
+    /// One packet, or the packets on the wire that it stands for: each segment of a train has a transport header.
     pub fn of(packet: &Packet) -> Tally {
-        Tally::new(packet.wire_count(), packet.ip().payload_len())
+        let (count, payload_len) = (packet.wire_count(), packet.ip().payload_len());
+        let repeated_len = match packet.train {
+            Some(_) => (count - 1) * (payload_len - packet.train_len()),
+            None => 0,
+        };
+        Tally::new(count, payload_len + repeated_len)
     }
 }
 

@@ -1,11 +1,11 @@
-//! What can be done to a packet's size: reassemble, fragment, segment, refuse.
+//! What can be done to a packet's size: reassemble, join, coalesce, fragment, segment, refuse.
 //!
 //! The engine is pure: no clock, no socket, no thread, no randomness that is not an input. A caller hands in packets
 //! and the time, and takes what comes out:
 //!
 //! ```
 //! use wideload_engine::{Identifiers, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening};
-//! use wideload_engine::packet::{self, Fill, Frame, Ingress, Medium, Pool, Time};
+//! use wideload_engine::packet::{self, Frame, Ingress, Medium, Pool, Time};
 //! use std::time::Duration;
 //!
 //! # let wide: Vec<u8> = {
@@ -19,12 +19,11 @@
 //! let limits = Limits { bytes: 4 << 20, patience: None };
 //! let mut out = Output::new(Pool::new(8 << 20), None);
 //! let mut side = Side {
-//!     widening: Widening { reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 1_500 }, secret)) },
-//!     narrowing: Narrowing {
-//!         mtu: 1_500,
-//!         role: Role::Source(Identifiers::new(secret, Duration::from_secs(2))),
-//!         fill: Fill::Full,
+//!     widening: Widening {
+//!         reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 1_500 }, secret)),
+//!         ..Widening::default()
 //!     },
+//!     narrowing: Narrowing::new(1_500, Role::Source(Identifiers::new(secret, Duration::from_secs(2)))),
 //! };
 //! // A datagram of 4,000 bytes leaves in three pieces.
 //! let packet = Frame::copy(&wide, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
@@ -47,23 +46,27 @@ pub mod held;
 
 pub use packet;
 
+mod coalesce;
 mod fragment;
 mod holes;
 mod identify;
 mod ledger;
 mod output;
+mod prefixes;
 mod reassemble;
 mod refuse;
 mod secret;
 mod segment;
 mod side;
 
+pub use coalesce::{Coalescer, Exempt, Hold, Mode, Rules};
 pub use fragment::{Piece, Pieces};
 pub use holes::{Fit, Holes};
 pub use identify::{Identifiers, LIFETIME};
 pub use ledger::{Event, Ledger, Reason, Tally};
 pub use output::Output;
+pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};
 pub use refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
 pub use secret::Secret;
-pub use side::{Narrowing, Role, Side, Widening};
+pub use side::{Narrowing, Role, Side, Switch, Trains, Widening};

@@ -21,7 +21,7 @@ pub struct Output {
 
 /// A packet on its way out.
 #[derive(Debug)]
-pub(crate) enum Way {
+enum Way {
     /// It goes on.
     Forward(Packet),
     /// It is an ICMP error of ours.
@@ -53,7 +53,7 @@ impl Output {
                 self.ledger.note(Event::Pieces, pieces);
                 self.ledger.forwarded += pieces;
             }
-            None => self.ledger.forwarded += Tally::new(packet.wire_count(), packet.ip().payload_len()),
+            None => self.ledger.forwarded += Tally::of(&packet),
         }
         Some(packet)
     }
@@ -72,12 +72,16 @@ impl Output {
         self.queue.push_back(Way::Forward(packet));
     }
 
-    pub(crate) fn take(&mut self) -> Option<Way> {
-        self.queue.pop_front()
-    }
-
-    pub(crate) fn put_back(&mut self, way: Way) {
-        self.queue.push_back(way);
+    /// Hands the packets that were queued after the first `mark` to the next stage, in their order, in whose place come
+    /// those that it lets go; answers stay.
+    pub(crate) fn again(&mut self, mark: usize, mut stage: impl FnMut(Packet, &mut Output)) {
+        for _ in mark..self.queue.len() {
+            match self.queue.remove(mark) {
+                Some(Way::Forward(packet)) => stage(packet, self),
+                Some(answer) => self.queue.push_back(answer),
+                None => break,
+            }
+        }
     }
 
     /// Ends a packet, or a run of them that share a buffer.

@@ -285,7 +285,7 @@ impl Reassembler {
         let State::Open(mut run) = self.held.remove(at) else { return };
         // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
         let dont_fragment = run.longest_dont_fragment == run.longest;
-        run.packet.close(run.holes.held_len(), ecn, dont_fragment);
+        run.packet.close(run.holes.held_len(), ecn, dont_fragment, run.longest);
         if run.packet.is_neighbour_discovery() {
             return State::Open(run).retire(Reason::FragNeighbour, out);
         }

@@ -1,11 +1,12 @@
 //! Packets in, packets of the sizes that one side wants out: widen, then narrow.
 
+use crate::coalesce::Coalescer;
 use crate::identify::Identifiers;
 use crate::ledger::{Event, Reason, Tally};
-use crate::output::{Output, Way};
+use crate::output::Output;
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
-use packet::{Content, Cut, Fill, Packet, Time, Train};
+use packet::{Content, Cut, Fill, Identifications, Packet, Time, Train, Tunnel, may_be_segmented};
 
 /// All that happens to a packet on its way out of one side.
 #[derive(Debug)]
@@ -17,10 +18,12 @@ pub struct Side {
 }
 
 /// Many packets to one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Widening {
     /// Joins fragments into datagrams, where this side wants whole ones.
     pub reassembler: Option<Reassembler>,
+    /// Joins the segments of a flow, rejoined ones too.
+    pub coalescer: Option<Coalescer>,
 }
 
 /// One packet to many.
@@ -32,6 +35,30 @@ pub struct Narrowing {
     pub role: Role,
     /// How a cut shares a payload out.
     pub fill: Fill,
+    /// Is TCP that is too long cut into segments? Else it is cut or refused as anything else.
+    pub segment: Switch,
+    /// Is what is too long cut into fragments? Else a router refuses it, and a source's packets are left alone.
+    pub fragment: Switch,
+    /// What becomes of trains.
+    pub trains: Trains,
+}
+
+/// Whether a stage works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// It does.
+    On,
+    /// It does not.
+    Off,
+}
+
+/// What a port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trains {
+    /// Trains, with the segment size beside the packet: they stay as they are, as far as they fit.
+    Carried,
+    /// Single packets: TCP trains become the longest packets that fit.
+    Spelled,
 }
 
 /// Who cuts.
@@ -47,23 +74,37 @@ impl Side {
     /// Takes a packet that leaves by this side. What was late by `now` has been [expired](Side::expire) before.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         out.ledger.received += Tally::of(&packet);
-        if usize::from(self.narrowing.mtu) < packet.ip().mtu_min() {
+        if let Some(tunnel) = Tunnel::of(&packet) {
+            out.ledger.note(inside(tunnel), Tally::of(&packet));
+        }
+        // No link of this version has so small an MTU: only segments may be so short.
+        if usize::from(self.narrowing.mtu) < packet.ip().mtu_min() && !may_be_segmented(&packet) {
             return leave_alone(packet, self.narrowing.mtu, out);
         }
+        let mark = out.queued_count();
         self.widening.push(now, packet, out);
-        self.narrow(now, out);
+        self.narrow(now, mark, out);
     }
 
     /// Gives up what is late.
     pub fn expire(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
         self.widening.expire(now, out);
-        self.narrow(now, out);
+        self.narrow(now, mark, out);
+    }
+
+    /// Lets go of the segments that are held: the port has nothing more to give.
+    pub fn release(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
+        self.widening.release(now, out);
+        self.narrow(now, mark, out);
     }
 
     /// Lets go of everything: the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
         self.widening.flush(now, out);
-        self.narrow(now, out);
+        self.narrow(now, mark, out);
     }
 
     /// When [`expire`](Side::expire) next has work; none while nothing is held.
@@ -88,53 +129,92 @@ impl Side {
         out.ledger.check(held)
     }
 
-    /// Sends what widening let go through narrowing, in its order.
-    fn narrow(&mut self, now: Time, out: &mut Output) {
-        for _ in 0..out.queued_count() {
-            match out.take() {
-                Some(Way::Forward(packet)) => self.narrowing.push(now, packet, out),
-                Some(answer) => out.put_back(answer),
-                None => break,
-            }
-        }
+    /// Sends what widening let go, which was queued after the first `mark`, through narrowing, in its order.
+    fn narrow(&mut self, now: Time, mark: usize, out: &mut Output) {
+        out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
     }
 }
 
 impl Widening {
+    /// Fragments become datagrams, and segments, rejoined ones too, become trains.
     fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         match &mut self.reassembler {
-            Some(reassembler) => reassembler.push(now, packet, out),
-            None => out.forward(packet),
+            Some(reassembler) if packet.ip().fragment.is_some() => {
+                let mark = out.queued_count();
+                reassembler.push(now, packet, out);
+                self.coalesce(now, mark, out);
+            }
+            _ => self.gather(now, packet, out),
         }
     }
 
     fn expire(&mut self, now: Time, out: &mut Output) {
         if let Some(reassembler) = &mut self.reassembler {
+            let mark = out.queued_count();
             reassembler.expire(now, out);
+            self.coalesce(now, mark, out);
+        }
+        if let Some(coalescer) = &mut self.coalescer {
+            coalescer.expire(now, out);
+        }
+    }
+
+    fn release(&mut self, now: Time, out: &mut Output) {
+        if let Some(coalescer) = &mut self.coalescer {
+            coalescer.release(now, out);
         }
     }
 
     fn flush(&mut self, now: Time, out: &mut Output) {
         if let Some(reassembler) = &mut self.reassembler {
+            let mark = out.queued_count();
             reassembler.flush(now, out);
+            self.coalesce(now, mark, out);
+        }
+        self.release(now, out);
+    }
+
+    fn coalesce(&mut self, now: Time, mark: usize, out: &mut Output) {
+        if let Some(coalescer) = &mut self.coalescer {
+            out.again(mark, |packet, out| coalescer.push(now, packet, out));
+        }
+    }
+
+    fn gather(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        match &mut self.coalescer {
+            Some(coalescer) => coalescer.push(now, packet, out),
+            None => out.forward(packet),
         }
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.reassembler.as_ref().and_then(Reassembler::next_deadline)
+        let fragments = self.reassembler.as_ref().and_then(Reassembler::next_deadline);
+        let segments = self.coalescer.as_ref().and_then(Coalescer::next_deadline);
+        fragments.into_iter().chain(segments).min()
     }
 
     /// The packets and payload that are held, counted anew, and the buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
-        self.reassembler.as_ref().map_or((Tally::NONE, 0), Reassembler::held)
+        let fragments = self.reassembler.as_ref().map(Reassembler::held);
+        let segments = self.coalescer.as_ref().map(Coalescer::held);
+        fragments.into_iter().chain(segments).fold((Tally::NONE, 0), |(mut tally, buffers), (more, count)| {
+            tally += more;
+            (tally, buffers + count)
+        })
     }
 }
 
 impl Narrowing {
+    /// One that makes packets of at most `mtu` bytes, with every stage on, for a port that takes single packets.
+    pub fn new(mtu: u16, role: Role) -> Narrowing {
+        Narrowing { mtu, role, fill: Fill::Full, segment: Switch::On, fragment: Switch::On, trains: Trains::Spelled }
+    }
+
     /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
     fn push(&mut self, now: Time, mut packet: Packet, out: &mut Output) {
         finish(&mut packet, out);
-        if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) || self.shorten(&mut packet, out) {
+        self.segment(&mut packet, out);
+        if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
             return out.forward(packet);
         }
         match self.cut(now, &packet) {
@@ -145,26 +225,53 @@ impl Narrowing {
                 packet.cut = Some(cut);
                 out.forward(packet);
             }
-            Err(reason) => {
-                if reason == Reason::TooBig {
-                    out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet);
-                }
-                let ended = Tally::of(&packet);
-                out.retire(packet, ended, reason);
-            }
+            Err(reason) => self.refuse(now, packet, reason, out),
         }
     }
 
-    /// Shortens the segments of a TCP train until they fit; true where they do. It is not on a wire yet, so nothing is
-    /// cut that must not be; a UDP train's datagrams are its sender's, and stay.
-    fn shorten(&self, packet: &mut Packet, out: &mut Output) -> bool {
-        let header_len = packet.len() - packet.train_len();
-        let segment_len = usize::from(self.mtu).saturating_sub(header_len) as u16;
-        let Some(train) = packet.train.filter(|_| packet.is_tcp() && segment_len > 0) else { return false };
-        out.ledger.note(Event::Divided, Tally::of(packet));
-        packet.train = Some(Train { segment_len, ..train });
-        out.ledger.note(Event::Pieces, Tally::of(packet));
-        true
+    /// Gives TCP the segments that this side wants: as long as fit, where a train is to be spelled out or does not fit.
+    /// Trains are on no wire, so nothing is cut here that must not be, and DF stays (law 4). A UDP train's datagrams are
+    /// its sender's, and stay.
+    fn segment(&self, packet: &mut Packet, out: &mut Output) {
+        let fits = packet.wire_len() <= usize::from(self.mtu);
+        let stays = match packet.train {
+            Some(_) => fits && self.trains == Trains::Carried,
+            None => fits || self.segment == Switch::Off,
+        };
+        if stays || !packet.is_tcp() || packet.cut.is_some() || !may_be_segmented(packet) {
+            return;
+        }
+        let payload_len = packet.train_len();
+        let room = usize::from(self.mtu).saturating_sub(packet.len() - payload_len);
+        if room == 0 {
+            return;
+        }
+        let train = Train { segment_len: self.segment_len(payload_len, room), ids: Identifications::Rise };
+        let train = Train { segment_len: train.segment_len, ..packet.train.unwrap_or(train) };
+        let before = Tally::of(packet);
+        packet.train = (payload_len > usize::from(train.segment_len)).then_some(train);
+        let after = Tally::of(packet);
+        if before != after {
+            out.ledger.note(Event::Resized, before);
+            out.ledger.note(Event::Segments, after);
+        }
+    }
+
+    fn segment_len(&self, payload_len: usize, room: usize) -> u16 {
+        match self.fill {
+            Fill::Full => payload_len.min(room) as u16,
+            Fill::Even => payload_len.div_ceil(payload_len.div_ceil(room)) as u16,
+        }
+    }
+
+    fn refuse(&self, now: Time, packet: Packet, reason: Reason, out: &mut Output) {
+        match (&self.role, reason) {
+            (Role::Source(_), Reason::TooBig) => return leave_alone(packet, self.mtu, out),
+            (_, Reason::TooBig) => out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet),
+            _ => {}
+        }
+        let ended = Tally::of(&packet);
+        out.retire(packet, ended, reason);
     }
 
     /// How a packet that is too long is cut, or why it is not.
@@ -172,8 +279,14 @@ impl Narrowing {
     /// What must not be cut in transit ends, and its sender is told what the link takes (RFC 1191 section 4, RFC 8200
     /// section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Cut, Reason> {
-        if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
+        let cut = Cut { mtu: self.mtu, id: packet.ip().id, fill: self.fill, content: Content::Whole };
+        if self.fragment == Switch::Off || usize::from(self.mtu) < packet.ip().mtu_min() {
             return Err(Reason::TooBig);
+        }
+        if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
+            // What came in pieces may leave in pieces, none longer than the longest that came.
+            let mtu = packet.longest_piece().filter(|piece_len| *piece_len <= usize::from(self.mtu));
+            return mtu.map(|mtu| Cut { mtu: mtu as u16, ..cut }).ok_or(Reason::TooBig);
         }
         if let Some(reason) = uncuttable_piece(packet) {
             return Err(reason);
@@ -188,7 +301,7 @@ impl Narrowing {
             _ => Some(packet.ip().id),
         };
         let id = id.ok_or(Reason::NoIdentifier)?;
-        Ok(Cut { mtu: self.mtu, id, fill: self.fill, content: Content::Whole })
+        Ok(Cut { id, ..cut })
     }
 
     /// Payload that fits into the first piece.
@@ -210,6 +323,19 @@ fn uncuttable_piece(packet: &Packet) -> Option<Reason> {
     }
 }
 
+/// The counter of what is inside a tunnel.
+fn inside(tunnel: Tunnel) -> Event {
+    match tunnel {
+        Tunnel::Vxlan => Event::InVxlan,
+        Tunnel::Geneve => Event::InGeneve,
+        Tunnel::Gre => Event::InGre,
+        Tunnel::IpInIp => Event::InIp,
+        Tunnel::WireGuard => Event::InWireGuard,
+        Tunnel::Gtp => Event::InGtp,
+        Tunnel::Ipsec => Event::InIpsec,
+    }
+}
+
 /// Finishes what an offloading sender left to its card.
 fn finish(packet: &mut Packet, out: &mut Output) {
     if packet.finish_len() {
@@ -220,7 +346,7 @@ fn finish(packet: &mut Packet, out: &mut Output) {
     }
 }
 
-/// No link of this version has so small an MTU, so nothing is done to its packets.
+/// Nothing here may change it.
 fn leave_alone(packet: Packet, mtu: u16, out: &mut Output) {
     if packet.len() > usize::from(mtu) {
         out.ledger.note(Event::LeftAlone, Tally::of(&packet));

@@ -85,8 +85,8 @@ fn each_datagram_of_a_udp_train_is_complete() {
 #[test]
 fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
     for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
-        let narrowing = Narrowing { mtu: 1_280, role, fill: Fill::Full };
-        let mut side = Side { widening: Widening { reassembler: None }, narrowing };
+        let narrowing = Narrowing::new(1_280, role);
+        let mut side = Side { widening: Widening::default(), narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let payload = noise(20_000);
         let mut packet = Frame::copy(&tcp(version, ACK, &payload), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
@@ -105,8 +105,8 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
 #[test]
 fn a_udp_train_keeps_its_datagrams_or_ends_by_name() {
     for (mtu, ended) in [(540, 0), (500, 3)] {
-        let narrowing = Narrowing { mtu, role: source(), fill: Fill::Full };
-        let mut side = Side { widening: Widening { reassembler: None }, narrowing };
+        let narrowing = Narrowing::new(mtu, source());
+        let mut side = Side { widening: Widening::default(), narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut packet = Frame::copy(&udp(4, &noise(1_200)), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise });

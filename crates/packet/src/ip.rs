@@ -232,6 +232,31 @@ impl Ip {
         }
     }
 
+    /// Are two headers of this version, up to the transport header, equal but for lengths, identification and checksum?
+    pub(crate) fn shares_header(&self, one: &[u8], other: &[u8]) -> bool {
+        match self.version {
+            Version::V4 => ipv4::shares_header(one, other),
+            Version::V6 => ipv6::shares_header(one, other),
+        }
+    }
+
+    /// May the packets of a train repeat this packet's IP headers?
+    pub(crate) fn headers_may_be_shared(&self, packet: &[u8]) -> bool {
+        match (self.version, self.upper) {
+            (Version::V4, _) => ipv4::may_be_shared(self),
+            (Version::V6, Some(upper)) => ipv6::may_be_shared(packet, upper),
+            (Version::V6, None) => false,
+        }
+    }
+
+    /// Is the header's checksum, where it has one, what sealing would write?
+    pub(crate) fn checksum_is_canonical(&self, header: &[u8]) -> bool {
+        match self.version {
+            Version::V4 => ipv4::checksum_is_canonical(header),
+            Version::V6 => true,
+        }
+    }
+
     /// Writes lengths, marks and the header's checksum for one whole datagram of `len` bytes.
     pub(crate) fn seal(&self, header: &mut [u8]) {
         match self.version {

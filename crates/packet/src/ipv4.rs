@@ -153,6 +153,22 @@ pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize, id: u32) {
     set_checksum(header, checksum);
 }
 
+/// Are two headers without options equal, but for length, identification and checksum?
+pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
+    let same = |from: usize, to: usize| one.get(from..to) == other.get(from..to);
+    same(0, TOTAL_LEN_AT) && same(FLAGS_AT, CHECKSUM_AT) && same(CHECKSUM_AT + 2, one.len().max(other.len()))
+}
+
+/// May a train's packets repeat this header? Options may speak of one packet.
+pub(crate) fn may_be_shared(ip: &Ip) -> bool {
+    usize::from(ip.header_len) == HEADER_LEN
+}
+
+/// A checksum of all ones is right where 0 is, but is not what sealing writes.
+pub(crate) fn checksum_is_canonical(header: &[u8]) -> bool {
+    header.get(CHECKSUM_AT..CHECKSUM_AT + 2) != Some(&[0xFF, 0xFF])
+}
+
 /// The options of a header, one by one; a malformed one ends the walk.
 struct Options<'a>(&'a [u8]);
 
@@ -233,7 +249,11 @@ const HEADER_LEN: usize = 20;
 const HEADER_LEN_MAX: usize = 60;
 /// Linux waits as long, half of what RFC 1122 section 3.3.2 asks for (R016): identifiers come back sooner than that.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Places in the header, in bytes (RFC 791 section 3.1).
 const PROTOCOL_AT: u16 = 9;
+const TOTAL_LEN_AT: usize = 2;
+const FLAGS_AT: usize = 6;
+const CHECKSUM_AT: usize = 10;
 const RESERVED: u16 = 0x8000;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;

@@ -217,6 +217,25 @@ pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize) {
     }
 }
 
+/// Are two headers, extension headers counted, equal but for the length?
+pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
+    let same = |from: usize, to: usize| one.get(from..to) == other.get(from..to);
+    same(0, PAYLOAD_LEN_AT) && same(NEXT_HEADER_AT, one.len().max(other.len()))
+}
+
+/// May a train's packets repeat these headers? An Authentication header covers one packet (RFC 4302 section 3.3.3).
+pub(crate) fn may_be_shared(packet: &[u8], upper: Upper) -> bool {
+    let (mut at, mut named_at) = (HEADER_LEN, NEXT_HEADER_AT);
+    while at < usize::from(upper.at) {
+        let Some([_, len, ..]) = packet.get(at..) else { return false };
+        if packet.get(named_at) == Some(&AUTHENTICATION) {
+            return false;
+        }
+        (named_at, at) = (at, at + 8 + usize::from(*len) * 8);
+    }
+    true
+}
+
 impl Ipv6Header {
     /// A header of an ICMPv6 error.
     pub(crate) fn for_error(source: [u8; 16], destination: [u8; 16], payload_len: usize) -> Ipv6Header {
@@ -259,6 +278,8 @@ pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
 const HEADER_COUNT_MAX: usize = 8;
 /// See [`HEADER_COUNT_MAX`].
 pub(crate) const CHAIN_LEN_MAX: usize = 256;
+/// Places in the header, in bytes (RFC 8200 section 3).
+const PAYLOAD_LEN_AT: usize = 4;
 const NEXT_HEADER_AT: usize = 6;
 /// Where the traffic class stands in the first word.
 const CLASS_SHIFT: u32 = 20;

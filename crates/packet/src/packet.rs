@@ -5,6 +5,7 @@ use crate::cut::{Content, Cut, Shares};
 use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
 use crate::link::{LINK_LEN_MAX, Link, Medium, Tags};
 use crate::sum::Sum;
+use crate::part::TcpPart;
 use crate::train::Train;
 use crate::{ipv6, tcp, udp};
 
@@ -26,7 +27,8 @@ pub struct Packet {
     ingress: Ingress,
     ip: Ip,
     as_received: bool,
-    rejoined: bool,
+    /// Of a datagram that came in pieces, the longest of them; else 0.
+    longest_piece: u32,
     /// What is known of the transport checksum.
     pub checksum: Checksum,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
@@ -86,7 +88,7 @@ impl Frame {
                 ingress,
                 ip,
                 as_received: true,
-                rejoined: false,
+                longest_piece: 0,
                 checksum: Checksum::Unverified,
                 train: None,
                 cut: None,
@@ -197,7 +199,12 @@ impl Packet {
 
     /// True for a piece of a datagram, and for a datagram that came in pieces.
     pub fn came_in_pieces(&self) -> bool {
-        self.rejoined || self.ip.fragment.is_some()
+        self.longest_piece > 0 || self.ip.fragment.is_some()
+    }
+
+    /// Length of the longest piece that a rejoined datagram came in, IP header counted, in bytes.
+    pub fn longest_piece(&self) -> Option<usize> {
+        (self.longest_piece > 0).then_some(self.longest_piece as usize)
     }
 
     /// The map of the buffer: which eights of bytes a sparse packet holds.
@@ -311,6 +318,18 @@ impl Packet {
         true
     }
 
+    /// What the sum over a TCP or UDP packet with its checksum is wrong by; zero where it is right, where it is still to be
+    /// finished, and where there is none.
+    pub fn checksum_error(&self) -> Sum {
+        match self.checksum_field() {
+            Some((_, upper)) if self.checksum == Checksum::Unverified => {
+                pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len())
+                    + Sum::of(self.upper_bytes(upper))
+            }
+            _ => Sum::ZERO,
+        }
+    }
+
     /// Writes the length that an offloading sender left out; true where it had.
     pub fn finish_len(&mut self) -> bool {
         if !self.ip.length_missing {
@@ -370,7 +389,7 @@ impl Packet {
             ingress: piece.ingress,
             ip: piece.ip,
             as_received: false,
-            rejoined: true,
+            longest_piece: 0,
             checksum: Checksum::Unverified,
             train: None,
             cut: None,
@@ -416,13 +435,13 @@ impl Packet {
         core::mem::replace(&mut self.buffer, larger)
     }
 
-    /// Makes a run the whole datagram of `payload_len` bytes.
-    pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool) {
+    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `longest_piece` bytes.
+    pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, longest_piece: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         self.ip.ecn = ecn;
         self.ip.dont_fragment = dont_fragment;
         self.ip.fragment = None;
-        self.rejoined = true;
+        self.longest_piece = longest_piece;
         self.seal();
     }
 
@@ -447,9 +466,51 @@ impl Packet {
         self.buffer.bytes_mut(front..end + moved_by).copy_within(..end - front, moved_by);
         self.ip_at += moved_by as u32;
         self.trailer_len = 0;
-        let payload_len = self.ip.payload_len();
+        let (payload_len, piece_len) = (self.ip.payload_len(), self.ip.len);
         self.ip = self.ip.without_fragment_header();
-        self.close(payload_len, self.ip.ecn, self.ip.dont_fragment);
+        self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, piece_len);
+    }
+
+    /// Bytes that fit behind the packet in its buffer.
+    pub fn room(&self) -> usize {
+        HEADROOM + self.capacity() - self.ip_at() - self.len()
+    }
+
+    /// Moves the packet to a larger buffer, and returns the smaller one.
+    pub fn move_to(&mut self, mut larger: Buffer) -> Buffer {
+        let start = self.ip_at() - self.link_len();
+        larger.put(start, self.buffer.bytes(start..self.ip_at() + self.len()));
+        core::mem::replace(&mut self.buffer, larger)
+    }
+
+    /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.
+    pub fn append(&mut self, payload: &[u8]) {
+        let end = self.ip_at() + self.len();
+        self.buffer.put(end, payload);
+        self.ip.len += payload.len() as u32;
+        self.trailer_len = 0;
+        self.as_received = false;
+    }
+
+    /// Makes a run of segments or datagrams, which share the headers of the first, one train. `last` is what the last
+    /// segment said, `payload_sum` the sum of all payload.
+    pub fn seal_train(&mut self, last: Option<&TcpPart>, payload_sum: Sum, train: Train) {
+        let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
+        let (start, len) = (self.ip_at(), self.len());
+        let pseudo = pseudo_sum(self.addresses(), upper.protocol, len - usize::from(upper.at));
+        let id = self.ip.id;
+        let headers = self.buffer.bytes_mut(start..start + len);
+        let Some((ip_header, rest)) = headers.split_at_mut_checked(upper.at.into()) else {
+            panic!("a packet holds its headers")
+        };
+        self.ip.stamp_segment(ip_header, rest.len(), id);
+        match last {
+            Some(last) => tcp::seal(tcp::header_mut(rest), last, pseudo + payload_sum),
+            None => udp::seal(rest, pseudo + payload_sum),
+        }
+        self.checksum = Checksum::Verified;
+        self.as_received = false;
+        self.train = Some(train);
     }
 
     /// Writes lengths, marks and checksum of the header.

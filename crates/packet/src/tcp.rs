@@ -1,5 +1,6 @@
 //! TCP header bytes in, its fields and options out (RFC 9293).
 
+use crate::part::TcpPart;
 use crate::sum::Sum;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -112,6 +113,26 @@ pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
     }
 }
 
+/// Writes what a run of segments takes from its last: acknowledgement, window, PSH and FIN, echo; then the checksum.
+/// `rest` is the sum of the pseudo-header and the payload.
+pub(crate) fn seal(header: &mut [u8], last: &TcpPart, rest: Sum) {
+    let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a segment has its TCP header") };
+    (fixed.ack, fixed.window) = (U32::new(last.ack), U16::new(last.window));
+    let (seq, flags) = (fixed.seq.get(), fixed.flags | last.ends);
+    if let Some(stamps) = last.timestamps
+        && let Some(echo) = header.get_mut(usize::from(stamps.at) + 4..usize::from(stamps.at) + 8)
+    {
+        echo.copy_from_slice(&stamps.echo.to_be_bytes());
+    }
+    stamp(header, seq, flags, rest);
+}
+
+/// The header at the start of a segment, to be changed.
+pub(crate) fn header_mut(segment: &mut [u8]) -> &mut [u8] {
+    let len = Segment::parse(segment).map_or(0, |segment| segment.header.header_len());
+    segment.get_mut(..len).unwrap_or_default()
+}
+
 fn next_option(bytes: &[u8]) -> Option<(TcpOption<'_>, &[u8])> {
     let (kind, rest) = bytes.split_first()?;
     match kind {
@@ -162,7 +183,8 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 /// See [`FIN`].
 pub const CWR: u8 = 0x80;
-const CHECKSUM_AT: usize = 16;
+/// Where the checksum stands, in bytes.
+pub(crate) const CHECKSUM_AT: usize = 16;
 /// Kind and length of an option, in bytes.
 const OPTION_HEADER_LEN: usize = 2;
 

@@ -7,7 +7,7 @@ use crate::ip::{Ip, TCP, UDP, Upper, pseudo_sum};
 use crate::link::LINK_LEN_MAX;
 use crate::packet::Packet;
 use crate::sum::Sum;
-use crate::tcp::{self, Segment};
+use crate::tcp::{self, Segment, TcpOption};
 use crate::udp::{self, UdpHeader};
 
 /// How a packet stands for many.
@@ -29,6 +29,17 @@ pub enum Identifications {
     Stay,
 }
 
+/// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that opens or
+/// resets a connection or is urgent (R117, R118), nor one whose options sign all of its bytes (RFC 2385, RFC 5925) or
+/// cannot be read.
+pub fn may_be_segmented(packet: &Packet) -> bool {
+    let ip = packet.ip();
+    let Some(upper) = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none()) else { return false };
+    let Some(segment) = Segment::parse(packet.upper_bytes(upper)) else { return false };
+    let signs = |option| matches!(option, TcpOption::Other(MD5_SIGNATURE | AUTHENTICATION, _) | TcpOption::Malformed(_));
+    segment.header.flags() & (tcp::SYN | tcp::RST | tcp::URG) == 0 && !segment.options().any(signs)
+}
+
 /// The header of a train's segments: built once, patched for each.
 #[derive(Debug)]
 pub struct SegmentTemplate {
@@ -39,7 +50,7 @@ pub struct SegmentTemplate {
     len: usize,
     ip: Ip,
     ids: Identifications,
-    /// The pseudo-header's sum without the length.
+    /// The pseudo-header's sum without the length, less what the train's own sum is wrong by.
     pseudo: Sum,
     transport: Transport,
 }
@@ -64,7 +75,8 @@ impl SegmentTemplate {
             len,
             ip: *packet.ip(),
             ids,
-            pseudo: pseudo_sum(packet.addresses(), upper.protocol, 0),
+            // A wrong sum stays wrong, by as much, in every segment: nothing that was damaged becomes credible.
+            pseudo: pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error(),
             transport,
         };
         template.bytes.get_mut(..len)?.copy_from_slice(packet.frame().get(..len)?);
@@ -145,5 +157,9 @@ fn transport(packet: &Packet, upper: Upper) -> Option<(usize, Transport)> {
     }
 }
 
+/// TCP options that cover the bytes of one segment (RFC 2385 section 3, RFC 5925 section 2.2).
+const MD5_SIGNATURE: u8 = 19;
+/// See [`MD5_SIGNATURE`].
+const AUTHENTICATION: u8 = 29;
 /// Longest link, IP and transport header that a template takes, in bytes.
 const TEMPLATE_LEN: usize = LINK_LEN_MAX + crate::buffer::HEADROOM + tcp::HEADER_LEN_MAX;

@@ -63,6 +63,17 @@ pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize
     }
 }
 
+/// Writes length and checksum, where there is one, of a train. `rest` is the sum of the pseudo-header and the payload.
+pub(crate) fn seal(datagram: &mut [u8], rest: Sum) {
+    let len = datagram.len();
+    let Ok((fixed, _)) = UdpHeader::mut_from_prefix(datagram) else { panic!("a datagram has its UDP header") };
+    let has_checksum = fixed.checksum.get() != 0;
+    if let Some(header) = datagram.get_mut(..HEADER_LEN) {
+        stamp(header, has_checksum, rest, len);
+    }
+}
+
 /// The header, in bytes.
 pub const HEADER_LEN: usize = 8;
-const CHECKSUM_AT: usize = 6;
+/// Where the checksum stands, in bytes.
+pub(crate) const CHECKSUM_AT: usize = 6;

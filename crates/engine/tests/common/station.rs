@@ -39,24 +39,24 @@ impl Station {
     /// One that joins by this secret.
     pub fn joining_by(limits: Limits, late: Late, secret: u128) -> Station {
         let reassembler = Reassembler::new(limits, late, Secret::new(secret));
-        let narrowing = Narrowing { mtu: u16::MAX, role: Role::Transit, fill: Fill::Full };
+        let narrowing = Narrowing::new(u16::MAX, Role::Transit);
         Station::of(Some(reassembler), narrowing, 2 * limits.bytes + ROOM)
     }
 
     /// One that cuts for `mtu` in the place of the source.
     pub fn source(mtu: u16, fill: Fill) -> Station {
         let identifiers = Identifiers::new(Secret::new(SECRET), LIFETIME);
-        Station::of(None, Narrowing { mtu, role: Role::Source(identifiers), fill }, ROOM)
+        Station::of(None, Narrowing { fill, ..Narrowing::new(mtu, Role::Source(identifiers)) }, ROOM)
     }
 
     /// One that cuts for `mtu` on the way.
     pub fn router(mtu: u16, fill: Fill) -> Station {
-        Station::of(None, Narrowing { mtu, role: Role::Transit, fill }, ROOM)
+        Station::of(None, Narrowing { fill, ..Narrowing::new(mtu, Role::Transit) }, ROOM)
     }
 
     /// Any one.
     pub fn of(reassembler: Option<Reassembler>, narrowing: Narrowing, pool_len: usize) -> Station {
-        let side = Side { widening: Widening { reassembler }, narrowing };
+        let side = Side { widening: Widening { reassembler, ..Widening::default() }, narrowing };
         Station { side, out: Output::new(Pool::new(pool_len), None) }
     }
 

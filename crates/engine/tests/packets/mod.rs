@@ -224,7 +224,7 @@ impl Rig {
         let reassembler = late.map(|late| Reassembler::new(limits, late, secret()));
         let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1_000_000_000, 1_000, secret());
         Rig {
-            side: Side { widening: Widening { reassembler }, narrowing: Narrowing { mtu, role, fill: Fill::Full } },
+            side: Side { widening: Widening { reassembler, ..Widening::default() }, narrowing: Narrowing::new(mtu, role) },
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             now: Time::ZERO,
             medium: Medium::Ip,

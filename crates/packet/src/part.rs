@@ -1,0 +1,221 @@
+//! A TCP segment or UDP datagram in, what tells whether it goes on where another ended.
+//!
+//! Two packets can share one header where everything in front of their payload is equal but for what is said here, and
+//! what each packet of a train is given anew: lengths, identification, checksums.
+
+use crate::ip::{TCP, UDP, Upper, pseudo_sum};
+use crate::packet::{Checksum, Packet};
+use crate::sum::Sum;
+use crate::tcp::{self, Segment, TcpOption};
+use crate::udp::{self, UdpHeader};
+
+/// What moves along a flow, as one packet of it says.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Where the payload starts, in bytes from the IP header.
+    pub payload_at: u16,
+    /// Bytes of the flow that it carries; at least one.
+    pub payload_len: u16,
+    /// Their sum, as if they stood at an even place.
+    pub payload_sum: Sum,
+    /// The sender's identification.
+    pub id: u32,
+    /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
+    pub canonical: bool,
+    /// What TCP says beyond that.
+    pub tcp: Option<TcpPart>,
+}
+
+/// What moves along a TCP flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPart {
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// The next byte expected from the other side.
+    pub ack: u32,
+    /// The window offered, not scaled.
+    pub window: u16,
+    /// PSH and FIN, where they are set.
+    pub ends: u8,
+    /// Time stamps (RFC 7323 section 3).
+    pub timestamps: Option<Timestamps>,
+}
+
+/// The time stamps of a segment, and where they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamps {
+    /// Where the sender's clock stands, in bytes from the TCP header.
+    pub at: u16,
+    /// The sender's clock.
+    pub value: u32,
+    /// The other side's clock, echoed.
+    pub echo: u32,
+}
+
+impl Part {
+    /// What a packet says about its place in its flow; none where it may share its header with no other: a fragment, one
+    /// with IPv4 options or an Authentication header, without payload, of TCP with other flags than ACK, PSH, FIN and
+    /// ECE or with other options than time stamps, and one with a wrong checksum (L6; R114, R115, R118).
+    pub fn of(packet: &Packet) -> Option<Part> {
+        let ip = packet.ip();
+        let upper = ip.upper?;
+        if ip.fragment.is_some() || ip.length_missing || !ip.headers_may_be_shared(packet.bytes()) {
+            return None;
+        }
+        let bytes = packet.upper_bytes(upper);
+        let (header_len, tcp) = match upper.protocol {
+            TCP => tcp_part(bytes)?,
+            UDP => (udp_header_len(bytes)?, None),
+            _ => return None,
+        };
+        let (header, payload) = bytes.split_at_checked(header_len)?;
+        let payload_sum = payload_sum(packet, upper, header, payload)?;
+        Some(Part {
+            payload_at: upper.at + header_len as u16,
+            payload_len: payload.len() as u16,
+            payload_sum,
+            id: ip.id,
+            canonical: checksum_is_canonical(upper, header) && ip.checksum_is_canonical(packet.header()),
+            tcp,
+        })
+    }
+
+    /// The sequence number behind its last byte.
+    pub fn seq_end(&self) -> Option<u32> {
+        self.tcp.map(|tcp| tcp.seq.wrapping_add(u32::from(self.payload_len)))
+    }
+}
+
+impl TcpPart {
+    /// Does it say that the sender has nothing to add (RFC 9293 section 3.9.1.2, R116)?
+    pub fn ends(&self) -> bool {
+        self.ends != 0
+    }
+
+    /// Does it end the stream?
+    pub fn is_last(&self) -> bool {
+        self.ends & tcp::FIN != 0
+    }
+}
+
+/// Are the headers of two packets equal, but for what their [`Part`]s say and what is sealed anew? That is: link header,
+/// IP header (DF, hop count, class and congestion mark with it), ports, reserved bits, flags, the layout of options.
+pub fn share_headers(one: &Packet, one_part: &Part, other: &Packet, other_part: &Part) -> bool {
+    let (ip, other_ip) = (one.ip(), other.ip());
+    let same_layout = ip.version == other_ip.version && ip.upper == other_ip.upper;
+    let (Some(upper), true) = (ip.upper, same_layout && one_part.payload_at == other_part.payload_at) else {
+        return false;
+    };
+    let end = usize::from(one_part.payload_at);
+    let (Some((ip_header, header)), Some((other_ip_header, other_header))) = (split(one, end, upper), split(other, end, upper))
+    else {
+        return false;
+    };
+    one.link() == other.link()
+        && ip.shares_header(ip_header, other_ip_header)
+        && match (one_part.tcp, other_part.tcp) {
+            (Some(tcp), Some(other_tcp)) => tcp_headers_share(header, &tcp, other_header, &other_tcp),
+            (None, None) => udp_headers_share(header, other_header),
+            _ => false,
+        }
+}
+
+fn split(packet: &Packet, end: usize, upper: Upper) -> Option<(&[u8], &[u8])> {
+    packet.bytes().get(..end)?.split_at_checked(upper.at.into())
+}
+
+/// Everything but sequence and acknowledgement number, PSH and FIN, window, checksum and time stamps.
+fn tcp_headers_share(one: &[u8], one_part: &TcpPart, other: &[u8], other_part: &TcpPart) -> bool {
+    let stamps_at = |part: &TcpPart| part.timestamps.map(|stamps| usize::from(stamps.at));
+    if one.len() != other.len() || stamps_at(one_part) != stamps_at(other_part) {
+        return false;
+    }
+    let same = |from: usize, to: usize| one.get(from..to) == other.get(from..to);
+    let flags = |header: &[u8]| header.get(FLAGS_AT).map(|flags| flags & !(tcp::PSH | tcp::FIN));
+    let same_options = match stamps_at(one_part) {
+        Some(at) => same(tcp::HEADER_LEN, at) && same(at + TIMESTAMPS_LEN, one.len()),
+        None => same(tcp::HEADER_LEN, one.len()),
+    };
+    same(0, SEQ_AT) && same(FLAGS_AT - 1, FLAGS_AT) && flags(one) == flags(other) && same(URGENT_AT, URGENT_AT + 2) && same_options
+}
+
+/// The ports, and whether there is a checksum.
+fn udp_headers_share(one: &[u8], other: &[u8]) -> bool {
+    let has_checksum = |header| UdpHeader::parse(header).is_some_and(|(header, _)| header.checksum.get() != 0);
+    one.get(..UDP_LEN_AT) == other.get(..UDP_LEN_AT) && has_checksum(one) == has_checksum(other)
+}
+
+/// The length of a TCP header and what moves in it, if nothing else is in it but what a train's segments may repeat.
+fn tcp_part(bytes: &[u8]) -> Option<(usize, Option<TcpPart>)> {
+    let segment = Segment::parse(bytes)?;
+    let header = segment.header;
+    let flags = header.flags();
+    let plain = flags & !(tcp::PSH | tcp::FIN | tcp::ECE) == tcp::ACK;
+    if !plain || segment.payload.is_empty() {
+        return None;
+    }
+    let part = TcpPart {
+        seq: header.seq.get(),
+        ack: header.ack.get(),
+        window: header.window.get(),
+        ends: flags & (tcp::PSH | tcp::FIN),
+        timestamps: timestamps(&segment)?,
+    };
+    Some((header.header_len(), Some(part)))
+}
+
+/// The time stamps, or that there are none; nothing where any other option stands there.
+fn timestamps(segment: &Segment<'_>) -> Option<Option<Timestamps>> {
+    let mut found = None;
+    let mut at = tcp::HEADER_LEN;
+    for option in segment.options() {
+        match option {
+            TcpOption::NoOperation => at += 1,
+            TcpOption::End => break,
+            TcpOption::Timestamps { value, echo } if found.is_none() => {
+                found = Some(Timestamps { at: at as u16 + 2, value, echo });
+                at += 2 + TIMESTAMPS_LEN;
+            }
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+/// The length of a UDP header, of a datagram as long as its header says, with payload.
+fn udp_header_len(bytes: &[u8]) -> Option<usize> {
+    let (header, payload) = UdpHeader::parse(bytes)?;
+    (usize::from(header.len.get()) == bytes.len() && !payload.is_empty()).then_some(udp::HEADER_LEN)
+}
+
+/// The sum of the payload; none where the transport checksum is wrong. Where it is known to be right, the payload's sum
+/// follows from the headers' (X3).
+fn payload_sum(packet: &Packet, upper: Upper, header: &[u8], payload: &[u8]) -> Option<Sum> {
+    let has_checksum = upper.protocol == TCP || UdpHeader::parse(header).is_some_and(|(it, _)| it.checksum.get() != 0);
+    let headers = || pseudo_sum(packet.addresses(), upper.protocol, header.len() + payload.len()) + Sum::of(header);
+    match packet.checksum {
+        Checksum::Verified if has_checksum => Some(Sum::ZERO - headers()),
+        Checksum::Unverified if has_checksum => {
+            let sum = Sum::of(payload);
+            (headers() + sum).is_right().then_some(sum)
+        }
+        Checksum::Verified | Checksum::Unverified | Checksum::Partial => Some(Sum::of(payload)),
+    }
+}
+
+fn checksum_is_canonical(upper: Upper, header: &[u8]) -> bool {
+    let at = if upper.protocol == TCP { tcp::CHECKSUM_AT } else { udp::CHECKSUM_AT };
+    // 0xFFFF is what UDP writes for 0, and what nothing else would.
+    upper.protocol == UDP || header.get(at..at + 2) != Some(&[0xFF, 0xFF])
+}
+
+/// Places in a TCP header, in bytes (RFC 9293 section 3.1).
+const SEQ_AT: usize = 4;
+/// See [`SEQ_AT`].
+const FLAGS_AT: usize = 13;
+/// See [`SEQ_AT`].
+const URGENT_AT: usize = 18;
+/// Where the length stands in a UDP header, in bytes.
+const UDP_LEN_AT: usize = 4;
+/// Value and echo of the time stamps option, in bytes.
+const TIMESTAMPS_LEN: usize = 8;
