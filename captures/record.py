@@ -95,6 +95,14 @@ def tcp_offload():
     return records
 
 
+def tcp_bulk():
+    """Segments as long as the link takes, as a stream of some length makes them."""
+    with Link() as link, link.tap(link.b) as tap:
+        for version in (4, 6):
+            converse(link, version, request_len=90000, answer_len=20000)
+        return check_wire(tap.recorded(), 1500)
+
+
 def vlan_fragments():
     """The same identifiers on two VLANs at once, then two tags, then IPv6.
 
@@ -194,6 +202,7 @@ def files():
     yield "icmp_ping_9000.pcap", ethernet(icmp_ping_9000)
     yield "jumbo_udp.pcap", ethernet(jumbo_udp)
     yield "tcp_offload.pcap", ethernet(tcp_offload)
+    yield "tcp_bulk.pcap", ethernet(tcp_bulk)
     yield "vlan_fragments.pcap", ethernet(vlan_fragments)
     yield "ip_options.pcap", ethernet(ip_options)
     yield "incomplete.pcap", ethernet(incomplete)

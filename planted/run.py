@@ -21,7 +21,7 @@ HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
 CAUGHT = HOUSE / "planted" / "CAUGHT.md"
 # Quick suites first; whatever else a crate has comes after them.
-ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
+ENGINE_FIRST = ["--lib", "laws", "coalescing", "coalescing_laws", "patience", "overlaps", "swarm", "memory", "identity"]
 PACKET_FIRST = ["--lib"]
 TIME_LIMIT_SECONDS = 240
 

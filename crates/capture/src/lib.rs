@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::items_after_test_module, reason = "a file's tests come first")]
 
+mod behind;
 mod error;
 mod format;
 mod interface;

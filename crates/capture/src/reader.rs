@@ -78,6 +78,9 @@ impl<R: Read> Reader<R> {
             Kind::Block => Item::Block(raw),
             Kind::Packet(packet) => {
                 self.packets += 1;
+                // Between the padded packet and the block's length, which stands at its end too.
+                let options_at = packet.data_at + packet.data_len.next_multiple_of(4);
+                let options = raw.get(options_at..raw.len() - 4).unwrap_or_default();
                 Item::Packet(Record {
                     number: self.packets,
                     offset,
@@ -87,6 +90,7 @@ impl<R: Read> Reader<R> {
                     time: packet.time,
                     original_len: packet.original_len,
                     data: &raw[packet.data_at..packet.data_at + packet.data_len],
+                    options,
                     raw,
                 })
             }
@@ -127,6 +131,8 @@ pub struct Record<'a> {
     pub original_len: u32,
     /// The packet, as far as it was captured.
     pub data: &'a [u8],
+    /// The options of its block, such as comments; none in pcap.
+    pub options: &'a [u8],
     /// The whole record or block as it stands in the file.
     pub raw: &'a [u8],
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use packet::Time;
 
+use crate::behind::Behind;
 use crate::error::Error;
 use crate::format::{
     ByteOrder, CAPTURED_LEN_MAX, PCAP_HEADER_LEN, PCAP_SNAP_LEN_AT, PcapHeader, SECTION_HEADER_LEN_MIN,
@@ -31,18 +32,13 @@ pub struct Writer<W: Write> {
 impl<W: Write> Writer<W> {
     /// A capture into `output`, which needs no buffer of its own.
     pub fn new(output: W, compression: Compression) -> Result<Writer<W>, Error> {
-        let output = match compression {
-            Compression::None => Output::Plain(output),
-            Compression::Gzip => {
-                Output::Gzip(flate2::write::GzEncoder::new(output, flate2::Compression::default()))
-            }
-            Compression::Zstd => {
-                let encoder = zstd::Encoder::new(output, zstd::DEFAULT_COMPRESSION_LEVEL);
-                Output::Zstd(encoder.map_err(|source| Error::Io { tried: "prepare zstd", source })?)
-            }
-        };
+        let packed = Packed::new(output, compression)?;
+        Ok(Writer::of(Output::Here(packed)))
+    }
+
+    fn of(output: Output<W>) -> Writer<W> {
         let buffer = Vec::with_capacity(BUFFER_LEN);
-        Ok(Writer { output, buffer, bytes_written: 0, packets: 0, section: Section::None })
+        Writer { output, buffer, bytes_written: 0, packets: 0, section: Section::None }
     }
 
     /// Writes a pcap file header or a pcapng section header, and takes format and byte order from it.
@@ -93,7 +89,7 @@ impl<W: Write> Writer<W> {
     /// Where the snap length was raised, it becomes an enhanced packet block at time 0.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<(), Error> {
         if self.needs_raised_snap_len(record) {
-            return self.put_packet(record.interface, None, &[record.data], record.original_len);
+            return self.put_packet(record.interface, None, &[record.data], record.original_len, &[]);
         }
         self.packets += 1;
         self.put(record.raw)
@@ -107,9 +103,20 @@ impl<W: Write> Writer<W> {
     /// Where no header was written before, or the section has no such interface, or the packet is longer than the
     /// 16 MiB that a reader believes.
     pub fn packet(&mut self, interface: u32, time: Option<Time>, parts: &[&[u8]]) -> Result<(), Error> {
+        self.packet_with_options(interface, time, parts, &[])
+    }
+
+    /// The same with the options of a block of this section, which pcap has no place for.
+    pub fn packet_with_options(
+        &mut self,
+        interface: u32,
+        time: Option<Time>,
+        parts: &[&[u8]],
+        options: &[u8],
+    ) -> Result<(), Error> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         assert!(len <= CAPTURED_LEN_MAX as usize, "no reader believes a packet of {len} bytes");
-        self.put_packet(interface, time, parts, len as u32)
+        self.put_packet(interface, time, parts, len as u32, options)
     }
 
     /// Bytes of capture written so far, before compression.
@@ -119,7 +126,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes out what is still held, ends the compression, and gives the output back.
     pub fn finish(mut self) -> Result<W, Error> {
-        self.flush().and_then(|()| self.output.finish()).map_err(cannot_write)
+        self.output.take(&mut self.buffer).and_then(|()| self.output.finish()).map_err(cannot_write)
     }
 
     fn put_packet(
@@ -128,6 +135,7 @@ impl<W: Write> Writer<W> {
         time: Option<Time>,
         parts: &[&[u8]],
         original_len: u32,
+        options: &[u8],
     ) -> Result<(), Error> {
         self.packets += 1;
         let captured_len: u32 = parts.iter().map(|part| part.len() as u32).sum();
@@ -145,10 +153,11 @@ impl<W: Write> Writer<W> {
                 };
                 let ticks = time.map_or(0, |time| described.clock.ticks(time));
                 let padding = captured_len.next_multiple_of(4) - captured_len;
-                let block_len = ENHANCED_LEN_MIN + captured_len + padding;
+                let block_len = ENHANCED_LEN_MIN + captured_len + padding + options.len() as u32;
                 self.put(&enhanced_packet(order, block_len, interface, ticks, captured_len, original_len))?;
                 parts.iter().try_for_each(|part| self.put(part))?;
                 self.put(&[0; 4][..padding as usize])?;
+                self.put(options)?;
                 self.put(&order.u32_bytes(block_len))
             }
         }
@@ -186,24 +195,30 @@ impl<W: Write> Writer<W> {
     }
 
     #[cold]
-    fn put_slowly(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.flush()?;
-        if bytes.len() > self.buffer.capacity() {
-            return self.output.write_all(bytes);
+    fn put_slowly(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            self.output.take(&mut self.buffer)?;
+            let (part, rest) = bytes.split_at(bytes.len().min(BUFFER_LEN));
+            self.buffer.extend_from_slice(part);
+            bytes = rest;
+            if bytes.is_empty() {
+                return Ok(());
+            }
         }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        // After a failure the bytes stay, so that finishing fails too.
-        self.output.write_all(&self.buffer)?;
-        self.buffer.clear();
-        Ok(())
     }
 
     fn damaged(&self, why: String) -> Error {
         Error::Damaged { offset: self.bytes_written, packets: self.packets, why }
+    }
+}
+
+impl<W: Write + Send + 'static> Writer<W> {
+    /// The same, but a thread of its own packs and writes, while packets go on coming. What it cannot write is told with
+    /// a later packet, or at the end.
+    pub fn behind(output: W, compression: Compression) -> Result<Writer<W>, Error> {
+        let packed = Packed::new(output, compression)?;
+        let behind = Behind::start(packed).map_err(|source| Error::Io { tried: "start a thread", source })?;
+        Ok(Writer::of(Output::Behind(behind)))
     }
 }
 
@@ -236,39 +251,70 @@ enum Section {
     Pcapng { order: ByteOrder, interfaces: Vec<Interface> },
 }
 
+/// Where full buffers go.
 enum Output<W: Write> {
+    Here(Packed<W>),
+    Behind(Behind<W>),
+}
+
+impl<W: Write> Output<W> {
+    /// Takes a buffer's bytes, and leaves it empty. After a failure the bytes stay, so that finishing fails too.
+    fn take(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Output::Here(packed) => {
+                packed.write_all(buffer)?;
+                buffer.clear();
+                Ok(())
+            }
+            Output::Behind(behind) => behind.take(buffer),
+        }
+    }
+
+    fn finish(self) -> io::Result<W> {
+        match self {
+            Output::Here(packed) => packed.finish(),
+            Output::Behind(behind) => behind.finish(),
+        }
+    }
+}
+
+/// An output with its compression.
+pub(crate) enum Packed<W: Write> {
     Plain(W),
     Gzip(flate2::write::GzEncoder<W>),
     Zstd(zstd::Encoder<'static, W>),
 }
 
-impl<W: Write> Output<W> {
-    fn finish(self) -> io::Result<W> {
+impl<W: Write> Packed<W> {
+    fn new(output: W, compression: Compression) -> Result<Packed<W>, Error> {
+        Ok(match compression {
+            Compression::None => Packed::Plain(output),
+            Compression::Gzip => {
+                Packed::Gzip(flate2::write::GzEncoder::new(output, flate2::Compression::default()))
+            }
+            Compression::Zstd => {
+                let encoder = zstd::Encoder::new(output, zstd::DEFAULT_COMPRESSION_LEVEL);
+                Packed::Zstd(encoder.map_err(|source| Error::Io { tried: "prepare zstd", source })?)
+            }
+        })
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Packed::Plain(output) => output.write_all(bytes),
+            Packed::Gzip(encoder) => encoder.write_all(bytes),
+            Packed::Zstd(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    pub(crate) fn finish(self) -> io::Result<W> {
         let mut output = match self {
-            Output::Plain(output) => output,
-            Output::Gzip(encoder) => encoder.finish()?,
-            Output::Zstd(encoder) => encoder.finish()?,
+            Packed::Plain(output) => output,
+            Packed::Gzip(encoder) => encoder.finish()?,
+            Packed::Zstd(encoder) => encoder.finish()?,
         };
         output.flush()?;
         Ok(output)
-    }
-}
-
-impl<W: Write> Write for Output<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Output::Plain(output) => output.write(bytes),
-            Output::Gzip(encoder) => encoder.write(bytes),
-            Output::Zstd(encoder) => encoder.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Output::Plain(output) => output.flush(),
-            Output::Gzip(encoder) => encoder.flush(),
-            Output::Zstd(encoder) => encoder.flush(),
-        }
     }
 }
 
@@ -315,6 +361,5 @@ const INTERFACE_SNAP_LEN_AT: usize = 12;
 const SECTION_LEN_AT: usize = 16;
 /// Length of an enhanced packet block without packet and options.
 const ENHANCED_LEN_MIN: u32 = 32;
-/// Bytes gathered before they are written. Parts that are longer go out from where they lie; for shorter ones, calls
-/// of their own were measured to cost as much as the copy.
-const BUFFER_LEN: usize = 256 << 10;
+/// Bytes gathered before they are written: calls for single packets were measured to cost as much as the copy.
+pub(crate) const BUFFER_LEN: usize = 128 << 10;

@@ -1,9 +1,9 @@
 //! The command line in, what is asked for out.
 
-use crate::rewrite::{As, Settings};
+use crate::rewrite::{As, Settings, Stages};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand, ValueEnum};
-use engine::{Limits, Secret};
+use engine::{Exempt, Hold, Join, Limits, Mode, Prefix, Secret, Switch};
 use packet::Fill;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -39,24 +39,62 @@ pub struct Rewrite {
     #[arg(long, short, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub mtu: u16,
 
-    /// Who stands where the packets pass
-    #[arg(long = "as", value_enum, default_value_t = Role::Host, value_name = "ROLE")]
-    pub role: Role,
+    /// Who stands where the packets pass [default: host]
+    #[arg(long = "as", value_enum, value_name = "ROLE")]
+    pub role: Option<Role>,
 
     /// Addresses that the router answers from: one of IPv4, one of IPv6, or both with a comma
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', default_values = ["192.0.0.8", "fe80::1"])]
     pub answer_from: Vec<IpAddr>,
 
+    /// Make fragments whole datagrams
+    #[arg(long, help_heading = STAGES)]
+    pub reassemble: bool,
+
+    /// Join fragments on the way: gracefully, as they come, up to the MTU; or whole, as the previous hop cut them
+    #[arg(long, value_enum, value_name = "HOW", help_heading = STAGES)]
+    pub join: Option<How>,
+
+    /// Join TCP segments: reversible, so that cutting gives back every packet; or resize, so that the stream is the same
+    #[arg(long, value_enum, value_name = "MODE", help_heading = STAGES)]
+    pub coalesce: Option<Coalescing>,
+
+    /// Cut TCP that is too long into segments
+    #[arg(long, help_heading = STAGES)]
+    pub segment: bool,
+
+    /// Cut what is too long into fragments
+    #[arg(long, help_heading = STAGES)]
+    pub fragment: bool,
+
+    /// Stages to leave out, with commas between
+    #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',', help_heading = STAGES)]
+    pub off: Vec<Stage>,
+
+    /// Join fragments only where they are for these addresses, such as 192.0.2.0/24; may be repeated
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    pub join_for: Vec<Prefix>,
+
+    /// Never hold segments of these flows, for their latency: 192.0.2.0/24, :22 or 192.0.2.7:22; may be repeated
+    #[arg(long, value_name = "FLOW", value_delimiter = ',', value_parser = exempt)]
+    pub exempt: Vec<Exempt>,
+
+    /// How long a segment waits for the next of its flow, in seconds, at most 10 [default: ten times the flow's average
+    /// interval, from 0.00005 to 0.001]
+    #[arg(long, value_name = "SECONDS", value_parser = hold, allow_hyphen_values = true)]
+    pub hold: Option<Duration>,
+
     /// Cut into nearly equal pieces, so that the last is never tiny
     #[arg(long)]
     pub even: bool,
 
-    /// How long to wait for a datagram's other fragments, in seconds [default: 30 for IPv4, 60 for IPv6]
+    /// How long to wait for a datagram's other fragments, in seconds [default: 30 for IPv4, 60 for IPv6; 0.01 to join
+    /// gracefully]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
     pub patience: Option<Duration>,
 
-    /// Memory for datagrams that are not complete, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=128))]
+    /// Memory for what is held, in MiB: as much for fragments, and as much for segments
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=96))]
     pub memory: u32,
 
     /// How long a datagram may be on its way, in seconds: an IPv4 identifier is not used again sooner, so a pair of
@@ -80,10 +118,46 @@ pub struct Rewrite {
 /// Who stands where the packets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
-    /// The host's own wide interface: fragments become whole datagrams, what is too long is cut, DF or not
+    /// The host's own wide interface: fragments become whole datagrams, TCP grows and shrinks, what else is too long is
+    /// cut, DF or not
     Host,
-    /// A router: what must not be cut is refused, and its sender is told, in the output
+    /// A router: nothing grows but by --join; what must not be cut is refused, and its sender is told, in the output
     Router,
+    /// A gateway between packet sizes: TCP grows and shrinks, what else is too long is cut or refused
+    Border,
+}
+
+/// How fragments are joined on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// In order, up to the MTU; what does not join passes as it came
+    Graceful,
+    /// Into whole datagrams, as the previous hop cut them; cut again where they are too long
+    Hop,
+}
+
+/// How TCP segments are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Coalescing {
+    /// Only what cutting gives back byte for byte
+    Reversible,
+    /// Whatever leaves the stream the same
+    Resize,
+}
+
+/// What can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// Fragments become whole datagrams
+    Reassemble,
+    /// Fragments are joined on the way
+    Join,
+    /// TCP segments are joined
+    Coalesce,
+    /// TCP is cut into segments
+    Segment,
+    /// Anything is cut into fragments
+    Fragment,
 }
 
 impl Rewrite {
@@ -92,19 +166,66 @@ impl Rewrite {
     /// # Errors
     /// What is wrong with the arguments, and what to do.
     pub fn settings(&self, drawn: u128) -> Result<Settings, String> {
-        let role = match self.role {
+        let role = match self.role.unwrap_or(Role::Host) {
             Role::Host => As::Host,
-            Role::Router => As::Router { answer_from: self.answer_from()? },
+            Role::Router | Role::Border => As::Transit { answer_from: self.answer_from()? },
         };
+        let stages = self.stages()?;
+        if !self.join_for.is_empty() && stages.reassemble == Switch::Off && stages.join.is_none() {
+            return Err(
+                "--join-for: nothing joins fragments; give --join graceful, --join hop or --reassemble".to_owned()
+            );
+        }
+        if (self.hold.is_some() || !self.exempt.is_empty()) && stages.coalesce.is_none() {
+            return Err(
+                "--hold and --exempt: nothing holds segments; give --coalesce resize or reversible".to_owned()
+            );
+        }
         Ok(Settings {
             mtu: self.mtu,
             role,
+            stages,
+            join_for: self.join_for.clone(),
+            exempt: self.exempt.clone(),
+            hold: self.hold.map_or(Hold::Adaptive, Hold::Fixed),
             fill: if self.even { Fill::Even } else { Fill::Full },
             limits: Limits { bytes: self.memory as usize * MIB, patience: self.patience },
             lifetime: self.lifetime,
             seed: Secret::new(u128::from(self.seed)),
             table_key: Secret::new(drawn),
         })
+    }
+
+    /// The stages that work: those of the role and those that are named, or, without a role, only those that are named;
+    /// without those that are left out.
+    fn stages(&self) -> Result<Stages, String> {
+        let switch = |is_on| if is_on { Switch::On } else { Switch::Off };
+        let named =
+            self.reassemble || self.join.is_some() || self.coalesce.is_some() || self.segment || self.fragment;
+        let on = |stage| !self.off.contains(&stage);
+        let role = self.role.or((!named).then_some(Role::Host));
+        let of_host = role == Some(Role::Host);
+        let of_ends = of_host || role == Some(Role::Border);
+        let mode = self.coalesce.map(|mode| match mode {
+            Coalescing::Reversible => Mode::Reversible,
+            Coalescing::Resize => Mode::Resize,
+        });
+        let join = self.join.map(|how| match how {
+            How::Graceful => Join::Graceful,
+            How::Hop => Join::Hop,
+        });
+        let stages = Stages {
+            reassemble: switch((self.reassemble || of_host) && on(Stage::Reassemble)),
+            join: join.filter(|_| on(Stage::Join)),
+            coalesce: mode.or(of_ends.then_some(Mode::Resize)).filter(|_| on(Stage::Coalesce)),
+            segment: switch((self.segment || of_ends) && on(Stage::Segment)),
+            fragment: switch((self.fragment || role.is_some()) && on(Stage::Fragment)),
+        };
+        if stages.reassemble == Switch::On && stages.join.is_some() {
+            return Err("--join: the host reassembles, and a fragment is joined in one way; add --off reassemble"
+                .to_owned());
+        }
+        Ok(stages)
     }
 
     fn answer_from(&self) -> Result<[IpAddr; 2], String> {
@@ -125,6 +246,31 @@ impl Rewrite {
     }
 }
 
+fn hold(text: &str) -> Result<Duration, String> {
+    let hold = seconds(text).ok().filter(|hold| *hold <= HOLD_MAX);
+    hold.ok_or_else(|| "give seconds, such as 0.001, above 0 and at most 10".to_owned())
+}
+
+/// `PREFIX`, `:PORT` or `PREFIX:PORT`; an IPv6 prefix before a port stands in brackets.
+fn exempt(text: &str) -> Result<Exempt, String> {
+    if let Ok(prefix) = text.parse() {
+        return Ok(Exempt { prefix: Some(prefix), port: None });
+    }
+    let unclear = || {
+        format!(
+            "{text} is neither a prefix nor a port; give such as 192.0.2.0/24, :22, 192.0.2.7:22 or [2001:db8::]/32:22"
+        )
+    };
+    let (prefix, port) = text.rsplit_once(':').filter(|(_, port)| !port.is_empty()).ok_or_else(unclear)?;
+    if !port.bytes().all(|letter| letter.is_ascii_digit()) {
+        return Err(unclear());
+    }
+    let port = port.parse().map_err(|_| format!("{port} is no port; give a number from 0 to 65535"))?;
+    let prefix = prefix.replace(['[', ']'], "");
+    let prefix = if prefix.is_empty() { None } else { Some(prefix.parse()?) };
+    Ok(Exempt { prefix, port: Some(port) })
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     match seconds_or_none(text) {
         Ok(Duration::ZERO) | Err(_) => Err("give seconds, such as 30 or 0.5, above 0 and at most 3600".to_owned()),
@@ -140,6 +286,8 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 
 const MIB: usize = 1 << 20;
 const SECONDS_MAX: f64 = 3_600.0;
+const HOLD_MAX: Duration = Duration::from_secs(10);
+const STAGES: &str = "Stages (with --as, beside those of the role; without it, only those that are named)";
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())

@@ -10,6 +10,7 @@ use packet::{Packet, Time};
 use same_file::Handle;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +51,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     let out_name = shown(&args.output, "standard output");
     let compression = Compression::from_path(&args.output);
     let writing = |error: capture::Error| failed(format!("{out_name}: {error}"));
-    let mut sink = CaptureFile { writer: Writer::new(output, compression).map_err(writing)? };
+    let mut sink = CaptureFile { writer: Writer::behind(output, compression).map_err(writing)? };
     let progress = progress(args, len);
     let stopped = watch_for_interrupt();
     let (outcome, ended) = rewrite::rewrite(&mut reader, &settings, &mut sink, |bytes_read| {
@@ -64,7 +65,8 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         Ok(()) => (Status::Done, Ended::Whole),
         Err(Stop::Sink(error)) => {
             let packets = grouped(outcome.output.frames.packets);
-            return Err((Status::Failed, format!("{out_name}: {error}; {packets} packets were written before")));
+            let message = format!("{out_name}: {error}; of the {packets} packets until then, the last are missing");
+            return Err((Status::Failed, message));
         }
         Err(Stop::Interrupted) => (Status::Interrupted, Ended::Interrupted),
         Err(Stop::Input(error)) => damage(&error),
@@ -110,6 +112,16 @@ impl<W: Write> Sink for CaptureFile<W> {
         self.writer.copy(record)
     }
 
+    fn delayed(
+        &mut self,
+        interface: u32,
+        time: Time,
+        packet: &Packet,
+        options: &[u8],
+    ) -> Result<(), capture::Error> {
+        self.writer.packet_with_options(interface, Some(time), &[packet.frame()], options)
+    }
+
     fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), capture::Error> {
         let mut pieces = Pieces::of(packet);
         while let Some(piece) = pieces.next() {
@@ -153,15 +165,16 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {
     Ok((Box::new(file), len))
 }
 
-fn create(path: &Path) -> Result<Box<dyn Write>, String> {
+fn create(path: &Path) -> Result<File, String> {
     if is_dash(path) {
         if io::stdout().is_terminal() {
             return Err("standard output is a terminal; give a file, or a pipe behind it".to_owned());
         }
-        return Ok(Box::new(io::stdout().lock()));
+        // Past the standard library's own buffer, which looks for the ends of lines.
+        let output = io::stdout().as_fd().try_clone_to_owned();
+        return output.map(File::from).map_err(|error| format!("standard output: cannot write to it: {error}"));
     }
-    let file = File::create(path).map_err(|error| format!("{}: cannot create it: {error}", path.display()))?;
-    Ok(Box::new(file))
+    File::create(path).map_err(|error| format!("{}: cannot create it: {error}", path.display()))
 }
 
 /// A bar where somebody looks and the length is known; a counter where only somebody looks.

@@ -1,7 +1,7 @@
 //! The outcome of a rewrite in, a table or JSON out.
 
 use crate::rewrite::{Outcome, Spot, Traffic};
-use engine::{Event, Reason, Tally};
+use engine::{Event, Ledger, Reason, Tally};
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -25,6 +25,9 @@ pub struct Report {
     pub written: Side,
     /// Bytes of payload by where they went: what was read is the sum of the others.
     pub payload: Balance,
+    /// The runs that TCP segments went into, where any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Runs>,
     /// Every fate that happened.
     pub fates: Vec<Fate>,
     /// Packets by length.
@@ -76,6 +79,30 @@ pub struct Balance {
     pub written: u64,
     /// Bytes in packets that ended.
     pub retired: u64,
+    /// Bytes of TCP headers that joining segments saved, less those that cutting them added.
+    pub headers_saved: i64,
+}
+
+/// Runs of TCP segments that followed one another.
+#[derive(Debug, Serialize)]
+pub struct Runs {
+    /// Segments in them.
+    pub segments: u64,
+    /// Runs, those of one segment counted.
+    pub count: u64,
+    /// Segments in a run, on average.
+    pub mean: f64,
+    /// What ended them, and how many.
+    pub ended_by: Vec<RunEnd>,
+}
+
+/// Runs that one rule ended.
+#[derive(Debug, Serialize)]
+pub struct RunEnd {
+    /// The rule's counter.
+    pub name: &'static str,
+    /// Runs.
+    pub count: u64,
 }
 
 /// One fate, and how many packets met it.
@@ -141,7 +168,9 @@ impl Report {
                 read: ledger.received.bytes,
                 written: ledger.forwarded.bytes,
                 retired: ledger.retired_all().bytes,
+                headers_saved: headers_saved(ledger),
             },
+            runs: runs(outcome),
             fates: fates(outcome),
             sizes: sizes
                 .map(|((bound, read), written)| Size {
@@ -152,6 +181,22 @@ impl Report {
                 .collect(),
         }
     }
+}
+
+fn headers_saved(ledger: &Ledger) -> i64 {
+    let bytes = |event| ledger.event(event).bytes as i64;
+    bytes(Event::Resized) - bytes(Event::Segments) + bytes(Event::Levelled) - bytes(Event::Level)
+}
+
+fn runs(outcome: &Outcome) -> Option<Runs> {
+    let count_of = |event: Event| outcome.ledger.event(event).packets;
+    let ended_by: Vec<_> = Event::RUN_ENDS
+        .iter()
+        .map(|event| RunEnd { name: event.name(), count: count_of(*event) })
+        .filter(|end| end.count > 0)
+        .collect();
+    let (segments, count) = (count_of(Event::Gathered), ended_by.iter().map(|end| end.count).sum());
+    (count > 0).then(|| Runs { segments, count, mean: segments as f64 / count as f64, ended_by })
 }
 
 fn fates(outcome: &Outcome) -> Vec<Fate> {
@@ -184,8 +229,19 @@ impl fmt::Display for Report {
         row(f, "  payload", self.read.payload, self.written.payload)?;
         row(f, "  headers, padding", self.read.headers, self.written.headers)?;
         row(f, "  frames untouched", self.read.untouched, self.written.untouched)?;
-        let Balance { read, written, retired } = &self.payload;
-        writeln!(f, "payload: {} in = {} out + {} retired", grouped(*read), grouped(*written), grouped(*retired))?;
+        let Balance { read, written, retired, headers_saved } = &self.payload;
+        write!(f, "payload: {} in = {} out + {} retired", grouped(*read), grouped(*written), grouped(*retired))?;
+        match headers_saved {
+            0 => writeln!(f)?,
+            1.. => writeln!(f, " + {} of TCP headers saved", grouped(headers_saved.unsigned_abs()))?,
+            _ => writeln!(f, " - {} of TCP headers added", grouped(headers_saved.unsigned_abs()))?,
+        }
+        if let Some(runs) = &self.runs {
+            let ends: Vec<_> =
+                runs.ended_by.iter().map(|end| format!("{} {}", end.name, grouped(end.count))).collect();
+            let (segments, count) = (grouped(runs.segments), grouped(runs.count));
+            writeln!(f, "TCP: {segments} segments in {count} runs, mean {:.1}: {}", runs.mean, ends.join(", "))?;
+        }
         self.histogram(f)?;
         self.table_of_fates(f)
     }

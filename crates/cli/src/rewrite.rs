@@ -8,19 +8,29 @@ use capture::{Item, Reader, Record};
 use core::net::IpAddr;
 use core::time::Duration;
 use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Identifiers, Late, Ledger, Limits, Narrowing, Output, Reason,
-    Reassembler, Role, Secret, Side, Tally, Widening,
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Coalescer, Exempt, Full, Hold, Identifiers, Join, JoinLimits,
+    Joiner, Late, Ledger, Limits, Mode, Narrowing, Output, Prefix, Prefixes, Reason, Reassembler, Role, Rules,
+    RunsBy, Secret, Side, Switch, Tally, Widening,
 };
 use packet::{Fill, Frame, Ingress, NoPacket, Packet, Pool, Time, Unfit};
+use std::collections::VecDeque;
 use std::io::Read;
 
 /// How to rewrite.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Longest packet to leave, IP header counted, in bytes.
     pub mtu: u16,
     /// Who we are to the packets.
     pub role: As,
+    /// What works.
+    pub stages: Stages,
+    /// Whose fragments are joined; none named: all.
+    pub join_for: Vec<Prefix>,
+    /// Flows that are never coalesced.
+    pub exempt: Vec<Exempt>,
+    /// How long segments wait.
+    pub hold: Hold,
     /// How a cut shares a payload out.
     pub fill: Fill,
     /// What may be held, and how long.
@@ -33,13 +43,28 @@ pub struct Settings {
     pub table_key: Secret,
 }
 
+/// The stages that work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// Fragments become whole datagrams.
+    pub reassemble: Switch,
+    /// Fragments are joined on the way.
+    pub join: Option<Join>,
+    /// TCP segments are joined.
+    pub coalesce: Option<Mode>,
+    /// TCP is cut into segments.
+    pub segment: Switch,
+    /// Anything is cut into fragments.
+    pub fragment: Switch,
+}
+
 /// Who stands where the packets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum As {
     /// The host's own wide interface.
     Host,
-    /// A router, with the addresses that it answers from: one of each version.
-    Router {
+    /// A box on the way, with the addresses that it answers from: one of each version.
+    Transit {
         /// Where answers come from.
         answer_from: [IpAddr; 2],
     },
@@ -55,6 +80,9 @@ pub trait Sink {
 
     /// A packet to be written as it came.
     fn copy(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
+
+    /// A packet as it came, but later, with the options of its record.
+    fn delayed(&mut self, interface: u32, time: Time, packet: &Packet, options: &[u8]) -> Result<(), Self::Error>;
 
     /// A packet that the engine made, with the interface it came from (in its section) and its time.
     fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), Self::Error>;
@@ -114,6 +142,9 @@ struct Rewriter {
     input: Traffic,
     output: Traffic,
     snap_cut: Option<Spot>,
+    /// The options of records whose packets are held, by the number of the record; the oldest are forgotten first.
+    options: VecDeque<(u64, Box<[u8]>)>,
+    options_len: usize,
 }
 
 /// The engine's time, and how far the capture's is from it.
@@ -152,25 +183,23 @@ pub fn rewrite<R: Read, S: Sink>(
 
 impl Rewriter {
     fn new(settings: &Settings) -> Rewriter {
-        let (widening, role, answers) = match settings.role {
-            As::Host => {
-                let late = Late::Release { mtu: settings.mtu };
-                let reassembler = Reassembler::new(settings.limits, late, settings.seed);
-                let reassembler = reassembler.with_table_key(settings.table_key);
-                (Some(reassembler), Role::Source(Identifiers::new(settings.seed, settings.lifetime)), None)
-            }
-            As::Router { answer_from } => {
+        let (role, answers) = match settings.role {
+            As::Host => (Role::Source(Identifiers::new(settings.seed, settings.lifetime)), None),
+            As::Transit { answer_from } => {
                 let answers = Answers::new(answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, settings.seed);
-                (None, Role::Transit, Some(answers))
+                (Role::Transit, Some(answers))
             }
         };
+        let narrowing = Narrowing {
+            fill: settings.fill,
+            segment: settings.stages.segment,
+            fragment: settings.stages.fragment,
+            ..Narrowing::new(settings.mtu, role)
+        };
         // What is given up keeps its buffer until it is written, and a packet that comes needs one beside what is held.
-        let pool = Pool::new(settings.limits.bytes + POOL_EXTRA);
+        let pool = Pool::new(2 * settings.limits.bytes + POOL_EXTRA);
         Rewriter {
-            side: Side {
-                widening: Widening { reassembler: widening, ..Widening::default() },
-                narrowing: Narrowing { fill: settings.fill, ..Narrowing::new(settings.mtu, role) },
-            },
+            side: Side { widening: widening(settings), narrowing },
             out: Output::new(pool, answers),
             clock: Clock::default(),
             interfaces_before: 0,
@@ -178,6 +207,8 @@ impl Rewriter {
             input: Traffic::default(),
             output: Traffic::default(),
             snap_cut: None,
+            options: VecDeque::new(),
+            options_len: 0,
         }
     }
 
@@ -224,7 +255,9 @@ impl Rewriter {
             Ok(mut packet) => {
                 self.input.count(record.data.len(), packet.len());
                 packet.judge_checksum();
+                packet.tag = record.number;
                 self.side.push(self.clock.now, packet, &mut self.out);
+                self.keep_options(record);
                 self.drain(Some(record), sink)
             }
             Err(reason) => {
@@ -232,11 +265,33 @@ impl Rewriter {
                     self.snap_cut.get_or_insert(Spot { packet: record.number, offset: record.offset });
                 }
                 self.input.count(record.data.len(), record.data.len());
-                self.output.count(record.data.len(), record.data.len());
                 self.out.ledger.pass(reason, record.data.len());
+                if !matches!(reason, Reason::NotIp | Reason::OtherLink) {
+                    // It may be of any flow, and must not overtake what that flow holds.
+                    self.side.release(self.clock.now, &mut self.out);
+                    self.drain(None, sink)?;
+                }
+                self.output.count(record.data.len(), record.data.len());
                 sink.copy(record)
             }
         }
+    }
+
+    fn keep_options(&mut self, record: &Record<'_>) {
+        if !record.options.is_empty() && self.out.queued_count() == 0 {
+            self.options_len += record.options.len() + OPTIONS_CHARGE;
+            self.options.push_back((record.number, record.options.into()));
+            while self.options_len > OPTIONS_LEN_MAX
+                && let Some((_, oldest)) = self.options.pop_front()
+            {
+                self.options_len -= oldest.len() + OPTIONS_CHARGE;
+            }
+        }
+    }
+
+    fn options_of(&self, number: u64) -> &[u8] {
+        let found = self.options.binary_search_by_key(&number, |(number, _)| *number);
+        found.ok().and_then(|at| self.options.get(at)).map_or(&[], |(_, options)| options)
     }
 
     fn read(&mut self, record: &Record<'_>) -> Result<Packet, Reason> {
@@ -277,7 +332,7 @@ impl Rewriter {
     fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
         while let Some(packet) = self.out.next() {
             match current {
-                Some(record) if packet.is_as_received() => {
+                Some(record) if packet.is_as_received() && packet.tag == record.number => {
                     self.output.count(record.data.len(), packet.len());
                     sink.copy(record)?;
                 }
@@ -286,13 +341,40 @@ impl Rewriter {
                     let interface = packet.ingress().0 - self.interfaces_before;
                     // What a packet set free has its time; what time set free, the clock's.
                     let time = current.and_then(|record| record.time).unwrap_or_else(|| self.clock.stamp());
-                    sink.packet(interface, time, &packet)?;
+                    if packet.is_as_received() {
+                        sink.delayed(interface, time, &packet, self.options_of(packet.tag))?;
+                    } else {
+                        sink.packet(interface, time, &packet)?;
+                    }
                 }
             }
             self.out.done(packet);
         }
         Ok(())
     }
+}
+
+/// The stages that join, for a port that takes single packets.
+fn widening(settings: &Settings) -> Widening {
+    let Stages { reassemble, join, coalesce, segment, .. } = settings.stages;
+    let (limits, seed, key) = (settings.limits, settings.seed, settings.table_key);
+    let how = join.unwrap_or(Join::Destination);
+    let joins = match settings.join_for.as_slice() {
+        [] => Prefixes::new(how),
+        named => named.iter().fold(Prefixes::new(Join::Off), |joins, prefix| joins.with(*prefix, how)),
+    };
+    let reassembler = (reassemble == Switch::On || how == Join::Hop)
+        .then(|| Reassembler::new(limits, Late::Release { mtu: settings.mtu }, seed).with_table_key(key));
+    let joiner = (how == Join::Graceful).then(|| {
+        let patience = limits.patience.unwrap_or(JOIN_PATIENCE);
+        let limits = JoinLimits { bytes: limits.bytes, patience, full: Full::Pass, runs: RunsBy::Datagram };
+        Joiner::new(limits, settings.mtu, seed).with_table_key(key)
+    });
+    let coalescer = coalesce.map(|mode| {
+        let rules = Rules { mode, hold: settings.hold, len_max: settings.mtu, longer: segment, udp: false };
+        Coalescer::new(limits.bytes, rules, settings.exempt.clone(), seed).with_table_key(key)
+    });
+    Widening { joins, reassembler, joiner, coalescer }
 }
 
 impl Clock {
@@ -339,17 +421,18 @@ impl Traffic {
     }
 
     fn count_pieces(&mut self, packet: &Packet) {
-        let Some(shares) = packet.shares() else { return self.count(packet.frame().len(), packet.len()) };
-        let [first, later] = packet.piece_header_lens();
-        for share in shares {
-            let packet_len = share.len() + if share.start == 0 { first } else { later };
-            self.count(packet.link().len() + packet_len, packet_len);
-        }
+        packet.each_wire_len(|len| self.count(packet.link().len() + len, len));
     }
 }
 
 /// Pool beyond the limit of what is held, in bytes: packets that came and packets that leave.
 const POOL_EXTRA: usize = 16 << 20;
+/// What the options of a record are charged beside their bytes: their places in memory.
+const OPTIONS_CHARGE: usize = 64;
+/// Options that are kept for when their packets leave, in bytes: more than belong to what is held within the usual waits.
+const OPTIONS_LEN_MAX: usize = 16 << 20;
+/// How long joining on the way waits for the next fragment (rel:G18).
+const JOIN_PATIENCE: Duration = Duration::from_millis(10);
 /// Longer than any patience that can be asked for: after it, nothing is held from before.
 const LEAP: Duration = Duration::from_secs(7_200);
 /// Longer than merged captures and several queues give times of one source in a row, while another's are ahead.

@@ -5,7 +5,7 @@
 //! number as argument, one case runs that often and nothing is timed, for an instruction counter around it.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
-use packet::{Fill, Frame, Ingress, Medium, Packet, Pool, Sum, Time};
+use packet::{Frame, Ingress, Medium, Packet, Pool, Sum, Time};
 use std::time::Instant;
 use wideload_engine::{Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
 
@@ -56,7 +56,9 @@ impl Bench {
         Bench {
             side: Side {
                 widening: Widening {
- reassembler: Some(Reassembler::new(limits, Late::Retire, secret)), ..Widening::default() },
+                    reassembler: Some(Reassembler::new(limits, Late::Retire, secret)),
+                    ..Widening::default()
+                },
                 narrowing: Narrowing::new(u16::MAX, Role::Transit),
             },
             out: Output::new(Pool::new(1 << 30), None),

@@ -4,7 +4,7 @@
 //! pieces come one after the other, so nothing interleaves them (C16).
 
 use crate::segment::Segments;
-use packet::{Fragment, Packet, Shares, Template};
+use packet::{Fragment, Frame, HEADROOM, Packet, Pool, Shares, Template};
 
 /// The pieces that a packet leaves in; a packet that is not to be cut is its own only piece.
 #[derive(Debug)]
@@ -84,6 +84,18 @@ impl<'a> Pieces<'a> {
 }
 
 impl Piece<'_> {
+    /// The piece as a packet of its own, in a buffer of the pool; `of` is what it was cut from.
+    pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
+        let (link, frame_len) = (of.link_header(), self.frame_len());
+        let mut buffer = pool.lend(frame_len - link.len)?;
+        buffer.put(HEADROOM - link.len, self.header);
+        buffer.put(HEADROOM - link.len + self.header.len(), self.payload);
+        match Frame::parse(buffer, frame_len, link, of.ingress()) {
+            Frame::Ip(packet) => Some(packet),
+            Frame::Other(..) => panic!("a piece that we cut parses"),
+        }
+    }
+
     /// Bytes of the frame.
     pub fn frame_len(&self) -> usize {
         self.header.len() + self.payload.len()

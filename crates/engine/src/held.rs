@@ -166,6 +166,9 @@ impl<K: Key, V> Held<K, V> {
     /// Charges a thing anew.
     pub fn charge(&mut self, handle: Handle, charge: usize) {
         let slot = self.slots.at_mut(handle.0);
+        if slot.charge == charge {
+            return;
+        }
         let before = core::mem::replace(&mut slot.charge, charge);
         self.charged = self.charged - before + charge;
         match slot.source {
@@ -179,11 +182,14 @@ impl<K: Key, V> Held<K, V> {
         let patience = self.patience_for(wanted);
         let slot = self.slots.at_mut(handle.0);
         let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
-        if let Some(line) = self.patiences.get_mut(before) {
-            line.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        slot.deadline = now + self.patiences.get(patience).map_or(wanted, |patience| patience.length);
+        if before == patience && slot.by_patience.after.is_none() {
+            return;
+        }
+        if let Some(patience) = self.patiences.get_mut(before) {
+            patience.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
         }
         if let Some(patience) = self.patiences.get_mut(patience) {
-            self.slots.at_mut(handle.0).deadline = now + patience.length;
             patience.line.push_back(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
         }
     }
@@ -510,6 +516,8 @@ mod tests {
         charge: usize,
         deadline: Time,
         patience: Duration,
+        /// When it came to the end of its line.
+        lined_up: u64,
         /// When it was protected, if it was.
         protected: Option<u64>,
     }
@@ -607,7 +615,12 @@ mod tests {
             self.now = self.now + Duration::from_millis(random.u64(..300));
             let any =
                 |both: &Both, random: &mut fastrand::Rng| random.choice(&both.things).map(|thing| thing.handle);
-            match random.u8(..10) {
+            match random.u8(..12) {
+                10 | 11 => {
+                    if let Some(at) = any(self, random) {
+                        self.touch(at, Duration::from_millis(random.u64(..4_000)));
+                    }
+                }
                 0..4 => {
                     let (number, source) = (random.u32(..50), random.u8(..5));
                     let wanted = Duration::from_millis(random.u64(..4_000));
@@ -648,11 +661,23 @@ mod tests {
         fn insert(&mut self, number: u32, source: u8, charge: usize, wanted: Duration) {
             let name = Name { number, source };
             let handle = self.held.insert(self.now, name, number, charge, wanted);
-            let fitting = PATIENCES.into_iter().filter(|patience| *patience <= wanted).max();
-            let patience = fitting.unwrap_or(*PATIENCES.iter().min().unwrap());
-            let deadline = self.now + patience;
-            self.things.push(Thing { name, handle, charge, deadline, patience, protected: None });
+            let patience = patience_for(wanted);
+            let (deadline, lined_up) = (self.now + patience, self.tick());
+            self.things.push(Thing { name, handle, charge, deadline, patience, lined_up, protected: None });
             self.settle(source);
+        }
+
+        fn touch(&mut self, at: Handle, wanted: Duration) {
+            self.held.touch(self.now, at, wanted);
+            let patience = patience_for(wanted);
+            let (deadline, lined_up) = (self.now + patience, self.tick());
+            let thing = self.thing(at);
+            (thing.patience, thing.deadline, thing.lined_up) = (patience, deadline, lined_up);
+        }
+
+        fn tick(&mut self) -> u64 {
+            self.clock += 1;
+            self.clock
         }
 
         fn charge(&mut self, at: Handle, charge: usize) {
@@ -665,8 +690,7 @@ mod tests {
 
         fn protect(&mut self, at: Handle) {
             self.held.protect(at);
-            self.clock += 1;
-            let clock = self.clock;
+            let clock = self.tick();
             let thing = self.thing(at);
             thing.protected.get_or_insert(clock);
             let source = thing.name.source;
@@ -724,6 +748,22 @@ mod tests {
             thing.or(reserve.first().copied()).map(|thing| thing.handle)
         }
 
+        /// Of those whose patience is at most this, the one with the earliest deadline; of equals, the first in its line.
+        fn check_oldest(&self, longest: Duration, what: &str) {
+            let within = || self.things.iter().filter(|thing| thing.patience <= longest);
+            let earliest = within().map(|thing| thing.deadline).min();
+            let firsts = PATIENCES.map(|patience| {
+                let of_it = within().filter(|thing| thing.patience == patience && Some(thing.deadline) == earliest);
+                of_it.min_by_key(|thing| thing.lined_up).map(|thing| thing.handle)
+            });
+            let found = self.held.oldest_within(longest);
+            assert_eq!(found.is_some(), earliest.is_some(), "{what}: {longest:?}");
+            assert!(found.is_none() || firsts.contains(&found), "{what}: {longest:?}");
+            if longest >= PATIENCES[0] {
+                assert_eq!(found, self.held.oldest(), "{what}: all of them");
+            }
+        }
+
         fn check(&self, what: &str) {
             assert_eq!(self.held.count(), self.things.len(), "{what}");
             assert_eq!(self.held.values().count(), self.things.len(), "{what}");
@@ -736,10 +776,16 @@ mod tests {
             for thing in &self.things {
                 assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
             }
-            // Within one patience, the first that came is the first that is late.
+            // Within one patience, the first that came or was touched is the first that is late.
             for patience in PATIENCES {
-                let of_it = self.things.iter().filter(|thing| thing.patience == patience);
+                let mut of_it: Vec<_> = self.things.iter().filter(|thing| thing.patience == patience).collect();
+                of_it.sort_by_key(|thing| thing.lined_up);
                 assert!(of_it.is_sorted_by_key(|thing| thing.deadline), "{what}");
+            }
+            for longest in
+                [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(999), SECOND, SECOND * 9]
+            {
+                self.check_oldest(longest, what);
             }
             let late = self.held.late(self.now).map(|at| {
                 let thing = self.things.iter().find(|thing| thing.handle == at).unwrap();
@@ -747,6 +793,11 @@ mod tests {
             });
             assert_eq!(late, next.filter(|next| *next <= self.now).map(|_| true), "{what}");
         }
+    }
+
+    fn patience_for(wanted: Duration) -> Duration {
+        let fitting = PATIENCES.into_iter().filter(|patience| *patience <= wanted).max();
+        fitting.unwrap_or(*PATIENCES.iter().min().unwrap())
     }
 
     /// A key that notes the state of whoever hashes it.

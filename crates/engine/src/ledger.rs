@@ -81,7 +81,7 @@ counters! {
         FragLate "frag_late" "The datagram's other fragments did not come in time."
         FragEvicted "frag_evicted" "The datagram was given up for memory."
         TooBig "too_big" "Longer than the next link takes, and not to be cut in transit."
-        Uncuttable "uncuttable" "Its headers do not fit into the first piece, or it stands for many packets."
+        Uncuttable "uncuttable" "Its headers do not fit into the first piece."
         NoIdentifier "no_identifier" "No identifier is free within the lifetime of those in use."
         NoBuffer "no_buffer" "The pool has no buffer left."
     }
@@ -115,12 +115,14 @@ counters! {
         RunEvicted "run_evicted" "Runs that ended for memory."
         RunAtEnd "run_at_end" "Runs that ended because the input ended or paused."
         Sorted "sorted" "Segments that came before their turn and waited for it."
+        Levelled "levelled" "TCP segments of unequal length that went into one run."
+        Level "level" "TCP segments of equal length that they count as from there."
         Resized "resized" "TCP packets whose payload left in packets of another length."
         Segments "segments" "TCP packets that this made."
         Divided "divided" "Packets that were cut into fragments."
         Pieces "pieces" "Fragments that cutting made."
         CutForHost "cut_for_host" "Packets that no router may cut (DF, IPv6), cut in their host's stead."
-        LeftAlone "left_alone" "Packets longer than an MTU that is below what every link of their version takes."
+        LeftAlone "left_alone" "Packets that stayed too long: no stage that works here may cut them, or no link of their version has so small an MTU."
         ChecksumFinished "checksum_finished" "Half-filled transport checksums that were finished."
         LengthFinished "length_finished" "Missing lengths of offloading senders that were written."
         Answered "answered" "ICMP errors sent."
@@ -134,6 +136,21 @@ counters! {
         InGtp "in_gtp" "GTP packets: what they carry was not resized."
         InIpsec "in_ipsec" "IPsec packets: what they carry was not resized."
     }
+}
+
+impl Event {
+    /// The rules that end a run of segments.
+    pub const RUN_ENDS: [Event; 9] = [
+        Event::RunFull,
+        Event::RunPushed,
+        Event::RunUneven,
+        Event::RunChanged,
+        Event::RunGap,
+        Event::RunPassed,
+        Event::RunLate,
+        Event::RunEvicted,
+        Event::RunAtEnd,
+    ];
 }
 
 impl Ledger {
@@ -218,9 +235,9 @@ impl Default for Ledger {
 }
 
 /// What was taken apart or joined, packets and bytes: it came, and left as something else.
-const USED: [Event; 4] = [Event::Absorbed, Event::Joined, Event::Resized, Event::Divided];
+const USED: [Event; 5] = [Event::Absorbed, Event::Joined, Event::Levelled, Event::Resized, Event::Divided];
 /// What was made of it.
-const MADE: [Event; 12] = [
+const MADE: [Event; 13] = [
     Event::Reassembled,
     Event::ReleasedLate,
     Event::ReleasedEvicted,
@@ -231,6 +248,7 @@ const MADE: [Event; 12] = [
     Event::JoinedLate,
     Event::JoinedEvicted,
     Event::JoinedAtEnd,
+    Event::Level,
     Event::Segments,
     Event::Pieces,
 ];

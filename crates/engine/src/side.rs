@@ -1,9 +1,12 @@
 //! Packets in, packets of the sizes that one side wants out: widen, then narrow.
 
 use crate::coalesce::Coalescer;
+use crate::fragment::Pieces;
 use crate::identify::Identifiers;
+use crate::join::{Join, Joiner};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
+use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
 use packet::{Content, Cut, Fill, Identifications, Packet, Time, Train, Tunnel, may_be_segmented};
@@ -18,10 +21,14 @@ pub struct Side {
 }
 
 /// Many packets to one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Widening {
+    /// How fragments are joined, by their destination (C14).
+    pub joins: Prefixes<Join>,
     /// Joins fragments into datagrams, where this side wants whole ones.
     pub reassembler: Option<Reassembler>,
+    /// Joins fragments on the way.
+    pub joiner: Option<Joiner>,
     /// Joins the segments of a flow, rejoined ones too.
     pub coalescer: Option<Coalescer>,
 }
@@ -77,12 +84,12 @@ impl Side {
         if let Some(tunnel) = Tunnel::of(&packet) {
             out.ledger.note(inside(tunnel), Tally::of(&packet));
         }
-        // No link of this version has so small an MTU: only segments may be so short.
-        if usize::from(self.narrowing.mtu) < packet.ip().mtu_min() && !may_be_segmented(&packet) {
-            return leave_alone(packet, self.narrowing.mtu, out);
-        }
         let mark = out.queued_count();
-        self.widening.push(now, packet, out);
+        if self.narrowing.is_below_every_link(&packet) {
+            self.widening.gather(now, packet, out);
+        } else {
+            self.widening.push(now, packet, out);
+        }
         self.narrow(now, mark, out);
     }
 
@@ -132,6 +139,12 @@ impl Side {
     /// Sends what widening let go, which was queued after the first `mark`, through narrowing, in its order.
     fn narrow(&mut self, now: Time, mark: usize, out: &mut Output) {
         out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
+    }
+}
+
+impl Default for Widening {
+    fn default() -> Widening {
+        Widening { joins: Prefixes::new(Join::Destination), reassembler: None, joiner: None, coalescer: None }
     }
 }
 
@@ -207,15 +220,28 @@ impl Widening {
 impl Narrowing {
     /// One that makes packets of at most `mtu` bytes, with every stage on, for a port that takes single packets.
     pub fn new(mtu: u16, role: Role) -> Narrowing {
-        Narrowing { mtu, role, fill: Fill::Full, segment: Switch::On, fragment: Switch::On, trains: Trains::Spelled }
+        Narrowing {
+            mtu,
+            role,
+            fill: Fill::Full,
+            segment: Switch::On,
+            fragment: Switch::On,
+            trains: Trains::Spelled,
+        }
     }
 
     /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
     fn push(&mut self, now: Time, mut packet: Packet, out: &mut Output) {
         finish(&mut packet, out);
         self.segment(&mut packet, out);
+        if self.is_below_every_link(&packet) {
+            return leave_alone(packet, self.mtu, out);
+        }
         if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
             return out.forward(packet);
+        }
+        if packet.train.is_some() {
+            return self.take_apart(now, packet, out);
         }
         match self.cut(now, &packet) {
             Ok(cut) => {
@@ -227,6 +253,11 @@ impl Narrowing {
             }
             Err(reason) => self.refuse(now, packet, reason, out),
         }
+    }
+
+    /// No link of its version has so small an MTU: a packet's fragments are left as they are, and only TCP is resized.
+    fn is_below_every_link(&self, packet: &Packet) -> bool {
+        usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
     /// Gives TCP the segments that this side wants: as long as fit, where a train is to be spelled out or does not fit.
@@ -242,19 +273,38 @@ impl Narrowing {
             return;
         }
         let payload_len = packet.train_len();
+        if payload_len == 0 {
+            packet.train = None;
+            return;
+        }
         let room = usize::from(self.mtu).saturating_sub(packet.len() - payload_len);
         if room == 0 {
             return;
         }
-        let train = Train { segment_len: self.segment_len(payload_len, room), ids: Identifications::Rise };
-        let train = Train { segment_len: train.segment_len, ..packet.train.unwrap_or(train) };
+        let segment_len = self.segment_len(payload_len, room);
+        let ids = packet.train.map_or(Identifications::Rise, |train| train.ids);
         let before = Tally::of(packet);
-        packet.train = (payload_len > usize::from(train.segment_len)).then_some(train);
+        packet.train = (payload_len > usize::from(segment_len)).then_some(Train { segment_len, ids });
         let after = Tally::of(packet);
         if before != after {
             out.ledger.note(Event::Resized, before);
             out.ledger.note(Event::Segments, after);
         }
+    }
+
+    /// Makes a train whose packets are too long single packets, each of which is cut, or refused, alone.
+    fn take_apart(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        let mut pieces = Pieces::of(&packet);
+        while let Some(piece) = pieces.next() {
+            match piece.to_packet(&packet, &mut out.pool) {
+                Some(single) => self.push(now, single, out),
+                None => {
+                    let payload_len = piece.frame_len() - packet.link().len() - usize::from(packet.ip().payload_at);
+                    out.ledger.retire(Reason::NoBuffer, Tally::new(1, payload_len));
+                }
+            }
+        }
+        out.done(packet);
     }
 
     fn segment_len(&self, payload_len: usize, room: usize) -> u16 {
@@ -280,7 +330,7 @@ impl Narrowing {
     /// section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Cut, Reason> {
         let cut = Cut { mtu: self.mtu, id: packet.ip().id, fill: self.fill, content: Content::Whole };
-        if self.fragment == Switch::Off || usize::from(self.mtu) < packet.ip().mtu_min() {
+        if self.fragment == Switch::Off {
             return Err(Reason::TooBig);
         }
         if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
@@ -291,8 +341,7 @@ impl Narrowing {
         if let Some(reason) = uncuttable_piece(packet) {
             return Err(reason);
         }
-        // Fragments of a train would carry a packet that is on no wire.
-        if packet.train.is_some() || packet.headers_in_payload_len() > self.room(packet) {
+        if packet.headers_in_payload_len() > self.room(packet) {
             return Err(Reason::Uncuttable);
         }
         let id = match &mut self.role {
@@ -348,7 +397,7 @@ fn finish(packet: &mut Packet, out: &mut Output) {
 
 /// Nothing here may change it.
 fn leave_alone(packet: Packet, mtu: u16, out: &mut Output) {
-    if packet.len() > usize::from(mtu) {
+    if packet.wire_len() > usize::from(mtu) {
         out.ledger.note(Event::LeftAlone, Tally::of(&packet));
     }
     out.forward(packet);

@@ -5,7 +5,9 @@ mod packets;
 use packets::*;
 use std::time::Duration;
 use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Version};
-use wideload_engine::{Answers, Event, Identifiers, Late, Limits, Output, Reason, Role};
+use wideload_engine::{
+    Answers, Coalescer, Event, Hold, Identifiers, Late, Limits, Mode, Output, Reason, Role, Rules, Switch,
+};
 
 #[test]
 fn every_reason_is_reached() {
@@ -80,6 +82,40 @@ fn every_event_is_reached() {
         (Event::ChecksumFinished, half_filled()),
         (Event::LengthFinished, after(Rig::host(), &[without_len()])),
         (Event::Answered, after(Rig::router(68), &[too_big()])),
+        (Event::Gathered, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
+        (Event::RunFull, after(gathering(Mode::Resize), &[segment(0, 900, 0)])),
+        (Event::RunPushed, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
+        (Event::RunUneven, after(gathering(Mode::Reversible), &[segment(0, 100, 0), segment(100, 99, 0)])),
+        (Event::RunChanged, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(100, 100, ECE)])),
+        (Event::RunGap, after(gathering(Mode::Reversible), &[segment(0, 100, 0), segment(200, 100, 0)])),
+        (Event::RunPassed, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(100, 0, 0)])),
+        (Event::RunLate, {
+            let mut rig = after(gathering(Mode::Resize), &[segment(0, 100, 0)]);
+            rig.wait(Duration::from_millis(1));
+            rig
+        }),
+        (Event::RunEvicted, {
+            let mut rig = gathering(Mode::Resize);
+            rig.side.widening.coalescer = Some(Coalescer::new(1_000, rules(Mode::Resize), Vec::new(), secret()));
+            after(rig, &[segment(0, 100, 0)])
+        }),
+        (Event::RunAtEnd, {
+            let mut rig = after(gathering(Mode::Resize), &[segment(0, 100, 0)]);
+            rig.flush();
+            rig
+        }),
+        (Event::Sorted, after(gathering(Mode::Resize), &[segment(0, 100, 0), segment(200, 100, 0)])),
+        (Event::Levelled, after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags)))),
+        (Event::Level, after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags)))),
+        (Event::Resized, after(Rig::router(576), &[segment(0, 1_000, 0)])),
+        (Event::Segments, after(Rig::router(576), &[segment(0, 1_000, 0)])),
+        (Event::InVxlan, after(Rig::host(), &[tunnel(4_789, &[8, 0, 0, 0, 0, 0, 1, 0])])),
+        (Event::InGeneve, after(Rig::host(), &[tunnel(6_081, &[0, 0, 0x65, 0x58, 0, 0, 1, 0])])),
+        (Event::InGre, after(Rig::host(), &[V4 { protocol: 47, ..V4::whole(vec![0, 0, 8, 0]) }.bytes()])),
+        (Event::InIp, after(Rig::host(), &[V4 { protocol: 4, ..V4::whole(whole(Version::V4, &[0; 8])) }.bytes()])),
+        (Event::InWireGuard, after(Rig::host(), &[tunnel(51_820, &[&[4, 0, 0, 0][..], &[7; 28]].concat())])),
+        (Event::InGtp, after(Rig::host(), &[tunnel(2_152, &[0x30, 255, 0, 4, 0, 0, 0, 1, 1, 2, 3, 4])])),
+        (Event::InIpsec, after(Rig::host(), &[V4 { protocol: 50, ..V4::whole(vec![1; 40]) }.bytes()])),
         (
             Event::AnswerForbidden,
             after(Rig::router(68), &[V4 { source: [0; 4], flags: DF, ..V4::whole(vec![0; 100]) }.bytes()]),
@@ -113,6 +149,34 @@ fn counters_have_names_and_sentences_of_their_own() {
 fn after(mut rig: Rig, frames: &[Vec<u8>]) -> Rig {
     rig.push_all(frames);
     rig
+}
+
+/// A side that gathers segments to 1,500 bytes.
+fn gathering(mode: Mode) -> Rig {
+    let mut rig = Rig::router(1_500);
+    rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules(mode), Vec::new(), secret()));
+    rig
+}
+
+fn rules(mode: Mode) -> Rules {
+    Rules { mode, hold: Hold::Adaptive, len_max: 1_500, longer: Switch::On, udp: false }
+}
+
+fn segment(seq: u32, len: usize, flags: u8) -> Vec<u8> {
+    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, ACK | flags, 1, 0, 0, 0, 0, 0];
+    tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+    tcp.extend(vec![7; len]);
+    let pseudo = [&HOST_V4[..], &PEER_V4, &[0, TCP], &(tcp.len() as u16).to_be_bytes()].concat();
+    let sum = !ones_sum(&[&pseudo[..], &tcp].concat());
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    V4 { protocol: TCP, flags: DF, ..V4::whole(tcp) }.bytes()
+}
+
+/// A datagram to this port.
+fn tunnel(port: u16, content: &[u8]) -> Vec<u8> {
+    let mut datagram = udp(&HOST_V4, &PEER_V4, content);
+    datagram[2..4].copy_from_slice(&port.to_be_bytes());
+    V4 { protocol: UDP, ..V4::whole(datagram) }.bytes()
 }
 
 fn ethernet() -> Rig {
@@ -210,3 +274,9 @@ fn half_filled() -> Rig {
     rig.out.done(packet);
     rig
 }
+
+/// Segments that are not of one length: sequence number, length, flags.
+const THREE: [(u32, usize, u8); 3] = [(0, 50, 0), (50, 100, 0), (150, 10, PSH)];
+const ACK: u8 = 0x10;
+const PSH: u8 = 0x08;
+const ECE: u8 = 0x40;

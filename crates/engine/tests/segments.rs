@@ -1,8 +1,8 @@
 //! Trains are cut into the segments that a sender would have sent.
 
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
-use wideload_engine::packet::{Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
-use wideload_engine::{Identifiers, LIFETIME, Narrowing, Output, Pieces, Reason, Role, Secret, Side, Widening};
+use wideload_engine::packet::{Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
+use wideload_engine::{Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening};
 
 #[test]
 fn every_length_of_tcp_is_cut_into_segments_that_follow_each_other() {
@@ -103,19 +103,24 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
 }
 
 #[test]
-fn a_udp_train_keeps_its_datagrams_or_ends_by_name() {
-    for (mtu, ended) in [(540, 0), (500, 3)] {
+fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
+    for (mtu, trains, pieces) in [(540, 1, 0), (500, 0, 4)] {
         let narrowing = Narrowing::new(mtu, source());
         let mut side = Side { widening: Widening::default(), narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut packet = Frame::copy(&udp(4, &noise(1_200)), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise });
         side.push(Time::ZERO, packet, &mut out);
+        let (mut seen, mut wire) = (0, 0);
         while let Some(packet) = out.next() {
+            seen += usize::from(packet.train.is_some());
+            wire += packet.wire_count();
+            assert!(packet.wire_len() <= usize::from(mtu));
             out.done(packet);
         }
         side.check(&out).unwrap();
-        assert_eq!(out.ledger.retired(Reason::Uncuttable).packets, ended, "at {mtu}");
+        assert_eq!((seen, out.ledger.event(Event::Pieces).packets), (trains, pieces), "at {mtu}");
+        assert_eq!(wire, if trains == 1 { 3 } else { 5 });
     }
 }
 

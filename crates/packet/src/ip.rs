@@ -240,12 +240,17 @@ impl Ip {
         }
     }
 
-    /// May the packets of a train repeat this packet's IP headers?
+    /// May the packets of a train repeat this packet's IP headers, once they have come as one?
     pub(crate) fn headers_may_be_shared(&self, packet: &[u8]) -> bool {
+        let has_options = self.version == Version::V4 && ipv4::has_options(self);
+        !has_options && !self.is_authenticated(packet)
+    }
+
+    /// Does an Authentication header cover all of this packet (RFC 4302 section 3.3.3)? In IPv4 it hides what is behind.
+    pub(crate) fn is_authenticated(&self, packet: &[u8]) -> bool {
         match (self.version, self.upper) {
-            (Version::V4, _) => ipv4::may_be_shared(self),
-            (Version::V6, Some(upper)) => ipv6::may_be_shared(packet, upper),
-            (Version::V6, None) => false,
+            (Version::V6, Some(upper)) => ipv6::is_authenticated(packet, upper),
+            _ => false,
         }
     }
 

@@ -159,9 +159,9 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     same(0, TOTAL_LEN_AT) && same(FLAGS_AT, CHECKSUM_AT) && same(CHECKSUM_AT + 2, one.len().max(other.len()))
 }
 
-/// May a train's packets repeat this header? Options may speak of one packet.
-pub(crate) fn may_be_shared(ip: &Ip) -> bool {
-    usize::from(ip.header_len) == HEADER_LEN
+/// Does the header carry options? They may speak of one packet.
+pub(crate) fn has_options(ip: &Ip) -> bool {
+    usize::from(ip.header_len) > HEADER_LEN
 }
 
 /// A checksum of all ones is right where 0 is, but is not what sealing writes.

@@ -223,17 +223,17 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     same(0, PAYLOAD_LEN_AT) && same(NEXT_HEADER_AT, one.len().max(other.len()))
 }
 
-/// May a train's packets repeat these headers? An Authentication header covers one packet (RFC 4302 section 3.3.3).
-pub(crate) fn may_be_shared(packet: &[u8], upper: Upper) -> bool {
+/// Does an Authentication header stand among the headers of a packet that parsed?
+pub(crate) fn is_authenticated(packet: &[u8], upper: Upper) -> bool {
     let (mut at, mut named_at) = (HEADER_LEN, NEXT_HEADER_AT);
     while at < usize::from(upper.at) {
         let Some([_, len, ..]) = packet.get(at..) else { return false };
         if packet.get(named_at) == Some(&AUTHENTICATION) {
-            return false;
+            return true;
         }
         (named_at, at) = (at, at + 8 + usize::from(*len) * 8);
     }
-    true
+    false
 }
 
 impl Ipv6Header {

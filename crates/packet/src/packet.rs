@@ -4,8 +4,8 @@ use crate::buffer::{Buffer, HEADROOM, Pool};
 use crate::cut::{Content, Cut, Shares};
 use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
 use crate::link::{LINK_LEN_MAX, Link, Medium, Tags};
-use crate::sum::Sum;
 use crate::part::TcpPart;
+use crate::sum::Sum;
 use crate::train::Train;
 use crate::{ipv6, tcp, udp};
 
@@ -29,6 +29,8 @@ pub struct Packet {
     as_received: bool,
     /// Of a datagram that came in pieces, the longest of them; else 0.
     longest_piece: u32,
+    /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
+    pub tag: u64,
     /// What is known of the transport checksum.
     pub checksum: Checksum,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
@@ -89,6 +91,7 @@ impl Frame {
                 ip,
                 as_received: true,
                 longest_piece: 0,
+                tag: 0,
                 checksum: Checksum::Unverified,
                 train: None,
                 cut: None,
@@ -188,7 +191,7 @@ impl Packet {
 
     /// True while these are, byte for byte, the packet that came.
     pub fn is_as_received(&self) -> bool {
-        self.as_received && self.cut.is_none()
+        self.as_received && self.cut.is_none() && self.train.is_none()
     }
 
     /// Says of a packet that nobody received it.
@@ -251,10 +254,10 @@ impl Packet {
 
     /// Packets on the wire.
     pub fn wire_count(&self) -> usize {
-        match (self.shares(), self.train) {
-            (Some(shares), _) => shares.count(),
-            (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
+        match (self.cut, self.train) {
             (None, None) => 1,
+            (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
+            (Some(_), _) => self.shares().map_or(1, Shares::count),
         }
     }
 
@@ -267,6 +270,21 @@ impl Packet {
             }
             (None, Some(train)) => self.len() - self.train_len() + self.train_len().min(train.segment_len.into()),
             (None, None) => self.len(),
+        }
+    }
+
+    /// Tells the length of each packet on the wire, IP header counted, in bytes.
+    pub fn each_wire_len(&self, mut tell: impl FnMut(usize)) {
+        if let Some(shares) = self.shares() {
+            let [first, later] = self.piece_header_lens();
+            shares.for_each(|share| tell(share.len() + if share.start == 0 { first } else { later }));
+        } else {
+            let payload_len = self.train_len();
+            let segment_len = self.train.map_or(payload_len, |train| usize::from(train.segment_len)).max(1);
+            let header_len = self.len() - payload_len;
+            (0..self.wire_count()).for_each(|index| {
+                tell(header_len + segment_len.min(payload_len - index * segment_len));
+            });
         }
     }
 
@@ -390,6 +408,7 @@ impl Packet {
             ip: piece.ip,
             as_received: false,
             longest_piece: 0,
+            tag: piece.tag,
             checksum: Checksum::Unverified,
             train: None,
             cut: None,
@@ -473,13 +492,14 @@ impl Packet {
 
     /// Bytes that fit behind the packet in its buffer.
     pub fn room(&self) -> usize {
-        HEADROOM + self.capacity() - self.ip_at() - self.len()
+        (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())
     }
 
-    /// Moves the packet to a larger buffer, and returns the smaller one.
+    /// Moves the packet to a larger buffer, its IP header to where content starts, and returns the smaller one.
     pub fn move_to(&mut self, mut larger: Buffer) -> Buffer {
-        let start = self.ip_at() - self.link_len();
-        larger.put(start, self.buffer.bytes(start..self.ip_at() + self.len()));
+        let (start, end) = (self.ip_at() - self.link_len(), self.ip_at() + self.len());
+        larger.put(HEADROOM - self.link_len(), self.buffer.bytes(start..end));
+        self.ip_at = HEADROOM as u32;
         core::mem::replace(&mut self.buffer, larger)
     }
 

@@ -107,7 +107,8 @@ pub fn share_headers(one: &Packet, one_part: &Part, other: &Packet, other_part: 
         return false;
     };
     let end = usize::from(one_part.payload_at);
-    let (Some((ip_header, header)), Some((other_ip_header, other_header))) = (split(one, end, upper), split(other, end, upper))
+    let (Some((ip_header, header)), Some((other_ip_header, other_header))) =
+        (split(one, end, upper), split(other, end, upper))
     else {
         return false;
     };
@@ -136,7 +137,11 @@ fn tcp_headers_share(one: &[u8], one_part: &TcpPart, other: &[u8], other_part: &
         Some(at) => same(tcp::HEADER_LEN, at) && same(at + TIMESTAMPS_LEN, one.len()),
         None => same(tcp::HEADER_LEN, one.len()),
     };
-    same(0, SEQ_AT) && same(FLAGS_AT - 1, FLAGS_AT) && flags(one) == flags(other) && same(URGENT_AT, URGENT_AT + 2) && same_options
+    same(0, SEQ_AT)
+        && same(FLAGS_AT - 1, FLAGS_AT)
+        && flags(one) == flags(other)
+        && same(URGENT_AT, URGENT_AT + 2)
+        && same_options
 }
 
 /// The ports, and whether there is a checksum.
@@ -191,7 +196,8 @@ fn udp_header_len(bytes: &[u8]) -> Option<usize> {
 /// The sum of the payload; none where the transport checksum is wrong. Where it is known to be right, the payload's sum
 /// follows from the headers' (X3).
 fn payload_sum(packet: &Packet, upper: Upper, header: &[u8], payload: &[u8]) -> Option<Sum> {
-    let has_checksum = upper.protocol == TCP || UdpHeader::parse(header).is_some_and(|(it, _)| it.checksum.get() != 0);
+    let has_checksum =
+        upper.protocol == TCP || UdpHeader::parse(header).is_some_and(|(it, _)| it.checksum.get() != 0);
     let headers = || pseudo_sum(packet.addresses(), upper.protocol, header.len() + payload.len()) + Sum::of(header);
     match packet.checksum {
         Checksum::Verified if has_checksum => Some(Sum::ZERO - headers()),

@@ -30,14 +30,17 @@ pub enum Identifications {
 }
 
 /// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that opens or
-/// resets a connection or is urgent (R117, R118), nor one whose options sign all of its bytes (RFC 2385, RFC 5925) or
-/// cannot be read.
+/// resets a connection or is urgent (R117, R118), nor one that is signed as a whole (RFC 2385, RFC 4302, RFC 5925) or
+/// whose options cannot be read.
 pub fn may_be_segmented(packet: &Packet) -> bool {
     let ip = packet.ip();
     let Some(upper) = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none()) else { return false };
     let Some(segment) = Segment::parse(packet.upper_bytes(upper)) else { return false };
-    let signs = |option| matches!(option, TcpOption::Other(MD5_SIGNATURE | AUTHENTICATION, _) | TcpOption::Malformed(_));
-    segment.header.flags() & (tcp::SYN | tcp::RST | tcp::URG) == 0 && !segment.options().any(signs)
+    let signs =
+        |option| matches!(option, TcpOption::Other(MD5_SIGNATURE | AUTHENTICATION, _) | TcpOption::Malformed(_));
+    !ip.is_authenticated(packet.bytes())
+        && segment.header.flags() & (tcp::SYN | tcp::RST | tcp::URG) == 0
+        && !segment.options().any(signs)
 }
 
 /// The header of a train's segments: built once, patched for each.

@@ -1,14 +1,14 @@
 //! A capture in, the datagrams that a rewrite rejoins from it out.
 
 use capture::{Item, Reader, Record};
-use engine::{LIFETIME, Limits, Secret};
+use engine::{Hold, LIFETIME, Limits, Secret, Switch};
 use packet::{Fill, Packet, Time};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::Path;
-use wideload::rewrite::{As, Outcome, Settings, Sink, Stop, rewrite};
+use wideload::rewrite::{As, Outcome, Settings, Sink, Stages, Stop, rewrite};
 
 /// A datagram by what identifies it to everybody: addresses, payload length, and the payload's SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +34,34 @@ pub fn rejoined(path: &Path) -> Result<(Datagrams, Outcome), String> {
     }
 }
 
-/// A host's interface of 65,535 bytes.
+/// The frames of a capture.
+pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut reader = Reader::new(file).map_err(|error| error.to_string())?;
+    let mut frames = Vec::new();
+    while let Some(item) = reader.next().map_err(|error| error.to_string())? {
+        if let Item::Packet(record) = item {
+            frames.push(record.data.to_vec());
+        }
+    }
+    Ok(frames)
+}
+
+/// A host's interface of 65,535 bytes that joins fragments and nothing else.
 fn settings() -> Settings {
     Settings {
         mtu: u16::MAX,
         role: As::Host,
+        stages: Stages {
+            reassemble: Switch::On,
+            join: None,
+            coalesce: None,
+            segment: Switch::Off,
+            fragment: Switch::On,
+        },
+        join_for: Vec::new(),
+        exempt: Vec::new(),
+        hold: Hold::Adaptive,
         fill: Fill::Full,
         limits: Limits { bytes: 64 << 20, patience: None },
         lifetime: LIFETIME,
@@ -58,6 +81,10 @@ impl Sink for Collector {
     }
 
     fn copy(&mut self, _: &Record<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn delayed(&mut self, _: u32, _: Time, _: &Packet, _: &[u8]) -> Result<(), String> {
         Ok(())
     }
 

@@ -4,23 +4,27 @@
 //! `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, a missing program is a failure.
 
 mod collect;
+mod dissect;
+mod gro;
+mod streams;
 mod truth;
 mod tshark;
+mod tunnels;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let tests = vec![
-        trial("every_datagram_of_the_captures_is_as_others_rejoin_it", Need::Captures, truth::compare),
-        trial("every_capture_is_rewritten_without_loss", Need::Captures, truth::rewrite_all),
-        trial(
-            "tshark_finds_nothing_wrong_that_was_not_wrong_before",
-            Need::Program("tshark"),
-            tshark::finds_nothing_new,
-        ),
-        trial("tshark_finds_the_same_payloads", Need::Program("tshark"), tshark::finds_the_same_payloads),
+        trial("every_datagram_of_the_captures_is_as_others_rejoin_it", &[CAPTURES], truth::compare),
+        trial("every_capture_is_rewritten_without_loss", &[CAPTURES], truth::rewrite_all),
+        trial("tshark_finds_nothing_wrong_that_was_not_wrong_before", &[TSHARK], tshark::finds_nothing_new),
+        trial("tshark_finds_the_same_payloads", &[TSHARK], tshark::finds_the_same_payloads),
+        trial("tcp_streams_are_the_same_at_every_size", &[TSHARK], streams::are_the_same_at_every_size),
+        trial("trains_are_what_linux_makes_and_come_apart_again", &[CAPTURES], gro::makes_what_linux_makes),
+        trial("tunnels_are_counted_and_pass_as_they_came", &[CAPTURES, TSHARK], tunnels::are_counted_and_pass),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }
@@ -34,22 +38,28 @@ enum Need {
     Program(&'static str),
 }
 
-fn trial(name: &str, need: Need, test: fn() -> Result<(), Failed>) -> Trial {
-    Trial::ignorable_test(name, move || {
-        let missing = match need {
-            Need::Captures if shared_captures().is_none() => {
-                "the captures with ground truth; set WIDELOAD_CAPTURES"
-            }
-            Need::Program(program) if Command::new(program).arg("--version").output().is_err() => {
-                if std::env::var_os("WIDELOAD_REQUIRE_TOOLS").is_some() {
-                    return Err(format!("{program} is not installed, and WIDELOAD_REQUIRE_TOOLS is set").into());
-                }
-                return Ok(Completion::ignored_with(format!("needs {program}; install it with your packages")));
-            }
-            _ => return test().map(|()| Completion::Completed),
-        };
-        Ok(Completion::ignored_with(format!("needs {missing}")))
+fn trial(name: &str, needs: &'static [Need], test: fn() -> Result<(), Failed>) -> Trial {
+    Trial::ignorable_test(name, move || match needs.iter().find(|need| need.is_missing()) {
+        Some(Need::Program(program)) if std::env::var_os("WIDELOAD_REQUIRE_TOOLS").is_some() => {
+            Err(format!("{program} is not installed, and WIDELOAD_REQUIRE_TOOLS is set").into())
+        }
+        Some(Need::Program(program)) => {
+            Ok(Completion::ignored_with(format!("needs {program}; install it with your packages")))
+        }
+        Some(Need::Captures) => {
+            Ok(Completion::ignored_with("needs the captures with ground truth; set WIDELOAD_CAPTURES"))
+        }
+        None => test().map(|()| Completion::Completed),
     })
+}
+
+impl Need {
+    fn is_missing(&self) -> bool {
+        match self {
+            Need::Captures => shared_captures().is_none(),
+            Need::Program(program) => Command::new(program).arg("--version").output().is_err(),
+        }
+    }
 }
 
 /// The captures with ground truth.
@@ -74,8 +84,67 @@ fn captures_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// A row of the index of captures.
+struct Indexed {
+    file: String,
+    classes: Vec<String>,
+}
+
+impl Indexed {
+    /// Is the capture of one of these classes?
+    fn is_any(&self, classes: &[&str]) -> bool {
+        self.classes.iter().any(|class| classes.contains(&class.as_str()))
+    }
+}
+
+/// The index of the captures with ground truth.
+fn indexed(folder: &Path) -> Result<Vec<Indexed>, Failed> {
+    let table = std::fs::read_to_string(folder.join("index.tsv"))?;
+    let mut lines = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let names = lines.next().unwrap_or_default();
+    let column = |name: &str| names.iter().position(|it| *it == name).ok_or(format!("no column {name}"));
+    let (file, classes) = (column("file")?, column("classes")?);
+    let row = |fields: Vec<&str>| Indexed {
+        file: fields[file].to_owned(),
+        classes: fields[classes].split(',').map(str::to_owned).collect(),
+    };
+    Ok(lines.map(row).collect())
+}
+
+/// Runs `wideload rewrite`; its report. A damaged input is read as far as it can be.
+fn rewrite(input: &Path, output: &Path, args: &[&str]) -> Result<Value, Failed> {
+    let run = Command::new(env!("CARGO_BIN_EXE_wideload"))
+        .args(["rewrite", "--json"])
+        .args(args)
+        .args([input, output])
+        .output()?;
+    if !matches!(run.status.code(), Some(0 | 3)) {
+        let said = String::from_utf8_lossy(&run.stderr);
+        return Err(format!("{} {}: {}: {said}", input.display(), args.join(" "), run.status).into());
+    }
+    Ok(serde_json::from_slice(&run.stdout)?)
+}
+
+/// How many packets met this fate, by a report.
+fn fate(report: &Value, kind: &str, name: &str) -> u64 {
+    let fates = report["fates"].as_array().map(Vec::as_slice).unwrap_or_default();
+    fates
+        .iter()
+        .filter(|fate| fate["kind"] == kind && fate["name"] == name)
+        .filter_map(|fate| fate["packets"].as_u64())
+        .sum()
+}
+
+/// How many frames passed as they came because they were no packets to work on.
+fn passed(report: &Value) -> u64 {
+    let fates = report["fates"].as_array().map(Vec::as_slice).unwrap_or_default();
+    fates.iter().filter(|fate| fate["kind"] == "passed").filter_map(|fate| fate["packets"].as_u64()).sum()
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+const CAPTURES: Need = Need::Captures;
+const TSHARK: Need = Need::Program("tshark");
 const CAPTURE_ENDS: [&str; 4] = ["pcap", "pcapng", "dmp", "cap"];

@@ -5,11 +5,11 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::time::Duration;
+use wideload_engine::Pieces;
 use wideload_engine::packet::{Frame, Ingress, Medium, NoPacket, Pool, Time, Version};
 use wideload_engine::{
     Answers, Event, Identifiers, Late, Limits, Narrowing, Output, Reason, Reassembler, Role, Secret, Side, Widening,
 };
-use wideload_engine::{Pieces, packet::Fill};
 
 /// An IPv4 packet to be built.
 #[derive(Clone, Debug)]
@@ -224,7 +224,10 @@ impl Rig {
         let reassembler = late.map(|late| Reassembler::new(limits, late, secret()));
         let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1_000_000_000, 1_000, secret());
         Rig {
-            side: Side { widening: Widening { reassembler, ..Widening::default() }, narrowing: Narrowing::new(mtu, role) },
+            side: Side {
+                widening: Widening { reassembler, ..Widening::default() },
+                narrowing: Narrowing::new(mtu, role),
+            },
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             now: Time::ZERO,
             medium: Medium::Ip,

@@ -1,0 +1,262 @@
+//! Segments of one flow in, runs of them out.
+//!
+//! The flow knows which sequence number comes next. What comes next joins the run, or ends it and starts another; in resize
+//! mode, what comes before its turn waits for it within bounds (L7, corrected as L8 says); what comes after its turn
+//! passes as it came.
+
+use crate::coalesce::{Hold, Mode, Rules};
+use crate::ledger::{Event, Tally};
+use crate::output::Output;
+use crate::run::Run;
+use core::time::Duration;
+use packet::{Packet, Part, Time};
+use std::collections::VecDeque;
+
+/// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
+#[derive(Debug)]
+pub(crate) struct Flow {
+    run: Option<Run>,
+    /// Segments that came before their turn, by their place in the stream.
+    early: VecDeque<(Packet, Part)>,
+    early_len: usize,
+    /// The sequence number that comes next.
+    next_seq: u32,
+    /// The average gap between segments, and when the last one came.
+    interval: Duration,
+    last_arrival: Time,
+    /// How long its last run was: the next starts with as much memory.
+    usual_len: usize,
+    /// Does it never wait (L22)?
+    pub(crate) is_exempt: bool,
+    /// Has its last byte gone by?
+    pub(crate) is_over: bool,
+}
+
+impl Flow {
+    /// A flow whose next byte has this sequence number.
+    pub(crate) fn new(next_seq: u32, is_exempt: bool) -> Flow {
+        Flow {
+            run: None,
+            early: VecDeque::new(),
+            early_len: 0,
+            next_seq,
+            interval: HOLD_MAX / HOLD_INTERVALS,
+            last_arrival: Time::ZERO,
+            usual_len: 0,
+            is_exempt,
+            is_over: false,
+        }
+    }
+
+    /// Counts the gap before this segment into the average; one above the ceiling says nothing of the flow's pace (L12,
+    /// L14).
+    pub(crate) fn arrive(&mut self, now: Time) {
+        let gap = now.since(self.last_arrival);
+        if gap <= HOLD_MAX {
+            self.interval = (self.interval + gap) / 2;
+        }
+        self.last_arrival = now;
+    }
+
+    /// How long it waits for its next segment.
+    pub(crate) fn hold(&self, rules: &Rules) -> Duration {
+        match rules.hold {
+            Hold::Adaptive => (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN, HOLD_MAX),
+            Hold::Fixed(stretch) => stretch,
+        }
+    }
+
+    /// Takes a segment that may join.
+    pub(crate) fn take(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+        let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));
+        let fits_in = self.early.front().is_none_or(|(_, early)| may_precede(&part, early));
+        if ahead == 0 && fits_in {
+            self.append(now, packet, part, rules, out);
+            self.catch_up(now, rules, out);
+        } else if ahead > 0 && rules.mode == Mode::Resize && self.has_room_before_its_turn(ahead, &part) {
+            self.wait(now, packet, part, rules, out);
+        } else {
+            self.let_go(now, Event::RunGap, rules, out);
+            self.skip_to(now, packet, part, rules, out);
+        }
+        if self.is_over {
+            self.let_go(now, Event::RunPushed, rules, out);
+        }
+    }
+
+    /// Appends a segment that comes next to the run, or starts another.
+    fn append(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+        self.next_seq = part.seq_end().unwrap_or_default();
+        self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
+        let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, self.usual_len, out));
+        if let Some(event) = refused {
+            self.close(event, rules, out);
+        }
+        let hold = self.hold(rules);
+        let run = match &mut self.run {
+            Some(run) => {
+                run.append(&packet, &part, out);
+                out.done(packet);
+                run
+            }
+            None => self.run.insert(Run::new(now, packet, part)),
+        };
+        if let Some(event) = run.is_done(now, rules, hold) {
+            self.close(event, rules, out);
+        }
+    }
+
+    /// Takes what waited for its turn.
+    fn catch_up(&mut self, now: Time, rules: &Rules, out: &mut Output) {
+        while let Some((_, part)) = self.early.front() {
+            if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
+                break;
+            }
+            let Some((packet, part)) = self.pop_early() else { break };
+            self.append(now, packet, part, rules, out);
+        }
+    }
+
+    fn has_room_before_its_turn(&self, ahead: i32, part: &Part) -> bool {
+        ahead <= EARLY_SPAN
+            && self.early.len() < EARLY_COUNT_MAX
+            && self.early_len + usize::from(part.payload_len) <= EARLY_LEN_MAX
+    }
+
+    /// Keeps a segment until its turn; the last that came is mostly the last in the stream (L8g).
+    fn wait(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+        let base = self.next_seq;
+        let place = |part: &Part| part.tcp.map_or(0, |tcp| distance(base, tcp.seq));
+        let at =
+            self.early.iter().rposition(|(_, early)| place(early) < place(&part)).map_or(0, |before| before + 1);
+        let before = at.checked_sub(1).and_then(|before| self.early.get(before));
+        let fits_in = before.is_none_or(|(_, before)| may_precede(before, &part))
+            && self.early.get(at).is_none_or(|(_, after)| may_precede(&part, after));
+        if !fits_in {
+            self.let_go(now, Event::RunGap, rules, out);
+            return self.skip_to(now, packet, part, rules, out);
+        }
+        out.ledger.note(Event::Sorted, Tally::of(&packet));
+        self.early_len += usize::from(part.payload_len);
+        self.early.insert(at, (packet, part));
+    }
+
+    fn pop_early(&mut self) -> Option<(Packet, Part)> {
+        let (packet, part) = self.early.pop_front()?;
+        self.early_len -= usize::from(part.payload_len);
+        if self.early.is_empty() {
+            // Nobody is charged for the memory of a queue that was long once.
+            self.early = VecDeque::new();
+        }
+        Some((packet, part))
+    }
+
+    /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
+    fn skip_to(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+        let Some(tcp) = part.tcp else { return out.forward(packet) };
+        let ahead = distance(self.next_seq, tcp.seq);
+        if ahead < 0 && ahead > -STALE_SPAN {
+            if let Some(end) = part.seq_end().filter(|end| distance(self.next_seq, *end) > 0) {
+                self.next_seq = end;
+            }
+            return out.forward(packet);
+        }
+        self.append(now, packet, part, rules, out);
+    }
+
+    /// Lets go of everything, in the stream's order.
+    pub(crate) fn let_go(&mut self, now: Time, event: Event, rules: &Rules, out: &mut Output) {
+        self.close(event, rules, out);
+        while let Some((packet, part)) = self.pop_early() {
+            if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
+                self.close(Event::RunGap, rules, out);
+                self.skip_to(now, packet, part, rules, out);
+            } else {
+                self.append(now, packet, part, rules, out);
+            }
+        }
+        self.close(event, rules, out);
+    }
+
+    /// Ends the run by this rule.
+    fn close(&mut self, event: Event, rules: &Rules, out: &mut Output) {
+        let Some(run) = self.run.take() else { return };
+        self.usual_len = run.packet.len();
+        out.ledger.note(event, Tally { packets: 1, ..run.came });
+        out.ledger.note(Event::Gathered, run.came);
+        run.leave(rules, out);
+    }
+
+    /// Hears of a packet that joins nothing but moves the stream on to this byte; `opens`: it starts a stream.
+    pub(crate) fn hear(&mut self, next_seq: u32, opens: bool) {
+        if opens || distance(self.next_seq, next_seq) > 0 {
+            self.next_seq = next_seq;
+        }
+    }
+
+    /// Does a segment wait for its turn?
+    pub(crate) fn waits(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// The packets that it holds, and the buffers that they lie in.
+    pub(crate) fn held(&self) -> (Tally, usize) {
+        let (mut tally, mut buffers) = (Tally::NONE, self.early.len());
+        if let Some(run) = &self.run {
+            tally += run.came;
+            buffers += 1;
+        }
+        self.early.iter().for_each(|(packet, _)| tally += Tally::of(packet));
+        (tally, buffers)
+    }
+
+    /// Does it hold any packet?
+    pub(crate) fn holds_something(&self) -> bool {
+        self.any_packet().is_some()
+    }
+
+    /// Any packet that it holds.
+    pub(crate) fn any_packet(&self) -> Option<&Packet> {
+        let early = self.early.front().map(|(packet, _)| packet);
+        self.run.as_ref().map(|run| &run.packet).or(early)
+    }
+
+    /// Bytes that it is charged.
+    pub(crate) fn charge(&self) -> usize {
+        let early: usize = self.early.iter().map(|(packet, _)| packet.pinned_len()).sum();
+        FLOW_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
+    }
+}
+
+/// May one segment leave before another that may have come first? Not where they share bytes, of which the receiver keeps
+/// those that come first, nor where its clock is ahead: the receiver would drop the other (RFC 7323 section 5.3).
+fn may_precede(one: &Part, other: &Part) -> bool {
+    let (Some(first), Some(second), Some(end)) = (one.tcp, other.tcp, one.seq_end()) else { return false };
+    let by_clock = match (first.timestamps, second.timestamps) {
+        (Some(first), Some(second)) => distance(first.value, second.value) >= 0,
+        _ => true,
+    };
+    distance(end, second.seq) >= 0 && by_clock
+}
+
+/// How far `to` lies ahead of `from`, in numbers that wrap around (RFC 9293 section 3.4).
+pub(crate) fn distance(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from) as i32
+}
+
+/// What a flow is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.
+pub(crate) const FLOW_CHARGE: usize = 1_024;
+/// Average intervals that a run waits (L13).
+const HOLD_INTERVALS: u32 = 10;
+/// Shortest and longest wait for the next segment (L14).
+pub(crate) const HOLD_MIN: Duration = Duration::from_micros(50);
+/// See [`HOLD_MIN`].
+pub(crate) const HOLD_MAX: Duration = Duration::from_millis(1);
+/// Segments that may wait for their turn, their bytes, and how far ahead in the stream (rel:A37).
+const EARLY_COUNT_MAX: usize = 64;
+/// See [`EARLY_COUNT_MAX`].
+const EARLY_LEN_MAX: usize = 65_536;
+/// See [`EARLY_COUNT_MAX`].
+const EARLY_SPAN: i32 = 1 << 20;
+/// A segment that lies further back is of another connection, whose SYN was not seen: no sender repeats what is so old.
+const STALE_SPAN: i32 = 1 << 24;

@@ -1,0 +1,187 @@
+//! Segments in order in, one train out.
+//!
+//! The run lies in the buffer of its first segment, which grows; of the others only the payload is copied.
+
+use crate::coalesce::{Hold, Mode, Rules};
+use crate::flow::distance;
+use crate::ledger::{Event, Tally};
+use crate::output::Output;
+use core::time::Duration;
+use packet::{Checksum, Identifications, Packet, Part, Sum, TcpPart, Time, Train, share_headers};
+
+/// Segments in order, in the buffer of the first.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) packet: Packet,
+    first: Part,
+    /// What the last segment said.
+    last: Part,
+    /// How identifications go on; decided by the second segment.
+    ids: Option<Identifications>,
+    count: usize,
+    longest: u16,
+    pub(crate) payload_len: usize,
+    payload_sum: Sum,
+    pub(crate) came: Tally,
+    opened: Time,
+}
+
+impl Run {
+    pub(crate) fn new(now: Time, packet: Packet, part: Part) -> Run {
+        let payload_len = usize::from(part.payload_len);
+        Run {
+            came: Tally::of(&packet),
+            packet,
+            first: part,
+            last: part,
+            ids: None,
+            count: 1,
+            longest: part.payload_len,
+            payload_len,
+            payload_sum: part.payload_sum,
+            opened: now,
+        }
+    }
+
+    /// Why a segment that comes next in the stream does not join, if it does not. Makes room where it does.
+    pub(crate) fn refuses(
+        &mut self,
+        packet: &Packet,
+        part: &Part,
+        rules: &Rules,
+        usual_len: usize,
+        out: &mut Output,
+    ) -> Option<Event> {
+        if !share_headers(&self.packet, &self.last, packet, part) || !self.moves_on(packet, part, rules) {
+            return Some(Event::RunChanged);
+        }
+        if self.is_strict(rules) && part.payload_len > self.first.payload_len {
+            return Some(Event::RunUneven);
+        }
+        let len = self.packet.len() + usize::from(part.payload_len);
+        if len > self.len_max(rules) || self.count >= self.count_max(rules) {
+            return Some(Event::RunFull);
+        }
+        if self.packet.room() < usize::from(part.payload_len) {
+            match out.pool.lend(len.max(usual_len.min(self.len_max(rules)))) {
+                Some(larger) => out.pool.give(self.packet.move_to(larger)),
+                None => return Some(Event::RunEvicted),
+            }
+        }
+        None
+    }
+
+    /// Do the fields that move along a flow move on as they may?
+    fn moves_on(&self, packet: &Packet, part: &Part, rules: &Rules) -> bool {
+        let tcp = match (self.last.tcp, part.tcp) {
+            (Some(last), Some(tcp)) if self.is_strict(rules) => {
+                (tcp.ack, tcp.window, tcp.timestamps) == (last.ack, last.window, last.timestamps)
+            }
+            (Some(last), Some(tcp)) => never_decreases(&last, &tcp),
+            _ => true,
+        };
+        tcp && (!self.is_strict(rules) || self.next_ids(packet, part).is_some())
+    }
+
+    /// How identifications go on with this packet, if they do: all by one, or all the same.
+    fn next_ids(&self, packet: &Packet, part: &Part) -> Option<Identifications> {
+        let step = part.id.wrapping_sub(self.last.id) & ((1u64 << packet.ip().id_bits()) - 1) as u32;
+        let ids = match step {
+            0 => Identifications::Stay,
+            1 => Identifications::Rise,
+            _ => return None,
+        };
+        self.ids.is_none_or(|decided| decided == ids).then_some(ids)
+    }
+
+    pub(crate) fn append(&mut self, packet: &Packet, part: &Part, out: &mut Output) {
+        let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
+        if self.packet.checksum == Checksum::Partial {
+            out.ledger.note(Event::ChecksumFinished, self.came);
+            self.packet.checksum = Checksum::Unverified;
+        }
+        if packet.checksum == Checksum::Partial {
+            out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
+        }
+        self.ids = self.next_ids(packet, part);
+        self.packet.append(payload);
+        self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len);
+        self.payload_len += payload.len();
+        self.longest = self.longest.max(part.payload_len);
+        self.count += 1;
+        self.came += Tally::of(packet);
+        self.last = *part;
+    }
+
+    /// Why nothing more can join, or may wait for as long as `hold`, if so.
+    pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
+        let next_len = self.packet.len() + usize::from(self.first.payload_len);
+        let age_max = match rules.hold {
+            Hold::Adaptive => AGE_MAX.saturating_sub(hold),
+            Hold::Fixed(stretch) => AGE_MAX.max(stretch),
+        };
+        if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
+            Some(Event::RunPushed)
+        } else if self.is_strict(rules) && self.last.payload_len < self.first.payload_len {
+            Some(Event::RunUneven)
+        } else if self.count == 1 && next_len > self.len_max(rules) {
+            Some(Event::RunFull)
+        } else if now.since(self.opened) > age_max {
+            Some(Event::RunLate)
+        } else {
+            None
+        }
+    }
+
+    /// Must segmenting give back what came? A UDP train's datagrams are its sender's in every mode.
+    fn is_strict(&self, rules: &Rules) -> bool {
+        rules.mode == Mode::Reversible || self.first.tcp.is_none()
+    }
+
+    /// Longest packet that the run may become.
+    fn len_max(&self, rules: &Rules) -> usize {
+        let first_len = usize::from(self.first.payload_at) + usize::from(self.first.payload_len);
+        if first_len > usize::from(rules.len_max) { LEN_MAX } else { usize::from(rules.len_max) }
+    }
+
+    fn count_max(&self, rules: &Rules) -> usize {
+        match self.first.tcp {
+            None => DATAGRAMS_MAX,
+            Some(_) if self.is_strict(rules) => SEGMENTS_MAX,
+            Some(_) => usize::MAX,
+        }
+    }
+
+    /// Goes on as a train; a run of one as it came.
+    pub(crate) fn leave(mut self, rules: &Rules, out: &mut Output) {
+        if self.count > 1 {
+            let segment_len = if self.is_strict(rules) { self.first.payload_len } else { self.longest };
+            let train = Train { segment_len, ids: self.ids.unwrap_or_default() };
+            self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum, train);
+            let leaves = Tally::of(&self.packet);
+            if leaves != self.came {
+                out.ledger.note(Event::Levelled, self.came);
+                out.ledger.note(Event::Level, leaves);
+            }
+        }
+        out.forward(self.packet);
+    }
+}
+
+/// Acknowledgement and time stamps never go back within a run (R135).
+fn never_decreases(last: &TcpPart, next: &TcpPart) -> bool {
+    let stamps = match (last.timestamps, next.timestamps) {
+        (Some(last), Some(next)) => distance(last.value, next.value) >= 0 && distance(last.echo, next.echo) >= 0,
+        _ => true,
+    };
+    distance(last.ack, next.ack) >= 0 && stamps
+}
+
+/// Longest packet that an IP header can say, in bytes.
+const LEN_MAX: usize = 65_535;
+/// How old a run may become: a tenth of the shortest retransmission time-out in use (R126, RFC 6298).
+const AGE_MAX: Duration = Duration::from_millis(20);
+/// Longest trains, in packets (rel:A38).
+const SEGMENTS_MAX: usize = 128;
+/// See [`SEGMENTS_MAX`].
+const DATAGRAMS_MAX: usize = 64;
