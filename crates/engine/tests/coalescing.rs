@@ -55,7 +55,7 @@ fn what_is_gathered_sorted_and_resized_is_counted() {
     rig.push_all(&[p(0, 100), p(200, 100), p(100, 100), Spec { flags: ACK | PSH, ..p(300, 100) }, p(500, 0)]);
     assert_eq!((rig.count(Event::Gathered), rig.count(Event::Sorted), rig.count(Event::RunPushed)), (4, 1, 1));
     assert_eq!(rig.out.ledger.event(Event::Gathered).bytes, 4 * 120, "with their headers");
-    assert_eq!(rig.out.ledger.event(Event::RunPushed).bytes, 400);
+    assert_eq!(rig.out.ledger.event(Event::RunPushed).bytes, 4 * 120);
     let mut rig = Rig::resizing(1_500);
     assert_eq!(wire(rig.push(&p(0, 3_000))).len() + wire(rig.flush()).len(), 3);
     assert_eq!((rig.count(Event::Resized), rig.count(Event::Segments)), (1, 3));

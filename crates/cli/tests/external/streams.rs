@@ -310,7 +310,7 @@ struct Row {
     restored: usize,
 }
 
-/// Shows how captures grew, and keeps it.
+/// Keeps how captures grew, in `target/tmp/tcp_streams.tsv`.
 fn publish(results: &BTreeMap<String, Result<Row, String>>) -> Result<(), Failed> {
     let mut table =
         "capture\tpackets\thost 9000\thost 65535\tborder 9000\tborder 65535\treversible\trestored\tratios\n"
@@ -322,7 +322,6 @@ fn publish(results: &BTreeMap<String, Result<Row, String>>) -> Result<(), Failed
         let widened = row.widened.map(|packets| packets.to_string()).join("\t");
         writeln!(table, "{file}\t{}\t{widened}\t{}\t{}\t{ratios}", row.packets, row.reversible, row.restored)?;
     }
-    eprintln!("{table}");
     Ok(std::fs::write(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tcp_streams.tsv"), table)?)
 }
 
