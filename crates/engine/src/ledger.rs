@@ -98,8 +98,10 @@ counters! {
         ReleasedAtEnd "released_at_end" "Datagrams that left in fragments because the input ended."
         Joined "joined" "Fragments that went into longer fragments, or into whole datagrams, on the way."
         JoinedWhole "joined_whole" "Datagrams that joining on the way made whole."
+        JoinedLast "joined_last" "Longer fragments that left because they end their datagram."
         JoinedFull "joined_full" "Longer fragments that left because the next one would not fit the MTU."
         JoinedGap "joined_gap" "Longer fragments that left because the next one in order did not come next."
+        JoinedChanged "joined_changed" "Longer fragments that left because a header changed in what they share with the next."
         JoinedLate "joined_late" "Longer fragments that left when patience ended."
         JoinedEvicted "joined_evicted" "Longer fragments that left for another datagram, or for memory."
         JoinedAtEnd "joined_at_end" "Longer fragments that left because the input ended."
@@ -237,14 +239,16 @@ impl Default for Ledger {
 /// What was taken apart or joined, packets and bytes: it came, and left as something else.
 const USED: [Event; 5] = [Event::Absorbed, Event::Joined, Event::Levelled, Event::Resized, Event::Divided];
 /// What was made of it.
-const MADE: [Event; 13] = [
+const MADE: [Event; 15] = [
     Event::Reassembled,
     Event::ReleasedLate,
     Event::ReleasedEvicted,
     Event::ReleasedAtEnd,
     Event::JoinedWhole,
+    Event::JoinedLast,
     Event::JoinedFull,
     Event::JoinedGap,
+    Event::JoinedChanged,
     Event::JoinedLate,
     Event::JoinedEvicted,
     Event::JoinedAtEnd,

@@ -14,8 +14,8 @@ use crate::{Piece, Pieces};
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, CLASS_LENS, Channel, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Ingress, Packet, Tags, Time,
-    Version,
+    Address, CLASS_LENS, Channel, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Hop, Ingress, Packet, Tags,
+    Time, UNIT, Version,
 };
 
 /// Joins fragments into datagrams.
@@ -55,7 +55,7 @@ pub enum Late {
 
 /// What makes fragments belong together (RFC 791 section 3.2, R006): never mixed between VLANs or ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct DatagramKey {
+pub(crate) struct DatagramKey {
     version: Version,
     source: Address,
     destination: Address,
@@ -64,6 +64,17 @@ struct DatagramKey {
     tags: Tags,
     channel: Channel,
     ingress: Ingress,
+    /// Who cut it, where only that one's pieces are joined.
+    hop: Option<Hop>,
+}
+
+/// Whom datagrams are joined for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Toward {
+    /// The host that they are for, or its own card.
+    Host,
+    /// The next hop: what the previous hop cut, and nobody else, is made whole (C15).
+    Hop,
 }
 
 #[derive(Debug)]
@@ -84,6 +95,8 @@ struct Run {
     marks: Marks,
     longest: u32,
     longest_dont_fragment: u32,
+    /// Must it leave in pieces no longer than came?
+    stays_cut: bool,
     birth: Birth,
 }
 
@@ -143,11 +156,25 @@ impl Reassembler {
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        self.push_toward(Toward::Host, now, packet, out);
+    }
+
+    /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is cut again
+    /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
+    /// longest that came (R087).
+    pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        self.push_toward(Toward::Hop, now, packet, out);
+    }
+
+    fn push_toward(&mut self, toward: Toward, now: Time, packet: Packet, out: &mut Output) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
         if fragment.offset == 0 && !fragment.more {
-            return make_whole(packet, out);
+            return match toward {
+                Toward::Host => make_whole(packet, out),
+                Toward::Hop => out.forward(packet),
+            };
         }
-        match self.take_in(now, &packet, fragment, out) {
+        match self.take_in(toward, now, &packet, fragment, out) {
             Ok(()) => out.done(packet),
             Err(reason) => {
                 let ended = Tally::of(&packet);
@@ -207,14 +234,22 @@ impl Reassembler {
     }
 
     /// Copies a fragment's payload to its place, or says why the fragment ends.
-    fn take_in(&mut self, now: Time, piece: &Packet, fragment: Fragment, out: &mut Output) -> Result<(), Reason> {
+    fn take_in(
+        &mut self,
+        toward: Toward,
+        now: Time,
+        piece: &Packet,
+        fragment: Fragment,
+        out: &mut Output,
+    ) -> Result<(), Reason> {
         if let Some((reason, complaint)) = unusable(piece, fragment) {
             if let Some(complaint) = complaint {
                 out.answer(now, complaint, piece);
             }
             return Err(reason);
         }
-        let key = DatagramKey::of(piece, fragment);
+        let hop = (toward == Toward::Hop).then(|| piece.previous_hop());
+        let key = DatagramKey { hop, ..DatagramKey::of(piece, fragment) };
         match self.seek(&key, fragment) {
             Some(at) if self.came_round(at, piece) => {
                 self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
@@ -237,7 +272,8 @@ impl Reassembler {
         let (patience, birth) = self.patience_for(now, &key, piece);
         let len = usize::from(fragment.offset) + piece.ip().payload_len();
         let buffer = out.pool.lend(len.max(self.usual_len(&key))).ok_or(Reason::NoBuffer)?;
-        let run = Run::new(Packet::open(piece, buffer), birth);
+        let stays_cut = key.hop.is_some() && !piece.ip().may_grow_on_the_way();
+        let run = Run::new(Packet::open(piece, buffer), stays_cut, birth);
         let charge = run.packet.pinned_len();
         let at = self.held.insert(now, key, State::Open(run), charge, patience);
         self.join(at, piece, fragment, out)
@@ -286,6 +322,10 @@ impl Reassembler {
         // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
         let dont_fragment = run.longest_dont_fragment == run.longest;
         run.packet.close(run.holes.held_len(), ecn, dont_fragment, run.longest);
+        if run.stays_cut {
+            let cut = run.cut(run.longest as u16, Content::Whole);
+            run.packet.cut = Some(cut);
+        }
         if run.packet.is_neighbour_discovery() {
             return State::Open(run).retire(Reason::FragNeighbour, out);
         }
@@ -393,7 +433,7 @@ impl Reassembler {
 }
 
 impl Run {
-    fn new(packet: Packet, birth: Birth) -> Run {
+    fn new(packet: Packet, stays_cut: bool, birth: Birth) -> Run {
         Run {
             packet,
             holes: Holes::default(),
@@ -402,6 +442,7 @@ impl Run {
             marks: Marks::default(),
             longest: 0,
             longest_dont_fragment: 0,
+            stays_cut,
             birth,
         }
     }
@@ -435,13 +476,20 @@ impl Run {
 
     /// Makes the run a packet that leaves in fragments which carry what came.
     fn release(&mut self, mtu: u16) {
-        let id = self.packet.ip().fragment.map_or(0, |fragment| fragment.id);
         let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
-        let cut = Cut { mtu, id, fill: Fill::Full, content };
+        let cut = self.cut(mtu, content);
         // Where some pieces take part in ECN and some do not, the host behind us judges.
         let first = self.packet.ip().ecn;
         let ecn = self.marks.joined(first).unwrap_or(first);
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
+    }
+
+    /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
+    fn cut(&self, mtu: u16, content: Content) -> Cut {
+        let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
+        let longest = (self.longest as usize).max(header_len + UNIT) as u16;
+        let mtu = if self.stays_cut { mtu.min(longest) } else { mtu };
+        Cut { mtu, id: self.packet.ip().id, fill: Fill::Full, content }
     }
 
     /// The piece that started the datagram, built again, for the error that quotes it.
@@ -473,7 +521,8 @@ impl State {
 }
 
 impl DatagramKey {
-    fn of(piece: &Packet, fragment: Fragment) -> DatagramKey {
+    /// The key of any hop's pieces.
+    pub(crate) fn of(piece: &Packet, fragment: Fragment) -> DatagramKey {
         let (source, destination) = piece.addresses();
         DatagramKey {
             version: piece.ip().version,
@@ -484,7 +533,13 @@ impl DatagramKey {
             tags: piece.tags(),
             channel: piece.link_header().channel,
             ingress: piece.ingress(),
+            hop: None,
         }
+    }
+
+    /// What it shares with the other datagrams of its flow.
+    pub(crate) fn flow(self) -> DatagramKey {
+        DatagramKey { id: 0, ..self }
     }
 }
 
@@ -532,12 +587,12 @@ fn half_a_round(piece: &Packet) -> u32 {
 }
 
 /// Why a fragment is of no use, and what its sender is to be told; before any state is touched.
-fn unusable(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<Complaint>)> {
+pub(crate) fn unusable(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<Complaint>)> {
     let ip = packet.ip();
     let len = ip.payload_len();
     if len == 0 {
         Some((Reason::FragZeroLen, None))
-    } else if fragment.more && !len.is_multiple_of(packet::UNIT) {
+    } else if fragment.more && !len.is_multiple_of(UNIT) {
         // RFC 8200 section 4.5 (R089): the payload length is what is wrong.
         Some((Reason::FragLenNot8, Some(Complaint::BadField { pointer: PAYLOAD_LEN_AT })))
     } else if usize::from(fragment.offset) + len > ip.payload_len_max() {

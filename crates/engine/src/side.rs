@@ -23,11 +23,11 @@ pub struct Side {
 /// Many packets to one.
 #[derive(Debug)]
 pub struct Widening {
-    /// How fragments are joined, by their destination (C14).
+    /// How fragments are joined, by their destination (C14). Where the stage that it names is none, they pass.
     pub joins: Prefixes<Join>,
     /// Joins fragments into datagrams, where this side wants whole ones.
     pub reassembler: Option<Reassembler>,
-    /// Joins fragments on the way.
+    /// Joins fragments into longer ones, gracefully.
     pub joiner: Option<Joiner>,
     /// Joins the segments of a flow, rejoined ones too.
     pub coalescer: Option<Coalescer>,
@@ -114,7 +114,7 @@ impl Side {
         self.narrow(now, mark, out);
     }
 
-    /// When [`expire`](Side::expire) next has work; none while nothing is held.
+    /// When [`expire`](Side::expire) next has work; none while nothing is held or remembered.
     pub fn next_deadline(&self) -> Option<Time> {
         self.widening.next_deadline()
     }
@@ -143,30 +143,38 @@ impl Side {
 }
 
 impl Default for Widening {
+    /// Nothing is joined; where there is a reassembler, it is asked for every destination.
     fn default() -> Widening {
         Widening { joins: Prefixes::new(Join::Destination), reassembler: None, joiner: None, coalescer: None }
     }
 }
 
 impl Widening {
-    /// Fragments become datagrams, and segments, rejoined ones too, become trains.
+    /// Fragments become datagrams, or longer fragments; segments, rejoined ones too, become trains.
     fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        match &mut self.reassembler {
-            Some(reassembler) if packet.ip().fragment.is_some() => {
-                let mark = out.queued_count();
-                reassembler.push(now, packet, out);
-                self.coalesce(now, mark, out);
-            }
-            _ => self.gather(now, packet, out),
+        if packet.ip().fragment.is_none() {
+            return self.gather(now, packet, out);
         }
+        let mark = out.queued_count();
+        let (_, destination) = packet.addresses();
+        match (self.joins.get(destination), &mut self.reassembler, &mut self.joiner) {
+            (Join::Destination, Some(reassembler), _) => reassembler.push(now, packet, out),
+            (Join::Hop, Some(reassembler), _) => reassembler.push_hop_by_hop(now, packet, out),
+            (Join::Graceful, _, Some(joiner)) => joiner.push(now, packet, out),
+            _ => out.forward(packet),
+        }
+        self.coalesce(now, mark, out);
     }
 
     fn expire(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
         if let Some(reassembler) = &mut self.reassembler {
-            let mark = out.queued_count();
             reassembler.expire(now, out);
-            self.coalesce(now, mark, out);
         }
+        if let Some(joiner) = &mut self.joiner {
+            joiner.expire(now, out);
+        }
+        self.coalesce(now, mark, out);
         if let Some(coalescer) = &mut self.coalescer {
             coalescer.expire(now, out);
         }
@@ -179,11 +187,14 @@ impl Widening {
     }
 
     fn flush(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
         if let Some(reassembler) = &mut self.reassembler {
-            let mark = out.queued_count();
             reassembler.flush(now, out);
-            self.coalesce(now, mark, out);
         }
+        if let Some(joiner) = &mut self.joiner {
+            joiner.flush(now, out);
+        }
+        self.coalesce(now, mark, out);
         self.release(now, out);
     }
 
@@ -202,18 +213,23 @@ impl Widening {
 
     fn next_deadline(&self) -> Option<Time> {
         let fragments = self.reassembler.as_ref().and_then(Reassembler::next_deadline);
+        let joined = self.joiner.as_ref().and_then(Joiner::next_deadline);
         let segments = self.coalescer.as_ref().and_then(Coalescer::next_deadline);
-        fragments.into_iter().chain(segments).min()
+        fragments.into_iter().chain(joined).chain(segments).min()
     }
 
     /// The packets and payload that are held, counted anew, and the buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
         let fragments = self.reassembler.as_ref().map(Reassembler::held);
+        let joined = self.joiner.as_ref().map(Joiner::held);
         let segments = self.coalescer.as_ref().map(Coalescer::held);
-        fragments.into_iter().chain(segments).fold((Tally::NONE, 0), |(mut tally, buffers), (more, count)| {
-            tally += more;
-            (tally, buffers + count)
-        })
+        fragments.into_iter().chain(joined).chain(segments).fold(
+            (Tally::NONE, 0),
+            |(mut tally, buffers), (more, count)| {
+                tally += more;
+                (tally, buffers + count)
+            },
+        )
     }
 }
 
@@ -237,9 +253,12 @@ impl Narrowing {
         if self.is_below_every_link(&packet) {
             return leave_alone(packet, self.mtu, out);
         }
-        if packet.cut.is_some() || packet.wire_len() <= usize::from(self.mtu) {
+        let has_holes = packet.cut.is_some_and(|cut| cut.content == Content::Sparse);
+        if has_holes || packet.wire_len() <= usize::from(self.mtu) {
             return out.forward(packet);
         }
+        // Pieces as long as came may be longer than this link takes.
+        packet.cut = None;
         if packet.train.is_some() {
             return self.take_apart(now, packet, out);
         }

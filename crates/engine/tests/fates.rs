@@ -6,7 +6,8 @@ use packets::*;
 use std::time::Duration;
 use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Version};
 use wideload_engine::{
-    Answers, Coalescer, Event, Hold, Identifiers, Late, Limits, Mode, Output, Reason, Role, Rules, Switch,
+    Answers, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Output,
+    Prefixes, Reason, Role, Rules, RunsBy, Switch,
 };
 
 #[test]
@@ -82,6 +83,34 @@ fn every_event_is_reached() {
         (Event::ChecksumFinished, half_filled()),
         (Event::LengthFinished, after(Rig::host(), &[without_len()])),
         (Event::Answered, after(Rig::router(68), &[too_big()])),
+        (Event::Joined, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::JoinedWhole, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
+        (Event::JoinedLast, after(joining(1 << 20), &[part(8, 0, true), part(16, 0, false)])),
+        (Event::JoinedFull, {
+            let long = |offset| piece(Version::V4, offset, &[0; 400], true);
+            after(joining(1 << 20), &[long(0), long(400), long(800), long(1_200)])
+        }),
+        (Event::JoinedGap, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), part(24, 0, true)])),
+        (Event::JoinedChanged, {
+            let other = V4 { ttl: 9, ..V4::piece(16, &[0; 8], true) }.bytes();
+            after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), other])
+        }),
+        (Event::JoinedLate, {
+            let mut rig = after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true)]);
+            rig.wait(Duration::from_millis(10));
+            rig
+        }),
+        (Event::JoinedEvicted, {
+            let limits = JoinLimits { full: Full::Evict, ..join_limits(3_000) };
+            let other = V4 { id: 7, ..V4::piece(0, &[0; 8], true) }.bytes();
+            after(joining_within(limits), &[part(0, 0, true), part(8, 0, true), other])
+        }),
+        (Event::JoinedAtEnd, {
+            let mut rig = after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true)]);
+            rig.flush();
+            rig
+        }),
+        (Event::JoinRefused, after(joining(0), &[part(0, 0, true)])),
         (Event::Gathered, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
         (Event::RunFull, after(gathering(Mode::Resize), &[segment(0, 900, 0)])),
         (Event::RunPushed, after(gathering(Mode::Resize), &[segment(0, 100, PSH)])),
@@ -149,6 +178,22 @@ fn counters_have_names_and_sentences_of_their_own() {
 fn after(mut rig: Rig, frames: &[Vec<u8>]) -> Rig {
     rig.push_all(frames);
     rig
+}
+
+/// A router that joins fragments to 1,500 bytes, within so many bytes of memory.
+fn joining(bytes: usize) -> Rig {
+    joining_within(join_limits(bytes))
+}
+
+fn joining_within(limits: JoinLimits) -> Rig {
+    let mut rig = Rig::router(1_500);
+    rig.side.widening.joins = Prefixes::new(Join::Graceful);
+    rig.side.widening.joiner = Some(Joiner::new(limits, 1_500, secret()));
+    rig
+}
+
+fn join_limits(bytes: usize) -> JoinLimits {
+    JoinLimits { bytes, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
 }
 
 /// A side that gathers segments to 1,500 bytes.

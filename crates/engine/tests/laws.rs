@@ -336,7 +336,8 @@ fn no_datagram_is_longer_than_its_length_field_can_say() {
                 // What joins may be longer than any MTU can say, by IPv6's own header; then it leaves in pieces again.
                 let leaves_whole = excess <= 0 && whole.whole().len() - header.link_len() <= 65_535;
                 if excess <= 0 && !leaves_whole {
-                    let payload: Vec<u8> = left.iter().flat_map(|piece| piece.ip()[read(piece.ip()).payload_at..].to_vec()).collect();
+                    let payload: Vec<u8> =
+                        left.iter().flat_map(|piece| piece.ip()[read(piece.ip()).payload_at..].to_vec()).collect();
                     assert!(left.len() > 1 && payload == whole.payload, "{what}");
                 } else {
                     let expected = leaves_whole.then(|| whole.whole());

@@ -36,6 +36,11 @@ impl Buffer {
         self.memory.bytes().len()
     }
 
+    /// Bytes of memory that a buffer of the smallest class that holds `len` bytes pins.
+    pub fn pinned_len_for(len: usize) -> usize {
+        pinned_len(CLASS_LENS.into_iter().find(|class_len| *class_len >= len).unwrap_or(len))
+    }
+
     /// The bytes of `range`, which counts from the start of the memory: content begins at [`HEADROOM`].
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         let bytes = self.memory.bytes().get(range);
@@ -202,6 +207,7 @@ mod tests {
             let buffer = pool.lend(len).unwrap();
             assert_eq!(buffer.capacity(), capacity, "for {len}");
             assert_eq!(buffer.map().len() * 64, capacity);
+            assert_eq!(buffer.pinned_len(), Buffer::pinned_len_for(len));
             pool.give(buffer);
         }
         assert!(pool.lend(65_537).is_none());

@@ -200,6 +200,12 @@ impl Ip {
         }
     }
 
+    /// May a router make longer fragments of a datagram's? Not in IPv6, where they are as long as their sender made them
+    /// (RFC 8200 section 4, R087).
+    pub fn may_grow_on_the_way(&self) -> bool {
+        self.version == Version::V4
+    }
+
     /// How long a host waits for the pieces of a datagram.
     pub fn patience(&self) -> core::time::Duration {
         match self.version {
@@ -240,6 +246,14 @@ impl Ip {
         }
     }
 
+    /// Can the header of a fragment stand for the fragment that follows it in its datagram, too?
+    pub(crate) fn shares_piece_header(&self, one: &[u8], next: &[u8]) -> bool {
+        match self.version {
+            Version::V4 => ipv4::shares_piece_header(one, next),
+            Version::V6 => false,
+        }
+    }
+
     /// May the packets of a train repeat this packet's IP headers, once they have come as one?
     pub(crate) fn headers_may_be_shared(&self, packet: &[u8]) -> bool {
         let has_options = self.version == Version::V4 && ipv4::has_options(self);
@@ -262,7 +276,8 @@ impl Ip {
         }
     }
 
-    /// Writes lengths, marks and the header's checksum for one whole datagram of `len` bytes.
+    /// Writes lengths, marks and the header's checksum for one packet of `len` bytes: a whole datagram, or in IPv4 a
+    /// fragment.
     pub(crate) fn seal(&self, header: &mut [u8]) {
         match self.version {
             Version::V4 => ipv4::seal(self, header),

@@ -81,12 +81,13 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of one whole datagram: length, DF, congestion mark and the header's checksum.
+/// Writes the fields of one datagram or fragment: length, DF, place, congestion mark and the header's checksum.
 pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
     fixed.total_len = U16::new(ip.len as u16);
     let reserved = fixed.flags_offset.get() & RESERVED;
-    fixed.flags_offset = U16::new(reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 });
+    let place = ip.fragment.map_or(0, |fragment| if fragment.more { MORE } else { 0 } | fragment.offset >> 3);
+    fixed.flags_offset = U16::new(reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place);
     fixed.tos = fixed.tos & !3 | ip.ecn.bits();
     fixed.checksum = U16::new(0);
     let checksum = Sum::of(header).checksum();
@@ -159,6 +160,23 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     same(0, TOTAL_LEN_AT) && same(FLAGS_AT, CHECKSUM_AT) && same(CHECKSUM_AT + 2, one.len().max(other.len()))
 }
 
+/// Can the header of a fragment stand for the one that follows it in its datagram, too? It can where they are equal but for
+/// length, place and checksum. The second has the same options, or those of them that later pieces carry (RFC 791 section
+/// 3.1, R004), however it pads them.
+pub(crate) fn shares_piece_header(one: &[u8], next: &[u8]) -> bool {
+    let (Ok((one, options)), Ok((next, next_options))) =
+        (Ipv4Header::ref_from_prefix(one), Ipv4Header::ref_from_prefix(next))
+    else {
+        return false;
+    };
+    let flags = |header: &Ipv4Header| header.flags_offset.get() & (RESERVED | DONT_FRAGMENT);
+    let marks = |header: &Ipv4Header| (header.tos, header.id, flags(header), header.ttl, header.protocol);
+    let copied = |options| Options(options).filter(Ipv4Option::is_copied).map(|option| option.bytes);
+    let same_options = options == next_options
+        || Options(next_options).are_well_formed() && copied(options).eq(copied(next_options));
+    marks(one) == marks(next) && (one.source, one.destination) == (next.source, next.destination) && same_options
+}
+
 /// Does the header carry options? They may speak of one packet.
 pub(crate) fn has_options(ip: &Ip) -> bool {
     usize::from(ip.header_len) > HEADER_LEN
@@ -171,6 +189,14 @@ pub(crate) fn checksum_is_canonical(header: &[u8]) -> bool {
 
 /// The options of a header, one by one; a malformed one ends the walk.
 struct Options<'a>(&'a [u8]);
+
+impl Options<'_> {
+    /// Do they end where the header ends, or by saying so?
+    fn are_well_formed(mut self) -> bool {
+        self.by_ref().for_each(drop);
+        matches!(self.0.first(), None | Some(&END_OF_OPTIONS))
+    }
+}
 
 /// One option with its kind, length and data.
 struct Ipv4Option<'a> {

@@ -38,7 +38,7 @@ mod tunnel;
 pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Memory, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use ip::{Address, Ecn, Fragment, Ip, Unfit, Version};
-pub use link::{Channel, LINK_LEN_MAX, Link, Medium, Tags};
+pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Tags};
 pub use packet::{Checksum, Frame, Ingress, NoPacket, Packet, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};
 pub use sum::{Sum, patched};

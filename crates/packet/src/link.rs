@@ -39,6 +39,10 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Channel(u64);
 
+/// The link address of the station that sent a frame, in a number; 0 where its medium names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hop(u64);
+
 /// The VLAN identifiers of a frame's tags, outermost first: twelve bits each and a mark that a tag was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tags(u64);
@@ -71,6 +75,19 @@ impl Medium {
             Medium::Cooked2 => matches!(header.get(COOKED2_TYPE_AT), Some(1 | 2)),
             Medium::Ip | Medium::Loopback => false,
         }
+    }
+}
+
+impl Hop {
+    /// The station that a link header of this medium names as the sender.
+    pub(crate) fn of(medium: Medium, header: &[u8]) -> Hop {
+        let address = match medium {
+            Medium::Ethernet => header.get(6..12),
+            Medium::Cooked => header.get(5).and_then(|len| header.get(6..6 + usize::from(*len).min(8))),
+            Medium::Cooked2 => header.get(11).and_then(|len| header.get(12..12 + usize::from(*len).min(8))),
+            Medium::Ip | Medium::Loopback => None,
+        };
+        Hop(address.unwrap_or_default().iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -213,6 +230,23 @@ mod tests {
         // The priority bits do not part one VLAN's packets.
         assert_eq!(one.tags, frame(&[[0x81, 0, 0xE0, 1]]).unwrap().tags);
         assert_eq!(frame(&[[0x81, 0, 0, 1]; 4]), Err(Unfit::NotIp));
+    }
+
+    #[test]
+    fn a_link_header_names_the_station_that_sent_it_where_its_medium_does() {
+        let mut ethernet = vec![0xAA; 6];
+        ethernet.extend([2, 0, 0, 0, 0, 7, 8, 0]);
+        assert_eq!(Hop::of(Medium::Ethernet, &ethernet), Hop(0x0200_0000_0007));
+        // What stands behind an address that is shorter than its field says nothing.
+        let cooked = |len: u8, rest: u8| [0, 0, 0, 1, 0, len, 2, 0, 0, 0, 0, 7, rest, rest, 8, 0];
+        assert_eq!(Hop::of(Medium::Cooked, &cooked(6, 1)), Hop(0x0200_0000_0007));
+        assert_eq!(Hop::of(Medium::Cooked, &cooked(6, 2)), Hop(0x0200_0000_0007));
+        assert_eq!(Hop::of(Medium::Cooked, &cooked(200, 1)), Hop(0x0200_0000_0007_0101));
+        let mut cooked2 = vec![8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6];
+        cooked2.extend([2, 0, 0, 0, 0, 7, 9, 9]);
+        assert_eq!(Hop::of(Medium::Cooked2, &cooked2), Hop(0x0200_0000_0007));
+        assert_eq!(Hop::of(Medium::Ip, &[]), Hop::default());
+        assert_eq!(Hop::of(Medium::Loopback, &[0, 0, 0, 2]), Hop::default());
     }
 
     #[test]

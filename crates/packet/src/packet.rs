@@ -3,7 +3,7 @@
 use crate::buffer::{Buffer, HEADROOM, Pool};
 use crate::cut::{Content, Cut, Shares};
 use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
-use crate::link::{LINK_LEN_MAX, Link, Medium, Tags};
+use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Tags};
 use crate::part::TcpPart;
 use crate::sum::Sum;
 use crate::train::Train;
@@ -27,7 +27,7 @@ pub struct Packet {
     ingress: Ingress,
     ip: Ip,
     as_received: bool,
-    /// Of a datagram that came in pieces, the longest of them; else 0.
+    /// Of what came in pieces, the longest of them; else 0.
     longest_piece: u32,
     /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
     pub tag: u64,
@@ -184,6 +184,11 @@ impl Packet {
         self.link.medium
     }
 
+    /// The station that sent the frame, where the link header names it.
+    pub fn previous_hop(&self) -> Hop {
+        Hop::of(self.link.medium, self.link())
+    }
+
     /// The port that it came from.
     pub fn ingress(&self) -> Ingress {
         self.ingress
@@ -205,7 +210,7 @@ impl Packet {
         self.longest_piece > 0 || self.ip.fragment.is_some()
     }
 
-    /// Length of the longest piece that a rejoined datagram came in, IP header counted, in bytes.
+    /// Length of the longest piece that a joined datagram or fragment came in, IP header counted, in bytes.
     pub fn longest_piece(&self) -> Option<usize> {
         (self.longest_piece > 0).then_some(self.longest_piece as usize)
     }
@@ -510,6 +515,21 @@ impl Packet {
         self.ip.len += payload.len() as u32;
         self.trailer_len = 0;
         self.as_received = false;
+    }
+
+    /// Could the headers of this fragment stand for the one that follows it in its datagram, too? Where they could not,
+    /// joining the two would lose what the second says.
+    pub fn shares_piece_header(&self, next: &Packet) -> bool {
+        self.link() == next.link() && self.ip.shares_piece_header(self.header(), next.header())
+    }
+
+    /// Makes a run of fragments, whose payloads were appended to the first one's, one fragment, or the whole datagram:
+    /// `more` is what the last one said, `longest_piece` the length of the longest, IP header counted, in bytes. IPv4 only.
+    pub fn seal_pieces(&mut self, more: bool, longest_piece: u32) {
+        let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
+        self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
+        self.longest_piece = longest_piece;
+        self.seal();
     }
 
     /// Makes a run of segments or datagrams, which share the headers of the first, one train. `last` is what the last
