@@ -194,7 +194,7 @@ impl<R: Read> Read for Raw<R> {
 /// Completes "cannot …" where the input fails.
 pub(crate) const READING: &str = "read the capture";
 /// Bytes of the uncompressed file in memory, unless a record needs more: within a second-level cache.
-const WINDOW_LEN: usize = 256 << 10;
+const WINDOW_LEN: usize = 512 << 10;
 /// Bytes of the compressed file in memory.
 const COMPRESSED_LEN: usize = 128 << 10;
 /// Longest zstd window, as a power of two: 64 MiB, so that a file made with a longer one cannot take all memory.

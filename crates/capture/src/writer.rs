@@ -362,4 +362,4 @@ const SECTION_LEN_AT: usize = 16;
 /// Length of an enhanced packet block without packet and options.
 const ENHANCED_LEN_MIN: u32 = 32;
 /// Bytes gathered before they are written: calls for single packets were measured to cost as much as the copy.
-pub(crate) const BUFFER_LEN: usize = 128 << 10;
+pub(crate) const BUFFER_LEN: usize = 256 << 10;

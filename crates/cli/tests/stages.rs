@@ -94,6 +94,7 @@ fn a_border_cuts_tcp_that_must_not_be_fragmented_and_refuses_what_else_must_not(
     assert_eq!(fate(&json(&run), "retired", "too_big")["packets"], 1);
 }
 
+// R010, R031: joining on the way is asked for by name.
 #[test]
 fn a_router_changes_no_size_that_it_was_not_asked_for() {
     let scratch = Scratch::new();

@@ -290,10 +290,11 @@ impl<K: Key, V> Held<K, V> {
     }
 
     fn patience_for(&self, wanted: Duration) -> usize {
-        let fitting = self.patiences.iter().enumerate().filter(|(_, patience)| patience.length <= wanted);
-        let longest = fitting.max_by_key(|(_, patience)| patience.length);
-        let shortest = || self.patiences.iter().enumerate().min_by_key(|(_, patience)| patience.length);
-        longest.or_else(shortest).map_or(0, |(index, _)| index)
+        // The longest that fits is better than any that does not; of those that do not, the shortest.
+        let rank =
+            |length: Duration| if length <= wanted { (true, length) } else { (false, Duration::MAX - length) };
+        let ranked = self.patiences.iter().enumerate().map(|(index, patience)| (rank(patience.length), index));
+        ranked.reduce(|best, other| if other.0 > best.0 { other } else { best }).map_or(0, |(_, index)| index)
     }
 
     fn enter_source(&mut self, index: u32) {

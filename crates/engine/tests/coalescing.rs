@@ -103,6 +103,7 @@ fn a_train_has_the_clock_of_its_first_and_the_echo_window_and_acknowledgement_of
     }
 }
 
+// R135
 #[test]
 fn what_goes_back_is_never_joined() {
     let base = || p(0, 100).stamped(5, 5);
@@ -122,6 +123,7 @@ fn what_goes_back_is_never_joined() {
     }
 }
 
+// R116
 #[test]
 fn the_first_segments_of_a_pushed_write_leave_with_its_last_at_once() {
     let mut rig = Rig::resizing(9_000);
@@ -231,6 +233,7 @@ fn no_run_grows_older_than_a_tenth_of_a_retransmission_time_out() {
     }
 }
 
+// R123
 #[test]
 fn a_gap_has_until_the_deadline_of_the_segment_before_it() {
     let mut rig = Rig::resizing(65_535);
@@ -347,6 +350,7 @@ fn a_new_connection_whose_opening_was_not_seen_joins_at_once() {
     assert_eq!(rig.flush().iter().map(payload_len).collect::<Vec<_>>(), [200]);
 }
 
+// R122
 #[test]
 fn repeats_pass_as_they_came_behind_what_is_held() {
     for rules in [reversible(), resize(9_000)] {
@@ -485,6 +489,7 @@ fn a_pool_that_runs_dry_ends_runs_and_loses_nothing() {
     assert_eq!(left.iter().map(payload_len).sum::<usize>(), 40_000);
 }
 
+// R043, R117
 #[test]
 fn tcp_of_every_flag_byte_is_cut_as_its_flags_allow() {
     for version in VERSIONS {
@@ -499,6 +504,7 @@ fn tcp_of_every_flag_byte_is_cut_as_its_flags_allow() {
     }
 }
 
+// R114, R133
 #[test]
 fn tcp_with_every_kind_of_option_is_cut_unless_an_option_forbids_it() {
     let table: [(&[u8], bool); 9] = [
@@ -537,6 +543,7 @@ fn tcp_is_cut_for_every_mtu_and_length() {
     }
 }
 
+// R115
 #[test]
 fn a_wrong_sum_is_wrong_in_every_segment() {
     for version in VERSIONS {

@@ -13,6 +13,7 @@ use wideload_engine::packet::{Checksum, Fill, Frame, Identifications, Ingress, M
 use wideload_engine::{Event, Narrowing, Reason, Role, Rules, Trains};
 
 // Conformance 1.1: Linux, tools/testing/selftests/net/gro.c, all rows that are about untunnelled packets.
+// R044 (flags_cwr, ip_ecn), R119 (flags_syn, flags_rst), R127 (ack)
 #[test]
 fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
     for version in VERSIONS {
@@ -315,6 +316,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
 }
 
 // Conformance 3.4: DPDK, GRO and GSO.
+// R075
 #[test]
 fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
     let p = |offset: usize| Spec::tcp(4).carrying(offset, 100);

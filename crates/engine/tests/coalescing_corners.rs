@@ -4,7 +4,9 @@ mod packets;
 
 use packets::*;
 use wideload_engine::packet::Version;
-use wideload_engine::{Coalescer, Event, Hold, Mode, Reason, Role, Rules, Switch};
+use wideload_engine::{
+    Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Mode, Prefixes, Reason, Role, Rules, RunsBy, Switch,
+};
 
 // What lost its Fragment header does not stand where a fresh packet stands in its buffer.
 #[test]
@@ -70,6 +72,22 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
     let wire = rig.push(&V6 { next_header: first, ..V6::whole(payload) }.bytes());
     assert!(wire.len() == 3 && Wire::read_all(&wire).iter().all(|piece| piece.is_fragment));
     assert_eq!(rig.event(Event::Resized), 0);
+}
+
+// R039, R040: who filters by ports drops these; joining never drops.
+#[test]
+fn tiny_fragments_of_tcp_are_joined_like_any_other() {
+    let mut rig = Rig::router(1_500);
+    let limits = JoinLimits { bytes: 1 << 20, patience: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
+    rig.side.widening.joins = Prefixes::new(Join::Graceful);
+    rig.side.widening.joiner = Some(Joiner::new(limits, 1_500, secret()));
+    let segment = segment(Version::V4, 0, 100);
+    let places = [(0, 8, true), (8, 8, true), (16, segment.len() - 16, false)];
+    let pieces =
+        places.map(|(at, len, more)| V4 { protocol: TCP, ..V4::piece(at, &segment[at..at + len], more) }.bytes());
+    let wire = rig.push_all(&pieces);
+    assert_whole(&wire, &segment);
+    assert_eq!(rig.out.ledger.retired_all().packets, 0);
 }
 
 fn coalescer(len_max: u16, longer: Switch) -> Coalescer {

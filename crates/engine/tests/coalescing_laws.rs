@@ -40,6 +40,7 @@ fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order
     ]);
 }
 
+// R115, R118, R119, R127, R130: what joins nothing passes byte for byte, in its turn.
 #[test]
 fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
     let mut met = Met::default();

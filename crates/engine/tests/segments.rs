@@ -58,6 +58,7 @@ fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
     }
 }
 
+// R096, R102
 #[test]
 fn each_datagram_of_a_udp_train_is_complete() {
     let mut pool = Pool::new(1 << 20);

@@ -19,23 +19,38 @@ impl Sum {
     /// The sum of `bytes` as big-endian words; an odd last byte counts as the high half of a word.
     pub fn of(bytes: &[u8]) -> Sum {
         let (blocks, rest) = bytes.as_chunks::<BLOCK_LEN>();
-        let mut lanes = [0u64; BLOCK_LEN / WORD_LEN];
+        let mut lanes = [0u128; LANE_COUNT];
         for block in blocks {
             let (words, _) = block.as_chunks::<WORD_LEN>();
-            for (lane, word) in lanes.iter_mut().zip(words) {
-                *lane = lane.wrapping_add(halves(u64::from_ne_bytes(*word)));
+            for (index, word) in words.iter().enumerate() {
+                if let Some(lane) = lanes.get_mut(index % LANE_COUNT) {
+                    *lane = lane.wrapping_add(u128::from(u64::from_ne_bytes(*word)));
+                }
             }
         }
-        let mut sum = lanes.iter().fold(Sum::ZERO, |sum, lane| sum + Sum(*lane));
         let (words, tail) = rest.as_chunks::<WORD_LEN>();
+        let mut sum = lanes.iter().copied().fold(Sum::ZERO, |sum, lane| sum + Sum::halves(lane));
         for word in words {
-            sum = sum + Sum(halves(u64::from_ne_bytes(*word)));
+            sum = sum + Sum(u64::from_ne_bytes(*word));
         }
-        let mut last = [0u8; WORD_LEN];
-        for (to, from) in last.iter_mut().zip(tail) {
-            *to = *from;
+        if !tail.is_empty() {
+            let mut last = [0u8; WORD_LEN];
+            for (to, from) in last.iter_mut().zip(tail) {
+                *to = *from;
+            }
+            sum = sum + Sum(u64::from_ne_bytes(last));
         }
-        sum + Sum(u64::from_ne_bytes(last))
+        sum
+    }
+
+    /// The sum of the sixteen bytes of a number in network order.
+    pub fn number(number: u128) -> Sum {
+        Sum::halves(number.to_be())
+    }
+
+    /// The two halves of a number added, end-around.
+    fn halves(number: u128) -> Sum {
+        Sum(number as u64) + Sum((number >> 64) as u64)
     }
 
     /// The sum of one 16-bit word.
@@ -93,15 +108,12 @@ pub fn patched(field: u16, old: u16, new: u16) -> u16 {
     (Sum::word(!field) + Sum::word(!old) + Sum::word(new)).checksum()
 }
 
-/// The two halves of a word added: at most 33 bits, so that lanes take two billion of them.
-fn halves(word: u64) -> u64 {
-    (word & 0xFFFF_FFFF) + (word >> 32)
-}
-
 /// Bytes in a machine word.
 const WORD_LEN: usize = 8;
-/// Bytes summed in one turn: eight lanes, which the compiler puts into vector registers.
-const BLOCK_LEN: usize = 64;
+/// Bytes summed in one turn.
+const BLOCK_LEN: usize = 32;
+/// Sums that run beside each other, so that one need not wait for another's carry.
+const LANE_COUNT: usize = 2;
 
 #[cfg(test)]
 mod tests {
