@@ -21,8 +21,11 @@ HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
 CAUGHT = HOUSE / "planted" / "CAUGHT.md"
 # Quick suites first; whatever else a crate has comes after them.
-ENGINE_FIRST = ["--lib", "laws", "coalescing", "coalescing_laws", "patience", "overlaps", "swarm", "memory", "identity"]
+ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
 PACKET_FIRST = ["--lib"]
+# Suites that speak of a file come before all others.
+COALESCING = ["coalescing", "coalescing_laws", "coalescing_corners"]
+NEAR = {"join": ["joining"], **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "train", "tcp")}}
 TIME_LIMIT_SECONDS = 240
 
 
@@ -60,6 +63,8 @@ def try_bug(copy, bug):
             path.write_text(text.replace(edit["find"], edit["replace"]))
         of_packet = any("crates/packet/" in edit["file"] for edit in bug["edit"])
         suites = all_suites() if of_packet else engine_suites()
+        near = {suite for edit in bug["edit"] for suite in NEAR.get(Path(edit["file"]).stem, ())}
+        suites.sort(key=lambda suite: suite[1] not in near)
         caught_by = next((found for found in run_suites(copy, suites, began) if found), None)
     finally:
         for path, text in touched.items():

@@ -71,6 +71,17 @@ impl<W: Write> Behind<W> {
     }
 }
 
+impl<W: Write> Drop for Behind<W> {
+    /// Nothing is written once its writer is gone.
+    fn drop(&mut self) {
+        self.full = None;
+        if let Some(thread) = self.thread.take() {
+            // Whoever drops it unfinished does not want to know.
+            let _ = thread.join();
+        }
+    }
+}
+
 fn already_failed() -> io::Error {
     io::Error::other("an earlier write failed")
 }

@@ -258,7 +258,7 @@ enum Output<W: Write> {
 }
 
 impl<W: Write> Output<W> {
-    /// Takes a buffer's bytes, and leaves it empty. After a failure the bytes stay, so that finishing fails too.
+    /// Takes a buffer's bytes, and leaves it empty. After a failure, finishing fails too.
     fn take(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         match self {
             Output::Here(packed) => {

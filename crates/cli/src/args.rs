@@ -47,7 +47,7 @@ pub struct Rewrite {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', default_values = ["192.0.0.8", "fe80::1"])]
     pub answer_from: Vec<IpAddr>,
 
-    /// Make fragments whole datagrams
+    /// Make fragments whole datagrams; they stay so long unless --fragment cuts them
     #[arg(long, help_heading = STAGES)]
     pub reassemble: bool,
 
@@ -88,8 +88,8 @@ pub struct Rewrite {
     #[arg(long)]
     pub even: bool,
 
-    /// How long to wait for a datagram's other fragments, in seconds [default: 30 for IPv4, 60 for IPv6; 0.01 to join
-    /// gracefully]
+    /// How long to wait for a datagram's other fragments, in seconds [default: as a host 30 for IPv4, 60 for IPv6; on the
+    /// way 0.5; 0.01 to join gracefully]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
     pub patience: Option<Duration>,
 
@@ -121,7 +121,7 @@ pub enum Role {
     /// The host's own wide interface: fragments become whole datagrams, TCP grows and shrinks, what else is too long is
     /// cut, DF or not
     Host,
-    /// A router: nothing grows but by --join; what must not be cut is refused, and its sender is told, in the output
+    /// A router: nothing grows but by a stage that is named; what must not be cut is refused, and its sender is told, in the output
     Router,
     /// A gateway between packet sizes: TCP grows and shrinks, what else is too long is cut or refused
     Border,
@@ -219,11 +219,18 @@ impl Rewrite {
             join: join.filter(|_| on(Stage::Join)),
             coalesce: mode.or(of_ends.then_some(Mode::Resize)).filter(|_| on(Stage::Coalesce)),
             segment: switch((self.segment || of_ends) && on(Stage::Segment)),
-            fragment: switch((self.fragment || role.is_some()) && on(Stage::Fragment)),
+            // Hop by hop, what was joined is cut again.
+            fragment: switch((self.fragment || role.is_some() || join == Some(Join::Hop)) && on(Stage::Fragment)),
         };
         if stages.reassemble == Switch::On && stages.join.is_some() {
-            return Err("--join: the host reassembles, and a fragment is joined in one way; add --off reassemble"
-                .to_owned());
+            let mend =
+                if self.reassemble { "give one of them" } else { "a host reassembles: add --off reassemble" };
+            return Err(format!("--reassemble and --join: a fragment is joined in one way; {mend}"));
+        }
+        if stages.join == Some(Join::Graceful) && self.patience.is_some_and(|patience| patience > GRACEFUL_MAX) {
+            return Err(
+                "--patience: graceful joining waits at most 0.5 s, before identifications come round".to_owned()
+            );
         }
         Ok(stages)
     }
@@ -286,6 +293,8 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 
 const MIB: usize = 1 << 20;
 const SECONDS_MAX: f64 = 3_600.0;
+/// Longest patience of graceful joining: no fast pair's identifications come round sooner (X2).
+const GRACEFUL_MAX: Duration = Duration::from_millis(500);
 const HOLD_MAX: Duration = Duration::from_secs(10);
 const STAGES: &str = "Stages (with --as, beside those of the role; without it, only those that are named)";
 const STYLES: Styles = Styles::styled()

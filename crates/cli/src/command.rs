@@ -4,7 +4,7 @@ use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
 use crate::rewrite::{self, Sink, Stop};
 use capture::{Compression, Item, Reader, Record, Writer};
-use engine::{Pieces, Reason};
+use engine::{Event, Pieces, Reason};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packet::{Packet, Time};
 use same_file::Handle;
@@ -84,6 +84,13 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         let count = grouped(outcome.ledger.passed(Reason::SnapCut).packets);
         complain(&format!(
             "{name}: packets cut by the snap length: {count}, the first is packet {packet} at byte {offset}; they passed unchanged"
+        ));
+    }
+    let too_long = outcome.ledger.event(Event::LeftAlone).packets;
+    if too_long > 0 && !args.json {
+        let (count, mtu) = (grouped(too_long), grouped(args.mtu.into()));
+        complain(&format!(
+            "{out_name}: packets that stayed longer than {mtu} bytes: {count}; no stage that works may cut them; see --segment and --fragment"
         ));
     }
     let report = Report::new(name, out_name, args.mtu, &outcome, ended);

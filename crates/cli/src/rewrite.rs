@@ -278,7 +278,7 @@ impl Rewriter {
     }
 
     fn keep_options(&mut self, record: &Record<'_>) {
-        if !record.options.is_empty() && self.out.queued_count() == 0 {
+        if !record.options.is_empty() {
             self.options_len += record.options.len() + OPTIONS_CHARGE;
             self.options.push_back((record.number, record.options.into()));
             while self.options_len > OPTIONS_LEN_MAX
@@ -286,6 +286,13 @@ impl Rewriter {
             {
                 self.options_len -= oldest.len() + OPTIONS_CHARGE;
             }
+        }
+    }
+
+    /// Its packet has left as it came: nothing needs its options.
+    fn forget_options(&mut self, number: u64) {
+        if let Some((_, options)) = self.options.pop_back_if(|(last, _)| *last == number) {
+            self.options_len -= options.len() + OPTIONS_CHARGE;
         }
     }
 
@@ -335,15 +342,17 @@ impl Rewriter {
                 Some(record) if packet.is_as_received() && packet.tag == record.number => {
                     self.output.count(record.data.len(), packet.len());
                     sink.copy(record)?;
+                    self.forget_options(record.number);
                 }
                 _ => {
-                    self.output.count_pieces(&packet);
                     let interface = packet.ingress().0 - self.interfaces_before;
                     // What a packet set free has its time; what time set free, the clock's.
                     let time = current.and_then(|record| record.time).unwrap_or_else(|| self.clock.stamp());
                     if packet.is_as_received() {
+                        self.output.count(packet.frame().len(), packet.len());
                         sink.delayed(interface, time, &packet, self.options_of(packet.tag))?;
                     } else {
+                        self.output.count_pieces(&packet);
                         sink.packet(interface, time, &packet)?;
                     }
                 }
@@ -363,8 +372,11 @@ fn widening(settings: &Settings) -> Widening {
         [] => Prefixes::new(how),
         named => named.iter().fold(Prefixes::new(Join::Off), |joins, prefix| joins.with(*prefix, how)),
     };
-    let reassembler = (reassemble == Switch::On || how == Join::Hop)
-        .then(|| Reassembler::new(limits, Late::Release { mtu: settings.mtu }, seed).with_table_key(key));
+    let reassembler = (reassemble == Switch::On || how == Join::Hop).then(|| {
+        let on_the_way = matches!(settings.role, As::Transit { .. }).then_some(TRANSIT_PATIENCE);
+        let limits = Limits { patience: limits.patience.or(on_the_way), ..limits };
+        Reassembler::new(limits, Late::Release { mtu: settings.mtu }, seed).with_table_key(key)
+    });
     let joiner = (how == Join::Graceful).then(|| {
         let patience = limits.patience.unwrap_or(JOIN_PATIENCE);
         let limits = JoinLimits { bytes: limits.bytes, patience, full: Full::Pass, runs: RunsBy::Datagram };
@@ -431,6 +443,8 @@ const POOL_EXTRA: usize = 16 << 20;
 const OPTIONS_CHARGE: usize = 64;
 /// Options that are kept for when their packets leave, in bytes: more than belong to what is held within the usual waits.
 const OPTIONS_LEN_MAX: usize = 16 << 20;
+/// How long datagrams are waited for on the way (rel:G18).
+const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
 /// How long joining on the way waits for the next fragment (rel:G18).
 const JOIN_PATIENCE: Duration = Duration::from_millis(10);
 /// Longer than any patience that can be asked for: after it, nothing is held from before.

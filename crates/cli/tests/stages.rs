@@ -160,6 +160,75 @@ fn a_held_packet_that_joins_nothing_keeps_its_comment() {
     assert_eq!(seen, [(segment(0, 500), comment), (udp(100, 1, 0), Vec::new())]);
 }
 
+// What a later packet pushes out leaves with its options, and so does what that packet leaves held.
+#[test]
+fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
+    let scratch = Scratch::new();
+    let path = scratch.path("in.pcapng");
+    let mut writer = Writer::new(File::create(&path).unwrap(), Compression::None).unwrap();
+    let section = [0x0A0D0D0Au32, 28, 0x1A2B3C4D, 1, u32::MAX, u32::MAX, 28];
+    writer.header(&section.map(u32::to_le_bytes).concat()).unwrap();
+    writer.interface(&[1u32, 20, 1, 262_144, 20].map(u32::to_le_bytes).concat()).unwrap();
+    let ethernet = [&[2; 12][..], &[8, 0]].concat();
+    let mut expected = Vec::new();
+    // A header that changes ends a run, so each pushes out the one before it.
+    for number in 0..3u8 {
+        let mut packet = segment(u32::from(number), 2);
+        packet[8] -= number;
+        seal(&mut packet);
+        let comment = [&[1, 0, 1, 0, b'0' + number][..], &[0; 3], &[0; 4]].concat();
+        let frame = [&ethernet[..], &packet, &[0; 10]].concat();
+        let time = Time::from_nanos(1_000 * u64::from(number));
+        writer.packet_with_options(0, Some(time), &[&frame], &comment).unwrap();
+        expected.push((frame, comment));
+    }
+    writer.finish().unwrap();
+    let output = scratch.path("out.pcapng");
+    let run = scratch.rewrite(&[&path, &output], &["--mtu", "9000", "--json"]);
+    assert_eq!(json(&run)["written"]["bytes"], expected.iter().map(|(frame, _)| frame.len()).sum::<usize>());
+    let mut reader = Reader::new(File::open(&output).unwrap()).unwrap();
+    let mut seen = Vec::new();
+    while let Some(item) = reader.next().unwrap() {
+        if let Item::Packet(record) = item {
+            seen.push((record.data.to_vec(), record.options.to_vec()));
+        }
+    }
+    assert_eq!(seen, expected);
+}
+
+// No router clears DF, and none makes what has it longer than its sender made it (rel:C8).
+#[test]
+fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
+    let scratch = Scratch::new();
+    let mut pieces = cut(&udp(4_000, 7, 0), 1_480);
+    for piece in &mut pieces {
+        piece[6] |= 0x40;
+        seal(piece);
+    }
+    let records: Vec<_> = pieces.iter().map(|piece| (1, piece.clone())).collect();
+    let input = scratch.pcap("in.pcap", &records);
+    let output = scratch.path("out.pcap");
+    for how in ["graceful", "hop"] {
+        for mtu in ["1500", "9000"] {
+            let run = scratch.rewrite(&[&input, &output], &["--mtu", mtu, "--as", "router", "--join", how]);
+            assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+            assert_eq!(frames(&output), records, "{how} at {mtu}");
+        }
+    }
+}
+
+#[test]
+fn what_stays_too_long_is_told() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(3_000, 7, 0))]);
+    let run = scratch.rewrite(&[&input, &scratch.path("out.pcap")], &["--mtu", "1500", "--reassemble"]);
+    assert!(
+        said(&run).contains("longer than 1,500 bytes: 1; ") && said(&run).contains("--fragment"),
+        "{}",
+        said(&run)
+    );
+}
+
 #[test]
 fn waits_and_exemptions_are_obeyed() {
     let scratch = Scratch::new();
@@ -195,7 +264,8 @@ fn arguments_that_cannot_be_meant_are_refused_with_what_to_do() {
         (&["--exempt", "[::1]"], "such as 192.0.2.0/24"),
         (&["--join-for", "192.0.2.0/24", "--as", "border"], "--join graceful"),
         (&["--join-for", "192.0.2.1/24", "--join", "hop"], "192.0.2.0/24"),
-        (&["--reassemble", "--join", "hop"], "--off reassemble"),
+        (&["--reassemble", "--join", "hop"], "give one of them"),
+        (&["--as", "router", "--join", "graceful", "--patience", "60"], "at most 0.5 s"),
         (&["--as", "host", "--join", "graceful"], "--off reassemble"),
         (&["--off", "everything"], "possible values"),
     ] {

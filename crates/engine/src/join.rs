@@ -9,8 +9,8 @@
 //! and adds to it ends the datagram (RFC 5722 section 4, R063), so no repeat may become such a piece. Of a datagram that did
 //! not pass in order to its end it is known for a while how far it came, and only what lies beyond joins.
 //!
-//! Routers are not asked for this (RFC 1812 section 5.2.6, R031): a side does it where it is asked for by name. IPv6
-//! fragments pass: they are as long as their sender made them (R087).
+//! A router is told not to join (RFC 1812 section 5.2.6, R031), unless those of one network agree on it (R010): a side does
+//! it only where it is asked for by name (rel:C1). IPv6 fragments pass: they are as long as their sender made them (R087).
 
 use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
@@ -39,7 +39,7 @@ pub enum Join {
 pub struct JoinLimits {
     /// Bytes of buffers. An open run counts as much as the longest packet that it may become would pin.
     pub bytes: usize,
-    /// How long a run waits for its next fragment, from its first one on.
+    /// How long a run may wait, counted from its first fragment (rel:G18).
     pub patience: Duration,
     /// What becomes of a fragment that there is no room for.
     pub full: Full,

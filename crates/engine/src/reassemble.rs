@@ -95,8 +95,8 @@ struct Run {
     marks: Marks,
     longest: u32,
     longest_dont_fragment: u32,
-    /// Must it leave in pieces no longer than came?
-    stays_cut: bool,
+    /// Is it rejoined on the way, hop by hop?
+    is_on_the_way: bool,
     birth: Birth,
 }
 
@@ -272,8 +272,7 @@ impl Reassembler {
         let (patience, birth) = self.patience_for(now, &key, piece);
         let len = usize::from(fragment.offset) + piece.ip().payload_len();
         let buffer = out.pool.lend(len.max(self.usual_len(&key))).ok_or(Reason::NoBuffer)?;
-        let stays_cut = key.hop.is_some() && !piece.ip().may_grow_on_the_way();
-        let run = Run::new(Packet::open(piece, buffer), stays_cut, birth);
+        let run = Run::new(Packet::open(piece, buffer), key.hop.is_some(), birth);
         let charge = run.packet.pinned_len();
         let at = self.held.insert(now, key, State::Open(run), charge, patience);
         self.join(at, piece, fragment, out)
@@ -322,7 +321,7 @@ impl Reassembler {
         // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
         let dont_fragment = run.longest_dont_fragment == run.longest;
         run.packet.close(run.holes.held_len(), ecn, dont_fragment, run.longest);
-        if run.stays_cut {
+        if run.stays_cut() {
             let cut = run.cut(run.longest as u16, Content::Whole);
             run.packet.cut = Some(cut);
         }
@@ -433,7 +432,7 @@ impl Reassembler {
 }
 
 impl Run {
-    fn new(packet: Packet, stays_cut: bool, birth: Birth) -> Run {
+    fn new(packet: Packet, is_on_the_way: bool, birth: Birth) -> Run {
         Run {
             packet,
             holes: Holes::default(),
@@ -442,7 +441,7 @@ impl Run {
             marks: Marks::default(),
             longest: 0,
             longest_dont_fragment: 0,
-            stays_cut,
+            is_on_the_way,
             birth,
         }
     }
@@ -484,11 +483,17 @@ impl Run {
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
+    /// Must it leave in pieces no longer than came? On the way, what no router may cut (rel:C8, R087).
+    fn stays_cut(&self) -> bool {
+        let has_dont_fragment = self.longest_dont_fragment == self.longest;
+        self.is_on_the_way && (has_dont_fragment || !self.packet.ip().may_grow_on_the_way())
+    }
+
     /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
     fn cut(&self, mtu: u16, content: Content) -> Cut {
         let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.longest as usize).max(header_len + UNIT) as u16;
-        let mtu = if self.stays_cut { mtu.min(longest) } else { mtu };
+        let mtu = if self.stays_cut() { mtu.min(longest) } else { mtu };
         Cut { mtu, id: self.packet.ip().id, fill: Fill::Full, content }
     }
 

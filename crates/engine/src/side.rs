@@ -264,7 +264,7 @@ impl Narrowing {
         }
         match self.cut(now, &packet) {
             Ok(cut) => {
-                if packet.ip().dont_fragment {
+                if packet.ip().dont_fragment && matches!(self.role, Role::Source(_)) {
                     out.ledger.note(Event::CutForHost, Tally::of(&packet));
                 }
                 packet.cut = Some(cut);

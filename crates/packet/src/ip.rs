@@ -201,9 +201,10 @@ impl Ip {
     }
 
     /// May a router make longer fragments of a datagram's? Not in IPv6, where they are as long as their sender made them
-    /// (RFC 8200 section 4, R087).
+    /// (RFC 8200 section 4, R087), nor with DF: a longer one could be undeliverable, and be told of a size that its sender
+    /// kept to (rel:C8).
     pub fn may_grow_on_the_way(&self) -> bool {
-        self.version == Version::V4
+        self.version == Version::V4 && !self.dont_fragment
     }
 
     /// How long a host waits for the pieces of a datagram.
@@ -219,6 +220,14 @@ impl Ip {
         match self.version {
             Version::V4 => ipv4::piece_header(header, starts, out),
             Version::V6 => ipv6::piece_header(self, header, out),
+        }
+    }
+
+    /// Lets routers cut what carries this header, where its version says whether they may.
+    pub(crate) fn allow_fragmentation(version: Version, header: &mut [u8]) {
+        match version {
+            Version::V4 => ipv4::allow_fragmentation(header),
+            Version::V6 => {}
         }
     }
 

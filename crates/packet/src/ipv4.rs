@@ -113,6 +113,13 @@ pub(crate) fn piece_header(header: &[u8], starts: bool, out: &mut [u8]) -> usize
     len
 }
 
+/// Clears DF: who may cut a datagram that has it is its sender, whose pieces routers may cut again.
+pub(crate) fn allow_fragmentation(header: &mut [u8]) {
+    if let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) {
+        fixed.flags_offset = U16::new(fixed.flags_offset.get() & !DONT_FRAGMENT);
+    }
+}
+
 /// Lengths of the headers of a packet's pieces: of the first, and of the others.
 pub(crate) fn piece_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     if header.len() == HEADER_LEN {
@@ -129,7 +136,7 @@ pub(crate) fn stamp(header: &mut [u8], payload_len: usize, fragment: Fragment) {
     let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a template has a header") };
     fixed.total_len = U16::new(total_len as u16);
     fixed.id = U16::new(fragment.id as u16);
-    let flags = fixed.flags_offset.get() & RESERVED | if fragment.more { MORE } else { 0 };
+    let flags = fixed.flags_offset.get() & (RESERVED | DONT_FRAGMENT) | if fragment.more { MORE } else { 0 };
     fixed.flags_offset = U16::new(flags | fragment.offset >> 3);
     fixed.checksum = U16::new(0);
     let checksum = Sum::of(header).checksum();

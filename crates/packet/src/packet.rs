@@ -584,6 +584,10 @@ impl Template {
         let (link, rest) = template.bytes.split_at_mut(packet.link_len());
         link.copy_from_slice(packet.link());
         template.len = packet.link_len() + packet.ip.piece_header(packet.header(), starts, rest);
+        if packet.longest_piece().is_none() {
+            // What came in pieces with DF leaves in pieces with DF.
+            Ip::allow_fragmentation(packet.ip.version, rest);
+        }
         template
     }
 
