@@ -152,7 +152,7 @@ struct Newcomer {
     start: usize,
     end: usize,
     more: bool,
-    /// Is it such that a host takes it?
+    /// Is it such that a host takes it, and may it become longer?
     is_sound: bool,
 }
 
@@ -180,7 +180,7 @@ impl Joiner {
     /// Takes a packet: an IPv4 fragment joins its datagram's run, starts one, or passes behind it; anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let ip = packet.ip();
-        let Some(fragment) = ip.fragment.filter(|_| ip.may_grow_on_the_way()) else { return out.forward(packet) };
+        let Some(fragment) = ip.fragment.filter(|_| ip.is_cut_on_the_way()) else { return out.forward(packet) };
         while let Some(at) = self.passed.late(now) {
             self.passed.remove(at);
         }
@@ -233,10 +233,12 @@ impl Joiner {
         let payload_len = newcomer.payload_len();
         if run.datagram != newcomer.datagram {
             Some(Event::JoinedEvicted)
-        } else if newcomer.start != run.passed.top || !newcomer.is_sound {
+        } else if newcomer.start != run.passed.top {
             Some(Event::JoinedGap)
         } else if !run.packet.shares_piece_header(&newcomer.packet) {
             Some(Event::JoinedChanged)
+        } else if !newcomer.is_sound {
+            Some(Event::JoinedGap)
         } else if run.packet.len() + payload_len > usize::from(self.mtu) {
             Some(Event::JoinedFull)
         } else if run.packet.room() < payload_len && !self.grow(now, at, out) {
@@ -403,7 +405,7 @@ impl Newcomer {
             start,
             end: start + packet.ip().payload_len(),
             more: fragment.more,
-            is_sound: unusable(&packet, fragment).is_none(),
+            is_sound: packet.ip().may_grow_on_the_way() && unusable(&packet, fragment).is_none(),
             packet,
         }
     }

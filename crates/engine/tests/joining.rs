@@ -163,11 +163,10 @@ fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
 fn a_header_that_changes_closes_the_run() {
     let base = |index: usize| V4::piece(index * 80, &pattern(240)[index * 80..][..80], true);
     type Change = fn(V4) -> V4;
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 5] = [
         ("class", |piece| V4 { tos: 0x20, ..piece }),
         ("congestion mark", |piece| V4 { tos: 3, ..piece }),
         ("hop count", |piece| V4 { ttl: 63, ..piece }),
-        ("DF", |piece| V4 { flags: piece.flags | DF, ..piece }),
         ("the reserved bit", |piece| V4 { flags: piece.flags | RESERVED, ..piece }),
         ("a copied option", |piece| V4 { options: vec![0x94, 4, 0, 0], ..piece }),
     ];
@@ -179,6 +178,12 @@ fn a_header_that_changes_closes_the_run() {
         assert_only(&rig.flush(), &changed);
         assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
     }
+    // What has DF joins nothing, and does not wait.
+    let mut rig = joining(1_500);
+    rig.push_all(&[base(0).bytes(), base(1).bytes()]);
+    let piece = V4 { flags: DF | MF, ..base(2) }.bytes();
+    assert_eq!(places(&rig.push(&piece)), [(0, 160, true), (160, 80, true)]);
+    assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
     // So does the link header: priority, station.
     for (at, value) in [(14, 0x20), (11, 9)] {
         let frame = |piece: &V4, at: usize, value: u8| {
@@ -265,17 +270,20 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
 }
 
 #[test]
-fn what_was_joined_for_a_longer_link_leaves_in_pieces_as_long_as_came() {
-    // DF, and a side that takes less than the joiner was told: nothing may end for that.
-    let part = |start: usize, end: usize| V4 {
-        flags: DF | if end < 1_400 { MF } else { 0 },
+fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined() {
+    // A side that takes less than the joiner was told: nothing may end for that.
+    let part = |flags: u16, start: usize, end: usize| V4 {
+        flags: flags | if end < 1_400 { MF } else { 0 },
         ..V4::piece(start, &pattern(1_400)[start..end], false)
     };
-    let sent = [part(0, 400), part(400, 880), part(880, 1_280), part(1_280, 1_400)].map(|part| part.bytes());
-    for (count, expected) in [
-        (4, &[(0, 480, true), (480, 480, true), (960, 440, false)][..]),
-        (3, &[(0, 480, true), (480, 480, true), (960, 320, true)]),
+    let came = [(0, 400, true), (400, 480, true), (880, 400, true), (1_280, 120, false)];
+    for (flags, count, expected) in [
+        (0, 4, &[(0, 576, true), (576, 576, true), (1_152, 248, false)][..]),
+        (0, 3, &[(0, 576, true), (576, 576, true), (1_152, 128, true)]),
+        (DF, 4, &came),
+        (DF, 3, &came[..3]),
     ] {
+        let sent = came.map(|(start, len, _)| part(flags, start, start + len).bytes());
         let mut rig = joining(600);
         rig.side.widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
         assert_eq!(places(&through(&mut rig, &sent[..count])), expected);
@@ -293,7 +301,7 @@ fn a_run_may_start_anywhere_in_its_datagram() {
 
 #[test]
 fn what_joins_has_one_header_and_every_field_of_it_is_right() {
-    for flags in [0, DF, RESERVED, DF | RESERVED] {
+    for flags in [0, RESERVED] {
         let payload = pattern(240);
         let part = |at: usize, more: u16| {
             let part = V4::piece(at, &payload[at..at + 80], false);

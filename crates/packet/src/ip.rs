@@ -200,11 +200,16 @@ impl Ip {
         }
     }
 
-    /// May a router make longer fragments of a datagram's? Not in IPv6, where they are as long as their sender made them
-    /// (RFC 8200 section 4, R087), nor with DF: a longer one could be undeliverable, and be told of a size that its sender
-    /// kept to (rel:C8).
+    /// Do routers cut packets of this version? In IPv6 they are as long as their sender made them (RFC 8200 section 4,
+    /// R087).
+    pub fn is_cut_on_the_way(&self) -> bool {
+        self.version == Version::V4
+    }
+
+    /// May a router make longer fragments of this one and others? Not with DF: a longer one could be undeliverable, and its
+    /// sender be told of a size that it kept to (rel:C8).
     pub fn may_grow_on_the_way(&self) -> bool {
-        self.version == Version::V4 && !self.dont_fragment
+        self.is_cut_on_the_way() && !self.dont_fragment
     }
 
     /// How long a host waits for the pieces of a datagram.
