@@ -13,11 +13,11 @@ use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::prefixes::Prefix;
-use crate::secret::Secret;
+use crate::secret::{Secret, TableKey};
 use crate::side::Switch;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Channel, Ingress, Packet, Part, Tags, Time, tcp};
+use packet::{Address, Origin, Packet, Part, Time, tcp};
 
 /// Joins the segments of each flow into trains.
 #[derive(Debug)]
@@ -75,15 +75,13 @@ pub struct Exempt {
 }
 
 /// What makes packets one flow, in one direction: never mixed between VLANs or ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlowKey {
     source: Address,
     destination: Address,
     ports: [u16; 2],
     protocol: u8,
-    tags: Tags,
-    channel: Channel,
-    ingress: Ingress,
+    origin: Origin,
 }
 
 impl Coalescer {
@@ -346,9 +344,7 @@ impl FlowKey {
             destination,
             ports: [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])],
             protocol: upper.protocol,
-            tags: packet.tags(),
-            channel: packet.link_header().channel,
-            ingress: packet.ingress(),
+            origin: packet.origin(),
         })
     }
 }
@@ -356,6 +352,14 @@ impl FlowKey {
 impl Key for FlowKey {
     fn source(&self) -> Address {
         self.source
+    }
+
+    fn hash(&self, table: &TableKey) -> u64 {
+        let halves = |address: Address| [address.number() as u64, (address.number() >> 64) as u64];
+        let ([s0, s1], [d0, d1]) = (halves(self.source), halves(self.destination));
+        let [source, destination] = self.ports.map(u64::from);
+        let [origin, port] = self.origin.words();
+        table.hash([s0, s1, d0, d1, source | destination << 16 | u64::from(self.protocol) << 32, origin, port, 0])
     }
 }
 

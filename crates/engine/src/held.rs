@@ -10,32 +10,42 @@
 //! few datagrams open is not taken for the flood of a thousand hosts with one each. It is wrong where an honest host holds
 //! as much as each flooding one; that costs this host its oldest datagrams.
 //!
+//! Most things are held for a moment only: the newest is not lined up before another is held or touched, so one that comes
+//! and goes alone costs no lines.
+//!
 //! Things that are protected wait in a line of their own and give up last, as long as they keep within the reserve
 //! (C31).
 
-use crate::secret::Secret;
-use core::hash::Hash;
+use crate::index::Index;
+use crate::secret::{Secret, TableKey};
 use core::time::Duration;
-use hashbrown::HashTable;
 use packet::{Address, Time};
 
 /// A key knows whose memory its thing takes.
-pub trait Key: Eq + Hash + Copy {
+pub trait Key: Eq + Copy {
     /// Who sent what is held under this key.
     fn source(&self) -> Address;
+
+    /// Its hash by the key of a table.
+    fn hash(&self, table: &TableKey) -> u64;
 }
 
 /// Things held under keys, within a limit of bytes.
 ///
-/// Invariants: every thing is in the line of its patience and in one line of ranks, its source's or the reserve; a
-/// source exists as long as something unprotected of it is held; the charges of all things add up to `charged`.
+/// Invariants: every thing but the newest is in the index, in the line of its patience and in one line of ranks, its
+/// source's or the reserve; the newest came after all of those; a source is on a level as long as something unprotected of it is held; the charges of all things add up to `charged`.
 #[derive(Debug)]
 pub struct Held<K, V> {
-    table: HashTable<u32>,
+    index: Index,
     slots: Slab<Slot<K, V>>,
+    /// What is held but not lined up.
+    newest: u32,
+    /// The longest first.
     patiences: Vec<Patience>,
-    sources_table: HashTable<u32>,
+    sources_index: Index,
     sources: Slab<Source>,
+    /// The source that something was held of last: known even while nothing more of it is held.
+    recent: u32,
     /// Sources by how much they hold, half a power of two a level.
     levels: [Level; LEVEL_COUNT],
     reserve: Line,
@@ -43,7 +53,7 @@ pub struct Held<K, V> {
     reserve_limit: usize,
     charged: usize,
     limit: usize,
-    secret: Secret,
+    table_key: TableKey,
 }
 
 /// Where a thing is held; valid until it is removed.
@@ -52,21 +62,34 @@ pub struct Handle(u32);
 
 impl Handle {
     /// A place where nothing is ever held.
-    pub const NONE: Handle = Handle(u32::MAX);
+    pub const NONE: Handle = Handle(NONE);
 }
 
 #[derive(Debug)]
+#[repr(C)]
 struct Slot<K, V> {
+    value: V,
     key: K,
     hash: u64,
-    value: V,
     deadline: Time,
     charge: usize,
+    rank: Rank,
     patience: u8,
-    /// The source whose line it is in; none in the reserve.
-    source: Option<u32>,
     by_patience: Links,
     by_rank: Links,
+}
+
+/// The line of ranks that a thing is in.
+#[derive(Clone, Copy, Debug)]
+enum Rank {
+    /// None: it is the newest.
+    Nowhere {
+        /// Does it go to the reserve?
+        protected: bool,
+    },
+    Reserve,
+    /// That of this source.
+    Source(u32),
 }
 
 #[derive(Debug)]
@@ -96,38 +119,61 @@ impl<K: Key, V> Held<K, V> {
     /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
     /// of `patiences`.
     pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> Held<K, V> {
+        let mut patiences: Vec<_> =
+            patiences.iter().map(|length| Patience { length: *length, line: Line::default() }).collect();
+        patiences.sort_by_key(|patience| core::cmp::Reverse(patience.length));
         Held {
-            table: HashTable::new(),
+            index: Index::default(),
             slots: Slab::default(),
-            patiences: patiences.iter().map(|length| Patience { length: *length, line: Line::default() }).collect(),
-            sources_table: HashTable::new(),
+            newest: NONE,
+            patiences,
+            sources_index: Index::default(),
             sources: Slab::default(),
+            recent: NONE,
             levels: [Level::default(); LEVEL_COUNT],
             reserve: Line::default(),
             reserve_charged: 0,
             reserve_limit: limit / RESERVE_SHARE,
             charged: 0,
             limit,
-            secret,
+            table_key: TableKey::new(secret),
         }
     }
 
     /// Hashes by another key; before anything is held.
     pub fn set_key(&mut self, key: Secret) {
-        assert!(self.table.is_empty(), "what is held is found by the key it was put in with");
-        self.secret = key;
+        assert!(self.count() == 0, "what is held is found by the key it was put in with");
+        self.table_key = TableKey::new(key);
+    }
+
+    /// The hash by which [`find_by`](Held::find_by) and [`insert_by`](Held::insert_by) know a key.
+    pub fn hash(&self, key: &K) -> u64 {
+        key.hash(&self.table_key)
     }
 
     /// What is held under this key.
     pub fn find(&self, key: &K) -> Option<Handle> {
-        let found = self.table.find(self.secret.hash(key), |index| self.slots.at(*index).key == *key)?;
-        Some(Handle(*found))
+        self.find_by(self.hash(key), key)
+    }
+
+    /// What is held under this key, which has this hash.
+    pub fn find_by(&self, hash: u64, key: &K) -> Option<Handle> {
+        if self.newest().is_some_and(|slot| slot.hash == hash && slot.key == *key) {
+            return Some(Handle(self.newest));
+        }
+        self.index.find(hash, |at| self.slots.at(at).key == *key).map(Handle)
     }
 
     /// The thing at a place that was seen earlier, if it is still under this key.
     pub fn recall(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
         let slot = self.slots.get_mut(handle.0)?;
         (slot.key == *key).then_some(&mut slot.value)
+    }
+
+    /// The thing at a place that was seen earlier, if any is, and what it is held under.
+    pub fn look(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
+        let slot = self.slots.get_mut(handle.0)?;
+        Some((&slot.key, &mut slot.value))
     }
 
     /// The thing at a place.
@@ -137,30 +183,61 @@ impl<K: Key, V> Held<K, V> {
 
     /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
     pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
+        self.insert_by(now, self.hash(&key), key, value, charge, wanted)
+    }
+
+    /// Does the same for a key with this hash.
+    pub fn insert_by(
+        &mut self,
+        now: Time,
+        hash: u64,
+        key: K,
+        value: V,
+        charge: usize,
+        wanted: Duration,
+    ) -> Handle {
+        self.line_up();
         let patience = self.patience_for(wanted);
-        let deadline = now + self.patiences.get(patience).map_or(wanted, |patience| patience.length);
-        let links = Links::default();
-        let hash = self.secret.hash(&key);
         let slot = Slot {
+            value,
             key,
             hash,
-            value,
-            deadline,
+            deadline: now + self.patiences.get(patience).map_or(wanted, |patience| patience.length),
             charge,
+            rank: Rank::Nowhere { protected: false },
             patience: patience as u8,
-            source: None,
-            by_patience: links,
-            by_rank: links,
+            by_patience: Links::NONE,
+            by_rank: Links::NONE,
         };
-        let index = self.slots.add(slot);
-        let slots = &self.slots;
-        self.table.insert_unique(hash, index, |index| slots.at(*index).hash);
-        if let Some(patience) = self.patiences.get_mut(patience) {
-            patience.line.push_back(&mut self.slots, index, |slot| &mut slot.by_patience);
-        }
+        self.newest = self.slots.add(slot);
         self.charged += charge;
-        self.enter_source(index);
-        Handle(index)
+        Handle(self.newest)
+    }
+
+    /// Lines the newest up.
+    #[inline]
+    fn line_up(&mut self) {
+        if self.newest != NONE {
+            self.line_up_newest();
+        }
+    }
+
+    fn line_up_newest(&mut self) {
+        let at = core::mem::replace(&mut self.newest, NONE);
+        let slot = self.slots.at(at);
+        let (hash, charge, rank, address) = (slot.hash, slot.charge, slot.rank, slot.key.source());
+        if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
+            patience.line.push_back(&mut self.slots, at, |slot| &mut slot.by_patience);
+        }
+        self.index.insert(hash, at);
+        match rank {
+            Rank::Nowhere { protected: true } => self.enter_reserve(at, charge),
+            _ => {
+                let source = self.source_of(address);
+                self.slots.at_mut(at).rank = Rank::Source(source);
+                self.enter_source(at, source, charge);
+            }
+        }
     }
 
     /// Charges a thing anew.
@@ -170,20 +247,28 @@ impl<K: Key, V> Held<K, V> {
             return;
         }
         let before = core::mem::replace(&mut slot.charge, charge);
+        let rank = slot.rank;
         self.charged = self.charged - before + charge;
-        match slot.source {
-            Some(source) => self.move_source(source, before, charge),
-            None => self.reserve_charged = self.reserve_charged - before + charge,
+        if handle.0 != self.newest {
+            self.line_up();
+        }
+        match rank {
+            Rank::Nowhere { .. } => {}
+            Rank::Reserve => self.reserve_charged = self.reserve_charged - before + charge,
+            Rank::Source(source) => self.move_source(source, before, charge),
         }
     }
 
     /// Gives a thing a new deadline, as if it came now: for patience that is about idleness.
     pub fn touch(&mut self, now: Time, handle: Handle, wanted: Duration) {
         let patience = self.patience_for(wanted);
+        if handle.0 != self.newest {
+            self.line_up();
+        }
         let slot = self.slots.at_mut(handle.0);
         let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
         slot.deadline = now + self.patiences.get(patience).map_or(wanted, |patience| patience.length);
-        if before == patience && slot.by_patience.after.is_none() {
+        if before == patience && slot.by_patience.after == NONE || handle.0 == self.newest {
             return;
         }
         if let Some(patience) = self.patiences.get_mut(before) {
@@ -196,78 +281,98 @@ impl<K: Key, V> Held<K, V> {
 
     /// Moves a thing to the reserve.
     pub fn protect(&mut self, handle: Handle) {
-        if self.slots.at(handle.0).source.is_none() {
+        if handle.0 == self.newest {
+            self.slots.at_mut(handle.0).rank = Rank::Nowhere { protected: true };
             return;
         }
-        self.leave_source(handle.0);
-        self.slots.at_mut(handle.0).source = None;
-        self.reserve.push_back(&mut self.slots, handle.0, |slot| &mut slot.by_rank);
-        self.reserve_charged += self.slots.at(handle.0).charge;
+        self.line_up();
+        let slot = self.slots.at_mut(handle.0);
+        let (Rank::Source(source), charge) = (slot.rank, slot.charge) else { return };
+        self.leave_source(handle.0, source, charge);
+        self.enter_reserve(handle.0, charge);
     }
 
     /// Takes a thing out.
     pub fn remove(&mut self, handle: Handle) -> V {
-        let slot = self.slots.at(handle.0);
-        let (hash, charge, patience, source) = (slot.hash, slot.charge, slot.patience, slot.source);
-        match self.table.find_entry(hash, |index| *index == handle.0) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => panic!("what is held is found by its key"),
+        if handle.0 == self.newest {
+            self.newest = NONE;
+        } else {
+            self.line_up();
+            self.leave_lines(handle.0);
         }
-        if let Some(patience) = self.patiences.get_mut(usize::from(patience)) {
-            patience.line.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_patience);
+        let slot = self.slots.take(handle.0);
+        self.charged -= slot.charge;
+        slot.value
+    }
+
+    fn leave_lines(&mut self, at: u32) {
+        let slot = self.slots.at(at);
+        let (hash, charge, rank) = (slot.hash, slot.charge, slot.rank);
+        if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
+            patience.line.unlink(&mut self.slots, at, |slot| &mut slot.by_patience);
         }
-        match source {
-            Some(_) => self.leave_source(handle.0),
-            None => {
-                self.reserve.unlink(&mut self.slots, handle.0, |slot| &mut slot.by_rank);
+        self.index.remove(hash, at);
+        match rank {
+            Rank::Nowhere { .. } => {}
+            Rank::Reserve => {
+                self.reserve.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
                 self.reserve_charged -= charge;
             }
+            Rank::Source(source) => self.leave_source(at, source, charge),
         }
-        self.charged -= charge;
-        self.slots.take(handle.0).value
     }
 
     /// When the next thing's patience ends.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.heads().map(|index| self.slots.at(index).deadline).min()
+        self.heads().map(|at| self.slots.at(at).deadline).min()
     }
 
     /// A thing whose patience has ended.
     pub fn late(&self, now: Time) -> Option<Handle> {
-        self.heads().find(|index| self.slots.at(*index).deadline <= now).map(Handle)
+        self.heads().find(|at| self.slots.at(*at).deadline <= now).map(Handle)
     }
 
     /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
     pub fn oldest(&self) -> Option<Handle> {
-        self.heads().min_by_key(|index| self.slots.at(*index).deadline).map(Handle)
+        self.heads().min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
 
     /// The same among those whose patience is at most this.
     pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
-        let lines = self.patiences.iter().filter(|line| line.length <= patience);
-        lines.filter_map(|line| line.line.first).min_by_key(|index| self.slots.at(*index).deadline).map(Handle)
+        let is_within = |at: &u32| {
+            let length = self.patiences.get(usize::from(self.slots.at(*at).patience)).map(|patience| patience.length);
+            length.is_some_and(|length| length <= patience)
+        };
+        self.heads().filter(is_within).min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
+    }
+
+    /// Is more than the limit charged?
+    #[inline]
+    pub fn has_surplus(&self) -> bool {
+        self.charged > self.limit
     }
 
     /// The thing to give up, as long as more than the limit is charged.
-    pub fn surplus(&self) -> Option<Handle> {
-        if self.charged <= self.limit { None } else { self.weakest() }
+    pub fn surplus(&mut self) -> Option<Handle> {
+        if self.has_surplus() { self.weakest() } else { None }
     }
 
     /// The thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
     /// source that has been longest among those that hold the most.
-    pub fn weakest(&self) -> Option<Handle> {
+    pub fn weakest(&mut self) -> Option<Handle> {
+        self.line_up();
         if self.reserve_charged > self.reserve_limit {
-            return self.reserve.first.map(Handle);
+            return self.reserve.head().map(Handle);
         }
         let worth_speaking = (self.charged - self.reserve_charged) / LEVEL_SHARE;
         let mut above = 0;
         let heaviest = self.levels.iter().take(level(self.charged) + 1).rev().find(|level| {
             above += level.charged;
-            level.line.first.is_some() && above >= worth_speaking
+            level.line.head().is_some() && above >= worth_speaking
         });
-        let source = heaviest.and_then(|level| level.line.first);
-        let thing = source.and_then(|source| self.sources.at(source).things.first);
-        thing.or(self.reserve.first).map(Handle)
+        let source = heaviest.and_then(|level| level.line.head());
+        let thing = source.and_then(|source| self.sources.at(source).things.head());
+        thing.or(self.reserve.head()).map(Handle)
     }
 
     /// Bytes charged for all that is held.
@@ -277,7 +382,7 @@ impl<K: Key, V> Held<K, V> {
 
     /// How many things are held.
     pub fn count(&self) -> usize {
-        self.table.len()
+        self.index.count() + usize::from(self.newest != NONE)
     }
 
     /// All that is held, in no order that matters: for counting.
@@ -285,102 +390,106 @@ impl<K: Key, V> Held<K, V> {
         self.slots.iter().map(|slot| &slot.value)
     }
 
+    /// The first of each line, and the newest, which is behind them all.
     fn heads(&self) -> impl Iterator<Item = u32> {
-        self.patiences.iter().filter_map(|patience| patience.line.first)
+        let newest = (self.newest != NONE).then_some(self.newest);
+        self.patiences.iter().filter_map(|patience| patience.line.head()).chain(newest)
     }
 
+    fn newest(&self) -> Option<&Slot<K, V>> {
+        (self.newest != NONE).then(|| self.slots.at(self.newest))
+    }
+
+    /// The longest that fits is better than any that does not; of those that do not, the shortest.
     fn patience_for(&self, wanted: Duration) -> usize {
-        // The longest that fits is better than any that does not; of those that do not, the shortest.
-        let rank =
-            |length: Duration| if length <= wanted { (true, length) } else { (false, Duration::MAX - length) };
-        let ranked = self.patiences.iter().enumerate().map(|(index, patience)| (rank(patience.length), index));
-        ranked.reduce(|best, other| if other.0 > best.0 { other } else { best }).map_or(0, |(_, index)| index)
+        let fitting = self.patiences.iter().position(|patience| patience.length <= wanted);
+        fitting.unwrap_or(self.patiences.len().saturating_sub(1))
     }
 
-    fn enter_source(&mut self, index: u32) {
-        let address = self.slots.at(index).key.source();
-        let hash = self.secret.hash(&address);
-        let found = self.sources_table.find(hash, |source| self.sources.at(*source).address == address);
-        let source = match found {
-            Some(source) => *source,
-            None => self.add_source(address, hash),
-        };
-        self.slots.at_mut(index).source = Some(source);
-        self.sources.at_mut(source).things.push_back(&mut self.slots, index, |slot| &mut slot.by_rank);
-        self.move_source(source, 0, self.slots.at(index).charge);
-    }
-
-    fn add_source(&mut self, address: Address, hash: u64) -> u32 {
-        let links = Links::default();
-        let source = self.sources.add(Source { address, hash, charged: 0, things: Line::default(), links });
-        let sources = &self.sources;
-        self.sources_table.insert_unique(hash, source, |source| sources.at(*source).hash);
-        self.level_line(level(0)).push_back_source(source);
+    /// The source with this address, known or new.
+    fn source_of(&mut self, address: Address) -> u32 {
+        if self.sources.get_mut(self.recent).is_some_and(|source| source.address == address) {
+            return self.recent;
+        }
+        let number = address.number();
+        let hash = self.table_key.hash([number as u64, (number >> 64) as u64]);
+        let found = self.sources_index.find(hash, |source| self.sources.at(source).address == address);
+        let source = found.unwrap_or_else(|| self.add_source(address, hash));
+        let before = core::mem::replace(&mut self.recent, source);
+        if self.sources.get_mut(before).is_some_and(|source| source.things.head().is_none()) {
+            let Source { hash, .. } = self.sources.take(before);
+            self.sources_index.remove(hash, before);
+        }
         source
     }
 
-    fn leave_source(&mut self, index: u32) {
-        let slot = self.slots.at(index);
-        let (Some(source), charge) = (slot.source, slot.charge) else { return };
-        self.sources.at_mut(source).things.unlink(&mut self.slots, index, |slot| &mut slot.by_rank);
-        self.move_source(source, charge, 0);
-        if self.sources.at(source).things.first.is_none() {
-            self.drop_source(source);
+    fn add_source(&mut self, address: Address, hash: u64) -> u32 {
+        let things = Line::default();
+        let source = self.sources.add(Source { address, hash, charged: 0, things, links: Links::NONE });
+        self.sources_index.insert(hash, source);
+        source
+    }
+
+    fn enter_reserve(&mut self, at: u32, charge: usize) {
+        self.slots.at_mut(at).rank = Rank::Reserve;
+        self.reserve.push_back(&mut self.slots, at, |slot| &mut slot.by_rank);
+        self.reserve_charged += charge;
+    }
+
+    /// Puts a thing at the end of its source's line.
+    fn enter_source(&mut self, at: u32, source: u32, charge: usize) {
+        let known = self.sources.at_mut(source);
+        let is_first = known.things.head().is_none();
+        known.things.push_back(&mut self.slots, at, |slot| &mut slot.by_rank);
+        if !is_first {
+            return self.move_source(source, 0, charge);
+        }
+        known.charged = charge;
+        let level = level_mut(&mut self.levels, charge);
+        level.charged += charge;
+        level.line.push_back(&mut self.sources, source, |source| &mut source.links);
+    }
+
+    /// Takes a thing out of its source's line.
+    fn leave_source(&mut self, at: u32, source: u32, charge: usize) {
+        let known = self.sources.at_mut(source);
+        known.things.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
+        if known.things.head().is_some() {
+            return self.move_source(source, charge, 0);
+        }
+        let (charged, hash) = (known.charged, known.hash);
+        let level = level_mut(&mut self.levels, charged);
+        level.charged -= charged;
+        level.line.unlink(&mut self.sources, source, |source| &mut source.links);
+        if source != self.recent {
+            self.sources_index.remove(hash, source);
+            self.sources.take(source);
         }
     }
 
-    fn drop_source(&mut self, source: u32) {
-        let Source { hash, charged, .. } = *self.sources.at(source);
-        self.level_line(level(charged)).unlink_source(source);
-        match self.sources_table.find_entry(hash, |index| *index == source) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => panic!("a source is found by its address"),
-        }
-        self.sources.take(source);
-    }
-
-    /// Moves a source to the level of its charge.
+    /// Moves a source that holds something to the level of its charge.
     fn move_source(&mut self, source: u32, less: usize, more: usize) {
         let charged = &mut self.sources.at_mut(source).charged;
         let before = *charged;
         *charged = before - less + more;
         let after = *charged;
-        self.level_mut(level(before)).charged -= before;
-        self.level_mut(level(after)).charged += after;
-        if level(before) != level(after) {
-            self.level_line(level(before)).unlink_source(source);
-            self.level_line(level(after)).push_back_source(source);
+        let from = level_mut(&mut self.levels, before);
+        from.charged -= before;
+        if level(before) == level(after) {
+            from.charged += after;
+            return;
         }
-    }
-
-    fn level_line(&mut self, level: usize) -> SourceLine<'_> {
-        match self.levels.get_mut(level) {
-            Some(level) => SourceLine { line: &mut level.line, sources: &mut self.sources },
-            None => panic!("every charge has its level"),
-        }
-    }
-
-    fn level_mut(&mut self, level: usize) -> &mut Level {
-        match self.levels.get_mut(level) {
-            Some(level) => level,
-            None => panic!("every charge has its level"),
-        }
+        from.line.unlink(&mut self.sources, source, |source| &mut source.links);
+        let to = level_mut(&mut self.levels, after);
+        to.charged += after;
+        to.line.push_back(&mut self.sources, source, |source| &mut source.links);
     }
 }
 
-/// A line of sources, with the slab that they live in.
-struct SourceLine<'a> {
-    line: &'a mut Line,
-    sources: &'a mut Slab<Source>,
-}
-
-impl SourceLine<'_> {
-    fn push_back_source(self, source: u32) {
-        self.line.push_back(self.sources, source, |source| &mut source.links);
-    }
-
-    fn unlink_source(self, source: u32) {
-        self.line.unlink(self.sources, source, |source| &mut source.links);
+fn level_mut(levels: &mut [Level; LEVEL_COUNT], charged: usize) -> &mut Level {
+    match levels.get_mut(level(charged)) {
+        Some(level) => level,
+        None => panic!("every charge has its level"),
     }
 }
 
@@ -393,38 +502,52 @@ fn level(charged: usize) -> usize {
 }
 
 /// First and last of a line whose members know their neighbours.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Line {
-    first: Option<u32>,
-    last: Option<u32>,
+    first: u32,
+    last: u32,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line { first: NONE, last: NONE }
+    }
 }
 
 /// A member's neighbours in a line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Links {
-    before: Option<u32>,
-    after: Option<u32>,
+    before: u32,
+    after: u32,
+}
+
+impl Links {
+    const NONE: Links = Links { before: NONE, after: NONE };
 }
 
 impl Line {
-    fn push_back<T>(&mut self, slab: &mut Slab<T>, index: u32, links: impl Fn(&mut T) -> &mut Links) {
-        *links(slab.at_mut(index)) = Links { before: self.last, after: None };
-        match self.last {
-            Some(last) => links(slab.at_mut(last)).after = Some(index),
-            None => self.first = Some(index),
-        }
-        self.last = Some(index);
+    fn head(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
     }
 
-    fn unlink<T>(&mut self, slab: &mut Slab<T>, index: u32, links: impl Fn(&mut T) -> &mut Links) {
-        let Links { before, after } = *links(slab.at_mut(index));
+    fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        *links(slab.at_mut(at)) = Links { before: self.last, after: NONE };
+        match self.last {
+            NONE => self.first = at,
+            last => links(slab.at_mut(last)).after = at,
+        }
+        self.last = at;
+    }
+
+    fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        let Links { before, after } = *links(slab.at_mut(at));
         match before {
-            Some(before) => links(slab.at_mut(before)).after = after,
-            None => self.first = after,
+            NONE => self.first = after,
+            before => links(slab.at_mut(before)).after = after,
         }
         match after {
-            Some(after) => links(slab.at_mut(after)).before = before,
-            None => self.last = before,
+            NONE => self.last = before,
+            after => links(slab.at_mut(after)).before = before,
         }
     }
 }
@@ -445,11 +568,11 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     fn add(&mut self, thing: T) -> u32 {
         match self.free.pop() {
-            Some(index) => {
-                if let Some(place) = self.places.get_mut(index as usize) {
+            Some(at) => {
+                if let Some(place) = self.places.get_mut(at as usize) {
                     *place = Some(thing);
                 }
-                index
+                at
             }
             None => {
                 self.places.push(Some(thing));
@@ -458,27 +581,27 @@ impl<T> Slab<T> {
         }
     }
 
-    fn take(&mut self, index: u32) -> T {
-        let Some(thing) = self.places.get_mut(index as usize).and_then(Option::take) else {
+    fn take(&mut self, at: u32) -> T {
+        let Some(thing) = self.places.get_mut(at as usize).and_then(Option::take) else {
             panic!("a place that is linked is taken")
         };
-        self.free.push(index);
+        self.free.push(at);
         thing
     }
 
-    fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.places.get_mut(index as usize)?.as_mut()
+    fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.places.get_mut(at as usize)?.as_mut()
     }
 
-    fn at(&self, index: u32) -> &T {
-        match self.places.get(index as usize) {
+    fn at(&self, at: u32) -> &T {
+        match self.places.get(at as usize) {
             Some(Some(thing)) => thing,
             _ => panic!("a place that is linked is taken"),
         }
     }
 
-    fn at_mut(&mut self, index: u32) -> &mut T {
-        match self.get_mut(index) {
+    fn at_mut(&mut self, at: u32) -> &mut T {
+        match self.get_mut(at) {
             Some(thing) => thing,
             None => panic!("a place that is linked is taken"),
         }
@@ -489,6 +612,8 @@ impl<T> Slab<T> {
     }
 }
 
+/// No place: more things than this are never held.
+const NONE: u32 = u32::MAX;
 /// Two levels for each power of two that a charge can reach.
 const LEVEL_COUNT: usize = 2 * usize::BITS as usize;
 /// The part of the memory that the heaviest sources hold before they give up first: one in this many.
@@ -500,7 +625,6 @@ const RESERVE_SHARE: usize = 4;
 mod tests {
     use super::*;
     use core::cell::RefCell;
-    use core::hash::Hasher;
     use core::net::{IpAddr, Ipv4Addr};
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -575,8 +699,8 @@ mod tests {
 
     #[test]
     fn every_hash_is_drawn_with_the_secret() {
-        // A key sees the state of who hashes it: without the secret in it, that state could be foreseen.
-        let states = |bits| {
+        // Without the secret in it, what a key hashes to could be foreseen.
+        let hashes = |bits| {
             let mut held = Held::new(1_000, &[SECOND], Secret::new(bits));
             SEEN.take();
             let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
@@ -584,7 +708,7 @@ mod tests {
             held.remove(at);
             SEEN.take()
         };
-        let (one, other) = (states(1), states(1 << 64));
+        let (one, other) = (hashes(1), hashes(1 << 64));
         assert!(one.len() >= 2, "what is put in and sought is hashed");
         assert!(one.iter().zip(&other).all(|(one, other)| one != other), "{one:?}");
     }
@@ -765,7 +889,7 @@ mod tests {
             }
         }
 
-        fn check(&self, what: &str) {
+        fn check(&mut self, what: &str) {
             assert_eq!(self.held.count(), self.things.len(), "{what}");
             assert_eq!(self.held.values().count(), self.things.len(), "{what}");
             let charged = self.things.iter().map(|thing| thing.charge).sum::<usize>();
@@ -801,33 +925,30 @@ mod tests {
         fitting.unwrap_or(*PATIENCES.iter().min().unwrap())
     }
 
-    /// A key that notes the state of whoever hashes it.
+    /// A key that notes what it hashes to.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Seeing(u64);
-
-    impl Hash for Seeing {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            SEEN.with_borrow_mut(|seen| seen.push(state.finish()));
-            state.write_u64(self.0);
-        }
-    }
 
     impl Key for Seeing {
         fn source(&self) -> Address {
             address(1)
         }
-    }
 
-    impl Hash for Name {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            // Few different hashes, so that keys meet in the table.
-            state.write_u32(self.number % 4);
+        fn hash(&self, table: &TableKey) -> u64 {
+            let hash = table.hash([self.0, 0]);
+            SEEN.with_borrow_mut(|seen| seen.push(hash));
+            hash
         }
     }
 
     impl Key for Name {
         fn source(&self) -> Address {
             address(self.source)
+        }
+
+        fn hash(&self, table: &TableKey) -> u64 {
+            // Few different hashes, so that keys meet in the table.
+            table.hash([u64::from(self.number % 4), 0])
         }
     }
 

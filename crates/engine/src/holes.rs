@@ -73,6 +73,17 @@ impl Holes {
         }
     }
 
+    /// Takes note of a piece that goes on in order, as every piece before it did; `more` is its MF flag.
+    #[inline]
+    pub fn extend(&mut self, len: usize, more: bool) {
+        debug_assert!(self.in_order() && !self.has_end());
+        self.held += len as u32;
+        self.top = self.held;
+        if !more {
+            self.end = Some(self.held);
+        }
+    }
+
     /// True when nothing is missing.
     pub fn is_whole(&self) -> bool {
         self.end == Some(self.held)

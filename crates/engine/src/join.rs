@@ -16,7 +16,7 @@ use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::reassemble::{DatagramKey, unusable};
-use crate::secret::Secret;
+use crate::secret::{Secret, TableKey};
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use packet::{Address, Buffer, Fragment, Packet, Time};
@@ -118,7 +118,7 @@ pub struct Joiner {
 struct Hints([Handle; HINT_COUNT]);
 
 /// What shares a run: a datagram; a flow, which is a datagram without identification; or, without any, everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunKey(Option<DatagramKey>);
 
 /// Fragments in order, in the buffer of the first.
@@ -434,6 +434,10 @@ impl Key for RunKey {
     fn source(&self) -> Address {
         let of_all = || IpAddr::V4(Ipv4Addr::UNSPECIFIED).into();
         self.0.map_or_else(of_all, |datagram| datagram.source())
+    }
+
+    fn hash(&self, table: &TableKey) -> u64 {
+        self.0.map_or(0, |datagram| datagram.hash(table))
     }
 }
 

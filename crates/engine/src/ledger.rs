@@ -267,7 +267,12 @@ impl Tally {
     }
 
     /// One packet, or the packets on the wire that it stands for: each segment of a train has a transport header.
+    #[inline]
     pub fn of(packet: &Packet) -> Tally {
+        if packet.is_single() { Tally::new(1, packet.ip().payload_len()) } else { Tally::of_many(packet) }
+    }
+
+    fn of_many(packet: &Packet) -> Tally {
         let (count, payload_len) = (packet.wire_count(), packet.ip().payload_len());
         let repeated_len = match packet.train {
             Some(_) => (count - 1) * (payload_len - packet.train_len()),

@@ -36,11 +36,20 @@ impl Output {
 
     /// The next packet for the port, counted as gone.
     #[expect(clippy::should_implement_trait, reason = "a port drains what a stage fills again: no iterator")]
+    #[inline]
     pub fn next(&mut self) -> Option<Packet> {
+        if self.queue.is_empty() { None } else { self.take() }
+    }
+
+    fn take(&mut self) -> Option<Packet> {
         let packet = match self.queue.pop_front()? {
             Way::Answer(packet) => return Some(packet),
             Way::Forward(packet) => packet,
         };
+        if packet.is_single() {
+            self.ledger.forwarded += Tally::of(&packet);
+            return Some(packet);
+        }
         match packet.shares() {
             Some(shares) => {
                 let (mut count, mut bytes) = (0, 0);
@@ -59,6 +68,7 @@ impl Output {
     }
 
     /// Takes back a packet that the port has transmitted.
+    #[inline(always)]
     pub fn done(&mut self, packet: Packet) {
         self.pool.give(packet.into_buffer());
     }

@@ -9,26 +9,28 @@ use crate::held::{Handle, Held, Key};
 use crate::holes::{Fit, Holes};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
-use crate::secret::Secret;
+use crate::secret::{Secret, TableKey};
 use crate::{Piece, Pieces};
+use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, CLASS_LENS, Channel, Content, Cut, Ecn, Fill, Fragment, Frame, HEADROOM, Hop, Ingress, Packet, Tags,
-    Time, UNIT, Version,
+    Address, CLASS_LENS, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Time, UNIT,
+    Version,
 };
 
 /// Joins fragments into datagrams.
 #[derive(Debug)]
 pub struct Reassembler {
     held: Held<DatagramKey, State>,
-    hints: [Hint; HINT_COUNT],
+    hints: Box<[Hint; HINT_COUNT]>,
     rates: Box<[Rate]>,
     /// Per hash of the source, the class of buffer that its last whole datagram needed.
     classes: Box<[u8]>,
     patience: Option<Duration>,
     late: Late,
-    secret: Secret,
+    /// For tables in which pairs or sources that meet cost each other little.
+    spread: TableKey,
 }
 
 /// How much a reassembler may hold, and how long.
@@ -54,16 +56,13 @@ pub enum Late {
 }
 
 /// What makes fragments belong together (RFC 791 section 3.2, R006): never mixed between VLANs or ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatagramKey {
+    ends: Ends,
     version: Version,
-    source: Address,
-    destination: Address,
-    id: u32,
     protocol: u8,
-    tags: Tags,
-    channel: Channel,
-    ingress: Ingress,
+    id: u32,
+    origin: Origin,
     /// Who cut it, where only that one's pieces are joined.
     hop: Option<Hop>,
 }
@@ -85,8 +84,15 @@ enum State {
 }
 
 /// A datagram of which some bytes are missing.
+///
+/// Invariant: `next` is what is held as long as all of it came in order and more is to come; nothing starts at [`NEVER`].
 #[derive(Debug)]
+#[repr(C)]
 struct Run {
+    /// Where a piece starts that goes on in order.
+    next: u32,
+    /// How far the buffer takes the datagram, and its length field.
+    room: u32,
     packet: Packet,
     holes: Holes,
     pieces: u32,
@@ -98,6 +104,8 @@ struct Run {
     /// Is it rejoined on the way, hop by hop?
     is_on_the_way: bool,
     birth: Birth,
+    /// Where its source's class of buffer is remembered.
+    class_at: u16,
 }
 
 /// When a run was opened, in datagrams of its pair: what each of the pair's two counters said.
@@ -107,10 +115,12 @@ struct Birth {
     totals: [u32; 2],
 }
 
-/// Where the fragment with this identification and offset continues a run.
+/// Where the fragment with this identification and offset continues a run, and what shape the one before it had.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     word: u64,
+    /// A shape that no fragment has, where the next one is not foreseen.
+    shape: u64,
     at: Handle,
 }
 
@@ -139,12 +149,12 @@ impl Reassembler {
         let patiences: Vec<Duration> = whole.iter().flat_map(shorter).collect();
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
-            hints: [Hint { word: u64::MAX, at: Handle::NONE }; HINT_COUNT],
+            hints: Box::new([Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT]),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
             classes: vec![0; RATE_COUNT].into_boxed_slice(),
             patience: limits.patience,
             late,
-            secret,
+            spread: TableKey::new(secret),
         }
     }
 
@@ -156,17 +166,85 @@ impl Reassembler {
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_toward(Toward::Host, now, packet, out);
+        self.push_laying(now, packet, out, <[u8]>::copy_from_slice);
+    }
+
+    /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long: who brings it there
+    /// later, or has brought it there before, does nothing.
+    pub fn push_laying(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        out: &mut Output,
+        mut lay: impl FnMut(&mut [u8], &[u8]),
+    ) {
+        if self.continues(&packet, &mut lay) {
+            out.done(packet);
+        } else {
+            self.push_toward(Toward::Host, now, packet, out, lay);
+        }
+    }
+
+    /// Takes a batch of packets, in their order: [`push`](Reassembler::push) for each, at less cost.
+    pub fn push_batch(
+        &mut self,
+        now: Time,
+        packets: &mut Vec<Packet>,
+        out: &mut Output,
+        mut lay: impl FnMut(&mut [u8], &[u8]),
+    ) {
+        let mut packets = packets.drain(..);
+        while let Some(next) = packets.as_slice().first() {
+            let continues = self.continues(next, &mut lay);
+            let Some(packet) = packets.next() else { return };
+            if continues {
+                out.done(packet);
+            } else {
+                self.push_toward(Toward::Host, now, packet, out, &mut lay);
+            }
+        }
     }
 
     /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is cut again
     /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
     /// longest that came (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_toward(Toward::Hop, now, packet, out);
+        self.push_toward(Toward::Hop, now, packet, out, <[u8]>::copy_from_slice);
     }
 
-    fn push_toward(&mut self, toward: Toward, now: Time, packet: Packet, out: &mut Output) {
+    /// Takes in a piece that is the one foreseen, in all that joining looks at, if it is: the fast path (C2, C3, C6). It
+    /// is like the piece before it, which was looked at closely, but for its offset.
+    #[inline(always)]
+    fn continues(&mut self, piece: &Packet, lay: &mut impl FnMut(&mut [u8], &[u8])) -> bool {
+        let Some(fragment) = piece.ip().fragment else { return false };
+        let Some(hint) = self.hints.get_mut(fragment.id as usize % HINT_COUNT) else { return false };
+        if hint.word != word(fragment.id, fragment.offset.into()) || hint.shape != piece.ip().shape {
+            return false;
+        }
+        let Some((key, State::Open(run))) = self.held.look(hint.at) else { return false };
+        let len = piece.ip().payload_len();
+        let start = usize::from(fragment.offset);
+        let end = start + len;
+        if run.next as usize != start || end > run.room as usize || !key.is_of(piece) {
+            return false;
+        }
+        lay(run.packet.laid_mut(start, len), piece.payload());
+        run.holes.extend(len, true);
+        run.pieces += 1;
+        run.next = end as u32;
+        hint.word += len as u64;
+        true
+    }
+
+    #[inline(always)]
+    fn push_toward(
+        &mut self,
+        toward: Toward,
+        now: Time,
+        packet: Packet,
+        out: &mut Output,
+        lay: impl FnMut(&mut [u8], &[u8]),
+    ) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
         if fragment.offset == 0 && !fragment.more {
             return match toward {
@@ -174,13 +252,19 @@ impl Reassembler {
                 Toward::Hop => out.forward(packet),
             };
         }
-        match self.take_in(toward, now, &packet, fragment, out) {
+        match self.take_in(toward, now, &packet, fragment, out, lay) {
             Ok(()) => out.done(packet),
             Err(reason) => {
                 let ended = Tally::of(&packet);
                 out.retire(packet, ended, reason);
             }
         }
+        if self.held.has_surplus() {
+            self.make_room(now, out);
+        }
+    }
+
+    fn make_room(&mut self, now: Time, out: &mut Output) {
         while let Some(at) = self.held.surplus() {
             self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
         }
@@ -223,14 +307,10 @@ impl Reassembler {
         self.held.charged()
     }
 
-    /// The run that a fragment belongs to: where the hint says, else by its key.
-    fn seek(&mut self, key: &DatagramKey, fragment: Fragment) -> Option<Handle> {
-        let hint = *self.hint(fragment.id);
-        if hint.word == word(fragment.id, usize::from(fragment.offset)) && self.held.recall(hint.at, key).is_some()
-        {
-            return Some(hint.at);
-        }
-        self.held.find(key)
+    /// The run that a fragment belongs to, where the hint says so.
+    fn hinted(&mut self, key: &DatagramKey) -> Option<Handle> {
+        let at = self.hint(key.id).at;
+        self.held.recall(at, key).is_some().then_some(at)
     }
 
     /// Copies a fragment's payload to its place, or says why the fragment ends.
@@ -241,6 +321,7 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
+        lay: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<(), Reason> {
         if let Some((reason, complaint)) = unusable(piece, fragment) {
             if let Some(complaint) = complaint {
@@ -250,40 +331,56 @@ impl Reassembler {
         }
         let hop = (toward == Toward::Hop).then(|| piece.previous_hop());
         let key = DatagramKey { hop, ..DatagramKey::of(piece, fragment) };
-        match self.seek(&key, fragment) {
+        if let Some(at) = self.hinted(&key)
+            && !self.came_round(at, piece)
+        {
+            return self.join(at, piece, fragment, out, lay);
+        }
+        let hash = self.held.hash(&key);
+        match self.held.find_by(hash, &key) {
             Some(at) if self.came_round(at, piece) => {
                 self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
-                self.open(now, key, piece, fragment, out)
             }
-            Some(at) => self.join(at, piece, fragment, out),
-            None => self.open(now, key, piece, fragment, out),
+            Some(at) => return self.join(at, piece, fragment, out, lay),
+            None => {}
         }
+        let at = self.open(now, hash, key, piece, fragment, out)?;
+        self.join(at, piece, fragment, out, lay)
     }
 
     /// Starts a run with the first piece that came.
     fn open(
         &mut self,
         now: Time,
+        hash: u64,
         key: DatagramKey,
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-    ) -> Result<(), Reason> {
+    ) -> Result<Handle, Reason> {
         let (patience, birth) = self.patience_for(now, &key, piece);
+        let class_at = self.class_at(key.source());
         let len = usize::from(fragment.offset) + piece.ip().payload_len();
-        let buffer = out.pool.lend(len.max(self.usual_len(&key))).ok_or(Reason::NoBuffer)?;
-        let run = Run::new(Packet::open(piece, buffer), key.hop.is_some(), birth);
-        let charge = run.packet.pinned_len();
-        let at = self.held.insert(now, key, State::Open(run), charge, patience);
-        self.join(at, piece, fragment, out)
+        let buffer = out.pool.lend(len.max(self.usual_len(class_at))).ok_or(Reason::NoBuffer)?;
+        let charge = buffer.pinned_len();
+        let run = Run::new(Packet::open(piece, buffer), key.hop.is_some(), birth, class_at);
+        Ok(self.held.insert_by(now, hash, key, State::Open(run), charge, patience))
     }
 
     /// Adds a piece to the run it belongs to.
-    fn join(&mut self, at: Handle, piece: &Packet, fragment: Fragment, out: &mut Output) -> Result<(), Reason> {
+    fn join(
+        &mut self,
+        at: Handle,
+        piece: &Packet,
+        fragment: Fragment,
+        out: &mut Output,
+        mut lay: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<(), Reason> {
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
         let start = usize::from(fragment.offset);
-        let range = start..start + piece.payload().len();
-        match run.holes.fit(run.packet.map(), &range, fragment.more) {
+        let range = start..start + piece.ip().payload_len();
+        let goes_on = run.next as usize == start;
+        match if goes_on { Fit::Fills } else { run.fit(&range, fragment) } {
             Fit::Fills => {}
             Fit::Held if run.packet.laid(start, range.len()) == piece.payload() => return Err(Reason::FragRepeat),
             Fit::Held | Fit::Overlaps => return Err(self.end(at, Reason::FragOverlap, out)),
@@ -293,16 +390,22 @@ impl Reassembler {
             self.grow(at, range.end, out)?;
         }
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
+        lay(run.packet.laid_mut(start, range.len()), piece.payload());
         run.take(piece, fragment, range);
         if run.holes.is_whole() || run.is_oversize() {
             self.close(at, out);
             return Ok(());
         }
-        let (next, protect) = (run.holes.held_len(), run.pieces == RESERVE_PIECES && run.holes.in_order());
-        if protect {
+        let in_order = run.holes.in_order();
+        run.next = if in_order && !run.holes.has_end() { run.holes.held_len() as u32 } else { NEVER };
+        // The second piece in order takes the run into the reserve; for those behind it there is nothing left to decide.
+        let is_foreseen = in_order && run.pieces >= RESERVE_PIECES && !run.is_on_the_way && piece.ip().shape != 0;
+        let shape = if is_foreseen { piece.ip().shape } else { UNFORESEEN };
+        let word = word(fragment.id, run.next as usize);
+        if in_order && run.pieces == RESERVE_PIECES {
             self.held.protect(at);
         }
-        *self.hint(fragment.id) = Hint { word: word(fragment.id, next), at };
+        *self.hint(fragment.id) = Hint { word, shape, at };
         Ok(())
     }
 
@@ -328,7 +431,7 @@ impl Reassembler {
         if run.packet.is_neighbour_discovery() {
             return State::Open(run).retire(Reason::FragNeighbour, out);
         }
-        self.remember_len(&run.packet);
+        self.remember_len(run.class_at, &run.packet);
         let tally = run.tally();
         out.ledger.note(Event::Absorbed, tally);
         out.ledger.note(Event::Reassembled, Tally { packets: 1, ..tally });
@@ -370,6 +473,7 @@ impl Reassembler {
         let larger = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
         let State::Open(run) = self.held.at_mut(at) else { panic!("only an open run grows") };
         let smaller = run.packet.grow(larger, run.holes.top());
+        run.room = run.room();
         out.pool.give(smaller);
         let charge = run.packet.pinned_len();
         self.held.charge(at, charge);
@@ -380,16 +484,19 @@ impl Reassembler {
     /// of one identifier are never held together (X2, RFC 4963 section 2, R060).
     fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> (Duration, Birth) {
         let patience = self.patience.unwrap_or(piece.ip().patience());
-        let protocol = u128::from(key.protocol);
-        let destination = self.secret.spread(key.destination.number().rotate_left(64) ^ protocol);
-        let pair = self.secret.spread(key.source.number()) ^ destination;
+        let [e0, e1, e2, e3] = key.ends.words();
+        let pair = self.spread.hash([e0, e1, e2, e3, key.protocol.into(), key.version as u64]);
         // Each counter may count other pairs too, but never fewer than this one: the lower is nearer. A fast pair
         // spoils one of another's counters, hardly ever both.
         let counters = [pair as usize % RATE_COUNT, RATE_COUNT + (pair >> 32) as usize % RATE_COUNT];
         let counts = counters.map(|at| self.rates.get_mut(at).map_or(0, |rate| rate.count(now)));
         let datagrams = counts.into_iter().min().unwrap_or_default();
-        let windows = half_a_round(piece).checked_div(datagrams).unwrap_or(u32::MAX);
         let birth = Birth { counters: counters.map(|at| at as u16), totals: self.totals(counters) };
+        // Nearly all pairs are far slower than that.
+        if datagrams <= half_a_round(piece) / SLOW_WINDOWS && patience <= RATE_WINDOW * SLOW_WINDOWS {
+            return (patience, birth);
+        }
+        let windows = half_a_round(piece).checked_div(datagrams).unwrap_or(u32::MAX);
         (patience.min(RATE_WINDOW.saturating_mul(windows)), birth)
     }
 
@@ -405,22 +512,22 @@ impl Reassembler {
         totals.iter().zip(birth.totals).all(|(total, then)| total.wrapping_sub(then) >= half_a_round(piece))
     }
 
-    fn usual_len(&self, key: &DatagramKey) -> usize {
-        let class = self.classes.get(self.class_index(key.source)).copied().unwrap_or_default();
+    fn usual_len(&self, class_at: u16) -> usize {
+        let class = self.classes.get(usize::from(class_at)).copied().unwrap_or_default();
         CLASS_LENS.get(usize::from(class)).copied().unwrap_or_default()
     }
 
-    fn remember_len(&mut self, datagram: &Packet) {
+    fn remember_len(&mut self, class_at: u16, datagram: &Packet) {
         let len = datagram.ip().payload_len();
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len).unwrap_or_default();
-        let index = self.class_index(datagram.addresses().0);
-        if let Some(known) = self.classes.get_mut(index) {
+        if let Some(known) = self.classes.get_mut(usize::from(class_at)) {
             *known = class as u8;
         }
     }
 
-    fn class_index(&self, source: Address) -> usize {
-        self.secret.spread(source.number()) as usize % RATE_COUNT
+    fn class_at(&self, source: Address) -> u16 {
+        let number = source.number();
+        (self.spread.hash([number as u64, (number >> 64) as u64]) as usize % RATE_COUNT) as u16
     }
 
     fn hint(&mut self, id: u32) -> &mut Hint {
@@ -432,8 +539,10 @@ impl Reassembler {
 }
 
 impl Run {
-    fn new(packet: Packet, is_on_the_way: bool, birth: Birth) -> Run {
-        Run {
+    fn new(packet: Packet, is_on_the_way: bool, birth: Birth, class_at: u16) -> Run {
+        let mut run = Run {
+            next: 0,
+            room: 0,
             packet,
             holes: Holes::default(),
             pieces: 0,
@@ -443,15 +552,33 @@ impl Run {
             longest_dont_fragment: 0,
             is_on_the_way,
             birth,
-        }
+            class_at,
+        };
+        run.room = run.room();
+        run
+    }
+
+    fn fit(&self, range: &Range<usize>, fragment: Fragment) -> Fit {
+        self.holes.fit(self.packet.map(), range, fragment.more)
+    }
+
+    fn room(&self) -> u32 {
+        self.packet.capacity().min(self.packet.ip().payload_len_max()) as u32
     }
 
     /// Takes in a piece that fills a hole.
-    fn take(&mut self, piece: &Packet, fragment: Fragment, range: core::ops::Range<usize>) {
-        self.packet.lay(range.start, piece.payload());
-        self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+    fn take(&mut self, piece: &Packet, fragment: Fragment, range: Range<usize>) {
+        if self.next as usize == range.start {
+            self.holes.extend(range.len(), fragment.more);
+        } else {
+            self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+        }
         if range.start == 0 {
-            self.packet.take_headers(piece);
+            // A run has the headers of the piece that opened it.
+            if self.pieces > 0 {
+                self.packet.take_headers(piece);
+                self.room = self.room();
+            }
             self.first_len = Some(range.len() as u16);
         }
         let ip = piece.ip();
@@ -528,18 +655,20 @@ impl State {
 impl DatagramKey {
     /// The key of any hop's pieces.
     pub(crate) fn of(piece: &Packet, fragment: Fragment) -> DatagramKey {
-        let (source, destination) = piece.addresses();
         DatagramKey {
+            ends: piece.ends(),
             version: piece.ip().version,
-            source,
-            destination,
-            id: fragment.id,
             protocol: piece.ip().key_protocol(),
-            tags: piece.tags(),
-            channel: piece.link_header().channel,
-            ingress: piece.ingress(),
+            id: fragment.id,
+            origin: piece.origin(),
             hop: None,
         }
+    }
+
+    /// Is it the key of this piece, whose identification, version and protocol are known to be?
+    #[inline(always)]
+    fn is_of(&self, piece: &Packet) -> bool {
+        piece.has_ends(&self.ends) && piece.origin() == self.origin && self.hop.is_none()
     }
 
     /// What it shares with the other datagrams of its flow.
@@ -550,7 +679,15 @@ impl DatagramKey {
 
 impl Key for DatagramKey {
     fn source(&self) -> Address {
-        self.source
+        self.ends.source(self.version)
+    }
+
+    fn hash(&self, table: &TableKey) -> u64 {
+        let [e0, e1, e2, e3] = self.ends.words();
+        let [origin, port] = self.origin.words();
+        let what = u64::from(self.id) | u64::from(self.protocol) << 32 | (self.version as u64) << 40;
+        let hop = self.hop.map_or(0, |hop| hop.number().wrapping_add(1));
+        table.hash([e0, e1, e2, e3, what, origin, port, hop])
     }
 }
 
@@ -630,11 +767,17 @@ fn word(id: u32, offset: usize) -> u64 {
 }
 
 /// Runs whose next piece is foreseen, by the low bits of their identifications.
-const HINT_COUNT: usize = 64;
+const HINT_COUNT: usize = 1_024;
+/// The offset of nothing.
+const NEVER: u32 = u32::MAX;
+/// The shape of nothing.
+const UNFORESEEN: u64 = u64::MAX;
 /// Entries of the tables that are found by a hash of a source or a pair; for pairs there are two.
 const RATE_COUNT: usize = 1_024;
 /// Stretch in which new datagrams of a pair are counted.
 const RATE_WINDOW: Duration = Duration::from_millis(100);
+/// Windows in which a pair's identifiers must not be half used up for it to count as slow: more than any patience has.
+const SLOW_WINDOWS: u32 = 1_024;
 /// Patiences of IPv6 and IPv4, whole and shortened by these divisors for pairs with fast identifiers.
 const STANDARD_PATIENCES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(30)];
 /// See [`STANDARD_PATIENCES`].

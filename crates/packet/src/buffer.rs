@@ -13,22 +13,22 @@ use core::ops::Range;
 #[derive(Debug)]
 pub struct Buffer {
     memory: Memory,
-    class: u8,
 }
 
-/// Where a buffer's bytes come from: the heap, or memory that the edge supplies (huge pages, a ring's area).
+/// Where a buffer's bytes come from, and the class that they make: the heap, or memory that the edge supplies (huge
+/// pages, a ring's area).
 #[derive(Debug)]
-pub enum Memory {
+enum Memory {
     /// Owned by the buffer.
-    Heap(Box<[u8]>),
+    Heap { bytes: Box<[u8]>, class: u8 },
     /// Lent for the life of the program.
-    Lasting(&'static mut [u8]),
+    Lasting { bytes: &'static mut [u8], class: u8 },
 }
 
 impl Buffer {
     /// Bytes of content that fit behind the headroom.
     pub fn capacity(&self) -> usize {
-        CLASS_LENS.get(usize::from(self.class)).copied().unwrap_or_default()
+        CLASS_LENS.get(self.memory.class()).copied().unwrap_or_default()
     }
 
     /// Bytes of memory that this buffer pins.
@@ -42,17 +42,21 @@ impl Buffer {
     }
 
     /// The bytes of `range`, which counts from the start of the memory: content begins at [`HEADROOM`].
+    #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        let bytes = self.memory.bytes().get(range);
-        assert!(bytes.is_some(), "a range lies inside its buffer");
-        bytes.unwrap_or_default()
+        match self.memory.bytes().get(range) {
+            Some(bytes) => bytes,
+            None => outside(),
+        }
     }
 
     /// The bytes of `range`, to be changed.
+    #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        let bytes = self.memory.bytes_mut().get_mut(range);
-        assert!(bytes.is_some(), "a range lies inside its buffer");
-        bytes.unwrap_or_default()
+        match self.memory.bytes_mut().get_mut(range) {
+            Some(bytes) => bytes,
+            None => outside(),
+        }
     }
 
     /// Copies `bytes` to the memory that starts at `start`.
@@ -72,19 +76,30 @@ impl Buffer {
 }
 
 impl Memory {
+    fn class(&self) -> usize {
+        match self {
+            Memory::Heap { class, .. } | Memory::Lasting { class, .. } => usize::from(*class),
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
-            Memory::Heap(bytes) => bytes,
-            Memory::Lasting(bytes) => bytes,
+            Memory::Heap { bytes, .. } => bytes,
+            Memory::Lasting { bytes, .. } => bytes,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Memory::Heap(bytes) => bytes,
-            Memory::Lasting(bytes) => bytes,
+            Memory::Heap { bytes, .. } => bytes,
+            Memory::Lasting { bytes, .. } => bytes,
         }
     }
+}
+
+#[cold]
+fn outside() -> ! {
+    panic!("a range lies inside its buffer")
 }
 
 /// Lends buffers of a few classes, never more than its limit.
@@ -110,7 +125,7 @@ impl Pool {
         match CLASS_LENS.iter().rposition(|len| pinned_len(*len) <= memory.len()) {
             Some(class) => {
                 let (memory, _) = memory.split_at_mut(CLASS_LENS.get(class).map_or(0, |len| pinned_len(*len)));
-                self.shelf(class).push(Memory::Lasting(memory));
+                self.shelf(class).push(Memory::Lasting { bytes: memory, class: class as u8 });
                 Ok(())
             }
             None => Err(memory),
@@ -123,13 +138,13 @@ impl Pool {
     pub fn lend(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         if let Some(memory) = self.shelf(class).pop() {
-            return Some(self.hand_out(memory, class));
+            return Some(self.hand_out(memory));
         }
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
         if self.heap_len + wanted > self.limit {
             if let Some(larger) = (class + 1..CLASS_LENS.len()).find(|larger| !self.shelf(*larger).is_empty()) {
                 let memory = self.shelf(larger).pop()?;
-                return Some(self.hand_out(memory, larger));
+                return Some(self.hand_out(memory));
             }
             self.free_heap(wanted);
         }
@@ -137,15 +152,25 @@ impl Pool {
             return None;
         }
         self.heap_len += wanted;
-        let memory = Memory::Heap(vec![0; wanted].into_boxed_slice());
-        Some(self.hand_out(memory, class))
+        let bytes = vec![0; wanted].into_boxed_slice();
+        Some(self.hand_out(Memory::Heap { bytes, class: class as u8 }))
     }
 
     /// Takes a buffer back.
+    #[inline(always)]
     pub fn give(&mut self, buffer: Buffer) {
         assert!(self.lent_count > 0, "buffers come back to the pool that lent them");
         self.lent_count -= 1;
-        self.shelf(usize::from(buffer.class)).push(buffer.memory);
+        match self.free.get_mut(buffer.memory.class()) {
+            Some(shelf) if shelf.len() < shelf.capacity() => shelf.push(buffer.memory),
+            _ => self.give_to_full(buffer),
+        }
+    }
+
+    /// The first time that so many are free at once.
+    #[cold]
+    fn give_to_full(&mut self, buffer: Buffer) {
+        self.shelf(buffer.memory.class()).push(buffer.memory);
     }
 
     /// Buffers that are out on loan.
@@ -158,16 +183,16 @@ impl Pool {
         self.heap_len
     }
 
-    fn hand_out(&mut self, memory: Memory, class: usize) -> Buffer {
+    fn hand_out(&mut self, memory: Memory) -> Buffer {
         self.lent_count += 1;
-        Buffer { memory, class: class as u8 }
+        Buffer { memory }
     }
 
     /// Gives free heap memory of other classes back to the heap, until `wanted` bytes are below the limit.
     fn free_heap(&mut self, wanted: usize) {
         for shelf in &mut self.free {
             while self.heap_len + wanted > self.limit {
-                match shelf.iter().rposition(|memory| matches!(memory, Memory::Heap(_))) {
+                match shelf.iter().rposition(|memory| matches!(memory, Memory::Heap { .. })) {
                     Some(index) => self.heap_len -= shelf.swap_remove(index).bytes().len(),
                     None => break,
                 }

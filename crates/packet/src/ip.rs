@@ -40,6 +40,9 @@ pub struct Ip {
     pub option_misplaced: bool,
     /// Did the length field say 0, as offloaded senders are captured?
     pub length_missing: bool,
+    /// What joining looks at, in one word: two pieces of one datagram with the same shape differ, for it, in their
+    /// offset alone. 0 once the header was changed.
+    pub shape: u64,
 }
 
 /// The two Internet protocols.
@@ -88,6 +91,11 @@ pub enum Ecn {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(u128);
 
+/// Source and destination as they stand in a header, in four words; of IPv4, in the first. Only the version tells a
+/// short one from a long one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ends([u64; 4]);
+
 /// Why a frame is not an IP packet that can be worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unfit {
@@ -128,6 +136,7 @@ impl Ip {
     }
 
     /// Bytes that fragmentation divides.
+    #[inline(always)]
     pub fn payload_len(&self) -> usize {
         self.len as usize - usize::from(self.payload_at)
     }
@@ -165,6 +174,24 @@ impl Ip {
         }
     }
 
+    /// Which two hosts a packet with this header is between, as its bytes say it.
+    #[inline(always)]
+    pub fn ends(&self, header: &[u8]) -> Ends {
+        match self.version {
+            Version::V4 => ipv4::ends(header),
+            Version::V6 => ipv6::ends(header),
+        }
+    }
+
+    /// Is a packet with this header between these two?
+    #[inline(always)]
+    pub fn has_ends(&self, header: &[u8], ends: &Ends) -> bool {
+        match self.version {
+            Version::V4 => ipv4::has_ends(header, ends),
+            Version::V6 => ipv6::ends(header) == *ends,
+        }
+    }
+
     /// Is this a piece that starts a datagram, or a whole one?
     pub fn starts(&self) -> bool {
         self.fragment.is_none_or(|fragment| fragment.offset == 0)
@@ -173,6 +200,9 @@ impl Ip {
     /// The same header once its Fragment header is taken out.
     pub(crate) fn without_fragment_header(mut self) -> Ip {
         let len = self.payload_at - self.header_len;
+        if len == 0 {
+            return self;
+        }
         self.payload_at = self.header_len;
         self.len -= u32::from(len);
         self.headers_end = self.headers_end.saturating_sub(len);
@@ -336,6 +366,26 @@ impl Address {
                 network != 0 && network < FIRST_RESERVED_NETWORK && !ip.is_multicast() && !ip.is_loopback()
             }
             IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback(),
+        }
+    }
+}
+
+impl Ends {
+    pub(crate) fn new(words: [u64; 4]) -> Ends {
+        Ends(words)
+    }
+
+    /// They as four numbers, for tables.
+    pub fn words(self) -> [u64; 4] {
+        self.0
+    }
+
+    /// The source, of a packet of this version.
+    pub fn source(self, version: Version) -> Address {
+        let [first, second, ..] = self.0;
+        match version {
+            Version::V4 => Address(MAPPED_PREFIX | u128::from(first.to_be() >> 32)),
+            Version::V6 => Address(u128::from(first.to_be()) << 64 | u128::from(second.to_be())),
         }
     }
 }

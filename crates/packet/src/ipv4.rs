@@ -1,6 +1,6 @@
 //! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
 
-use crate::ip::{Address, Ecn, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{Address, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
 use crate::sum::Sum;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     }
     let header_bytes = bytes.get(..header_len).ok_or(Unfit::Truncated)?;
     let sum_missing = length_missing && header.checksum.get() == 0;
-    if !sum_missing && !Sum::of(header_bytes).is_right() {
+    if !sum_missing && !header_sum(header_bytes).is_right() {
         return Err(Unfit::BadHeaderSum);
     }
     if len < header_len {
@@ -53,6 +53,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     if len > bytes.len() {
         return Err(Unfit::Truncated);
     }
+    let option_misplaced = offset != 0 && has_uncopied_option(header_bytes);
     let id = u32::from(header.id.get());
     let fragment = is_fragment.then_some(Fragment { id, offset, more });
     let at = header_len as u16;
@@ -69,9 +70,39 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         fragment,
         upper: (offset == 0).then_some(Upper { protocol: header.protocol, at }),
         headers_end: at,
-        option_misplaced: offset != 0 && has_uncopied_option(header_bytes),
+        option_misplaced,
         length_missing,
+        shape: shape(header, word, option_misplaced),
     })
+}
+
+/// Version and header length, class, length; protocol; DF and MF; and whether an option stands where it may not.
+fn shape(header: &Ipv4Header, flags_offset: u16, option_misplaced: bool) -> u64 {
+    u64::from(header.version_ihl)
+        | u64::from(header.tos) << 8
+        | u64::from(header.total_len.get()) << 16
+        | u64::from(header.protocol) << 32
+        | u64::from(flags_offset & !OFFSET_MASK) << 40
+        | u64::from(option_misplaced) << 63
+}
+
+pub(crate) fn ends(header: &[u8]) -> Ends {
+    Ends::new([both(header), 0, 0, 0])
+}
+
+#[inline(always)]
+pub(crate) fn has_ends(header: &[u8], ends: &Ends) -> bool {
+    let [known, ..] = ends.words();
+    both(header) == known
+}
+
+/// Both addresses in one word, as they stand.
+#[inline(always)]
+fn both(header: &[u8]) -> u64 {
+    match header.get(SOURCE_AT..SOURCE_AT + 8) {
+        Some(&[a, b, c, d, e, f, g, h]) => u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+        _ => panic!("a parsed IPv4 packet has its header"),
+    }
 }
 
 pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
@@ -90,8 +121,17 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     fixed.flags_offset = U16::new(reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place);
     fixed.tos = fixed.tos & !3 | ip.ecn.bits();
     fixed.checksum = U16::new(0);
-    let checksum = Sum::of(header).checksum();
+    let checksum = header_sum(header).checksum();
     set_checksum(header, checksum);
+}
+
+/// The sum of a header; nearly all have no options.
+#[inline]
+fn header_sum(header: &[u8]) -> Sum {
+    match <&[u8; HEADER_LEN]>::try_from(header) {
+        Ok(header) => Sum::of_header(header),
+        Err(_) => Sum::of(header),
+    }
 }
 
 /// Copies a header for the pieces of a packet into `out` and returns its length: all of it for the piece that starts
@@ -287,6 +327,8 @@ const PROTOCOL_AT: u16 = 9;
 const TOTAL_LEN_AT: usize = 2;
 const FLAGS_AT: usize = 6;
 const CHECKSUM_AT: usize = 10;
+/// See [`TOTAL_LEN_AT`].
+const SOURCE_AT: usize = 12;
 const RESERVED: u16 = 0x8000;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;

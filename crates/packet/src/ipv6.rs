@@ -1,6 +1,6 @@
 //! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
 
-use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
 use crate::tcp;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -97,7 +97,23 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         headers_end: headers_end as u16,
         option_misplaced: false,
         length_missing,
+        shape: shape(len, header_len, payload_at, header, walk.fragment),
     })
+}
+
+/// Length; where the header that every piece repeats ends, and where the payload starts; congestion mark; MF.
+fn shape(
+    len: usize,
+    header_len: usize,
+    payload_at: usize,
+    header: &Ipv6Header,
+    fragment: Option<(Fragment, usize)>,
+) -> u64 {
+    let ecn = Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8);
+    let more = fragment.is_some_and(|(fragment, _)| fragment.more);
+    len as u64 | (header_len as u64) << 17 | (payload_at as u64) << 33 | u64::from(ecn.bits()) << 49
+        | u64::from(more) << 51
+        | SHAPE_V6
 }
 
 impl Walk {
@@ -163,6 +179,18 @@ impl Walk {
         self.at += FRAGMENT_HEADER_LEN;
         Ok(())
     }
+}
+
+pub(crate) fn ends(header: &[u8]) -> Ends {
+    let Some((both, _)) = header.get(SOURCE_AT..).and_then(|rest| rest.split_first_chunk::<32>()) else {
+        panic!("a parsed IPv6 packet has its header")
+    };
+    let (words, _) = both.as_chunks();
+    let mut ends = [0; 4];
+    for (end, word) in ends.iter_mut().zip(words) {
+        *end = u64::from_ne_bytes(*word);
+    }
+    Ends::new(ends)
 }
 
 pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
@@ -281,6 +309,10 @@ pub(crate) const CHAIN_LEN_MAX: usize = 256;
 /// Places in the header, in bytes (RFC 8200 section 3).
 const PAYLOAD_LEN_AT: usize = 4;
 const NEXT_HEADER_AT: usize = 6;
+/// See [`PAYLOAD_LEN_AT`].
+const SOURCE_AT: usize = 8;
+/// What only the shape of IPv6 packets has.
+const SHAPE_V6: u64 = 1 << 62;
 /// Where the traffic class stands in the first word.
 const CLASS_SHIFT: u32 = 20;
 const OFFSET_MASK: u16 = 0xFFF8;

@@ -1,6 +1,7 @@
 //! A frame's bytes in, where its IP packet starts out.
 
 use crate::ip::{Unfit, Version};
+use crate::packet::Ingress;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -38,6 +39,12 @@ pub struct Link {
 /// number, and whether the packet came or went; 0 where the header names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Channel(u64);
+
+/// Where a packet came from: port, VLANs, and the port of the capturing host. Packets of two origins are never mixed.
+///
+/// Two words, so that one compare tells: the tags and the direction; the interface and the port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin([u64; 2]);
 
 /// The link address of the station that sent a frame, in a number; 0 where its medium names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,7 +85,43 @@ impl Medium {
     }
 }
 
+impl Origin {
+    /// What comes in at `ingress` behind this link header.
+    pub fn new(link: &Link, ingress: Ingress) -> Origin {
+        let Channel(channel) = link.channel;
+        Origin([link.tags.0 << 1 | channel & 1, channel >> 1 << 32 | u64::from(ingress.0)])
+    }
+
+    /// The port.
+    pub fn ingress(self) -> Ingress {
+        let [_, ports] = self.0;
+        Ingress(ports as u32)
+    }
+
+    /// The VLANs.
+    pub fn tags(self) -> Tags {
+        let [tags, _] = self.0;
+        Tags(tags >> 1)
+    }
+
+    /// The port of the capturing host.
+    pub fn channel(self) -> Channel {
+        let [tags, ports] = self.0;
+        Channel(ports >> 32 << 1 | tags & 1)
+    }
+
+    /// It as two numbers, for tables.
+    pub fn words(self) -> [u64; 2] {
+        self.0
+    }
+}
+
 impl Hop {
+    /// It as a number, for tables.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     /// The station that a link header of this medium names as the sender.
     pub(crate) fn of(medium: Medium, header: &[u8]) -> Hop {
         let address = match medium {

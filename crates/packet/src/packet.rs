@@ -2,8 +2,8 @@
 
 use crate::buffer::{Buffer, HEADROOM, Pool};
 use crate::cut::{Content, Cut, Shares};
-use crate::ip::{Address, Ecn, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
-use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Tags};
+use crate::ip::{Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
+use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 use crate::part::TcpPart;
 use crate::sum::Sum;
 use crate::train::Train;
@@ -22,11 +22,13 @@ pub struct Packet {
     buffer: Buffer,
     /// Where the IP header starts in the buffer's memory.
     ip_at: u32,
-    link: Link,
     trailer_len: u16,
-    ingress: Ingress,
-    ip: Ip,
+    link_len: u8,
+    medium: Medium,
+    announced: Option<Version>,
     as_received: bool,
+    origin: Origin,
+    ip: Ip,
     /// Of what came in pieces, the longest of them; else 0.
     longest_piece: u32,
     /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
@@ -85,11 +87,13 @@ impl Frame {
             Ok(ip) => Frame::Ip(Packet {
                 buffer,
                 ip_at: HEADROOM as u32,
-                link,
                 trailer_len: (ip_len - ip.len as usize) as u16,
-                ingress,
-                ip,
+                link_len: link.len as u8,
+                medium: link.medium,
+                announced: link.version,
                 as_received: true,
+                origin: Origin::new(&link, ingress),
+                ip,
                 longest_piece: 0,
                 tag: 0,
                 checksum: Checksum::Unverified,
@@ -124,6 +128,7 @@ impl Frame {
 /// Reading a packet.
 impl Packet {
     /// What its IP header says.
+    #[inline(always)]
     pub fn ip(&self) -> &Ip {
         &self.ip
     }
@@ -140,21 +145,25 @@ impl Packet {
     }
 
     /// The IP header that every piece repeats, without a Fragment header.
+    #[inline(always)]
     pub fn header(&self) -> &[u8] {
         self.buffer.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
     }
 
     /// The payload that fragmentation divides.
+    #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         self.buffer.bytes(self.payload_at()..self.ip_at() + self.len())
     }
 
     /// The bytes of the packet from the IP header on.
+    #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes(self.ip_at()..self.ip_at() + self.len())
     }
 
     /// Length of the packet, IP header counted, in bytes.
+    #[inline(always)]
     pub fn len(&self) -> usize {
         self.ip.len as usize
     }
@@ -164,6 +173,18 @@ impl Packet {
         false
     }
 
+    /// Which two hosts it is between, as its header says it.
+    #[inline(always)]
+    pub fn ends(&self) -> Ends {
+        self.ip.ends(self.header())
+    }
+
+    /// Is it between these two?
+    #[inline(always)]
+    pub fn has_ends(&self, ends: &Ends) -> bool {
+        self.ip.has_ends(self.header(), ends)
+    }
+
     /// Source and destination.
     pub fn addresses(&self) -> (Address, Address) {
         self.ip.addresses(self.header())
@@ -171,27 +192,39 @@ impl Packet {
 
     /// The VLANs that it travels in.
     pub fn tags(&self) -> Tags {
-        self.link.tags
+        self.origin.tags()
     }
 
     /// What its link header says.
     pub fn link_header(&self) -> Link {
-        self.link
+        Link {
+            len: self.link_len(),
+            medium: self.medium,
+            version: self.announced,
+            tags: self.origin.tags(),
+            channel: self.origin.channel(),
+        }
+    }
+
+    /// Where it came from: port and VLANs.
+    #[inline(always)]
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// What its link header is.
     pub fn medium(&self) -> Medium {
-        self.link.medium
+        self.medium
     }
 
     /// The station that sent the frame, where the link header names it.
     pub fn previous_hop(&self) -> Hop {
-        Hop::of(self.link.medium, self.link())
+        Hop::of(self.medium, self.link())
     }
 
     /// The port that it came from.
     pub fn ingress(&self) -> Ingress {
-        self.ingress
+        self.origin.ingress()
     }
 
     /// True while these are, byte for byte, the packet that came.
@@ -230,14 +263,17 @@ impl Packet {
         self.buffer.capacity()
     }
 
+    #[inline(always)]
     fn ip_at(&self) -> usize {
         self.ip_at as usize
     }
 
+    #[inline(always)]
     fn link_len(&self) -> usize {
-        self.link.len
+        usize::from(self.link_len)
     }
 
+    #[inline(always)]
     fn payload_at(&self) -> usize {
         self.ip_at() + usize::from(self.ip.payload_at)
     }
@@ -255,6 +291,12 @@ impl Packet {
     /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
     pub fn piece_header_lens(&self) -> [usize; 2] {
         self.ip.piece_header_lens(self.header())
+    }
+
+    /// Does it stand for itself alone?
+    #[inline]
+    pub fn is_single(&self) -> bool {
+        self.cut.is_none() && self.train.is_none()
     }
 
     /// Packets on the wire.
@@ -407,11 +449,13 @@ impl Packet {
         let mut run = Packet {
             buffer,
             ip_at: 0,
-            link: piece.link,
             trailer_len: 0,
-            ingress: piece.ingress,
-            ip: piece.ip,
+            link_len: piece.link_len,
+            medium: piece.medium,
+            announced: piece.announced,
             as_received: false,
+            origin: piece.origin,
+            ip: piece.ip,
             longest_piece: 0,
             tag: piece.tag,
             checksum: Checksum::Unverified,
@@ -425,17 +469,18 @@ impl Packet {
     /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
     /// R093).
     pub fn take_headers(&mut self, piece: &Packet) {
-        let header = piece.header();
+        let header_len = usize::from(piece.ip.header_len);
         self.ip = piece.ip.without_fragment_header();
-        self.ip_at = (HEADROOM - header.len()) as u32;
-        self.link = piece.link;
-        self.buffer.put(HEADROOM - header.len(), header);
-        self.buffer.put(HEADROOM - header.len() - piece.link_len(), piece.link());
+        self.ip_at = (HEADROOM - header_len) as u32;
+        (self.link_len, self.medium, self.announced) = (piece.link_len, piece.medium, piece.announced);
+        let (start, end) = (piece.ip_at() - piece.link_len(), piece.ip_at() + header_len);
+        self.buffer.put(HEADROOM - (end - start), piece.buffer.bytes(start..end));
     }
 
-    /// Lays a piece's payload at its place in the datagram.
-    pub fn lay(&mut self, offset: usize, payload: &[u8]) {
-        self.buffer.put(HEADROOM + offset, payload);
+    /// The place of the `len` bytes from `offset` on in the datagram.
+    #[inline(always)]
+    pub fn laid_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        self.buffer.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
     }
 
     /// The bytes that are laid from `offset` on.
@@ -557,11 +602,13 @@ impl Packet {
     fn seal(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.seal(self.buffer.bytes_mut(start..start + len));
+        self.ip.shape = 0;
         self.trailer_len = 0;
         self.as_received = false;
     }
 
     /// Gives the buffer back.
+    #[inline(always)]
     pub fn into_buffer(self) -> Buffer {
         self.buffer
     }

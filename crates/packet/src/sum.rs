@@ -43,6 +43,14 @@ impl Sum {
         sum
     }
 
+    /// The sum of twenty bytes, as an IPv4 header without options and a TCP header have.
+    #[inline]
+    pub(crate) fn of_header(bytes: &[u8; 20]) -> Sum {
+        let (words, rest) = bytes.as_chunks::<4>();
+        debug_assert!(rest.is_empty());
+        Sum(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum())
+    }
+
     /// The sum of the sixteen bytes of a number in network order.
     pub fn number(number: u128) -> Sum {
         Sum::halves(number.to_be())

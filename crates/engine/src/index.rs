@@ -1,0 +1,145 @@
+//! Hashes in, the places of what has them out: a table of small numbers beside a slab.
+//!
+//! Open addressing, one step at a time; what is taken out leaves no mark, since those behind it move up. An entry is half
+//! of a hash and a place, so that a search that fails hardly ever touches the slab, and growing needs no key.
+
+/// Places by hash.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// A power of two of entries, at most half of them taken: the hash's upper half over the place.
+    entries: Vec<u64>,
+    count: usize,
+}
+
+impl Index {
+    /// How many places are in it.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The place under this hash that `is` the one sought.
+    pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.home(hash);
+        loop {
+            let entry = *self.entries.get(at)?;
+            if entry == EMPTY {
+                return None;
+            }
+            if (entry ^ hash) & TAG == 0 && is(entry as u32) {
+                return Some(entry as u32);
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Puts a place in that is not there yet.
+    pub(crate) fn insert(&mut self, hash: u64, place: u32) {
+        if 2 * (self.count + 1) > self.entries.len() {
+            self.grow();
+        }
+        self.count += 1;
+        self.settle(hash & TAG | u64::from(place));
+    }
+
+    /// Takes a place out that is there under this hash.
+    pub(crate) fn remove(&mut self, hash: u64, place: u32) {
+        let mut hole = self.home(hash);
+        while self.at(hole) as u32 != place {
+            assert!(self.at(hole) != EMPTY, "what is held is found by its key");
+            hole = self.after(hole);
+        }
+        // Whoever stands behind the hole, and would be sought before it, moves up.
+        let mut next = self.after(hole);
+        while self.at(next) != EMPTY {
+            let entry = self.at(next);
+            let mask = self.mask();
+            if next.wrapping_sub(self.home(entry)) & mask >= next.wrapping_sub(hole) & mask {
+                self.set(hole, entry);
+                hole = next;
+            }
+            next = self.after(next);
+        }
+        self.set(hole, EMPTY);
+        self.count -= 1;
+    }
+
+    fn settle(&mut self, entry: u64) {
+        let mut at = self.home(entry);
+        while self.at(at) != EMPTY {
+            at = self.after(at);
+        }
+        self.set(at, entry);
+    }
+
+    fn grow(&mut self) {
+        let len = (2 * self.entries.len()).max(LEN_MIN);
+        let before = core::mem::replace(&mut self.entries, vec![EMPTY; len]);
+        before.into_iter().filter(|entry| *entry != EMPTY).for_each(|entry| self.settle(entry));
+    }
+
+    fn home(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & self.mask()
+    }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & self.mask()
+    }
+
+    fn mask(&self) -> usize {
+        self.entries.len().wrapping_sub(1)
+    }
+
+    fn at(&self, at: usize) -> u64 {
+        self.entries.get(at).copied().unwrap_or(EMPTY)
+    }
+
+    fn set(&mut self, at: usize, entry: u64) {
+        if let Some(place) = self.entries.get_mut(at) {
+            *place = entry;
+        }
+    }
+}
+
+/// No place, under no hash.
+const EMPTY: u64 = u64::MAX;
+/// The part of an entry that is of the hash.
+const TAG: u64 = u64::MAX << 32;
+/// Entries that a table starts with.
+const LEN_MIN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_work_agrees_with_a_list() {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut index = Index::default();
+            let mut list: Vec<(u64, u32)> = Vec::new();
+            // Hashes that crowd at few homes, at the table's end too.
+            let crowd = random.u64(1..40);
+            for _ in 0..600 {
+                if random.u8(..5) < 3 && list.len() < 300 {
+                    let hash = (u64::MAX - random.u64(..crowd) * 3) << 32 | random.u64(..4);
+                    let place = (0..).find(|place| list.iter().all(|(_, known)| known != place)).unwrap();
+                    index.insert(hash, place);
+                    list.push((hash, place));
+                } else if !list.is_empty() {
+                    let (hash, place) = list.swap_remove(random.usize(..list.len()));
+                    index.remove(hash, place);
+                    assert_eq!(index.find(hash, |found| found == place), None, "seed {seed}");
+                }
+                assert_eq!(index.count(), list.len());
+                for (hash, place) in &list {
+                    assert_eq!(index.find(*hash, |found| found == *place), Some(*place), "seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_table_finds_nothing() {
+        assert_eq!(Index::default().find(7, |_| true), None);
+    }
+}
