@@ -4,21 +4,22 @@
 //! and needs neither a count nor a lock. A buffer that is dropped is lost to its pool and stays counted as lent: the
 //! law "buffers lent = buffers held + queued" finds it.
 
+use crate::packet::Body;
 use core::ops::Range;
 
 /// Contiguous bytes on loan from a [`Pool`].
 ///
 /// Layout: [`HEADROOM`] bytes for headers, then the content, then a map of one bit per eight bytes of content, in
 /// which a datagram's holes are kept while it is joined.
+///
+/// It is one word: what becomes known of the packet in it lies beside its bytes.
 #[derive(Debug)]
-pub struct Buffer {
-    memory: Memory,
-}
+pub struct Buffer(pub(crate) Box<Body>);
 
 /// Where a buffer's bytes come from, and the class that they make: the heap, or memory that the edge supplies (huge
 /// pages, a ring's area).
 #[derive(Debug)]
-enum Memory {
+pub(crate) enum Memory {
     /// Owned by the buffer.
     Heap { bytes: Box<[u8]>, class: u8 },
     /// Lent for the life of the program.
@@ -26,14 +27,23 @@ enum Memory {
 }
 
 impl Buffer {
+    fn of(memory: Memory) -> Buffer {
+        Buffer(Box::new(Body::of(memory)))
+    }
+
+    #[inline]
+    fn class(&self) -> usize {
+        self.0.memory().class()
+    }
+
     /// Bytes of content that fit behind the headroom.
     pub fn capacity(&self) -> usize {
-        CLASS_LENS.get(self.memory.class()).copied().unwrap_or_default()
+        self.0.memory().capacity()
     }
 
     /// Bytes of memory that this buffer pins.
     pub fn pinned_len(&self) -> usize {
-        self.memory.bytes().len()
+        self.0.memory().pinned_len()
     }
 
     /// Bytes of memory that a buffer of the smallest class that holds `len` bytes pins.
@@ -44,52 +54,88 @@ impl Buffer {
     /// The bytes of `range`, which counts from the start of the memory: content begins at [`HEADROOM`].
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        match self.memory.bytes().get(range) {
-            Some(bytes) => bytes,
-            None => outside(),
-        }
+        self.0.memory().bytes(range)
     }
 
     /// The bytes of `range`, to be changed.
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        match self.memory.bytes_mut().get_mut(range) {
+        self.0.memory_mut().bytes_mut(range)
+    }
+
+    /// Copies `bytes` to the memory that starts at `start`.
+    pub fn put(&mut self, start: usize, bytes: &[u8]) {
+        self.0.memory_mut().put(start, bytes);
+    }
+
+    /// The map of the content: one bit per eight bytes. Its content is whatever the last holder left.
+    pub fn map(&self) -> &[u8] {
+        self.0.memory().map()
+    }
+
+    /// The map, to be changed.
+    pub fn map_mut(&mut self) -> &mut [u8] {
+        self.0.memory_mut().map_mut()
+    }
+}
+
+impl Memory {
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        CLASS_LENS.get(self.class()).copied().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn pinned_len(&self) -> usize {
+        self.all().len()
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        match self.all().get(range) {
             Some(bytes) => bytes,
             None => outside(),
         }
     }
 
-    /// Copies `bytes` to the memory that starts at `start`.
-    pub fn put(&mut self, start: usize, bytes: &[u8]) {
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        match self.all_mut().get_mut(range) {
+            Some(bytes) => bytes,
+            None => outside(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, start: usize, bytes: &[u8]) {
         self.bytes_mut(start..start + bytes.len()).copy_from_slice(bytes);
     }
 
-    /// The map of the content: one bit per eight bytes. Its content is whatever the last holder left.
-    pub fn map(&self) -> &[u8] {
+    pub(crate) fn map(&self) -> &[u8] {
         self.bytes(HEADROOM + self.capacity()..self.pinned_len())
     }
 
-    /// The map, to be changed.
-    pub fn map_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn map_mut(&mut self) -> &mut [u8] {
         self.bytes_mut(HEADROOM + self.capacity()..self.pinned_len())
     }
-}
 
-impl Memory {
+    #[inline]
     fn class(&self) -> usize {
         match self {
             Memory::Heap { class, .. } | Memory::Lasting { class, .. } => usize::from(*class),
         }
     }
 
-    fn bytes(&self) -> &[u8] {
+    #[inline]
+    fn all(&self) -> &[u8] {
         match self {
             Memory::Heap { bytes, .. } => bytes,
             Memory::Lasting { bytes, .. } => bytes,
         }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    #[inline]
+    fn all_mut(&mut self) -> &mut [u8] {
         match self {
             Memory::Heap { bytes, .. } => bytes,
             Memory::Lasting { bytes, .. } => bytes,
@@ -105,7 +151,7 @@ fn outside() -> ! {
 /// Lends buffers of a few classes, never more than its limit.
 #[derive(Debug)]
 pub struct Pool {
-    free: [Vec<Memory>; CLASS_LENS.len()],
+    free: [Vec<Buffer>; CLASS_LENS.len()],
     /// Bytes of heap memory that exist, lent and free.
     heap_len: usize,
     limit: usize,
@@ -125,7 +171,7 @@ impl Pool {
         match CLASS_LENS.iter().rposition(|len| pinned_len(*len) <= memory.len()) {
             Some(class) => {
                 let (memory, _) = memory.split_at_mut(CLASS_LENS.get(class).map_or(0, |len| pinned_len(*len)));
-                self.shelf(class).push(Memory::Lasting { bytes: memory, class: class as u8 });
+                self.shelf(class).push(Buffer::of(Memory::Lasting { bytes: memory, class: class as u8 }));
                 Ok(())
             }
             None => Err(memory),
@@ -137,14 +183,23 @@ impl Pool {
     /// The smallest class that holds `len` is asked first, then the larger ones, then the heap.
     pub fn lend(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
-        if let Some(memory) = self.shelf(class).pop() {
-            return Some(self.hand_out(memory));
+        match self.shelf(class).pop() {
+            Some(buffer) => {
+                self.lent_count += 1;
+                Some(buffer)
+            }
+            None => self.lend_another(class),
         }
+    }
+
+    /// Lends one of a class of which none is free.
+    #[cold]
+    fn lend_another(&mut self, class: usize) -> Option<Buffer> {
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
         if self.heap_len + wanted > self.limit {
             if let Some(larger) = (class + 1..CLASS_LENS.len()).find(|larger| !self.shelf(*larger).is_empty()) {
-                let memory = self.shelf(larger).pop()?;
-                return Some(self.hand_out(memory));
+                self.lent_count += 1;
+                return self.shelf(larger).pop();
             }
             self.free_heap(wanted);
         }
@@ -152,8 +207,9 @@ impl Pool {
             return None;
         }
         self.heap_len += wanted;
+        self.lent_count += 1;
         let bytes = vec![0; wanted].into_boxed_slice();
-        Some(self.hand_out(Memory::Heap { bytes, class: class as u8 }))
+        Some(Buffer::of(Memory::Heap { bytes, class: class as u8 }))
     }
 
     /// Takes a buffer back.
@@ -161,8 +217,8 @@ impl Pool {
     pub fn give(&mut self, buffer: Buffer) {
         assert!(self.lent_count > 0, "buffers come back to the pool that lent them");
         self.lent_count -= 1;
-        match self.free.get_mut(buffer.memory.class()) {
-            Some(shelf) if shelf.len() < shelf.capacity() => shelf.push(buffer.memory),
+        match self.free.get_mut(buffer.class()) {
+            Some(shelf) if shelf.len() < shelf.capacity() => shelf.push(buffer),
             _ => self.give_to_full(buffer),
         }
     }
@@ -170,7 +226,7 @@ impl Pool {
     /// The first time that so many are free at once.
     #[cold]
     fn give_to_full(&mut self, buffer: Buffer) {
-        self.shelf(buffer.memory.class()).push(buffer.memory);
+        self.shelf(buffer.class()).push(buffer);
     }
 
     /// Buffers that are out on loan.
@@ -183,24 +239,19 @@ impl Pool {
         self.heap_len
     }
 
-    fn hand_out(&mut self, memory: Memory) -> Buffer {
-        self.lent_count += 1;
-        Buffer { memory }
-    }
-
     /// Gives free heap memory of other classes back to the heap, until `wanted` bytes are below the limit.
     fn free_heap(&mut self, wanted: usize) {
         for shelf in &mut self.free {
             while self.heap_len + wanted > self.limit {
-                match shelf.iter().rposition(|memory| matches!(memory, Memory::Heap { .. })) {
-                    Some(index) => self.heap_len -= shelf.swap_remove(index).bytes().len(),
+                match shelf.iter().rposition(|buffer| matches!(buffer.0.memory(), Memory::Heap { .. })) {
+                    Some(index) => self.heap_len -= shelf.swap_remove(index).pinned_len(),
                     None => break,
                 }
             }
         }
     }
 
-    fn shelf(&mut self, class: usize) -> &mut Vec<Memory> {
+    fn shelf(&mut self, class: usize) -> &mut Vec<Buffer> {
         match self.free.get_mut(class) {
             Some(shelf) => shelf,
             None => panic!("a buffer's class is one of the pool's"),

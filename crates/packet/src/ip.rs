@@ -122,6 +122,25 @@ pub enum Unfit {
 }
 
 impl Ip {
+    /// What no header says.
+    pub(crate) const NONE: Ip = Ip {
+        version: Version::V4,
+        header_len: 0,
+        payload_at: 0,
+        protocol_at: 0,
+        protocol: 0,
+        ecn: Ecn::NotEct,
+        len: 0,
+        dont_fragment: false,
+        id: 0,
+        fragment: None,
+        upper: None,
+        headers_end: 0,
+        option_misplaced: false,
+        length_missing: false,
+        shape: 0,
+    };
+
     /// Reads the IP header at the start of `bytes`, which may go on past the packet (link padding).
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Unfit, Version};
 pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
-pub use packet::{Checksum, Frame, Ingress, NoPacket, Packet, Template};
+pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};
 pub use sum::{Sum, patched};
 pub use time::Time;

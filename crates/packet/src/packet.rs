@@ -1,6 +1,6 @@
 //! A frame in a buffer in, a packet out: parsed once, changed in place, sealed once.
 
-use crate::buffer::{Buffer, HEADROOM, Pool};
+use crate::buffer::{Buffer, HEADROOM, Memory, Pool};
 use crate::cut::{Content, Cut, Shares};
 use crate::ip::{Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
 use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
@@ -8,6 +8,7 @@ use crate::part::TcpPart;
 use crate::sum::Sum;
 use crate::train::Train;
 use crate::{ipv6, tcp, udp};
+use core::ops::{Deref, DerefMut};
 
 /// One IP header over contiguous bytes, with its link header.
 ///
@@ -17,9 +18,15 @@ use crate::{ipv6, tcp, udp};
 ///
 /// Invariant: the bytes are those of one IP packet whenever a packet is in other hands; a run being joined is sealed
 /// first, and one with holes carries a sparse cut.
+///
+/// It is one word: what is known of it lies with its buffer, and neither moves while it is handed on.
 #[derive(Debug)]
-pub struct Packet {
-    buffer: Buffer,
+pub struct Packet(Box<Body>);
+
+/// What a [`Packet`] is, behind its one word; see there.
+#[derive(Debug)]
+pub struct Body {
+    memory: Memory,
     /// Where the IP header starts in the buffer's memory.
     ip_at: u32,
     trailer_len: u16,
@@ -84,22 +91,17 @@ impl Frame {
             Ok(ip) if link.version.is_some_and(|version| version != ip.version) => {
                 Frame::Other(buffer, Unfit::BadVersion)
             }
-            Ok(ip) => Frame::Ip(Packet {
-                buffer,
-                ip_at: HEADROOM as u32,
-                trailer_len: (ip_len - ip.len as usize) as u16,
-                link_len: link.len as u8,
-                medium: link.medium,
-                announced: link.version,
-                as_received: true,
-                origin: Origin::new(&link, ingress),
-                ip,
-                longest_piece: 0,
-                tag: 0,
-                checksum: Checksum::Unverified,
-                train: None,
-                cut: None,
-            }),
+            Ok(ip) => {
+                let Buffer(mut body) = buffer;
+                body.ip_at = HEADROOM as u32;
+                body.trailer_len = (ip_len - ip.len as usize) as u16;
+                (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
+                body.origin = Origin::new(&link, ingress);
+                body.ip = ip;
+                body.tag = 0;
+                body.become_fresh(true);
+                Frame::Ip(Packet(body))
+            }
             Err(unfit) => Frame::Other(buffer, unfit),
         }
     }
@@ -125,8 +127,24 @@ impl Frame {
     }
 }
 
+impl Deref for Packet {
+    type Target = Body;
+
+    #[inline(always)]
+    fn deref(&self) -> &Body {
+        &self.0
+    }
+}
+
+impl DerefMut for Packet {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Body {
+        &mut self.0
+    }
+}
+
 /// Reading a packet.
-impl Packet {
+impl Body {
     /// What its IP header says.
     #[inline(always)]
     pub fn ip(&self) -> &Ip {
@@ -136,30 +154,30 @@ impl Packet {
     /// The whole frame: link header, packet and, as long as nothing has changed, the link's padding.
     pub fn frame(&self) -> &[u8] {
         let start = self.ip_at();
-        self.buffer.bytes(start - self.link_len()..start + self.len() + usize::from(self.trailer_len))
+        self.memory.bytes(start - self.link_len()..start + self.len() + usize::from(self.trailer_len))
     }
 
     /// The link header.
     pub fn link(&self) -> &[u8] {
-        self.buffer.bytes(self.ip_at() - self.link_len()..self.ip_at())
+        self.memory.bytes(self.ip_at() - self.link_len()..self.ip_at())
     }
 
     /// The IP header that every piece repeats, without a Fragment header.
     #[inline(always)]
     pub fn header(&self) -> &[u8] {
-        self.buffer.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
+        self.memory.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
     }
 
     /// The payload that fragmentation divides.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
-        self.buffer.bytes(self.payload_at()..self.ip_at() + self.len())
+        self.memory.bytes(self.payload_at()..self.ip_at() + self.len())
     }
 
     /// The bytes of the packet from the IP header on.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
-        self.buffer.bytes(self.ip_at()..self.ip_at() + self.len())
+        self.memory.bytes(self.ip_at()..self.ip_at() + self.len())
     }
 
     /// Length of the packet, IP header counted, in bytes.
@@ -232,12 +250,6 @@ impl Packet {
         self.as_received && self.cut.is_none() && self.train.is_none()
     }
 
-    /// Says of a packet that nobody received it.
-    pub(crate) fn made_here(mut self) -> Packet {
-        self.as_received = false;
-        self
-    }
-
     /// True for a piece of a datagram, and for a datagram that came in pieces.
     pub fn came_in_pieces(&self) -> bool {
         self.longest_piece > 0 || self.ip.fragment.is_some()
@@ -250,17 +262,17 @@ impl Packet {
 
     /// The map of the buffer: which eights of bytes a sparse packet holds.
     pub fn map(&self) -> &[u8] {
-        self.buffer.map()
+        self.memory.map()
     }
 
     /// Bytes of memory that this packet pins.
     pub fn pinned_len(&self) -> usize {
-        self.buffer.pinned_len()
+        self.memory.pinned_len()
     }
 
     /// Bytes of payload that its buffer takes.
     pub fn capacity(&self) -> usize {
-        self.buffer.capacity()
+        self.memory.capacity()
     }
 
     #[inline(always)]
@@ -280,7 +292,7 @@ impl Packet {
 }
 
 /// What stands on the wire for this packet.
-impl Packet {
+impl Body {
     /// The parts of the payload that leave in one piece each, where the packet is to be cut.
     pub fn shares(&self) -> Option<Shares<'_>> {
         let cut = self.cut.as_ref()?;
@@ -352,7 +364,7 @@ impl Packet {
 }
 
 /// The transport checksum.
-impl Packet {
+impl Body {
     /// Marks the checksum as half-filled where its field holds the pseudo-header's sum, as an offloading sender's
     /// packets are captured, and does not by chance cover the bytes. For ports that cannot tell, such as files.
     pub fn judge_checksum(&mut self) {
@@ -438,7 +450,7 @@ impl Packet {
     }
 
     fn set_word(&mut self, at: usize, word: u16) {
-        self.buffer.put(self.ip_at as usize + at, &word.to_be_bytes());
+        self.memory.put(self.ip_at as usize + at, &word.to_be_bytes());
     }
 }
 
@@ -446,26 +458,30 @@ impl Packet {
 impl Packet {
     /// Starts a run in `buffer` with the headers of `piece`, the first that came.
     pub fn open(piece: &Packet, buffer: Buffer) -> Packet {
-        let mut run = Packet {
-            buffer,
-            ip_at: 0,
-            trailer_len: 0,
-            link_len: piece.link_len,
-            medium: piece.medium,
-            announced: piece.announced,
-            as_received: false,
-            origin: piece.origin,
-            ip: piece.ip,
-            longest_piece: 0,
-            tag: piece.tag,
-            checksum: Checksum::Unverified,
-            train: None,
-            cut: None,
-        };
+        let Buffer(mut run) = buffer;
+        run.trailer_len = 0;
+        run.origin = piece.origin;
+        run.tag = piece.tag;
+        run.become_fresh(false);
         run.take_headers(piece);
-        run
+        Packet(run)
     }
 
+    /// Says of a packet that nobody received it.
+    pub(crate) fn made_here(mut self) -> Packet {
+        self.as_received = false;
+        self
+    }
+
+    /// Gives the buffer back.
+    #[inline(always)]
+    pub fn into_buffer(self) -> Buffer {
+        Buffer(self.0)
+    }
+}
+
+/// What is done to a run.
+impl Body {
     /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
     /// R093).
     pub fn take_headers(&mut self, piece: &Packet) {
@@ -474,34 +490,35 @@ impl Packet {
         self.ip_at = (HEADROOM - header_len) as u32;
         (self.link_len, self.medium, self.announced) = (piece.link_len, piece.medium, piece.announced);
         let (start, end) = (piece.ip_at() - piece.link_len(), piece.ip_at() + header_len);
-        self.buffer.put(HEADROOM - (end - start), piece.buffer.bytes(start..end));
+        self.memory.put(HEADROOM - (end - start), piece.memory.bytes(start..end));
     }
 
     /// The place of the `len` bytes from `offset` on in the datagram.
     #[inline(always)]
     pub fn laid_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        self.buffer.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
+        self.memory.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
     }
 
     /// The bytes that are laid from `offset` on.
     pub fn laid(&self, offset: usize, len: usize) -> &[u8] {
-        self.buffer.bytes(HEADROOM + offset..HEADROOM + offset + len)
+        self.memory.bytes(HEADROOM + offset..HEADROOM + offset + len)
     }
 
     /// The map of the buffer, to be changed.
     pub fn map_mut(&mut self) -> &mut [u8] {
-        self.buffer.map_mut()
+        self.memory.map_mut()
     }
 
     /// Moves a run, of which `laid_len` bytes are laid, to a larger buffer, and returns the smaller one.
     pub fn grow(&mut self, mut larger: Buffer, laid_len: usize) -> Buffer {
         let start = self.ip_at() - self.link_len();
-        larger.put(start, self.buffer.bytes(start..HEADROOM + laid_len));
+        larger.put(start, self.memory.bytes(start..HEADROOM + laid_len));
         larger.map_mut().fill(0);
-        if let Some((front, _)) = larger.map_mut().split_at_mut_checked(self.buffer.map().len()) {
-            front.copy_from_slice(self.buffer.map());
+        if let Some((front, _)) = larger.map_mut().split_at_mut_checked(self.memory.map().len()) {
+            front.copy_from_slice(self.memory.map());
         }
-        core::mem::replace(&mut self.buffer, larger)
+        core::mem::swap(&mut self.memory, &mut larger.0.memory);
+        larger
     }
 
     /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `longest_piece` bytes.
@@ -532,7 +549,7 @@ impl Packet {
         let moved_by = usize::from(self.ip.payload_at) - header_len;
         let front = self.ip_at() - self.link_len();
         let end = self.ip_at() + header_len;
-        self.buffer.bytes_mut(front..end + moved_by).copy_within(..end - front, moved_by);
+        self.memory.bytes_mut(front..end + moved_by).copy_within(..end - front, moved_by);
         self.ip_at += moved_by as u32;
         self.trailer_len = 0;
         let (payload_len, piece_len) = (self.ip.payload_len(), self.ip.len);
@@ -548,15 +565,16 @@ impl Packet {
     /// Moves the packet to a larger buffer, its IP header to where content starts, and returns the smaller one.
     pub fn move_to(&mut self, mut larger: Buffer) -> Buffer {
         let (start, end) = (self.ip_at() - self.link_len(), self.ip_at() + self.len());
-        larger.put(HEADROOM - self.link_len(), self.buffer.bytes(start..end));
+        larger.put(HEADROOM - self.link_len(), self.memory.bytes(start..end));
         self.ip_at = HEADROOM as u32;
-        core::mem::replace(&mut self.buffer, larger)
+        core::mem::swap(&mut self.memory, &mut larger.0.memory);
+        larger
     }
 
     /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.
     pub fn append(&mut self, payload: &[u8]) {
         let end = self.ip_at() + self.len();
-        self.buffer.put(end, payload);
+        self.memory.put(end, payload);
         self.ip.len += payload.len() as u32;
         self.trailer_len = 0;
         self.as_received = false;
@@ -584,7 +602,7 @@ impl Packet {
         let (start, len) = (self.ip_at(), self.len());
         let pseudo = pseudo_sum(self.addresses(), upper.protocol, len - usize::from(upper.at));
         let id = self.ip.id;
-        let headers = self.buffer.bytes_mut(start..start + len);
+        let headers = self.memory.bytes_mut(start..start + len);
         let Some((ip_header, rest)) = headers.split_at_mut_checked(upper.at.into()) else {
             panic!("a packet holds its headers")
         };
@@ -601,16 +619,47 @@ impl Packet {
     /// Writes lengths, marks and checksum of the header.
     fn seal(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
-        self.ip.seal(self.buffer.bytes_mut(start..start + len));
+        self.ip.seal(self.memory.bytes_mut(start..start + len));
         self.ip.shape = 0;
         self.trailer_len = 0;
         self.as_received = false;
     }
 
-    /// Gives the buffer back.
-    #[inline(always)]
-    pub fn into_buffer(self) -> Buffer {
-        self.buffer
+    /// Forgets what the buffer's last packet was beside its bytes.
+    fn become_fresh(&mut self, as_received: bool) {
+        self.as_received = as_received;
+        self.longest_piece = 0;
+        self.checksum = Checksum::Unverified;
+        self.train = None;
+        self.cut = None;
+    }
+
+    /// What lies with memory that is no packet.
+    pub(crate) fn of(memory: Memory) -> Body {
+        Body {
+            memory,
+            ip_at: 0,
+            trailer_len: 0,
+            link_len: 0,
+            medium: Medium::Ip,
+            announced: None,
+            as_received: false,
+            origin: Origin::default(),
+            ip: Ip::NONE,
+            longest_piece: 0,
+            tag: 0,
+            checksum: Checksum::Unverified,
+            train: None,
+            cut: None,
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
     }
 }
 
@@ -652,7 +701,7 @@ impl Template {
 }
 
 /// What only some packets are.
-impl Packet {
+impl Body {
     /// True where a first piece lacks headers that it must hold (RFC 7112 section 5, R083).
     pub fn lacks_headers(&self) -> bool {
         self.ip.fragment.is_some() && self.ip.starts() && usize::from(self.ip.headers_end) > self.len()
