@@ -60,6 +60,10 @@ pub struct Held<K, V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u32);
 
+/// Where nothing is held under a key; and its hash, where that had to be drawn to say so.
+#[derive(Clone, Copy, Debug)]
+pub struct Vacancy(Option<u64>);
+
 impl Handle {
     /// A place where nothing is ever held.
     pub const NONE: Handle = Handle(NONE);
@@ -70,7 +74,9 @@ impl Handle {
 struct Slot<K, V> {
     value: V,
     key: K,
+    /// Its hash, once that is known.
     hash: u64,
+    is_hashed: bool,
     deadline: Time,
     charge: usize,
     rank: Rank,
@@ -146,22 +152,28 @@ impl<K: Key, V> Held<K, V> {
         self.table_key = TableKey::new(key);
     }
 
-    /// The hash by which [`find_by`](Held::find_by) and [`insert_by`](Held::insert_by) know a key.
-    pub fn hash(&self, key: &K) -> u64 {
-        key.hash(&self.table_key)
-    }
-
     /// What is held under this key.
     pub fn find(&self, key: &K) -> Option<Handle> {
-        self.find_by(self.hash(key), key)
+        self.seek(key).err()
     }
 
-    /// What is held under this key, which has this hash.
-    pub fn find_by(&self, hash: u64, key: &K) -> Option<Handle> {
-        if self.newest().is_some_and(|slot| slot.hash == hash && slot.key == *key) {
-            return Some(Handle(self.newest));
+    /// The vacancy for what is to be held under this key, or the place of what is.
+    ///
+    /// # Errors
+    /// Where it is held.
+    #[inline]
+    pub fn seek(&self, key: &K) -> Result<Vacancy, Handle> {
+        if self.newest().is_some_and(|slot| slot.key == *key) {
+            return Err(Handle(self.newest));
         }
-        self.index.find(hash, |at| self.slots.at(at).key == *key).map(Handle)
+        if self.index.count() == 0 {
+            return Ok(Vacancy(None));
+        }
+        let hash = key.hash(&self.table_key);
+        match self.index.find(hash, |at| self.slots.at(at).key == *key) {
+            Some(at) => Err(Handle(at)),
+            None => Ok(Vacancy(Some(hash))),
+        }
     }
 
     /// The thing at a place that was seen earlier, if it is still under this key.
@@ -183,14 +195,15 @@ impl<K: Key, V> Held<K, V> {
 
     /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
     pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
-        self.insert_by(now, self.hash(&key), key, value, charge, wanted)
+        self.fill(now, Vacancy(None), key, value, charge, wanted)
     }
 
-    /// Does the same for a key with this hash.
-    pub fn insert_by(
+    /// Does the same where the vacancy for the key is known.
+    #[inline]
+    pub fn fill(
         &mut self,
         now: Time,
-        hash: u64,
+        vacancy: Vacancy,
         key: K,
         value: V,
         charge: usize,
@@ -201,7 +214,8 @@ impl<K: Key, V> Held<K, V> {
         let slot = Slot {
             value,
             key,
-            hash,
+            hash: vacancy.0.unwrap_or_default(),
+            is_hashed: vacancy.0.is_some(),
             deadline: now + self.patiences.get(patience).map_or(wanted, |patience| patience.length),
             charge,
             rank: Rank::Nowhere { protected: false },
@@ -224,6 +238,10 @@ impl<K: Key, V> Held<K, V> {
 
     fn line_up_newest(&mut self) {
         let at = core::mem::replace(&mut self.newest, NONE);
+        let slot = self.slots.at_mut(at);
+        if !slot.is_hashed {
+            slot.hash = slot.key.hash(&self.table_key);
+        }
         let slot = self.slots.at(at);
         let (hash, charge, rank, address) = (slot.hash, slot.charge, slot.rank, slot.key.source());
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {

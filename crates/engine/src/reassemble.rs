@@ -5,7 +5,7 @@
 //! costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and poisons its key until
 //! its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
 
-use crate::held::{Handle, Held, Key};
+use crate::held::{Handle, Held, Key, Vacancy};
 use crate::holes::{Fit, Holes};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
@@ -15,7 +15,7 @@ use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, CLASS_LENS, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Time, UNIT,
+    Address, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Time, UNIT,
     Version,
 };
 
@@ -25,8 +25,8 @@ pub struct Reassembler {
     held: Held<DatagramKey, State>,
     hints: Box<[Hint; HINT_COUNT]>,
     rates: Box<[Rate]>,
-    /// Per hash of the source, the class of buffer that its last whole datagram needed.
-    classes: Box<[u8]>,
+    /// Per hash of a pair, the payload of its last whole datagram, in bytes: what the next one will need.
+    lens: Box<[u16]>,
     patience: Option<Duration>,
     late: Late,
     /// For tables in which pairs or sources that meet cost each other little.
@@ -104,8 +104,6 @@ struct Run {
     /// Is it rejoined on the way, hop by hop?
     is_on_the_way: bool,
     birth: Birth,
-    /// Where its source's class of buffer is remembered.
-    class_at: u16,
 }
 
 /// When a run was opened, in datagrams of its pair: what each of the pair's two counters said.
@@ -151,7 +149,7 @@ impl Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
             hints: Box::new([Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT]),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
-            classes: vec![0; RATE_COUNT].into_boxed_slice(),
+            lens: vec![0; RATE_COUNT].into_boxed_slice(),
             patience: limits.patience,
             late,
             spread: TableKey::new(secret),
@@ -178,7 +176,7 @@ impl Reassembler {
         out: &mut Output,
         mut lay: impl FnMut(&mut [u8], &[u8]),
     ) {
-        if self.continues(&packet, &mut lay) {
+        if self.continues(&packet, out, &mut lay) {
             out.done(packet);
         } else {
             self.push_toward(Toward::Host, now, packet, out, lay);
@@ -195,7 +193,7 @@ impl Reassembler {
     ) {
         let mut packets = packets.drain(..);
         while let Some(next) = packets.as_slice().first() {
-            let continues = self.continues(next, &mut lay);
+            let continues = self.continues(next, out, &mut lay);
             let Some(packet) = packets.next() else { return };
             if continues {
                 out.done(packet);
@@ -212,28 +210,44 @@ impl Reassembler {
         self.push_toward(Toward::Hop, now, packet, out, <[u8]>::copy_from_slice);
     }
 
-    /// Takes in a piece that is the one foreseen, in all that joining looks at, if it is: the fast path (C2, C3, C6). It
-    /// is like the piece before it, which was looked at closely, but for its offset.
+    /// Takes in a piece that goes on where the hint says that one would, if it does: the fast path (C2, C3, C6). One of the
+    /// same shape is, in all that joining looks at but its offset, the piece before it, which was looked at closely.
     #[inline(always)]
-    fn continues(&mut self, piece: &Packet, lay: &mut impl FnMut(&mut [u8], &[u8])) -> bool {
-        let Some(fragment) = piece.ip().fragment else { return false };
+    fn continues(&mut self, piece: &Packet, out: &mut Output, lay: &mut impl FnMut(&mut [u8], &[u8])) -> bool {
+        let ip = piece.ip();
+        let Some(fragment) = ip.fragment else { return false };
         let Some(hint) = self.hints.get_mut(fragment.id as usize % HINT_COUNT) else { return false };
-        if hint.word != word(fragment.id, fragment.offset.into()) || hint.shape != piece.ip().shape {
+        if hint.word != word(fragment.id, fragment.offset.into()) {
             return false;
         }
         let Some((key, State::Open(run))) = self.held.look(hint.at) else { return false };
-        let len = piece.ip().payload_len();
-        let start = usize::from(fragment.offset);
+        let (start, len) = (usize::from(fragment.offset), ip.payload_len());
         let end = start + len;
         if run.next as usize != start || end > run.room as usize || !key.is_of(piece) {
             return false;
         }
+        if hint.shape != ip.shape {
+            if !key.is_of_kind(piece) || unusable(piece, fragment).is_some() {
+                return false;
+            }
+            run.see(piece);
+            hint.shape = foreseen(ip.shape);
+        }
         lay(run.packet.laid_mut(start, len), piece.payload());
-        run.holes.extend(len, true);
+        run.holes.extend(len, fragment.more);
         run.pieces += 1;
         run.next = end as u32;
         hint.word += len as u64;
+        if run.pieces == RESERVE_PIECES || !fragment.more {
+            let at = hint.at;
+            self.rank(at, fragment, out);
+        }
         true
+    }
+
+    /// A run in order has come to its end, or to the reserve.
+    fn rank(&mut self, at: Handle, fragment: Fragment, out: &mut Output) {
+        if fragment.more { self.held.protect(at) } else { self.close(at, out) }
     }
 
     #[inline(always)]
@@ -336,35 +350,44 @@ impl Reassembler {
         {
             return self.join(at, piece, fragment, out, lay);
         }
-        let hash = self.held.hash(&key);
-        match self.held.find_by(hash, &key) {
-            Some(at) if self.came_round(at, piece) => {
-                self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
-            }
-            Some(at) => return self.join(at, piece, fragment, out, lay),
-            None => {}
+        let mut sought = self.held.seek(&key);
+        if let Err(at) = sought
+            && self.came_round(at, piece)
+        {
+            self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+            sought = self.held.seek(&key);
         }
-        let at = self.open(now, hash, key, piece, fragment, out)?;
-        self.join(at, piece, fragment, out, lay)
+        match sought {
+            Ok(vacancy) => self.open(now, vacancy, key, piece, fragment, out, lay),
+            Err(at) => self.join(at, piece, fragment, out, lay),
+        }
     }
 
     /// Starts a run with the first piece that came.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a first piece")]
+    #[inline]
     fn open(
         &mut self,
         now: Time,
-        hash: u64,
+        vacancy: Vacancy,
         key: DatagramKey,
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-    ) -> Result<Handle, Reason> {
+        mut lay: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<(), Reason> {
         let (patience, birth) = self.patience_for(now, &key, piece);
-        let class_at = self.class_at(key.source());
-        let len = usize::from(fragment.offset) + piece.ip().payload_len();
-        let buffer = out.pool.lend(len.max(self.usual_len(class_at))).ok_or(Reason::NoBuffer)?;
+        let start = usize::from(fragment.offset);
+        let range = start..start + piece.ip().payload_len();
+        let buffer = out.pool.lend(range.end.max(self.usual_len(birth))).ok_or(Reason::NoBuffer)?;
         let charge = buffer.pinned_len();
-        let run = Run::new(Packet::open(piece, buffer), key.hop.is_some(), birth, class_at);
-        Ok(self.held.insert_by(now, hash, key, State::Open(run), charge, patience))
+        let mut run = Run::new(Packet::open(piece, buffer), key.hop.is_some(), birth);
+        lay(run.packet.laid_mut(start, range.len()), piece.payload());
+        run.take(piece, fragment, range);
+        let (word, shape) = (word(fragment.id, run.next as usize), foreseen(piece.ip().shape));
+        let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
+        *self.hint(fragment.id) = Hint { word, shape, at };
+        Ok(())
     }
 
     /// Adds a piece to the run it belongs to.
@@ -396,13 +419,8 @@ impl Reassembler {
             self.close(at, out);
             return Ok(());
         }
-        let in_order = run.holes.in_order();
-        run.next = if in_order && !run.holes.has_end() { run.holes.held_len() as u32 } else { NEVER };
-        // The second piece in order takes the run into the reserve; for those behind it there is nothing left to decide.
-        let is_foreseen = in_order && run.pieces >= RESERVE_PIECES && !run.is_on_the_way && piece.ip().shape != 0;
-        let shape = if is_foreseen { piece.ip().shape } else { UNFORESEEN };
-        let word = word(fragment.id, run.next as usize);
-        if in_order && run.pieces == RESERVE_PIECES {
+        let (word, shape) = (word(fragment.id, run.next as usize), foreseen(piece.ip().shape));
+        if run.holes.in_order() && run.pieces == RESERVE_PIECES {
             self.held.protect(at);
         }
         *self.hint(fragment.id) = Hint { word, shape, at };
@@ -431,7 +449,7 @@ impl Reassembler {
         if run.packet.is_neighbour_discovery() {
             return State::Open(run).retire(Reason::FragNeighbour, out);
         }
-        self.remember_len(run.class_at, &run.packet);
+        self.remember_len(run.birth, &run.packet);
         let tally = run.tally();
         out.ledger.note(Event::Absorbed, tally);
         out.ledger.note(Event::Reassembled, Tally { packets: 1, ..tally });
@@ -485,7 +503,12 @@ impl Reassembler {
     fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> (Duration, Birth) {
         let patience = self.patience.unwrap_or(piece.ip().patience());
         let [e0, e1, e2, e3] = key.ends.words();
-        let pair = self.spread.hash([e0, e1, e2, e3, key.protocol.into(), key.version as u64]);
+        let what = u64::from(key.protocol) | (key.version as u64) << 8;
+        let pair = if e1 | e2 | e3 == 0 {
+            self.spread.hash([e0, what])
+        } else {
+            self.spread.hash([e0, e1, e2, e3, what, 0])
+        };
         // Each counter may count other pairs too, but never fewer than this one: the lower is nearer. A fast pair
         // spoils one of another's counters, hardly ever both.
         let counters = [pair as usize % RATE_COUNT, RATE_COUNT + (pair >> 32) as usize % RATE_COUNT];
@@ -512,22 +535,16 @@ impl Reassembler {
         totals.iter().zip(birth.totals).all(|(total, then)| total.wrapping_sub(then) >= half_a_round(piece))
     }
 
-    fn usual_len(&self, class_at: u16) -> usize {
-        let class = self.classes.get(usize::from(class_at)).copied().unwrap_or_default();
-        CLASS_LENS.get(usize::from(class)).copied().unwrap_or_default()
+    fn usual_len(&self, birth: Birth) -> usize {
+        let [at, _] = birth.counters;
+        self.lens.get(usize::from(at)).map_or(0, |len| usize::from(*len))
     }
 
-    fn remember_len(&mut self, class_at: u16, datagram: &Packet) {
-        let len = datagram.ip().payload_len();
-        let class = CLASS_LENS.iter().position(|class_len| *class_len >= len).unwrap_or_default();
-        if let Some(known) = self.classes.get_mut(usize::from(class_at)) {
-            *known = class as u8;
+    fn remember_len(&mut self, birth: Birth, datagram: &Packet) {
+        let [at, _] = birth.counters;
+        if let Some(known) = self.lens.get_mut(usize::from(at)) {
+            *known = datagram.ip().payload_len() as u16;
         }
-    }
-
-    fn class_at(&self, source: Address) -> u16 {
-        let number = source.number();
-        (self.spread.hash([number as u64, (number >> 64) as u64]) as usize % RATE_COUNT) as u16
     }
 
     fn hint(&mut self, id: u32) -> &mut Hint {
@@ -539,7 +556,7 @@ impl Reassembler {
 }
 
 impl Run {
-    fn new(packet: Packet, is_on_the_way: bool, birth: Birth, class_at: u16) -> Run {
+    fn new(packet: Packet, is_on_the_way: bool, birth: Birth) -> Run {
         let mut run = Run {
             next: 0,
             room: 0,
@@ -552,7 +569,6 @@ impl Run {
             longest_dont_fragment: 0,
             is_on_the_way,
             birth,
-            class_at,
         };
         run.room = run.room();
         run
@@ -581,8 +597,15 @@ impl Run {
             }
             self.first_len = Some(range.len() as u16);
         }
-        let ip = piece.ip();
+        self.next = if self.holes.in_order() && !self.holes.has_end() { self.holes.held_len() as u32 } else { NEVER };
         self.pieces += 1;
+        self.see(piece);
+    }
+
+    /// Takes note of what a piece's header says.
+    #[inline(always)]
+    fn see(&mut self, piece: &Packet) {
+        let ip = piece.ip();
         self.marks.see(ip.ecn);
         self.longest = self.longest.max(ip.len);
         if ip.dont_fragment {
@@ -663,6 +686,11 @@ impl DatagramKey {
             origin: piece.origin(),
             hop: None,
         }
+    }
+
+    /// Is it for pieces of this version and protocol?
+    fn is_of_kind(&self, piece: &Packet) -> bool {
+        self.version == piece.ip().version && self.protocol == piece.ip().key_protocol()
     }
 
     /// Is it the key of this piece, whose identification, version and protocol are known to be?
@@ -759,6 +787,11 @@ fn make_whole(mut packet: Packet, out: &mut Output) {
     packet.make_whole();
     out.ledger.note(Event::MadeWhole, Tally::of(&packet));
     out.forward(packet);
+}
+
+/// A shape to compare the next piece's with: one that was parsed.
+fn foreseen(shape: u64) -> u64 {
+    if shape == 0 { UNFORESEEN } else { shape }
 }
 
 /// Identification and offset in one word (C3); offsets count bytes.
