@@ -17,7 +17,7 @@ use crate::secret::{Secret, TableKey};
 use crate::side::Switch;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Origin, Packet, Part, Time, tcp};
+use packet::{Address, Ends, Origin, Packet, Part, Time, Version, tcp};
 
 /// Joins the segments of each flow into trains.
 #[derive(Debug)]
@@ -77,8 +77,8 @@ pub struct Exempt {
 /// What makes packets one flow, in one direction: never mixed between VLANs or ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlowKey {
-    source: Address,
-    destination: Address,
+    ends: Ends,
+    version: Version,
     ports: [u16; 2],
     protocol: u8,
     origin: Origin,
@@ -115,6 +115,73 @@ impl Coalescer {
 
     /// Takes a packet: a segment joins its flow's run or starts one, anything else goes on behind what its flow holds.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        self.push_laying(now, packet, out, <[u8]>::copy_from_slice);
+    }
+
+    /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long, where its checksum
+    /// is known to be right and nothing has to be summed.
+    pub fn push_laying(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        out: &mut Output,
+        lay: impl FnOnce(&mut [u8], &[u8]),
+    ) {
+        match self.open_flow(&packet) {
+            Some(at) if self.goes_on(now, at, &packet, out, lay) => out.done(packet),
+            _ => self.push_any(now, packet, out),
+        }
+    }
+
+    /// The flow touched last of those that have this packet's ports, if the packet is of it.
+    #[inline]
+    fn open_flow(&mut self, packet: &Packet) -> Option<Handle> {
+        let ip = packet.ip();
+        let upper = ip.upper.filter(|upper| upper.protocol == TCP)?;
+        let unlike_any = ip.fragment.is_some() || ip.length_missing || !packet.is_single();
+        let &[s0, s1, d0, d1, ..] = packet.upper_bytes(upper) else { return None };
+        let ports = [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])];
+        if unlike_any {
+            return None;
+        }
+        let at = *self.hint(ports);
+        let (key, _) = self.flows.look(at)?;
+        if key.is_of(packet, ports) {
+            return Some(at);
+        }
+        let at = self.flows.find(&FlowKey::of(packet)?)?;
+        *self.hint(ports) = at;
+        Some(at)
+    }
+
+    /// Takes in a segment that says nothing new of its flow, if it is one: the fast path. The flow holds something before and
+    /// behind it, as much memory as before, or nothing that waits for its turn.
+    #[inline]
+    fn goes_on(
+        &mut self,
+        now: Time,
+        at: Handle,
+        packet: &Packet,
+        out: &mut Output,
+        lay: impl FnOnce(&mut [u8], &[u8]),
+    ) -> bool {
+        let flow = self.flows.at_mut(at);
+        if !flow.goes_on(now, packet, &self.rules, out, lay) {
+            return false;
+        }
+        if flow.holds_something() {
+            let hold = flow.hold(&self.rules);
+            self.flows.touch(now, at, hold);
+        } else {
+            let pair = self.pair(packet);
+            self.flows.charge(at, FLOW_CHARGE);
+            self.flows.touch(now, at, IDLE);
+            self.count_pair(pair, true, false);
+        }
+        true
+    }
+
+    fn push_any(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let Some(key) = FlowKey::of(&packet).filter(|key| key.protocol == TCP || self.rules.udp) else {
             return self.pass_flowless(now, packet, out);
         };
@@ -178,13 +245,12 @@ impl Coalescer {
     }
 
     fn seek(&mut self, key: &FlowKey) -> Option<Handle> {
-        let hint = self.hint(key);
-        let hinted = *hint;
+        let hinted = *self.hint(key.ports);
         if self.flows.recall(hinted, key).is_some() {
             return Some(hinted);
         }
         let at = self.flows.find(key)?;
-        *self.hint(key) = at;
+        *self.hint(key.ports) = at;
         Some(at)
     }
 
@@ -192,7 +258,7 @@ impl Coalescer {
         let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(&key));
         let flow = Flow::new(next_seq, is_exempt);
         let at = self.flows.insert(now, key, flow, FLOW_CHARGE, IDLE);
-        *self.hint(&key) = at;
+        *self.hint(key.ports) = at;
         at
     }
 
@@ -285,8 +351,7 @@ impl Coalescer {
         }
     }
 
-    fn hint(&mut self, key: &FlowKey) -> &mut Handle {
-        let [source, destination] = key.ports;
+    fn hint(&mut self, [source, destination]: [u16; 2]) -> &mut Handle {
         match self.hints.get_mut(usize::from(source ^ destination.rotate_left(3)) % HINT_COUNT) {
             Some(hint) => hint,
             None => panic!("a remainder is below its divisor"),
@@ -338,35 +403,48 @@ impl FlowKey {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| ip.fragment.is_none() && matches!(upper.protocol, TCP | UDP))?;
         let &[s0, s1, d0, d1, ..] = packet.upper_bytes(upper) else { return None };
-        let (source, destination) = packet.addresses();
         Some(FlowKey {
-            source,
-            destination,
+            ends: packet.ends(),
+            version: ip.version,
             ports: [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])],
             protocol: upper.protocol,
             origin: packet.origin(),
         })
     }
+
+    fn destination(&self) -> Address {
+        self.ends.destination(self.version)
+    }
+
+    /// Is it the key of this TCP packet, which has these ports?
+    #[inline]
+    fn is_of(&self, packet: &Packet, ports: [u16; 2]) -> bool {
+        self.ports == ports
+            && self.protocol == TCP
+            && self.version == packet.ip().version
+            && packet.has_ends(&self.ends)
+            && packet.origin() == self.origin
+    }
 }
 
 impl Key for FlowKey {
     fn source(&self) -> Address {
-        self.source
+        self.ends.source(self.version)
     }
 
     fn hash(&self, table: &TableKey) -> u64 {
-        let halves = |address: Address| [address.number() as u64, (address.number() >> 64) as u64];
-        let ([s0, s1], [d0, d1]) = (halves(self.source), halves(self.destination));
+        let [e0, e1, e2, e3] = self.ends.words();
         let [source, destination] = self.ports.map(u64::from);
         let [origin, port] = self.origin.words();
-        table.hash([s0, s1, d0, d1, source | destination << 16 | u64::from(self.protocol) << 32, origin, port, 0])
+        let what = source | destination << 16 | u64::from(self.protocol) << 32 | (self.version as u64) << 40;
+        table.hash([e0, e1, e2, e3, what, origin, port, 0])
     }
 }
 
 impl Exempt {
     fn covers(&self, key: &FlowKey) -> bool {
         let by_prefix =
-            self.prefix.is_none_or(|prefix| prefix.contains(key.source) || prefix.contains(key.destination));
+            self.prefix.is_none_or(|prefix| prefix.contains(key.source()) || prefix.contains(key.destination()));
         by_prefix && self.port.is_none_or(|port| key.ports.contains(&port))
     }
 }

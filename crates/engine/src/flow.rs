@@ -66,6 +66,29 @@ impl Flow {
         }
     }
 
+    /// Takes in a segment that comes next and says nothing new, if it is one; true then. Its packet can be given back.
+    #[inline]
+    pub(crate) fn goes_on(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        rules: &Rules,
+        out: &mut Output,
+        lay: impl FnOnce(&mut [u8], &[u8]),
+    ) -> bool {
+        let Some(run) = self.run.as_mut().filter(|_| self.early.is_empty()) else { return false };
+        if !run.takes(packet, self.next_seq, rules, lay) {
+            return false;
+        }
+        self.next_seq = self.next_seq.wrapping_add(u32::from(run.last_len()));
+        self.arrive(now);
+        let hold = self.hold(rules);
+        if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {
+            self.close(event, rules, out);
+        }
+        true
+    }
+
     /// Takes a segment that may join.
     pub(crate) fn take(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
         let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));

@@ -722,6 +722,7 @@ mod tests {
             let mut held = Held::new(1_000, &[SECOND], Secret::new(bits));
             SEEN.take();
             let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+            held.insert(Time::ZERO, Seeing(8), (), 1, SECOND);
             assert_eq!(held.find(&Seeing(7)), Some(at));
             held.remove(at);
             SEEN.take()

@@ -7,7 +7,7 @@ use crate::flow::distance;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use core::time::Duration;
-use packet::{Checksum, Identifications, Packet, Part, Sum, TcpPart, Time, Train, share_headers};
+use packet::{Checksum, Identifications, Packet, Part, Sum, TcpPart, Time, Train, goes_on, share_headers};
 
 /// Segments in order, in the buffer of the first.
 #[derive(Debug)]
@@ -41,6 +41,37 @@ impl Run {
             payload_sum: part.payload_sum,
             opened: now,
         }
+    }
+
+    /// Takes in a segment that comes next in the stream and says nothing new, if it is one: the fast path. Whatever it leaves
+    /// alone, [`refuses`](Run::refuses) judges.
+    #[inline]
+    pub(crate) fn takes(
+        &mut self,
+        packet: &Packet,
+        next_seq: u32,
+        rules: &Rules,
+        lay: impl FnOnce(&mut [u8], &[u8]),
+    ) -> bool {
+        let Some(tcp) = goes_on(&self.packet, &self.first, packet) else { return false };
+        let mut part = self.first.following(tcp, packet);
+        let payload_len = usize::from(part.payload_len);
+        if tcp.seq != next_seq
+            || tcp.ends()
+            || payload_len != usize::from(self.first.payload_len)
+            || self.packet.len() + payload_len > self.len_max(rules)
+            || self.count >= self.count_max(rules)
+            || self.packet.room() < payload_len
+            || self.packet.checksum == Checksum::Partial
+            || self.is_strict(rules) && !packet.has_canonical_checksums()
+            || !self.moves_on(packet, &part, rules)
+            || !part.land(packet, self.packet.behind_mut(payload_len), lay)
+        {
+            return false;
+        }
+        self.packet.lengthen(payload_len);
+        self.note(packet, &part);
+        true
     }
 
     /// Why a segment that comes next in the stream does not join, if it does not. Makes room where it does.
@@ -103,14 +134,25 @@ impl Run {
         if packet.checksum == Checksum::Partial {
             out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
         }
-        self.ids = self.next_ids(packet, part);
         self.packet.append(payload);
+        self.note(packet, part);
+    }
+
+    /// Takes note of a segment whose payload was appended.
+    #[inline]
+    fn note(&mut self, packet: &Packet, part: &Part) {
+        self.ids = self.next_ids(packet, part);
         self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len);
-        self.payload_len += payload.len();
+        self.payload_len += usize::from(part.payload_len);
         self.longest = self.longest.max(part.payload_len);
         self.count += 1;
         self.came += Tally::of(packet);
         self.last = *part;
+    }
+
+    /// Payload of its last segment, in bytes.
+    pub(crate) fn last_len(&self) -> u16 {
+        self.last.payload_len
     }
 
     /// Why nothing more can join, or may wait for as long as `hold`, if so.

@@ -211,6 +211,23 @@ impl Ip {
         }
     }
 
+    /// The sum of the two addresses.
+    #[inline]
+    pub(crate) fn ends_sum(&self, header: &[u8]) -> Sum {
+        let words = self.ends(header).words();
+        words.into_iter().fold(Sum::ZERO, |sum, word| sum + Sum::native(word))
+    }
+
+    /// Are two headers of this version, of a packet without IPv4 options or extension headers, equal but for addresses,
+    /// lengths, identification and checksum?
+    #[inline]
+    pub(crate) fn shares_plain_header(&self, one: &[u8], other: &[u8]) -> bool {
+        match self.version {
+            Version::V4 => ipv4::shares_plain_header(one, other),
+            Version::V6 => ipv6::shares_plain_header(one, other),
+        }
+    }
+
     /// Is this a piece that starts a datagram, or a whole one?
     pub fn starts(&self) -> bool {
         self.fragment.is_none_or(|fragment| fragment.offset == 0)
@@ -397,6 +414,15 @@ impl Ends {
     /// They as four numbers, for tables.
     pub fn words(self) -> [u64; 4] {
         self.0
+    }
+
+    /// The destination, of a packet of this version.
+    pub fn destination(self, version: Version) -> Address {
+        let [first, _, third, fourth] = self.0;
+        match version {
+            Version::V4 => Address(MAPPED_PREFIX | u128::from(first.to_be() & 0xFFFF_FFFF)),
+            Version::V6 => Address(u128::from(third.to_be()) << 64 | u128::from(fourth.to_be())),
+        }
     }
 
     /// The source, of a packet of this version.

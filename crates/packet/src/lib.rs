@@ -40,7 +40,7 @@ pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Unfit, Version};
 pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Template};
-pub use part::{Part, TcpPart, Timestamps, share_headers};
+pub use part::{Part, TcpPart, Timestamps, goes_on, share_headers};
 pub use sum::{Sum, patched};
 pub use time::Time;
 pub use train::{Identifications, Place, SegmentTemplate, Train, may_be_segmented};

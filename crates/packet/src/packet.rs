@@ -423,6 +423,12 @@ impl Body {
         true
     }
 
+    /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
+    pub fn has_canonical_checksums(&self) -> bool {
+        let upper = self.checksum_field().is_some_and(|(field_at, _)| self.word(field_at) != 0xFFFF);
+        upper && self.ip.checksum_is_canonical(self.header())
+    }
+
     /// Where the checksum field stands in the packet, of a whole TCP or UDP packet that has one.
     fn checksum_field(&self) -> Option<(usize, Upper)> {
         if self.ip.fragment.is_some() {
@@ -571,13 +577,31 @@ impl Body {
         larger
     }
 
-    /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.
-    pub fn append(&mut self, payload: &[u8]) {
+    /// The `len` bytes of memory behind the packet's payload.
+    #[inline]
+    pub fn behind_mut(&mut self, len: usize) -> &mut [u8] {
         let end = self.ip_at() + self.len();
-        self.memory.put(end, payload);
-        self.ip.len += payload.len() as u32;
+        self.memory.bytes_mut(end..end + len)
+    }
+
+    /// Takes the `len` bytes behind the payload into the packet; the headers wait to be sealed.
+    #[inline]
+    pub fn lengthen(&mut self, len: usize) {
+        self.ip.len += len as u32;
         self.trailer_len = 0;
         self.as_received = false;
+    }
+
+    /// The sum of the pseudo-header over `upper_len` bytes behind the IP headers.
+    #[inline]
+    pub(crate) fn pseudo_sum(&self, upper: Upper, upper_len: usize) -> Sum {
+        self.ip.ends_sum(self.header()) + Sum::word(u16::from(upper.protocol)) + Sum::number_of_len(upper_len)
+    }
+
+    /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.
+    pub fn append(&mut self, payload: &[u8]) {
+        self.behind_mut(payload.len()).copy_from_slice(payload);
+        self.lengthen(payload.len());
     }
 
     /// Could the headers of this fragment stand for the one that follows it in its datagram, too? Where they could not,

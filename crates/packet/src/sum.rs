@@ -56,6 +56,25 @@ impl Sum {
         Sum::halves(number.to_be())
     }
 
+    /// The sum of eight bytes, read in the machine's order.
+    #[inline]
+    pub(crate) fn native(word: u64) -> Sum {
+        Sum(word)
+    }
+
+    /// The sum of a length in 32 bits.
+    #[inline]
+    pub(crate) fn number_of_len(len: usize) -> Sum {
+        Sum(u64::from((len as u32).to_be()))
+    }
+
+    /// Copies `from` to `to`, which is as long, and sums it on the way.
+    #[inline]
+    pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
+        to.copy_from_slice(from);
+        Sum::of(from)
+    }
+
     /// The two halves of a number added, end-around.
     fn halves(number: u128) -> Sum {
         Sum(number as u64) + Sum((number >> 64) as u64)
