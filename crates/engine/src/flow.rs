@@ -21,8 +21,8 @@ pub(crate) struct Flow {
     early_len: usize,
     /// The sequence number that comes next.
     next_seq: u32,
-    /// The average gap between segments, and when the last one came.
-    interval: Duration,
+    /// The average gap between segments, in nanoseconds, and when the last one came.
+    interval: u64,
     last_arrival: Time,
     /// How long its last run was: the next starts with as much memory.
     usual_len: usize,
@@ -40,7 +40,7 @@ impl Flow {
             early: VecDeque::new(),
             early_len: 0,
             next_seq,
-            interval: HOLD_MAX / HOLD_INTERVALS,
+            interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
             last_arrival: Time::ZERO,
             usual_len: 0,
             is_exempt,
@@ -51,8 +51,8 @@ impl Flow {
     /// Counts the gap before this segment into the average; one above the ceiling says nothing of the flow's pace (L12,
     /// L14).
     pub(crate) fn arrive(&mut self, now: Time) {
-        let gap = now.since(self.last_arrival);
-        if gap <= HOLD_MAX {
+        let gap = now.nanos().saturating_sub(self.last_arrival.nanos());
+        if gap <= HOLD_MAX.as_nanos() as u64 {
             self.interval = (self.interval + gap) / 2;
         }
         self.last_arrival = now;
@@ -61,7 +61,7 @@ impl Flow {
     /// How long it waits for its next segment.
     pub(crate) fn hold(&self, rules: &Rules) -> Duration {
         match rules.hold {
-            Hold::Adaptive => (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN, HOLD_MAX),
+            Hold::Adaptive => Duration::from_nanos(self.interval * HOLD_INTERVALS).clamp(HOLD_MIN, HOLD_MAX),
             Hold::Fixed(stretch) => stretch,
         }
     }
@@ -80,7 +80,7 @@ impl Flow {
         if !run.takes(packet, self.next_seq, rules, lay) {
             return false;
         }
-        self.next_seq = self.next_seq.wrapping_add(u32::from(run.last_len()));
+        self.next_seq = self.next_seq.wrapping_add(u32::from(run.first_len()));
         self.arrive(now);
         let hold = self.hold(rules);
         if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {
@@ -122,7 +122,7 @@ impl Flow {
                 out.done(packet);
                 run
             }
-            None => self.run.insert(Run::new(now, packet, part)),
+            None => self.run.insert(Run::new(now, packet, part, rules)),
         };
         if let Some(event) = run.is_done(now, rules, hold) {
             self.close(event, rules, out);
@@ -270,7 +270,7 @@ pub(crate) fn distance(from: u32, to: u32) -> i32 {
 /// What a flow is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.
 pub(crate) const FLOW_CHARGE: usize = 1_024;
 /// Average intervals that a run waits (L13).
-const HOLD_INTERVALS: u32 = 10;
+const HOLD_INTERVALS: u64 = 10;
 /// Shortest and longest wait for the next segment (L14).
 pub(crate) const HOLD_MIN: Duration = Duration::from_micros(50);
 /// See [`HOLD_MIN`].

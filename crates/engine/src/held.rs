@@ -42,6 +42,8 @@ pub struct Held<K, V> {
     newest: u32,
     /// The longest first.
     patiences: Vec<Patience>,
+    /// What was last wanted, and which patience that is, of how many nanoseconds.
+    last_wanted: (Duration, (usize, u64)),
     sources_index: Index,
     sources: Slab<Source>,
     /// The source that something was held of last: known even while nothing more of it is held.
@@ -132,6 +134,8 @@ impl<K: Key, V> Held<K, V> {
             index: Index::default(),
             slots: Slab::default(),
             newest: NONE,
+            // Nobody wants to wait so long.
+            last_wanted: (Duration::MAX, (0, u64::MAX)),
             patiences,
             sources_index: Index::default(),
             sources: Slab::default(),
@@ -210,13 +214,13 @@ impl<K: Key, V> Held<K, V> {
         wanted: Duration,
     ) -> Handle {
         self.line_up();
-        let patience = self.patience_for(wanted);
+        let (patience, length) = self.patience_for(wanted);
         let slot = Slot {
             value,
             key,
             hash: vacancy.0.unwrap_or_default(),
             is_hashed: vacancy.0.is_some(),
-            deadline: now + self.patiences.get(patience).map_or(wanted, |patience| patience.length),
+            deadline: now.later(length),
             charge,
             rank: Rank::Nowhere { protected: false },
             patience: patience as u8,
@@ -277,15 +281,25 @@ impl<K: Key, V> Held<K, V> {
         }
     }
 
-    /// Gives a thing a new deadline, as if it came now: for patience that is about idleness.
+    /// Gives a thing a new deadline, as if it came now: for patience that is about idleness. Where its patience would end
+    /// when it does anyway, it keeps its place.
+    #[inline]
     pub fn touch(&mut self, now: Time, handle: Handle, wanted: Duration) {
-        let patience = self.patience_for(wanted);
+        let (patience, length) = self.patience_for(wanted);
+        let deadline = now.later(length);
+        let slot = self.slots.at_mut(handle.0);
+        if slot.deadline != deadline || usize::from(slot.patience) != patience {
+            self.touch_at(handle, patience, deadline);
+        }
+    }
+
+    fn touch_at(&mut self, handle: Handle, patience: usize, deadline: Time) {
         if handle.0 != self.newest {
             self.line_up();
         }
         let slot = self.slots.at_mut(handle.0);
         let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
-        slot.deadline = now + self.patiences.get(patience).map_or(wanted, |patience| patience.length);
+        slot.deadline = deadline;
         if before == patience && slot.by_patience.after == NONE || handle.0 == self.newest {
             return;
         }
@@ -419,9 +433,20 @@ impl<K: Key, V> Held<K, V> {
     }
 
     /// The longest that fits is better than any that does not; of those that do not, the shortest.
-    fn patience_for(&self, wanted: Duration) -> usize {
+    #[inline]
+    fn patience_for(&mut self, wanted: Duration) -> (usize, u64) {
+        let (known, patience) = self.last_wanted;
+        if known != wanted {
+            self.last_wanted = (wanted, self.seek_patience(wanted));
+        }
+        if known == wanted { patience } else { self.last_wanted.1 }
+    }
+
+    fn seek_patience(&self, wanted: Duration) -> (usize, u64) {
         let fitting = self.patiences.iter().position(|patience| patience.length <= wanted);
-        fitting.unwrap_or(self.patiences.len().saturating_sub(1))
+        let patience = fitting.unwrap_or(self.patiences.len().saturating_sub(1));
+        let length = self.patiences.get(patience).map_or(wanted, |patience| patience.length);
+        (patience, u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The source with this address, known or new.
@@ -816,6 +841,9 @@ mod tests {
             let patience = patience_for(wanted);
             let (deadline, lined_up) = (self.now + patience, self.tick());
             let thing = self.thing(at);
+            if (thing.patience, thing.deadline) == (patience, deadline) {
+                return;
+            }
             (thing.patience, thing.deadline, thing.lined_up) = (patience, deadline, lined_up);
         }
 

@@ -7,12 +7,16 @@ use crate::flow::distance;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use core::time::Duration;
-use packet::{Checksum, Identifications, Packet, Part, Sum, TcpPart, Time, Train, goes_on, share_headers};
+use packet::{Checksum, Glance, Identifications, Ip, Packet, Part, Sum, TcpPart, Time, Train, share_headers};
 
 /// Segments in order, in the buffer of the first.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) packet: Packet,
+    /// How most of what joins it looks; none where nothing may be taken in unlooked at.
+    glance: Option<Glance>,
+    /// Longest packet that it may become, in bytes.
+    len_max: usize,
     first: Part,
     /// What the last segment said.
     last: Part,
@@ -27,9 +31,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(now: Time, packet: Packet, part: Part) -> Run {
+    pub(crate) fn new(now: Time, packet: Packet, part: Part, rules: &Rules) -> Run {
         let payload_len = usize::from(part.payload_len);
+        let is_longer = packet.len() > usize::from(rules.len_max);
         Run {
+            glance: if packet.checksum == Checksum::Partial { None } else { Glance::of(&packet, &part) },
+            len_max: if is_longer { LEN_MAX } else { usize::from(rules.len_max) },
             came: Tally::of(&packet),
             packet,
             first: part,
@@ -53,25 +60,49 @@ impl Run {
         rules: &Rules,
         lay: impl FnOnce(&mut [u8], &[u8]),
     ) -> bool {
-        let Some(tcp) = goes_on(&self.packet, &self.first, packet) else { return false };
-        let mut part = self.first.following(tcp, packet);
-        let payload_len = usize::from(part.payload_len);
+        let Some(glance) = &self.glance else { return false };
+        let Some(tcp) = glance.moves(packet) else { return false };
+        let payload_len = usize::from(self.first.payload_len);
         if tcp.seq != next_seq
-            || tcp.ends()
-            || payload_len != usize::from(self.first.payload_len)
-            || self.packet.len() + payload_len > self.len_max(rules)
-            || self.count >= self.count_max(rules)
+            || self.packet.len() + payload_len > self.len_max
             || self.packet.room() < payload_len
-            || self.packet.checksum == Checksum::Partial
-            || self.is_strict(rules) && !packet.has_canonical_checksums()
-            || !self.moves_on(packet, &part, rules)
-            || !part.land(packet, self.packet.behind_mut(payload_len), lay)
+            || !self.packet.shares_link(packet)
+            || !self.tcp_moves_on(&tcp, rules)
         {
             return false;
         }
+        let ids = match rules.mode {
+            Mode::Resize => self.ids,
+            Mode::Reversible => self.ids_back(packet),
+        };
+        if rules.mode == Mode::Reversible && ids.is_none() {
+            return false;
+        }
+        let Some(sum) = glance.land(packet, self.packet.behind_mut(payload_len), lay) else { return false };
         self.packet.lengthen(payload_len);
-        self.note(packet, &part);
+        self.payload_sum = self.payload_sum + sum.at(self.payload_len);
+        self.payload_len += payload_len;
+        self.count += 1;
+        self.came += Tally::new(1, packet.ip().payload_len());
+        (self.last.tcp, self.last.id, self.ids) = (Some(tcp), packet.ip().id, ids);
         true
+    }
+
+    /// How identifications go on with this packet, where segmenting can give back all that its header says beside what TCP
+    /// moves.
+    fn ids_back(&self, packet: &Packet) -> Option<Identifications> {
+        let fits = self.count < SEGMENTS_MAX && packet.has_canonical_checksums();
+        self.next_ids(packet.ip()).filter(|_| fits)
+    }
+
+    /// Does what TCP says move on as it may?
+    #[inline]
+    fn tcp_moves_on(&self, tcp: &TcpPart, rules: &Rules) -> bool {
+        let Some(last) = &self.last.tcp else { return false };
+        match rules.mode {
+            Mode::Reversible => (tcp.ack, tcp.window, tcp.timestamps) == (last.ack, last.window, last.timestamps),
+            Mode::Resize => never_decreases(last, tcp),
+        }
     }
 
     /// Why a segment that comes next in the stream does not join, if it does not. Makes room where it does.
@@ -90,11 +121,11 @@ impl Run {
             return Some(Event::RunUneven);
         }
         let len = self.packet.len() + usize::from(part.payload_len);
-        if len > self.len_max(rules) || self.count >= self.count_max(rules) {
+        if len > self.len_max || self.count >= self.count_max(rules) {
             return Some(Event::RunFull);
         }
         if self.packet.room() < usize::from(part.payload_len) {
-            match out.pool.lend(len.max(usual_len.min(self.len_max(rules)))) {
+            match out.pool.lend(len.max(usual_len.min(self.len_max))) {
                 Some(larger) => out.pool.give(self.packet.move_to(larger)),
                 None => return Some(Event::RunEvicted),
             }
@@ -103,20 +134,15 @@ impl Run {
     }
 
     /// Do the fields that move along a flow move on as they may?
+    #[inline]
     fn moves_on(&self, packet: &Packet, part: &Part, rules: &Rules) -> bool {
-        let tcp = match (self.last.tcp, part.tcp) {
-            (Some(last), Some(tcp)) if self.is_strict(rules) => {
-                (tcp.ack, tcp.window, tcp.timestamps) == (last.ack, last.window, last.timestamps)
-            }
-            (Some(last), Some(tcp)) => never_decreases(&last, &tcp),
-            _ => true,
-        };
-        tcp && (!self.is_strict(rules) || self.next_ids(packet, part).is_some())
+        let tcp = part.tcp.is_none_or(|tcp| self.tcp_moves_on(&tcp, rules));
+        tcp && (!self.is_strict(rules) || self.next_ids(packet.ip()).is_some())
     }
 
     /// How identifications go on with this packet, if they do: all by one, or all the same.
-    fn next_ids(&self, packet: &Packet, part: &Part) -> Option<Identifications> {
-        let step = part.id.wrapping_sub(self.last.id) & ((1u64 << packet.ip().id_bits()) - 1) as u32;
+    fn next_ids(&self, ip: &Ip) -> Option<Identifications> {
+        let step = ip.id.wrapping_sub(self.last.id) & ((1u64 << ip.id_bits()) - 1) as u32;
         let ids = match step {
             0 => Identifications::Stay,
             1 => Identifications::Rise,
@@ -141,7 +167,7 @@ impl Run {
     /// Takes note of a segment whose payload was appended.
     #[inline]
     fn note(&mut self, packet: &Packet, part: &Part) {
-        self.ids = self.next_ids(packet, part);
+        self.ids = self.next_ids(packet.ip());
         self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len);
         self.payload_len += usize::from(part.payload_len);
         self.longest = self.longest.max(part.payload_len);
@@ -150,12 +176,13 @@ impl Run {
         self.last = *part;
     }
 
-    /// Payload of its last segment, in bytes.
-    pub(crate) fn last_len(&self) -> u16 {
-        self.last.payload_len
+    /// Payload of its first segment, and of each that the fast path takes in, in bytes.
+    pub(crate) fn first_len(&self) -> u16 {
+        self.first.payload_len
     }
 
     /// Why nothing more can join, or may wait for as long as `hold`, if so.
+    #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
         let next_len = self.packet.len() + usize::from(self.first.payload_len);
         let age_max = match rules.hold {
@@ -166,7 +193,7 @@ impl Run {
             Some(Event::RunPushed)
         } else if self.is_strict(rules) && self.last.payload_len < self.first.payload_len {
             Some(Event::RunUneven)
-        } else if self.count == 1 && next_len > self.len_max(rules) {
+        } else if self.count == 1 && next_len > self.len_max {
             Some(Event::RunFull)
         } else if now.since(self.opened) > age_max {
             Some(Event::RunLate)
@@ -178,12 +205,6 @@ impl Run {
     /// Must segmenting give back what came? A UDP train's datagrams are its sender's in every mode.
     fn is_strict(&self, rules: &Rules) -> bool {
         rules.mode == Mode::Reversible || self.first.tcp.is_none()
-    }
-
-    /// Longest packet that the run may become.
-    fn len_max(&self, rules: &Rules) -> usize {
-        let first_len = usize::from(self.first.payload_at) + usize::from(self.first.payload_len);
-        if first_len > usize::from(rules.len_max) { LEN_MAX } else { usize::from(rules.len_max) }
     }
 
     fn count_max(&self, rules: &Rules) -> usize {

@@ -211,23 +211,6 @@ impl Ip {
         }
     }
 
-    /// The sum of the two addresses.
-    #[inline]
-    pub(crate) fn ends_sum(&self, header: &[u8]) -> Sum {
-        let words = self.ends(header).words();
-        words.into_iter().fold(Sum::ZERO, |sum, word| sum + Sum::native(word))
-    }
-
-    /// Are two headers of this version, of a packet without IPv4 options or extension headers, equal but for addresses,
-    /// lengths, identification and checksum?
-    #[inline]
-    pub(crate) fn shares_plain_header(&self, one: &[u8], other: &[u8]) -> bool {
-        match self.version {
-            Version::V4 => ipv4::shares_plain_header(one, other),
-            Version::V6 => ipv6::shares_plain_header(one, other),
-        }
-    }
-
     /// Is this a piece that starts a datagram, or a whole one?
     pub fn starts(&self) -> bool {
         self.fragment.is_none_or(|fragment| fragment.offset == 0)

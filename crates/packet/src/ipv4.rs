@@ -86,19 +86,6 @@ fn shape(header: &Ipv4Header, flags_offset: u16, option_misplaced: bool) -> u64 
         | u64::from(option_misplaced) << 63
 }
 
-/// Version, class, DF, hop count and protocol of headers without options.
-#[inline]
-pub(crate) fn shares_plain_header(one: &[u8], other: &[u8]) -> bool {
-    let (Ok(one), Ok(other)) = (<&[u8; HEADER_LEN]>::try_from(one), <&[u8; HEADER_LEN]>::try_from(other)) else {
-        return false;
-    };
-    let (one, other) = (one.as_chunks::<4>().0, other.as_chunks::<4>().0);
-    let differing = one.iter().zip(other).zip(PLAIN_MASKS).fold(0, |differing, ((one, other), mask)| {
-        differing | (u32::from_be_bytes(*one) ^ u32::from_be_bytes(*other)) & mask
-    });
-    differing == 0
-}
-
 pub(crate) fn ends(header: &[u8]) -> Ends {
     Ends::new([both(header), 0, 0, 0])
 }
@@ -340,8 +327,6 @@ const PROTOCOL_AT: u16 = 9;
 const TOTAL_LEN_AT: usize = 2;
 const FLAGS_AT: usize = 6;
 const CHECKSUM_AT: usize = 10;
-/// The bits of a header, in words of four bytes, that all packets of a train share beside their addresses.
-const PLAIN_MASKS: [u32; 3] = [0xFFFF_0000, 0x0000_FFFF, 0xFFFF_0000];
 /// See [`TOTAL_LEN_AT`].
 const SOURCE_AT: usize = 12;
 const RESERVED: u16 = 0x8000;

@@ -181,16 +181,6 @@ impl Walk {
     }
 }
 
-/// Class, flow label, next header and hop limit of headers without extensions.
-#[inline]
-pub(crate) fn shares_plain_header(one: &[u8], other: &[u8]) -> bool {
-    let words = |header: &[u8]| match header {
-        &[a, b, c, d, _, _, g, h, ..] if header.len() == HEADER_LEN => Some([a, b, c, d, g, h]),
-        _ => None,
-    };
-    words(one).is_some_and(|own| words(other) == Some(own))
-}
-
 pub(crate) fn ends(header: &[u8]) -> Ends {
     let Some((both, _)) = header.get(SOURCE_AT..).and_then(|rest| rest.split_first_chunk::<32>()) else {
         panic!("a parsed IPv6 packet has its header")

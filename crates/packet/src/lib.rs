@@ -27,6 +27,7 @@ pub mod udp;
 
 mod buffer;
 mod cut;
+mod glance;
 mod link;
 mod packet;
 mod part;
@@ -37,10 +38,11 @@ mod tunnel;
 
 pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
+pub use glance::Glance;
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Unfit, Version};
 pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Template};
-pub use part::{Part, TcpPart, Timestamps, goes_on, share_headers};
+pub use part::{Part, TcpPart, Timestamps, share_headers};
 pub use sum::{Sum, patched};
 pub use time::Time;
 pub use train::{Identifications, Place, SegmentTemplate, Train, may_be_segmented};

@@ -577,6 +577,12 @@ impl Body {
         larger
     }
 
+    /// Is another packet's link header, byte for byte, the same?
+    #[inline]
+    pub fn shares_link(&self, other: &Packet) -> bool {
+        self.link_len == other.link_len && (self.link_len == 0 || self.link() == other.link())
+    }
+
     /// The `len` bytes of memory behind the packet's payload.
     #[inline]
     pub fn behind_mut(&mut self, len: usize) -> &mut [u8] {
@@ -590,12 +596,6 @@ impl Body {
         self.ip.len += len as u32;
         self.trailer_len = 0;
         self.as_received = false;
-    }
-
-    /// The sum of the pseudo-header over `upper_len` bytes behind the IP headers.
-    #[inline]
-    pub(crate) fn pseudo_sum(&self, upper: Upper, upper_len: usize) -> Sum {
-        self.ip.ends_sum(self.header()) + Sum::word(u16::from(upper.protocol)) + Sum::number_of_len(upper_len)
     }
 
     /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.

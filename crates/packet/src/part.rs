@@ -80,43 +80,6 @@ impl Part {
         })
     }
 
-    /// The part of a packet that [`goes_on`] says this of; nobody has looked at its checksum.
-    #[inline]
-    pub fn following(&self, tcp: TcpPart, next: &Packet) -> Part {
-        Part {
-            payload_len: next.len() as u16 - self.payload_at,
-            payload_sum: Sum::ZERO,
-            id: next.ip().id,
-            canonical: true,
-            tcp: Some(tcp),
-            ..*self
-        }
-    }
-
-    /// Brings the payload to its place behind a train's and sums it: as [`Part::of`] judges the checksum, so does this, and
-    /// gives up where it is wrong. `lay` copies where the sum is known from the headers.
-    #[inline]
-    pub fn land(&mut self, packet: &Packet, to: &mut [u8], lay: impl FnOnce(&mut [u8], &[u8])) -> bool {
-        let Some(upper) = packet.ip().upper else { return false };
-        let bytes = packet.upper_bytes(upper);
-        let Some((header, payload)) = bytes.split_at_checked(usize::from(self.payload_at - upper.at)) else {
-            return false;
-        };
-        let headers = packet.pseudo_sum(upper, bytes.len()) + Sum::of(header);
-        match packet.checksum {
-            Checksum::Verified => {
-                lay(to, payload);
-                self.payload_sum = Sum::ZERO - headers;
-                true
-            }
-            Checksum::Unverified => {
-                self.payload_sum = Sum::copying(to, payload);
-                (headers + self.payload_sum).is_right()
-            }
-            Checksum::Partial => false,
-        }
-    }
-
     /// The sequence number behind its last byte.
     pub fn seq_end(&self) -> Option<u32> {
         self.tcp.map(|tcp| tcp.seq.wrapping_add(u32::from(self.payload_len)))
@@ -133,61 +96,6 @@ impl TcpPart {
     pub fn is_last(&self) -> bool {
         self.ends & tcp::FIN != 0
     }
-}
-
-/// What TCP says in `next`, where it can go on behind a train that starts with `head` and both have the common layout: no
-/// IPv4 options or extension headers, and no TCP options or time stamps behind two bytes of padding. None where a header
-/// changed in what segments share, and where [`share_headers`] has to look. The two are known to be of one flow, and `head`
-/// to be the packet of this part.
-#[inline]
-pub fn goes_on(head: &Packet, part: &Part, next: &Packet) -> Option<TcpPart> {
-    let upper_at = usize::from(next.ip().upper?.at);
-    let tcp_len = usize::from(part.payload_at).checked_sub(upper_at)?;
-    if head.ip().upper != next.ip().upper || next.len() <= usize::from(part.payload_at) || head.link() != next.link() {
-        return None;
-    }
-    let (ip, tcp) = head.bytes().get(..usize::from(part.payload_at))?.split_at_checked(upper_at)?;
-    let (next_ip, next_tcp) = next.bytes().get(..usize::from(part.payload_at))?.split_at_checked(upper_at)?;
-    if !next.ip().shares_plain_header(ip, next_ip) {
-        return None;
-    }
-    let stamps_at = part.tcp?.timestamps.map(|stamps| stamps.at);
-    match (tcp_len, stamps_at) {
-        (tcp::HEADER_LEN, None) => plain_tcp(tcp.first_chunk()?, next_tcp.first_chunk()?, None),
-        (STAMPED_LEN, Some(STAMPS_AT)) => {
-            let (header, options) = tcp.split_first_chunk()?;
-            let (next_header, next_options) = next_tcp.split_first_chunk()?;
-            let (kind, _) = options.split_first_chunk::<4>()?;
-            let (next_kind, stamps) = next_options.split_first_chunk::<4>()?;
-            let &[v0, v1, v2, v3, e0, e1, e2, e3] = stamps else { return None };
-            let (value, echo) = (u32::from_be_bytes([v0, v1, v2, v3]), u32::from_be_bytes([e0, e1, e2, e3]));
-            let stamps = Timestamps { at: STAMPS_AT, value, echo };
-            if kind == next_kind { plain_tcp(header, next_header, Some(stamps)) } else { None }
-        }
-        _ => None,
-    }
-}
-
-/// What moves in a TCP header's fixed part, if nothing else does.
-#[inline]
-fn plain_tcp(one: &[u8; 20], next: &[u8; 20], timestamps: Option<Timestamps>) -> Option<TcpPart> {
-    let (words, _) = next.as_chunks::<4>();
-    let (own, _) = one.as_chunks::<4>();
-    let (&[_, seq, ack, offset_flags_window, check_urgent], &[_, _, _, own_offset, own_urgent]) = (words, own) else {
-        return None;
-    };
-    let [offset, flags, w0, w1] = offset_flags_window;
-    let [own_offset, own_flags, ..] = own_offset;
-    let ends = tcp::PSH | tcp::FIN;
-    let (urgent, own_urgent) = (u32::from_be_bytes(check_urgent) as u16, u32::from_be_bytes(own_urgent) as u16);
-    let shares = offset == own_offset && (flags ^ own_flags) & !ends == 0 && urgent == own_urgent;
-    shares.then_some(TcpPart {
-        seq: u32::from_be_bytes(seq),
-        ack: u32::from_be_bytes(ack),
-        window: u16::from_be_bytes([w0, w1]),
-        ends: flags & ends,
-        timestamps,
-    })
 }
 
 /// Are the headers of two packets equal, but for what their [`Part`]s say and what is sealed anew? That is: link header,
@@ -317,7 +225,3 @@ const URGENT_AT: usize = 18;
 const UDP_LEN_AT: usize = 4;
 /// Value and echo of the time stamps option, in bytes.
 const TIMESTAMPS_LEN: usize = 8;
-/// Length of a TCP header with time stamps alone, padded as RFC 7323 appendix A advises, and where they stand in it.
-const STAMPED_LEN: usize = 32;
-/// See [`STAMPED_LEN`].
-const STAMPS_AT: u16 = 24;

@@ -62,12 +62,6 @@ impl Sum {
         Sum(word)
     }
 
-    /// The sum of a length in 32 bits.
-    #[inline]
-    pub(crate) fn number_of_len(len: usize) -> Sum {
-        Sum(u64::from((len as u32).to_be()))
-    }
-
     /// Copies `from` to `to`, which is as long, and sums it on the way.
     #[inline]
     pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {

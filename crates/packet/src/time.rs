@@ -12,6 +12,11 @@ use core::time::Duration;
 pub struct Time(u64);
 
 impl Time {
+    /// So many nanoseconds later; at most the end of all time.
+    pub fn later(self, nanos: u64) -> Time {
+        Time(self.0.saturating_add(nanos))
+    }
+
     /// The origin.
     pub const ZERO: Time = Time(0);
     /// A moment that never comes.
