@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-ADDRESSES = {4: (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])), 6: (bytes([0xFD] + [0] * 14 + [1]), bytes([0xFD] + [0] * 14 + [2]))}
+# Source and destination, by version.
+ADDRESSES = {4: (b"\x0a\0\0\1", b"\x0a\0\0\2"), 6: (b"\xfd" + bytes(14) + b"\1", b"\xfd" + bytes(14) + b"\2")}
 TCP, UDP = 6, 17
 
 
@@ -99,7 +100,8 @@ class Parsed:
 
 def reassemble_cases():
     shapes = [(2, 1), (6, 1), (44, 1), (2, 8), (6, 64), (44, 8), (2, 1024)]
-    for (pieces, datagrams), version, order in itertools.product(shapes, (4, 6), ("forward", "reverse", "random", "repeats")):
+    orders = ("forward", "reverse", "random", "repeats")
+    for (pieces, datagrams), version, order in itertools.product(shapes, (4, 6), orders):
         if datagrams == 1024 and (version, order) not in ((4, "forward"), (6, "forward"), (4, "random")):
             continue
         packets, whole = [], []
@@ -136,9 +138,9 @@ def reassemble_right(out, expected, keys):
 
 def fragment_cases():
     for version, length, mtu in itertools.product((4, 6), (9000, 65000), (1500,)):
+        payload_len = length - (28 if version == 4 else 48)
         packets = [
-            ip(version, UDP, udp(version, 1000 + i, noise(length - (28 if version == 4 else 48), length, i)), ident=i + 1)
-            for i in range(8)
+            ip(version, UDP, udp(version, 1000 + i, noise(payload_len, length, i)), ident=i + 1) for i in range(8)
         ]
         yield f"IPv{version} {length} to {mtu}", {"mtu": mtu}, packets, packets
 
@@ -229,7 +231,10 @@ def parse_cases():
     for i in range(64):
         version = 4 if i % 2 else 6
         payload = noise(100 + i, i)
-        packets.append((ip(version, UDP, udp(version, i, payload)) if i % 4 < 2 else ip(version, TCP, tcp(version, i, i, payload)), payload))
+        if i % 4 < 2:
+            packets.append((ip(version, UDP, udp(version, i, payload)), payload))
+        else:
+            packets.append((ip(version, TCP, tcp(version, i, i, payload)), payload))
     yield "UDP and TCP", {}, [packet for packet, _ in packets], [payload for _, payload in packets]
 
 
@@ -287,10 +292,10 @@ def fits(condition, keys):
     return True
 
 
-def try_case(command, keys, folder, expected, right, ring):
+def try_case(program, keys, folder, expected, right, ring):
     """Nothing if all is right, else what is wrong; a text that begins with `cannot` is neither."""
     out = os.path.join(folder, "out")
-    line = command + [f"{key}={value}" for key, value in keys.items()]
+    line = program + [f"{key}={value}" for key, value in keys.items()]
     line += [f"file={folder}/in", f"out={out}", f"ring={ring}", f"pages={'huge' if ring > 1 else 'small'}"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as harness:
         said = harness.stdout.readline().rstrip("\n").split("\t")
@@ -323,7 +328,8 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     target, table, only = sys.argv[1], sys.argv[2], sys.argv[3:]
-    rows = [line.rstrip("\n").split("\t") for line in open(table) if line.strip() and not line.startswith("#")]
+    with open(table) as file:
+        rows = [line.rstrip("\n").split("\t") for line in file if line.strip()]
     bad, cases = False, {}
     for system, function, work, condition, command in rows:
         words = command.split()
@@ -343,7 +349,8 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 write_packets(os.path.join(folder, "in"), packets)
                 try:
-                    why = try_case([os.path.join(target, words[0]), *words[1:]], keys, folder, expected, right, 1 + i % 3)
+                    program = [os.path.join(target, words[0]), *words[1:]]
+                    why = try_case(program, keys, folder, expected, right, 1 + i % 3)
                 except (ValueError, OSError, IndexError, struct.error) as error:
                     why = f"{type(error).__name__}: {error}"
             if why is None:

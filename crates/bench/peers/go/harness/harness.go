@@ -26,6 +26,9 @@ const (
 	bufferLenMin = 2048
 	// hugePageLen is the length of a huge page, in bytes.
 	hugePageLen = 2 << 20
+	// hugeLenMax is the longest memory of huge pages, in bytes. Where buffers are long and packets short, most of it
+	// would be for nothing.
+	hugeLenMax = 4 << 30
 	// stackLen is more than any section needs, in bytes.
 	stackLen = 256 << 10
 	// sectionCountMin is the fewest sections in a run.
@@ -262,7 +265,7 @@ func memory(length int, huge bool) []byte {
 	length += hugePageLen
 	all, err := unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(err)
-	if huge {
+	if huge && length <= hugeLenMax {
 		// Without huge pages it goes on with small ones.
 		_ = unix.Madvise(all, unix.MADV_HUGEPAGE)
 	}

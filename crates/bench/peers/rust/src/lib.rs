@@ -299,7 +299,7 @@ fn memory(len: usize, huge: bool) -> *mut u8 {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let at = libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0);
         assert!(at != libc::MAP_FAILED, "no memory of {len} bytes: {}", std::io::Error::last_os_error());
-        if huge {
+        if huge && len <= HUGE_LEN_MAX {
             libc::madvise(at, len, libc::MADV_HUGEPAGE);
         }
         at.cast::<u8>().add(at.align_offset(HUGE_PAGE_LEN))
@@ -323,5 +323,7 @@ const MAGIC: &[u8] = b"WLBENCH1";
 const BUFFER_LEN_MIN: usize = 2048;
 /// A huge page, in bytes.
 const HUGE_PAGE_LEN: usize = 2 << 20;
+/// Longest memory of huge pages, in bytes. Where buffers are long and packets short, most of it would be for nothing.
+const HUGE_LEN_MAX: usize = 4 << 30;
 /// Fewest sections in a run.
 const SECTION_COUNT_MIN: usize = 3;
