@@ -152,22 +152,15 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// The keys of a command line, and the words before them.
+/// The keys of a command line.
 pub struct Args {
-    words: Vec<String>,
     keys: Vec<(String, String)>,
 }
 
 impl Args {
     fn from_command_line() -> Self {
-        let mut args = Args { words: Vec::new(), keys: Vec::new() };
-        for arg in std::env::args().skip(1) {
-            match arg.split_once('=') {
-                Some((key, value)) => args.keys.push((key.into(), value.into())),
-                None => args.words.push(arg),
-            }
-        }
-        args
+        let keys = std::env::args().filter_map(|arg| arg.split_once('=').map(|(k, v)| (k.into(), v.into())));
+        Args { keys: keys.collect() }
     }
 
     /// The value of a key, or nothing.
@@ -179,11 +172,6 @@ impl Args {
     pub fn number(&self, key: &str) -> Option<usize> {
         self.text(key).parse().ok()
     }
-
-    /// The words of the harness's own.
-    pub fn words(&self) -> &[String] {
-        &self.words
-    }
 }
 
 /// Says why a work is not done here.
@@ -191,8 +179,12 @@ pub fn unknown<T>(args: &Args) -> Result<T, String> {
     Err(format!("no function={} work={} here", args.text("function"), args.text("work")))
 }
 
-/// A crate's version, as it was built in.
-pub fn version(name: &str) -> String {
+/// A crate's version, as it was built in; what is no crate is the kernel.
+fn version(name: &str) -> String {
+    if name == "linux" {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        return format!("linux {}", release.trim());
+    }
     let mut lines = include_str!("../Cargo.lock").lines();
     let head = format!("name = \"{name}\"");
     lines.find(|line| *line == head).expect("the crate is in the lock file");

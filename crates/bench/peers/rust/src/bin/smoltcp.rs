@@ -32,8 +32,7 @@ impl System for Smoltcp {
         let now = Instant::ZERO;
         let mut port = Port { packets: std::iter::empty(), checksummed };
         let interface = Box::new(Interface::new(Config::new(HardwareAddress::Ip), &mut port, now));
-        let mut smoltcp =
-            Smoltcp { interface, sockets: SocketSet::new(vec![]), checksummed, now, completed: 0 };
+        let mut smoltcp = Smoltcp { interface, sockets: SocketSet::new(vec![]), checksummed, now, completed: 0 };
         // With no address it drops a datagram as soon as it is whole; to sum it, it must take it for its own.
         smoltcp.interface.set_any_ip(checksummed);
         if checksummed {

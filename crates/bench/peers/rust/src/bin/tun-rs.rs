@@ -2,8 +2,8 @@
 
 use peers::{Args, Packet, Sink, System, UNTOUCHED, serve, unknown};
 use tun_rs::{
-    ExpandBuffer, GROTable, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6, VIRTIO_NET_HDR_LEN,
-    VirtioNetHdr, gso_split,
+    ExpandBuffer, GROTable, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6, VIRTIO_NET_HDR_LEN, VirtioNetHdr,
+    gso_split,
 };
 
 enum TunRs {
