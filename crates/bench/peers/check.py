@@ -162,8 +162,9 @@ def fragment_right(out, expected, keys):
 
 
 def coalesce_cases():
-    for flows, version, order, len_max, burst in itertools.product(
-        (1, 8, 64, 200), (4, 6), ("forward", "swapped"), (9000, 65535), (64, 128)
+    ends = ((64, "burst"), (128, "burst"), (64, "section"))
+    for flows, version, order, len_max, (burst, hold) in itertools.product(
+        (1, 8, 64, 200), (4, 6), ("forward", "swapped"), (9000, 65535), ends
     ):
         count = max(256, flows * 4)
         packets = [
@@ -173,8 +174,9 @@ def coalesce_cases():
         if order == "swapped":
             for i in range(50, count - flows, 100):
                 packets[i], packets[i + flows] = packets[i + flows], packets[i]
-        keys = {"flows": flows, "burst": burst, "len_max": len_max, "hold": "burst"}
-        yield f"IPv{version} {flows} flows {order} len_max={len_max} burst={burst}", keys, packets, packets
+        keys = {"flows": flows, "burst": burst, "len_max": len_max, "hold": hold}
+        name = f"IPv{version} {flows} flows {order} len_max={len_max} burst={burst} hold={hold}"
+        yield name, keys, packets, packets
 
 
 def streams(packets):

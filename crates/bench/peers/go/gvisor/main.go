@@ -43,13 +43,13 @@ func open(args harness.Args, packets [][]byte) (harness.System, error) {
 	case args.Is("fragment", "header"):
 		return &fragmenter{ring, uint32(args.Number("mtu", 1500))}, nil
 	case args.Is("coalesce", "checksummed"):
-		if args["hold"] != "burst" {
-			return nil, errors.New("asked here for hold=burst only")
-		}
 		if args.Number("len_max", 65535) < 65535 {
 			return nil, errors.New("gVisor joins up to 65,535 bytes and knows no other limit")
 		}
 		c := &coalesce{ring: ring, burst: max(args.Number("burst", 64), 1)}
+		if args["hold"] == "section" {
+			c.burst = len(packets)
+		}
 		c.table.Init(true)
 		c.table.Dispatcher = c
 		return c, nil
@@ -318,7 +318,7 @@ func nextIPv6(pieces *fragmentation.PacketFragmenter, whole header.IPv6, protoco
 	return piece, more
 }
 
-// coalesce joins TCP segments.
+// coalesce joins TCP segments, and flushes after each burst.
 type coalesce struct {
 	ring
 	burst int
