@@ -17,30 +17,16 @@ impl Sum {
     pub const ZERO: Sum = Sum(0);
 
     /// The sum of `bytes` as big-endian words; an odd last byte counts as the high half of a word.
+    #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
-        let (blocks, rest) = bytes.as_chunks::<BLOCK_LEN>();
-        let mut lanes = [0u128; LANE_COUNT];
-        for block in blocks {
-            let (words, _) = block.as_chunks::<WORD_LEN>();
-            for (index, word) in words.iter().enumerate() {
-                if let Some(lane) = lanes.get_mut(index % LANE_COUNT) {
-                    *lane = lane.wrapping_add(u128::from(u64::from_ne_bytes(*word)));
-                }
-            }
-        }
-        let (words, tail) = rest.as_chunks::<WORD_LEN>();
-        let mut sum = lanes.iter().copied().fold(Sum::ZERO, |sum, lane| sum + Sum::halves(lane));
-        for word in words {
-            sum = sum + Sum(u64::from_ne_bytes(*word));
-        }
-        if !tail.is_empty() {
-            let mut last = [0u8; WORD_LEN];
-            for (to, from) in last.iter_mut().zip(tail) {
-                *to = *from;
-            }
-            sum = sum + Sum(u64::from_ne_bytes(last));
-        }
-        sum
+        Sum(lanes::sum(bytes))
+    }
+
+    /// Copies `from` to `to`, which is as long, and sums the bytes on the way.
+    #[inline]
+    #[track_caller]
+    pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
+        Sum(lanes::copy_and_sum(to, from))
     }
 
     /// The sum of twenty bytes, as an IPv4 header without options and a TCP header have.
@@ -129,13 +115,6 @@ pub fn patched(field: u16, old: u16, new: u16) -> u16 {
     (Sum::word(!field) + Sum::word(!old) + Sum::word(new)).checksum()
 }
 
-/// Bytes in a machine word.
-const WORD_LEN: usize = 8;
-/// Bytes summed in one turn.
-const BLOCK_LEN: usize = 32;
-/// Sums that run beside each other, so that one need not wait for another's carry.
-const LANE_COUNT: usize = 2;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +127,17 @@ mod tests {
                 let part = &bytes[start.min(len)..len];
                 assert_eq!(Sum::of(part).fold(), by_hand(part), "len {len}, start {start}");
             }
+        }
+    }
+
+    #[test]
+    fn a_copy_has_the_sum_of_what_it_copies() {
+        let bytes = noise(9_001);
+        for len in (0..300).chain([1_459, 1_460, 8_959, 9_001]) {
+            let mut copy = vec![0; len];
+            let sum = Sum::copying(&mut copy, &bytes[..len]);
+            assert_eq!(sum.fold(), by_hand(&bytes[..len]), "len {len}");
+            assert_eq!(copy, bytes[..len], "len {len}");
         }
     }
 

@@ -1,0 +1,139 @@
+//! Bytes in, nanoseconds to sum and to copy them out: by length, by path, from a near source and from far memory.
+//!
+//! `cargo bench -p wideload-lanes` prints the table; a word as argument keeps the rows whose name contains it. All
+//! cases of a length take turns, so that what disturbs the machine disturbs them alike; the figure is the median of
+//! their turns. Source and destination stand as a payload does behind its headers: on no line's beginning.
+#![allow(missing_docs)]
+
+use internet_checksum::Checksum;
+use std::hint::black_box;
+use std::time::Instant;
+use wideload_lanes::{self as lanes, Path};
+
+fn main() {
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let cases: Vec<_> = cases().into_iter().filter(|case| case.name.contains(&wanted)).collect();
+    println!("ns a call, median of {ROUNDS}; path {}", lanes::path().name());
+    let far: Vec<u8> = (0..FAR_LEN).map(|index| (index as u8).wrapping_mul(151)).collect();
+    for (source, near) in [("near", true), ("far", false)] {
+        print!("{:<28}", format!("source {source}, bytes:"));
+        LENS.iter().for_each(|len| print!("{len:>10}"));
+        println!();
+        let columns: Vec<Vec<f64>> = LENS.iter().map(|len| medians(&cases, &far, *len, near)).collect();
+        for (index, case) in cases.iter().enumerate() {
+            print!("{:<28}", case.name);
+            columns.iter().for_each(|column| print!("{:>10.1}", column[index]));
+            println!();
+        }
+    }
+}
+
+struct Case {
+    name: &'static str,
+    is_here: bool,
+    time: fn(&mut Work) -> f64,
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, time| Case { name, is_here: true, time };
+    let on = |path: Path, name, time| Case { name, is_here: path.is_here(), time };
+    vec![
+        case("copy: copy_from_slice", |work| work.time(|to, from| to.copy_from_slice(from))),
+        case("copy: lanes", |work| work.time(lanes::copy)),
+        case("sum: internet-checksum", |work| {
+            work.time(|_, from| {
+                let mut checksum = Checksum::new();
+                checksum.add_bytes(from);
+                checksum.checksum()
+            })
+        }),
+        case("sum: lanes", |work| work.time(|_, from| lanes::sum(from))),
+        on(Path::Avx2, "sum: avx2", |work| work.time(|_, from| Path::Avx2.sum(from))),
+        case("sum: scalar", |work| work.time(|_, from| Path::Scalar.sum(from))),
+        case("both: two passes of lanes", |work| {
+            work.time(|to, from| {
+                lanes::copy(to, from);
+                lanes::sum(from)
+            })
+        }),
+        case("both: lanes", |work| work.time(lanes::copy_and_sum)),
+        on(Path::Avx2, "both: avx2", |work| work.time(|to, from| Path::Avx2.copy_and_sum(to, from))),
+        case("both: scalar", |work| work.time(|to, from| Path::Scalar.copy_and_sum(to, from))),
+    ]
+}
+
+fn medians(cases: &[Case], far: &[u8], len: usize, near: bool) -> Vec<f64> {
+    let mut work = Work::new(far, len, near);
+    let mut figures = vec![Vec::new(); cases.len()];
+    for _ in 0..ROUNDS {
+        for (case, figures) in cases.iter().zip(&mut figures) {
+            figures.push(if case.is_here { (case.time)(&mut work) } else { f64::NAN });
+        }
+    }
+    let median = |mut figures: Vec<f64>| {
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    figures.into_iter().map(median).collect()
+}
+
+/// Pieces of one length to read, in an order that no processor foresees where they are far, and where to write them.
+struct Work<'far> {
+    to: Vec<u8>,
+    far: &'far [u8],
+    starts: Vec<usize>,
+    next: usize,
+    len: usize,
+    count: usize,
+}
+
+impl Work<'_> {
+    fn new(far: &[u8], len: usize, near: bool) -> Work<'_> {
+        let stride = (len + GAP_LEN).next_multiple_of(LINE_LEN);
+        let count = (SECTION_LEN / len).clamp(16, 20_000);
+        let mut starts = vec![0];
+        if !near {
+            starts = (0..(FAR_LEN - 2 * LINE_LEN) / stride).map(|piece| piece * stride).collect();
+            let mut state = 1usize;
+            for place in (1..starts.len()).rev() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                starts.swap(place, (state >> 33) % (place + 1));
+            }
+        }
+        Work { to: vec![0; len + 2 * LINE_LEN], far, starts, next: 0, len, count }
+    }
+
+    fn time<T>(&mut self, call: impl Fn(&mut [u8], &[u8]) -> T) -> f64 {
+        let to = behind_a_line(&self.to, TO_OFFSET);
+        let to = &mut self.to[to..][..self.len];
+        let from = behind_a_line(self.far, SOURCE_OFFSET);
+        let far = &self.far[from..];
+        let started = Instant::now();
+        for _ in 0..self.count {
+            let from = &far[self.starts[self.next]..][..self.len];
+            black_box(call(black_box(&mut *to), black_box(from)));
+            self.next = if self.next + 1 < self.starts.len() { self.next + 1 } else { 0 };
+        }
+        started.elapsed().as_nanos() as f64 / self.count as f64
+    }
+}
+
+/// Where `bytes` stand `offset` behind a line's beginning for the first time.
+fn behind_a_line(bytes: &[u8], offset: usize) -> usize {
+    bytes.as_ptr().addr().wrapping_neg() % LINE_LEN + offset
+}
+
+/// A header; pieces of one; a full frame's payload; a jumbo frame; nearly the longest datagram. In bytes.
+const LENS: [usize; 6] = [20, 64, 256, 1_460, 9_000, 64_000];
+const ROUNDS: usize = 45;
+/// Where a piece begins behind a line's beginning: behind Ethernet and IPv4 headers, in bytes.
+const SOURCE_OFFSET: usize = 34;
+/// Where its copy begins, in bytes: behind an IPv4 header.
+const TO_OFFSET: usize = 20;
+/// Room between two pieces, in bytes.
+const GAP_LEN: usize = 800;
+const LINE_LEN: usize = 64;
+/// Bytes a turn, so that reading the clock costs nothing that shows.
+const SECTION_LEN: usize = 1 << 19;
+/// More than any cache holds, in bytes.
+const FAR_LEN: usize = 512 << 20;

@@ -1,0 +1,251 @@
+//! Bytes in; their sum, their copy, or both in one pass out, in the widest registers that the processor has.
+//!
+//! ```
+//! let packet = [0x45, 0, 0, 28, 0x12, 0x34, 0x20, 0, 64, 17, 0xC4, 0x99, 192, 0, 2, 1, 192, 0, 2, 2];
+//! let mut copy = [0; 20];
+//! let sum = wideload_lanes::copy_and_sum(&mut copy, &packet);
+//! assert_eq!(copy, packet);
+//! // A header with a right checksum sums up to minus zero, in either byte order.
+//! assert_eq!(sum % 0xFFFF, 0);
+//! assert_ne!(sum, 0);
+//! ```
+//!
+//! A sum is the one's complement sum of RFC 1071 before it is folded: the bytes as 16-bit words in the machine's byte
+//! order, an odd last byte followed by a zero byte, modulo 65,535. It is zero only where every byte is.
+//!
+//! What is shorter than [`SMALL_LEN`] is done on the spot. Sums of anything else go one [`Path`], which is chosen once, by
+//! what the processor has; all paths give equal results, and a caller who wants a certain one asks it. Longer copies are
+//! `memcpy`'s, which chooses for itself: loops of our own were no faster at any length (`benches/lanes.rs`).
+#![deny(unsafe_op_in_unsafe_fn)]
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// The sum of `bytes`.
+#[inline]
+pub fn sum(bytes: &[u8]) -> u64 {
+    if bytes.len() < SMALL_LEN {
+        return scalar::sum_small(bytes);
+    }
+    // SAFETY: `path` is here.
+    unsafe { path().sum_wide(bytes) }
+}
+
+/// Copies `from` to `to`.
+///
+/// # Panics
+/// Where their lengths differ.
+#[inline]
+#[track_caller]
+pub fn copy(to: &mut [u8], from: &[u8]) {
+    same_len(to, from);
+    if from.len() < SMALL_LEN {
+        return scalar::copy_small(to, from);
+    }
+    to.copy_from_slice(from);
+}
+
+/// Copies `from` to `to`, and sums the bytes on the way: the sum is that of `from`.
+///
+/// # Panics
+/// Where their lengths differ.
+#[inline]
+#[track_caller]
+pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
+    same_len(to, from);
+    if from.len() < SMALL_LEN {
+        scalar::copy_small(to, from);
+        return scalar::sum_small(from);
+    }
+    // SAFETY: `path` is here.
+    unsafe { path().copy_and_sum_wide(to, from) }
+}
+
+/// Asks for the first line of `bytes`, which will be read soon. A hint: nothing is read.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    prefetch_lines(bytes, 1);
+}
+
+/// Asks for the first `count` lines of `bytes`, or all of them. A hint: nothing is read.
+#[inline]
+pub fn prefetch_lines(bytes: &[u8], count: usize) {
+    for line in bytes.chunks(LINE_LEN).take(count) {
+        prefetch_at(line);
+    }
+}
+
+/// The path that this processor goes.
+#[inline]
+pub fn path() -> Path {
+    match PATH.load(Ordering::Relaxed) {
+        AVX512 => Path::Avx512,
+        AVX2 => Path::Avx2,
+        SCALAR => Path::Scalar,
+        _ => choose(),
+    }
+}
+
+/// A way to sum: the same results, by different instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// What every processor has.
+    Scalar,
+    /// 32 bytes at a time: x86-64 with AVX2.
+    Avx2,
+    /// 64 bytes at a time: x86-64 with AVX-512 F, BW, VL and VNNI.
+    Avx512,
+}
+
+impl Path {
+    /// All paths, the widest last.
+    pub const ALL: [Path; 3] = [Path::Scalar, Path::Avx2, Path::Avx512];
+
+    /// The path's name, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Scalar => "scalar",
+            Path::Avx2 => "avx2",
+            Path::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this processor can go it.
+    pub fn is_here(self) -> bool {
+        match self {
+            Path::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Path::Avx2 | Path::Avx512 => false,
+        }
+    }
+
+    /// [`sum`] by this path, however short `bytes` is.
+    ///
+    /// # Panics
+    /// Where this processor cannot go it.
+    pub fn sum(self, bytes: &[u8]) -> u64 {
+        self.must_be_here();
+        // SAFETY: asserted above.
+        unsafe { self.sum_wide(bytes) }
+    }
+
+    /// [`copy_and_sum`] by this path, however short `from` is.
+    ///
+    /// # Panics
+    /// Where this processor cannot go it, or lengths differ.
+    #[track_caller]
+    pub fn copy_and_sum(self, to: &mut [u8], from: &[u8]) -> u64 {
+        self.must_be_here();
+        same_len(to, from);
+        // SAFETY: asserted above.
+        unsafe { self.copy_and_sum_wide(to, from) }
+    }
+
+    /// # Safety
+    /// The path must be here.
+    #[inline]
+    unsafe fn sum_wide(self, bytes: &[u8]) -> u64 {
+        match self {
+            // SAFETY: this path is here, so the processor has the features that it is compiled for.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => unsafe { avx512::sum(bytes) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => unsafe { avx2::sum(bytes) },
+            _ => scalar::sum(bytes),
+        }
+    }
+
+    /// # Safety
+    /// The path must be here.
+    #[inline]
+    unsafe fn copy_and_sum_wide(self, to: &mut [u8], from: &[u8]) -> u64 {
+        match self {
+            // SAFETY: this path is here, so the processor has the features that it is compiled for.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => unsafe { avx512::copy_and_sum(to, from) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => unsafe { avx2::copy_and_sum(to, from) },
+            _ => scalar::copy_and_sum(to, from),
+        }
+    }
+
+    #[track_caller]
+    fn must_be_here(self) {
+        assert!(self.is_here(), "this processor cannot go the path {}; `is_here` tells", self.name());
+    }
+}
+
+/// Chooses the widest path that is here, once; the same for every thread that asks at the same moment.
+#[cold]
+fn choose() -> Path {
+    let path = Path::ALL.into_iter().rfind(|path| path.is_here()).unwrap_or(Path::Scalar);
+    let code = match path {
+        Path::Scalar => SCALAR,
+        Path::Avx2 => AVX2,
+        Path::Avx512 => AVX512,
+    };
+    PATH.store(code, Ordering::Relaxed);
+    path
+}
+
+#[inline]
+#[track_caller]
+fn same_len(to: &[u8], from: &[u8]) {
+    if to.len() != from.len() {
+        lens_differ(to.len(), from.len());
+    }
+}
+
+#[cold]
+#[track_caller]
+fn lens_differ(to: usize, from: usize) -> ! {
+    panic!("a copy is as long as what it copies: {from} bytes do not fit {to}");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn prefetch_at(line: &[u8]) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch reads nothing and faults nowhere; the address is that of bytes that may be read.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn prefetch_at(_line: &[u8]) {}
+
+/// The sum of two sums, end-around: zero only where both are.
+#[inline]
+fn add(one: u64, other: u64) -> u64 {
+    let (sum, carry) = one.overflowing_add(other);
+    sum + u64::from(carry)
+}
+
+/// Which path was chosen, or zero before one was.
+static PATH: AtomicU8 = AtomicU8::new(0);
+const SCALAR: u8 = 1;
+const AVX2: u8 = 2;
+const AVX512: u8 = 3;
+
+/// What is shorter is done on the spot, in bytes.
+pub const SMALL_LEN: usize = 64;
+/// Bytes that memory hands out at a time.
+const LINE_LEN: usize = 64;
