@@ -48,13 +48,6 @@ impl Sum {
         Sum(word)
     }
 
-    /// Copies `from` to `to`, which is as long, and sums it on the way.
-    #[inline]
-    pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
-        to.copy_from_slice(from);
-        Sum::of(from)
-    }
-
     /// The two halves of a number added, end-around.
     fn halves(number: u128) -> Sum {
         Sum(number as u64) + Sum((number >> 64) as u64)
