@@ -17,7 +17,8 @@ impl Figures {
 
     /// The least and the greatest.
     pub fn spread(&self) -> Option<(f64, f64)> {
-        let (least, greatest) = (self.0.iter().copied().reduce(f64::min)?, self.0.iter().copied().reduce(f64::max)?);
+        let (least, greatest) =
+            (self.0.iter().copied().reduce(f64::min)?, self.0.iter().copied().reduce(f64::max)?);
         Some((least, greatest))
     }
 

@@ -80,17 +80,6 @@ impl Reference {
             Reference::Runs { .. } | Reference::Streams(_) => None,
         }
     }
-
-    /// Memory that it takes, in bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Reference::Payloads(outputs) | Reference::Packets(outputs) | Reference::Runs { datagrams: outputs, .. } => {
-                outputs.iter().map(Vec::len).sum()
-            }
-            Reference::Streams(streams) => streams.values().map(|stream| stream.bytes.len()).sum(),
-            Reference::Count(_) => 0,
-        }
-    }
 }
 
 fn each_once(payloads: &[Vec<u8>], output: &Section) -> Result<(), String> {
@@ -116,7 +105,8 @@ fn runs(datagrams: &[Vec<u8>], piece_len: usize, pieces: usize, output: &Section
     let mut count = 0;
     for (at, run) in output.packets().enumerate() {
         let first = &run[..piece_len.min(run.len())];
-        let (number, index) = *places.get(first).ok_or(format!("packet {at} starts with no piece that was sent"))?;
+        let (number, index) =
+            *places.get(first).ok_or(format!("packet {at} starts with no piece that was sent"))?;
         let start = index * piece_len;
         let expected = datagrams[number].get(start..start + run.len());
         if expected != Some(run) {
@@ -192,7 +182,8 @@ fn masked(expected: &[u8], mut came: Vec<u8>, applies: bool, at: usize) -> (Vec<
 fn carried(streams: &HashMap<FlowName, Stream>, output: &Section) -> Result<(), String> {
     let mut had: HashMap<FlowName, Vec<(usize, usize)>> = HashMap::new();
     for (index, packet) in output.packets().enumerate() {
-        let (name, seq, payload) = segment(packet).ok_or(format!("packet {index} is no TCP packet of its length"))?;
+        let (name, seq, payload) =
+            segment(packet).ok_or(format!("packet {index} is no TCP packet of its length"))?;
         let stream = streams.get(&name).ok_or(format!("packet {index} is of no flow that was sent"))?;
         let start = seq.wrapping_sub(stream.first_seq) as usize;
         let expected = stream.bytes.get(start..start.saturating_add(payload.len()));
@@ -246,7 +237,10 @@ mod tests {
                 let at = at % packets[packet].len();
                 packets[packet][at] ^= 0x40;
                 let wrong: Section = packets.into_iter().collect();
-                assert!(reference.check(&wrong, "checksums left").is_err(), "{recipe}: byte {at} of packet {packet}");
+                assert!(
+                    reference.check(&wrong, "checksums left").is_err(),
+                    "{recipe}: byte {at} of packet {packet}"
+                );
             }
         }
     }
@@ -286,7 +280,8 @@ mod tests {
         let recipe = Recipe::Joinable(fragments(6, 2, Order::Forward), 9_000);
         let (_, reference) = recipe.build();
         let Reference::Runs { datagrams, .. } = &reference else { panic!() };
-        let cut = |len: usize| -> Section { datagrams.iter().rev().flat_map(|datagram| datagram.chunks(len)).collect() };
+        let cut =
+            |len: usize| -> Section { datagrams.iter().rev().flat_map(|datagram| datagram.chunks(len)).collect() };
         for pieces in 1..=6 {
             assert_eq!(reference.check(&cut(pieces * 1_480), ""), Ok(Verdict::Exact));
         }

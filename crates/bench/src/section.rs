@@ -44,8 +44,9 @@ impl Section {
     /// Reads a file of packets.
     pub fn read(path: &Path) -> io::Result<Section> {
         let file = std::fs::read(path)?;
-        Section::parse(&file)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{}: no file of packets", path.display())))
+        Section::parse(&file).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: no file of packets", path.display()))
+        })
     }
 
     fn parse(file: &[u8]) -> Option<Section> {

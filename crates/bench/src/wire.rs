@@ -200,5 +200,3 @@ pub const TCP_LEN: usize = 32;
 pub const ACK: u8 = 0x10;
 /// TCP flag: push.
 pub const PSH: u8 = 0x08;
-/// TCP flag: the sender's last byte.
-pub const FIN: u8 = 0x01;

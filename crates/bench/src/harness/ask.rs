@@ -141,9 +141,13 @@ mod tests {
 
     #[test]
     fn arguments_are_read_as_the_protocol_has_them() {
-        let ask = asked("plain-copy function=coalesce work=checksummed file=/a out=/b ring=7 pages=huge hold=burst");
+        let ask =
+            asked("plain-copy function=coalesce work=checksummed file=/a out=/b ring=7 pages=huge hold=burst");
         let ask = ask.unwrap();
-        assert_eq!((ask.system, ask.function, ask.work), (System::PlainCopy, Function::Coalesce, Work::Checksummed));
+        assert_eq!(
+            (ask.system, ask.function, ask.work),
+            (System::PlainCopy, Function::Coalesce, Work::Checksummed)
+        );
         assert_eq!((ask.ring, ask.pages, ask.empties_after_burst), (7, Pages::Huge, true));
         assert_eq!(asked("file=/a sections=6 pieces=44").unwrap().sections, Some(6));
     }

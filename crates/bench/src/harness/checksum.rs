@@ -9,7 +9,7 @@ use packet::Sum;
 struct Summing {
     /// The bytes of all copies, and where each string of a copy lies.
     bytes: &'static [u8],
-    places: Vec<Vec<(usize, usize)>>,
+    places: Vec<Strings>,
     next: usize,
     checksums: Vec<u16>,
 }
@@ -20,11 +20,14 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     Ok(Box::new(Summing { bytes, places, next: 0, checksums: Vec::with_capacity(section.len()) }))
 }
 
+/// Where the strings of one copy lie, and how long they are.
+pub type Strings = Vec<(usize, usize)>;
+
 /// Copies of a section's strings in memory, each from a cache line on, and where they lie.
-pub fn lay(ask: &Ask, section: &Section) -> (&'static mut [u8], Vec<Vec<(usize, usize)>>) {
+pub fn lay(ask: &Ask, section: &Section) -> (&'static mut [u8], Vec<Strings>) {
     let stride = section.longest().next_multiple_of(64);
     let bytes = memory(ask.ring * section.len() * stride, ask.pages);
-    let places: Vec<Vec<(usize, usize)>> = (0..ask.ring)
+    let places: Vec<Strings> = (0..ask.ring)
         .map(|copy| {
             let first = copy * section.len();
             section.packets().enumerate().map(|(index, string)| ((first + index) * stride, string.len())).collect()

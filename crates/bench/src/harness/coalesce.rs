@@ -35,10 +35,16 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         Work::Contiguous => Checksum::Verified,
         Work::Checksummed => Checksum::Unverified,
     };
-    let len_max = u16::try_from(ask.len_max).map_err(|_| format!("len_max={}: no length of a packet", ask.len_max))?;
+    let len_max =
+        u16::try_from(ask.len_max).map_err(|_| format!("len_max={}: no length of a packet", ask.len_max))?;
     let (ring, pool) = Ring::new(ask, section, ask.flows + ask.burst, ask.len_max);
-    let rules =
-        Rules { mode: Mode::Resize, hold: Hold::Fixed(Duration::from_secs(1)), len_max, longer: Switch::Off, udp: false };
+    let rules = Rules {
+        mode: Mode::Resize,
+        hold: Hold::Fixed(Duration::from_secs(1)),
+        len_max,
+        longer: Switch::Off,
+        udp: false,
+    };
     Ok(Box::new(Coalescing {
         ring,
         coalescer: Coalescer::new(ask.limit, rules, Vec::new(), Secret::new(SECRET)),

@@ -49,7 +49,9 @@ pub fn count(ask: &Ask, packet: &[u8]) -> usize {
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let pieces_max = section.packets().map(|packet| count(ask, packet)).max().unwrap_or(0);
     let how = match (ask.function, ask.work) {
-        (Function::Segment, Work::Header) => return Err("a segment's checksum is written with its header".to_string()),
+        (Function::Segment, Work::Header) => {
+            return Err("a segment's checksum is written with its header".to_string());
+        }
         (Function::Fragment, Work::Checksummed) => return Err("a fragment has no transport checksum".to_string()),
         (Function::Segment, _) => {
             How::Segments { len: u16::try_from(ask.segment).map_err(|_| format!("segment={}", ask.segment))? }
@@ -118,7 +120,12 @@ fn timed_section_of_headers(packets: &mut Vec<Packet>, how: How, gather: &mut Ga
 }
 
 #[inline(never)]
-fn timed_section_by_reference(frames: &mut Vec<Delivery>, how: How, gather: &mut Gather, out: &mut Output) -> usize {
+fn timed_section_by_reference(
+    frames: &mut Vec<Delivery>,
+    how: How,
+    gather: &mut Gather,
+    out: &mut Output,
+) -> usize {
     let mut count = 0;
     for frame in frames.drain(..) {
         count += by_reference(prepared(parse(frame), how), gather, out);

@@ -26,8 +26,12 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
     let mtu = u16::try_from(ask.mtu).map_err(|_| format!("mtu={}: no MTU", ask.mtu))?;
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, ask.mtu);
-    let limits =
-        JoinLimits { bytes: ask.limit, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
+    let limits = JoinLimits {
+        bytes: ask.limit,
+        patience: Duration::from_millis(10),
+        full: Full::Pass,
+        runs: RunsBy::Datagram,
+    };
     let joiner = Joiner::new(limits, mtu, Secret::new(SECRET));
     Ok(Box::new(Joining { ring, joiner, out: Output::new(pool, None), now: Time::ZERO }))
 }

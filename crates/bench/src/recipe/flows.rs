@@ -151,7 +151,7 @@ mod tests {
                 assert_eq!(tcp.payload(), &stream.bytes[at..at + 1_448]);
                 seen += tcp.payload().len();
             }
-            assert_eq!(seen, streams.values().map(|stream| stream.bytes.len()).sum());
+            assert_eq!(seen, streams.values().map(|stream| stream.bytes.len()).sum::<usize>());
         }
     }
 }

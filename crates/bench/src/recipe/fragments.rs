@@ -95,11 +95,7 @@ impl Fragments {
 impl fmt::Display for Fragments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let datagrams = if self.datagrams == 1 { "datagram" } else { "datagrams" };
-        write!(
-            f,
-            "{} fragments x {} {datagrams}, {}, IPv{}",
-            self.pieces, self.datagrams, self.order, self.version
-        )
+        write!(f, "{} fragments x {} {datagrams}, {}, IPv{}", self.pieces, self.datagrams, self.order, self.version)
     }
 }
 
@@ -115,7 +111,7 @@ const SEED: u64 = 0x5EED;
 mod tests {
     use super::*;
     use crate::workload::fragments;
-    use etherparse::defrag::{IpDefragPool, IpDefragPayloadVec};
+    use etherparse::defrag::{IpDefragPayloadVec, IpDefragPool};
     use etherparse::{NetSlice, SlicedPacket};
 
     #[test]

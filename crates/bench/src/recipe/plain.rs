@@ -75,7 +75,8 @@ pub fn bytes(len: usize) -> (Section, Reference) {
 pub fn mixed() -> (Section, Reference) {
     let section: Section = (0..2 * PACKETS_MIN)
         .map(|index| {
-            let pair = Pair { version: if index % 2 == 0 { 4 } else { 6 }, source: index as u32, destination: 1_000 };
+            let pair =
+                Pair { version: if index % 2 == 0 { 4 } else { 6 }, source: index as u32, destination: 1_000 };
             let payload = noise(index as u64, 1_400);
             let tcp = Tcp { ports: [443, 10_000], seq: index as u32, flags: ACK };
             match index / 2 % 2 {
@@ -146,11 +147,19 @@ mod tests {
                 }
                 (Some(TransportSlice::Udp(udp)), Some(ip), _) => {
                     let header = udp.to_header();
-                    (header.calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap(), header.checksum, 2)
+                    (
+                        header.calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap(),
+                        header.checksum,
+                        2,
+                    )
                 }
                 (Some(TransportSlice::Udp(udp)), _, Some(ip)) => {
                     let header = udp.to_header();
-                    (header.calc_checksum_ipv6(&ip.header().to_header(), udp.payload()).unwrap(), header.checksum, 3)
+                    (
+                        header.calc_checksum_ipv6(&ip.header().to_header(), udp.payload()).unwrap(),
+                        header.checksum,
+                        3,
+                    )
                 }
                 other => panic!("{other:?}"),
             };
