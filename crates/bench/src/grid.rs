@@ -159,7 +159,7 @@ fn checksum(len: usize) -> Workload {
 }
 
 fn parse() -> Workload {
-    Workload::new(Function::Parse, Work::Contiguous, Recipe::Mixed)
+    Workload::new(Function::Parse, Work::Header, Recipe::Mixed)
 }
 
 fn attack(attack: Attack) -> Workload {

@@ -29,6 +29,7 @@ fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) 
     let said = folder.join(format!("callgrind-{sections}"));
     let profile = folder.join(format!("callgrind-{sections}.out"));
     let file = std::fs::File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
+    let output = file.try_clone().map_err(|error| format!("{}: {error}", said.display()))?;
     let mut child = Command::new("valgrind")
         .args(["--tool=callgrind", "--toggle-collect=*timed_section*"])
         .arg(format!("--callgrind-out-file={}", profile.display()))
@@ -38,7 +39,7 @@ fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) 
         // Garbage is collected when it likes; what is counted is the packet's own work.
         .env("GOGC", "off")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(output)
         .stderr(file)
         .spawn()
         .map_err(|error| format!("valgrind: {error}"))?;
@@ -59,7 +60,11 @@ fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) 
         return Err(last_line(&said).unwrap_or_else(|| format!("valgrind ended with {status}")));
     }
     let text = std::fs::read(&said).map_err(|error| error.to_string())?;
-    collected(&String::from_utf8_lossy(&text)).ok_or_else(|| "callgrind says no count".to_string())
+    let text = String::from_utf8_lossy(&text);
+    if let Some(why) = text.lines().find_map(|line| line.strip_prefix("cannot\t")) {
+        return Err(why.to_string());
+    }
+    collected(&text).ok_or_else(|| "callgrind says no count".to_string())
 }
 
 /// The number in `==7== Collected : 123`.

@@ -350,8 +350,8 @@ fn own_words(recipe: &Recipe) -> Vec<String> {
     ["wideload".to_string()].into_iter().chain(limit).collect()
 }
 
-/// The plain loops that say what the memory allows.
-fn references(workload: &Workload) -> Vec<&'static str> {
+/// The plain loops beside a workload that say what the memory allows.
+pub fn references(workload: &Workload) -> Vec<&'static str> {
     let in_order = match &workload.recipe {
         Recipe::Joinable(fragments, _) => fragments.order == Order::Forward,
         Recipe::Attack(_) => false,

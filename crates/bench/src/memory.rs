@@ -16,7 +16,11 @@ use std::time::{Duration, Instant};
 
 /// Sends so many packets through an engine and counts its allocations.
 pub fn row(packets: u64) -> Row {
-    let mut stream = Stream::new();
+    row_of(packets, Order::Random)
+}
+
+fn row_of(packets: u64, order: Order) -> Row {
+    let mut stream = Stream::new(order);
     (0..WARM_ROUNDS).for_each(|_| stream.round());
     let rounds = packets.div_ceil(stream.len() as u64);
     let started = Instant::now();
@@ -64,7 +68,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new() -> Stream {
+    fn new(order: Order) -> Stream {
         let secret = Secret::new(7);
         let limits = Limits { bytes: HELD_LEN / 2, patience: None };
         let rules = Rules {
@@ -80,7 +84,7 @@ impl Stream {
             ..Widening::default()
         };
         let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
-        let flows = Flows { order: Order::Random, per_flow: 90, ..flows(16, Hold::Section) };
+        let flows = Flows { order, per_flow: 90, ..flows(16, Hold::Section) };
         let (section, _) = Recipe::Flows(flows).build();
         Stream {
             side,
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn nothing_is_allocated_and_the_cap_holds() {
-        let row = row(50_000);
+        let row = row_of(50_000, Order::Forward);
         assert_eq!(row.fault, None);
         assert!(row.completed.unwrap() >= 50_000);
         assert!(row.note.starts_with("0 allocations; "), "{}", row.note);

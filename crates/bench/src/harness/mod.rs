@@ -130,7 +130,10 @@ const SECTIONS_MIN: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::{Extent, workloads};
+    use crate::measure::references;
     use crate::recipe::{Order, Recipe};
+    use crate::rows::WIDELOAD;
     use crate::workload::fragments;
 
     /// What a harness answers to these commands, over six fragments of each of 64 datagrams.
@@ -175,5 +178,47 @@ mod tests {
     #[test]
     fn sections_are_run_without_a_word() {
         assert_eq!(said("function=reassemble work=contiguous sections=3", "").unwrap(), "");
+    }
+
+    #[test]
+    fn what_comes_out_is_what_must_come_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, out] = ["in", "out"].map(|name| folder.path().join(name));
+        let (mut right, mut cannot) = (0, Vec::new());
+        for workload in workloads(Extent::Full, &[]) {
+            let (section, reference) = match &workload.recipe {
+                Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) if fragments.datagrams > 64 => {
+                    continue;
+                }
+                Recipe::Flows(flows) if flows.flows > 64 => continue,
+                recipe => recipe.build(),
+            };
+            section.write(&file).unwrap();
+            for system in [vec![WIDELOAD], references(&workload)].concat() {
+                let mut words: Vec<String> =
+                    workload.keys().iter().map(|(key, value)| format!("{key}={value}")).collect();
+                words.extend([system.replace(' ', "-"), format!("file={}", file.display())]);
+                words.extend([format!("out={}", out.display()), "pages=huge".to_string(), "ring=2".to_string()]);
+                if let Recipe::Attack(attack) = &workload.recipe {
+                    words.extend(attack.limit().map(|limit| format!("limit={limit}")));
+                }
+                let name = format!("{system}, {}: {workload}", workload.function);
+                let mut said = Vec::new();
+                speak(&Ask::parse(&words).unwrap(), &b"verify\n"[..], &mut said).unwrap();
+                let said = String::from_utf8(said).unwrap();
+                if said.starts_with("cannot") {
+                    cannot.push(name);
+                    continue;
+                }
+                let output = Section::read(&out).unwrap();
+                if system == WIDELOAD || workload.function != Function::Checksum {
+                    reference.check(&output, &said).unwrap_or_else(|difference| panic!("{name}: {difference}"));
+                    right += 1;
+                }
+            }
+        }
+        assert!(right > 100, "{right} right");
+        let lacks = |what: &str| cannot.iter().any(|name| name.starts_with("wideload") && name.contains(what));
+        assert!(!lacks("contiguous") && !lacks("both checksums"), "{cannot:#?}");
     }
 }

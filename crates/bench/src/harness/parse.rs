@@ -15,7 +15,7 @@ struct Parsing {
 
 /// A parser over the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
-    if ask.work != Work::Contiguous {
+    if ask.work != Work::Header {
         return Err("parsing ends with what the headers say".to_string());
     }
     let longest = section.longest();

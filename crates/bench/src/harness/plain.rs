@@ -261,20 +261,23 @@ fn segments(section: &Section, ask: &Ask) -> Vec<Part> {
     let seq = |packet: &[u8]| u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]]);
     let mut firsts = HashMap::new();
     let mut runs = HashMap::new();
-    let mut sizes: HashMap<usize, usize> = HashMap::new();
+    let mut bursts: HashMap<(Vec<u8>, usize), usize> = HashMap::new();
     let mut parts = Vec::with_capacity(section.len());
     for (packet, bytes) in section.packets().enumerate() {
         let flow = [&bytes[12..IPV4_LEN], &bytes[IPV4_LEN..IPV4_LEN + 4]].concat();
         let first = *firsts.entry(flow.clone()).or_insert(seq(bytes));
         let index = seq(bytes).wrapping_sub(first) as usize / payload_len;
-        let burst = if ask.empties_after_burst { packet / ask.burst } else { 0 };
-        let fresh = runs.len();
-        let run = *runs.entry((flow, index / per_run, burst)).or_insert(fresh);
-        let place = match ask.empties_after_burst {
-            true => sizes.get(&run).copied().unwrap_or(0),
-            false => index % per_run,
+        let (group, place) = match ask.empties_after_burst {
+            true => {
+                let nth = bursts.entry((flow.clone(), packet / ask.burst)).or_default();
+                *nth += 1;
+                (packet / ask.burst, *nth - 1)
+            }
+            false => (0, index),
         };
-        *sizes.entry(run).or_default() += 1;
+        let fresh = runs.len();
+        let run = *runs.entry((flow, group, place / per_run)).or_insert(fresh);
+        let place = place % per_run;
         let (start, at) = if place == 0 { (0, 0) } else { (header_len, header_len + place * payload_len) };
         parts.push(Part { packet, start, run, at, len: bytes.len() - start });
     }
