@@ -69,7 +69,7 @@ impl Measurement {
         let mut contenders = self.contenders(workload, &input)?;
         let plan = self.plan(workload, &contenders);
         let rows = match plan {
-            Err(why) => vec![Row { note: why.clone(), fault: Some(why), ..contenders[0].row(workload, None) }],
+            Err(why) => vec![Row { fault: Some(why), ..contenders[0].row(workload, None) }],
             Ok(plan) => {
                 for contender in &mut contenders {
                     tell(&contender.system);
@@ -81,7 +81,10 @@ impl Measurement {
                 self.rounds(workload, &plan, &mut contenders, &mut tell);
                 contenders.iter_mut().for_each(|contender| contender.harness = None);
                 let base = contenders[0].figures.clone();
-                contenders.iter().map(|one| self.finish(workload, one, &base, &mut tell)).collect()
+                let mut rows: Vec<Row> =
+                    contenders.iter().map(|one| self.finish(workload, one, &base, &mut tell)).collect();
+                compare_with_best_case(&mut rows);
+                rows
             }
         };
         for contender in &contenders {
@@ -306,7 +309,6 @@ impl Contender {
             Some(Verdict::Left(what)) => Some(format!("{what} left to others")),
             _ => None,
         };
-        let notes = [Some(self.delivers.clone()).filter(|words| !words.is_empty()), verdict, self.fault.clone()];
         Row {
             function: workload.function,
             workload: workload.to_string(),
@@ -318,10 +320,10 @@ impl Contender {
             instructions: None,
             gbit_s: ns.map(|ns| bits / ns),
             completed: self.completed,
-            note: notes.into_iter().flatten().collect::<Vec<_>>().join("; "),
             delivers: self.delivers.clone(),
             version: self.version.clone(),
             fault: self.fault.clone(),
+            remark: verdict,
         }
     }
 }
@@ -339,6 +341,14 @@ pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, Strin
     let count = instructions::per_packet(&command, input.units(workload.function), folder, PATIENCE);
     let _ = fs::remove_file(&input.path);
     count
+}
+
+/// Says of an attack at what part of the best case's rate it runs.
+fn compare_with_best_case(rows: &mut [Row]) {
+    let best = rows.iter().find(|row| row.system == BEST_CASE).and_then(|row| row.ratio);
+    if let (Some(ratio), Some(first)) = (best, rows.first_mut()) {
+        first.remark = Some(format!("at {:.0} % of the best case's rate", ratio * 100.0));
+    }
 }
 
 /// What our own harness is told beside what every harness is.

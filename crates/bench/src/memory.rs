@@ -36,7 +36,7 @@ fn row_of(packets: u64, order: Order) -> Row {
     }
     let fault = Some(faults.join(", ")).filter(|fault| !fault.is_empty());
     let memory = stream.out.pool.heap_len();
-    let note = format!(
+    let remark = format!(
         "{} allocations; {} B of at most {HELD_LEN} held; buffers of {memory} B, at most {POOL_LEN}",
         seen.count_total, stream.held_max
     );
@@ -51,10 +51,10 @@ fn row_of(packets: u64, order: Order) -> Row {
         instructions: None,
         gbit_s: None,
         completed: Some(count),
-        note,
         delivers: String::new(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         fault,
+        remark: Some(remark),
     }
 }
 
@@ -175,6 +175,6 @@ mod tests {
         let row = row_of(50_000, Order::Forward);
         assert_eq!(row.fault, None);
         assert!(row.completed.unwrap() >= 50_000);
-        assert!(row.note.starts_with("0 allocations; "), "{}", row.note);
+        assert!(row.note().starts_with("0 allocations; "), "{}", row.note());
     }
 }

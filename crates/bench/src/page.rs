@@ -96,8 +96,9 @@ fn section(page: &mut String, function: Function, rows: &[&Row]) {
     for row in rows {
         if let Some(fault) = &row.fault {
             let _ = writeln!(page, "- (!) {}, {}: {fault}", row.system, row.workload);
-        } else if function == Function::Memory {
-            let _ = writeln!(page, "- {}", row.note);
+        }
+        if let Some(remark) = &row.remark {
+            let _ = writeln!(page, "- {}, {}: {remark}", row.system, row.workload);
         }
     }
 }
@@ -146,9 +147,9 @@ mod tests {
             instructions: None,
             gbit_s: None,
             completed: Some(64),
-            note: String::new(),
             delivers: "whole datagrams".to_string(),
             version: "1".to_string(),
+            remark: None,
             fault: fault.map(String::from),
         };
         let rows = [

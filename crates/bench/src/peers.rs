@@ -58,9 +58,12 @@ impl Peers {
             tell(&name);
             let target = target.join(&name);
             std::fs::create_dir_all(&target)?;
-            peers.missing.extend(build(&family, &target, install, dpdk));
+            let missing = build(&family, &target, install, dpdk);
+            // A build that says what is missing has said enough.
+            let says = !missing.is_empty();
+            peers.missing.extend(missing);
             match std::fs::read_to_string(family.join("systems.tsv")) {
-                Ok(table) => peers.offer(&name, &table, &target),
+                Ok(table) => peers.offer(&name, &table, &target, says),
                 Err(error) => peers.missing.push(format!("{name}: systems.tsv: {error}")),
             }
         }
@@ -73,18 +76,23 @@ impl Peers {
         self.offers.iter().filter(|offer| offer.takes(workload, &facts)).collect()
     }
 
-    fn offer(&mut self, family: &str, table: &str, target: &Path) {
+    fn offer(&mut self, family: &str, table: &str, target: &Path, is_explained: bool) {
         let is_row = |line: &&str| !line.is_empty() && !line.starts_with('#') && !line.starts_with("system\t");
         for line in table.lines().filter(is_row) {
-            match Offer::parse(line, target) {
-                Some(offer) if offer.program.exists() => self.offers.push(offer),
-                Some(offer) => {
-                    let lacks = format!("{}: {} was not built", offer.system, offer.program.display());
-                    if !self.missing.contains(&lacks) {
-                        self.missing.push(lacks);
-                    }
+            let lacks = match Offer::parse(line, target) {
+                Some(offer) if offer.program.exists() => {
+                    self.offers.push(offer);
+                    continue;
                 }
-                None => self.missing.push(format!("{family}: systems.tsv: not understood: {line}")),
+                Some(_) if is_explained => continue,
+                Some(offer) => {
+                    let program = offer.program.file_name().unwrap_or_default().to_string_lossy();
+                    format!("{family}: no program {program} was built")
+                }
+                None => format!("{family}: systems.tsv: not understood: {line}"),
+            };
+            if !self.missing.contains(&lacks) {
+                self.missing.push(lacks);
             }
         }
     }
@@ -196,10 +204,20 @@ mod tests {
     #[test]
     fn a_row_that_makes_no_sense_is_named() {
         let mut peers = Peers::default();
-        peers.offer("some", "a\tb\tc\nsystem\tfunction\twork\tcondition\tcommand\n", Path::new("/nowhere"));
+        let table = "system\tfunction\twork\tcondition\tcommand\na\tb\tc\n";
+        peers.offer("some", table, Path::new("/nowhere"), false);
         assert_eq!(peers.missing, ["some: systems.tsv: not understood: a\tb\tc"]);
-        peers.offer("some", "x\treassemble\theader\t-\tprogram\n", Path::new("/nowhere"));
-        assert_eq!(peers.missing[1], "x: /nowhere/program was not built");
+    }
+
+    #[test]
+    fn a_program_that_was_not_built_is_named_once() {
+        let table = "x\treassemble\theader\t-\tprogram\ny\treassemble\theader\t-\tprogram more\n";
+        let mut peers = Peers::default();
+        peers.offer("some", table, Path::new("/nowhere"), false);
+        assert_eq!(peers.missing, ["some: no program program was built"]);
+        let mut explained = Peers::default();
+        explained.offer("some", table, Path::new("/nowhere"), true);
+        assert!(explained.missing.is_empty() && explained.offers.is_empty());
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
     if args.only.is_empty() {
         bar.set_message(format!("memory | {} packets", thousands(pace.packets)));
         let row = memory::row(pace.packets);
-        bar.suspend(|| println!("{}  {}\n", table::block(std::slice::from_ref(&row)), row.note));
+        bar.suspend(|| println!("{}", table::block(std::slice::from_ref(&row))));
         rows.push(row);
     }
     bar.finish_and_clear();
@@ -138,7 +138,8 @@ fn announce(conditions: &Conditions, count: usize) {
 
 fn write(args: &Args, rows: &[Row], conditions: &Conditions) -> Result<(), String> {
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(rows).map_err(|error| named(path, error))?;
+        let json = serde_json::to_string_pretty(&rows.iter().map(Row::to_json).collect::<Vec<_>>())
+            .map_err(|error| named(path, error))?;
         std::fs::write(path, json + "\n").map_err(|error| named(path, error))?;
     }
     if let Some(path) = &args.page {

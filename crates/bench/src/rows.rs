@@ -26,23 +26,44 @@ pub struct Row {
     pub gbit_s: Option<f64>,
     /// Packets that came out of one section.
     pub completed: Option<u64>,
-    /// What it delivers, and what is to be said of its answers.
-    pub note: String,
     /// What it delivers.
     #[serde(skip)]
     pub delivers: String,
     /// Its version.
     #[serde(skip)]
     pub version: String,
+    /// What is to be said of its answers.
+    #[serde(skip)]
+    pub remark: Option<String>,
     /// What is wrong with it.
     #[serde(skip)]
     pub fault: Option<String>,
+}
+
+/// A row as other programs read it.
+#[derive(Serialize)]
+pub struct JsonRow<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    note: String,
 }
 
 impl Row {
     /// Is it a peer, and did it do the work?
     pub fn is_sound_peer(&self) -> bool {
         self.fault.is_none() && self.ns.is_some() && !OURS.contains(&self.system.as_str())
+    }
+
+    /// What it delivers, and what is to be said of it.
+    pub fn note(&self) -> String {
+        let delivers = Some(self.delivers.as_str()).filter(|words| !words.is_empty());
+        let words = [delivers, self.remark.as_deref(), self.fault.as_deref()];
+        words.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    /// As other programs read it.
+    pub fn to_json(&self) -> JsonRow<'_> {
+        JsonRow { row: self, note: self.note() }
     }
 }
 

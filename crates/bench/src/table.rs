@@ -14,9 +14,10 @@ pub fn block(rows: &[Row]) -> String {
             .expect("a string takes all");
     }
     for row in rows {
-        if let Some(fault) = &row.fault {
-            let fault: String = fault.chars().take(NOTE_LEN).collect();
-            writeln!(text, "  ! {}: {fault}", row.system).expect("a string takes all");
+        for (mark, words) in [("!", &row.fault), ("-", &row.remark)] {
+            let Some(words) = words else { continue };
+            let line: String = format!("  {mark} {}: {words}", row.system).chars().take(LINE_LEN).collect();
+            writeln!(text, "{line}").expect("a string takes all");
         }
     }
     text
@@ -61,8 +62,8 @@ pub fn thousands(number: u64) -> String {
 
 /// The columns.
 pub const HEAD: [&str; 6] = ["ns", "spread", "ratio", "instr.", "Gbit/s", "out"];
-/// So much of a fault fits into a line.
-const NOTE_LEN: usize = 100;
+/// Width of a terminal that everything fits into.
+const LINE_LEN: usize = 120;
 
 #[cfg(test)]
 mod tests {
@@ -84,9 +85,9 @@ mod tests {
             instructions: Some(12_345.0),
             gbit_s: Some(1_234.0),
             completed: Some(10_000_000),
-            note: String::new(),
             delivers: String::new(),
             version: String::new(),
+            remark: Some("checksums left to others".to_string()),
             fault: Some("because ".repeat(40)),
         };
         let peer = Row { system: "a peer whose name is long".to_string(), fault: None, ..row.clone() };
