@@ -93,13 +93,25 @@ fn section(page: &mut String, function: Function, rows: &[&Row]) {
         let _ = writeln!(page, "| {workload} | {system} | {} |", cells(row).join(" | "));
     }
     page.push('\n');
+    remarks(page, rows);
+}
+
+/// What is to be said of rows, each thing once.
+fn remarks(page: &mut String, rows: &[&Row]) {
+    let mut said: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
     for row in rows {
-        if let Some(fault) = &row.fault {
-            let _ = writeln!(page, "- (!) {}, {}: {fault}", row.system, row.workload);
+        let fault = row.fault.iter().map(|fault| (format!("(!) {}", row.system), fault));
+        let remark = row.remark.iter().map(|remark| (row.system.clone(), remark));
+        for (system, words) in fault.chain(remark) {
+            said.entry((system, words)).or_default().push(&row.workload);
         }
-        if let Some(remark) = &row.remark {
-            let _ = writeln!(page, "- {}, {}: {remark}", row.system, row.workload);
-        }
+    }
+    for ((system, words), workloads) in said {
+        let place = match workloads[..] {
+            [one] => one.to_string(),
+            _ => format!("{} workloads", workloads.len()),
+        };
+        let _ = writeln!(page, "- {system}, {place}: {words}");
     }
 }
 
