@@ -1,0 +1,144 @@
+//! Instructions counted before and now in, which workloads cost more out.
+
+use crate::grid::{Extent, workloads};
+use crate::workload::Workload;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Instructions a packet, by function and workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Baseline(BTreeMap<(String, String), f64>);
+
+/// How a count compares with the baseline's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The workload.
+    pub name: String,
+    /// Instructions a packet in the baseline.
+    pub before: f64,
+    /// Those counted.
+    pub now: f64,
+}
+
+impl Baseline {
+    /// Reads a table of function, workload and instructions.
+    ///
+    /// # Errors
+    /// The line that is none.
+    pub fn parse(table: &str) -> Result<Baseline, String> {
+        let mut baseline = Baseline::default();
+        for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
+            let words: Vec<&str> = line.split('\t').collect();
+            let [function, workload, count] = words[..] else {
+                return Err(format!("no line of a baseline: {line}"));
+            };
+            let count = count.parse().map_err(|_| format!("no count of instructions: {line}"))?;
+            baseline.0.insert((function.to_string(), workload.to_string()), count);
+        }
+        Ok(baseline)
+    }
+
+    /// Adds a count.
+    pub fn insert(&mut self, workload: &Workload, count: f64) {
+        self.0.insert(name(workload), count);
+    }
+
+    /// What was counted for this workload.
+    pub fn get(&self, workload: &Workload) -> Option<f64> {
+        self.0.get(&name(workload)).copied()
+    }
+
+    /// How a count compares; none where there is nothing to compare with.
+    pub fn change(&self, workload: &Workload, now: f64) -> Option<Change> {
+        let (function, rest) = name(workload);
+        Some(Change { name: format!("{function}: {rest}"), before: self.get(workload)?, now })
+    }
+
+    /// The table.
+    pub fn to_table(&self) -> String {
+        let mut table = "function\tworkload\tinstructions\n".to_string();
+        for ((function, workload), count) in &self.0 {
+            writeln!(table, "{function}\t{workload}\t{count:.2}").expect("a string takes all");
+        }
+        table
+    }
+
+    /// Its workloads.
+    pub fn workloads(&self) -> Vec<Workload> {
+        workloads(Extent::Full, &[]).into_iter().filter(|workload| self.get(workload).is_some()).collect()
+    }
+
+    /// Entries that name no workload.
+    pub fn strangers(&self) -> Vec<String> {
+        let known: Vec<(String, String)> = workloads(Extent::Full, &[]).iter().map(name).collect();
+        let strangers = self.0.keys().filter(|entry| !known.contains(entry));
+        strangers.map(|(function, workload)| format!("{function}: {workload}")).collect()
+    }
+}
+
+impl Change {
+    /// Does it cost more than the guard allows?
+    pub fn is_too_much(&self) -> bool {
+        self.now > self.before * (1.0 + ALLOWED)
+    }
+
+    /// Does it cost so much less that the baseline should be written again?
+    pub fn is_much_less(&self) -> bool {
+        self.now < self.before * (1.0 - ALLOWED)
+    }
+
+    /// By how much it changed, in percent.
+    pub fn percent(&self) -> f64 {
+        (self.now / self.before - 1.0) * 100.0
+    }
+}
+
+fn name(workload: &Workload) -> (String, String) {
+    (workload.function.to_string(), workload.to_string())
+}
+
+/// By how much a count may rise.
+const ALLOWED: f64 = 0.03;
+/// Where the committed one is.
+pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.tsv");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_percent_more_is_allowed_and_no_more() {
+        let workload = workloads(Extent::Quick, &[]).remove(0);
+        let mut baseline = Baseline::default();
+        baseline.insert(&workload, 200.0);
+        let verdict = |now| {
+            let change = baseline.change(&workload, now).unwrap();
+            (change.is_too_much(), change.is_much_less())
+        };
+        assert_eq!(verdict(206.0), (false, false));
+        assert_eq!(verdict(206.1), (true, false));
+        assert_eq!(verdict(193.0), (false, true));
+        assert_eq!(baseline.change(&workloads(Extent::Quick, &[])[1], 1.0), None);
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_was_written() {
+        let mut baseline = Baseline::default();
+        workloads(Extent::Quick, &[])
+            .iter()
+            .zip(1..)
+            .for_each(|(one, count)| baseline.insert(one, f64::from(count)));
+        assert_eq!(Baseline::parse(&baseline.to_table()), Ok(baseline.clone()));
+        assert_eq!(baseline.workloads().len(), workloads(Extent::Quick, &[]).len());
+        assert!(Baseline::parse("head\nparse\tall\n").is_err());
+        assert!(Baseline::parse("head\nparse\tall\tmany\n").is_err());
+        assert_eq!(Baseline::parse("head\nparse\tall\t7.5\n").unwrap().strangers(), ["parse: all"]);
+    }
+
+    #[test]
+    fn the_committed_baseline_names_workloads_of_the_grid() {
+        let baseline = Baseline::parse(&std::fs::read_to_string(PATH).unwrap()).unwrap();
+        assert_eq!(baseline.strangers(), [""; 0]);
+        assert!(baseline.workloads().len() >= 10);
+    }
+}

@@ -1,0 +1,182 @@
+//! A harness's program in, its answers out: one process, pinned to one processor.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// A harness that is ready.
+pub struct Harness {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    complaints: PathBuf,
+    /// Its version.
+    pub version: String,
+    /// What it delivers.
+    pub delivers: String,
+}
+
+/// What `run` answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    /// Nanoseconds a packet, of the median section.
+    pub ns: f64,
+    /// Packets that came out of the last section.
+    pub completed: u64,
+}
+
+impl Harness {
+    /// Starts a program on this processor and waits until it is ready. What it complains of goes to a file in `folder`.
+    ///
+    /// # Errors
+    /// Why it is not: in its own words, where it has any.
+    pub fn start(command: &mut Command, processor: usize, folder: &Path) -> Result<Harness, String> {
+        let complaints = tempfile::Builder::new().prefix("said-").tempfile_in(folder);
+        let complaints = complaints.and_then(|file| Ok(file.keep()?)).map_err(|error| error.to_string())?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints.0);
+        let mut child = spawn_on(command, processor)
+            .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
+        let stdin = child.stdin.take().expect("it was asked for");
+        let stdout = child.stdout.take().expect("it was asked for");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let (version, delivers) = (String::new(), String::new());
+        let mut harness = Harness { child, stdin, lines, complaints: complaints.1, version, delivers };
+        let line = harness.answer(STARTING)?;
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            ["ready", version, ref delivers @ ..] => {
+                harness.version = version.to_string();
+                harness.delivers = delivers.join(" ");
+                Ok(harness)
+            }
+            ["cannot", ref why @ ..] => Err(format!("cannot: {}", why.join(" "))),
+            _ => Err(format!("is not ready, but says: {line}")),
+        }
+    }
+
+    /// Measures for so many milliseconds.
+    ///
+    /// # Errors
+    /// What happened instead.
+    pub fn run(&mut self, ms: u64) -> Result<Run, String> {
+        let line = self.ask(&format!("run {ms}"), Duration::from_millis(ms * 50) + ANSWERING)?;
+        parse_run(&line).ok_or(format!("answers run with: {line}"))
+    }
+
+    /// Makes it write what comes out of one section.
+    ///
+    /// # Errors
+    /// What happened instead.
+    pub fn verify(&mut self) -> Result<(), String> {
+        let line = self.ask("verify", ANSWERING)?;
+        if line.starts_with("done") { Ok(()) } else { Err(format!("answers verify with: {line}")) }
+    }
+
+    fn ask(&mut self, command: &str, patience: Duration) -> Result<String, String> {
+        // One that has died cannot read; why, is what its answer would have been.
+        let _ = writeln!(self.stdin, "{command}").and_then(|()| self.stdin.flush());
+        self.answer(patience)
+    }
+
+    fn answer(&mut self, patience: Duration) -> Result<String, String> {
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(format!("no answer in {} s", patience.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.child.wait().map_err(|error| error.to_string())?;
+                Err(match last_line(&self.complaints) {
+                    Some(complaint) => format!("died ({status}): {complaint}"),
+                    None => format!("died ({status})"),
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Harness {
+    /// It may have died already.
+    fn drop(&mut self) {
+        let _ = writeln!(self.stdin, "quit");
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn parse_run(line: &str) -> Option<Run> {
+    let mut words = line.split('\t');
+    let ns = words.next()?.trim().parse().ok().filter(|ns: &f64| ns.is_finite() && *ns >= 0.0)?;
+    let completed = words.next()?.trim().parse().ok()?;
+    words.next()?.trim().parse::<u64>().ok()?;
+    Some(Run { ns, completed })
+}
+
+/// A child inherits the processors of the thread that starts it.
+fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
+    let allowed = sched_getaffinity(None)?;
+    let mut one = CpuSet::new();
+    one.set(processor);
+    sched_setaffinity(None, &one)?;
+    let child = command.spawn();
+    sched_setaffinity(None, &allowed)?;
+    child
+}
+
+/// The last processor that we may use: the first ones have more to do for others.
+pub fn last_processor() -> io::Result<usize> {
+    let allowed = sched_getaffinity(None)?;
+    (0..CpuSet::MAX_CPU).rev().find(|one| allowed.is_set(*one)).ok_or_else(|| io::Error::other("no processor"))
+}
+
+/// The last thing that a program complained of.
+pub fn last_line(path: &Path) -> Option<String> {
+    let lines = BufReader::new(File::open(path).ok()?).lines().map_while(Result::ok);
+    lines.filter(|line| !line.trim().is_empty() && !line.contains("RUST_BACKTRACE")).last()
+}
+
+/// How long a harness may take to be ready.
+const STARTING: Duration = Duration::from_secs(120);
+/// How long it may take to answer, beside what is timed.
+const ANSWERING: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_three_numbers() {
+        assert_eq!(parse_run("12.5\t64\t7"), Some(Run { ns: 12.5, completed: 64 }));
+        for wrong in ["", "12.5", "12.5\t64", "NaN\t64\t7", "-1\t64\t7", "12.5\tmany\t7", "ready\t1\t2"] {
+            assert_eq!(parse_run(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_harness_that_dies_is_quoted() {
+        let start = |script: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let mut harness = Harness::start(&mut command, last_processor().unwrap(), folder.path())?;
+            harness.run(1).map(|run| run.ns)
+        };
+        assert_eq!(start("printf 'ready\\t1\\twhole\\n'; read line; printf '5\\t6\\t7\\n'; read line"), Ok(5.0));
+        assert_eq!(start("printf 'cannot\\tno huge pages\\n'"), Err("cannot: no huge pages".to_string()));
+        assert_eq!(
+            start("echo out of memory >&2; exit 3"),
+            Err("died (exit status: 3): out of memory".to_string())
+        );
+        let later = start("printf 'ready\\t1\\twhole\\n'; read line; echo tripped >&2; exit 4");
+        assert_eq!(later, Err("died (exit status: 4): tripped".to_string()));
+        assert_eq!(start("echo hello"), Err("is not ready, but says: hello".to_string()));
+    }
+}

@@ -1,0 +1,208 @@
+//! How much is wished in, the workloads out.
+
+use crate::recipe::{Attack, Fragments, Hold, Order, Recipe};
+use crate::workload::{Function, Warmth, Work, Workload, flows, fragments};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// A handful, in under a minute.
+    Quick,
+    /// Forty, in ten minutes.
+    Usual,
+    /// All.
+    Full,
+}
+
+/// The workloads of this extent whose name has all of these words.
+pub fn workloads(extent: Extent, words: &[String]) -> Vec<Workload> {
+    let mut all = match extent {
+        Extent::Quick => quick(),
+        Extent::Usual => usual(),
+        Extent::Full => full(),
+    };
+    all.retain(|workload| has(workload, words));
+    all
+}
+
+fn has(workload: &Workload, words: &[String]) -> bool {
+    let name = format!("{} {workload}", workload.function).to_lowercase();
+    words.iter().flat_map(|words| words.split_whitespace()).all(|word| name.contains(&word.to_lowercase()))
+}
+
+fn quick() -> Vec<Workload> {
+    let forward = |pieces, datagrams| fragments(pieces, datagrams, Order::Forward);
+    vec![
+        reassemble(Work::Header, forward(6, 64)),
+        reassemble(Work::Contiguous, forward(44, 1)),
+        reassemble(Work::Contiguous, forward(6, 64)),
+        fragment(9_000),
+        coalesce(Work::Checksummed, 8, Hold::Burst),
+        segment(1_448),
+        checksum(1_460),
+        parse(),
+        attack(Attack::RandomOffsets),
+    ]
+}
+
+fn usual() -> Vec<Workload> {
+    let forward = |pieces, datagrams| fragments(pieces, datagrams, Order::Forward);
+    let random = fragments(44, 64, Order::Random);
+    let mut all = Vec::new();
+    for (pieces, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024)] {
+        all.push(reassemble(Work::Header, forward(pieces, datagrams)));
+    }
+    all.push(reassemble(Work::Header, fragments(44, 64, Order::Reverse)));
+    all.push(reassemble(Work::Header, random));
+    for (pieces, datagrams) in [(2, 1), (6, 1), (44, 1), (6, 64), (44, 64), (6, 1_024), (44, 1_024), (6, 16_384)] {
+        all.push(reassemble(Work::Contiguous, forward(pieces, datagrams)));
+    }
+    all.push(reassemble(Work::Contiguous, random));
+    all.push(reassemble(Work::Contiguous, forward(6, 64).ipv6()));
+    all.push(reassemble(Work::Contiguous, forward(6, 64)).cold());
+    all.push(reassemble(Work::Checksummed, forward(6, 64)));
+    all.push(join(forward(6, 64)));
+    all.extend([fragment(9_000), fragment(65_000)]);
+    all.push(coalesce(Work::Header, 1, Hold::Section));
+    all.push(coalesce(Work::Header, 1_024, Hold::Section));
+    for flows in [1, 8, 64] {
+        all.push(coalesce(Work::Checksummed, flows, Hold::Burst));
+    }
+    all.push(coalesce(Work::Checksummed, 1, Hold::Section));
+    all.push(coalesce(Work::Checksummed, 1_024, Hold::Section));
+    all.push(swapped(Work::Checksummed, 8));
+    all.extend([segment(1_448), segment(1_448).cold()]);
+    all.extend([checksum(1_460), checksum(64_000)]);
+    all.push(parse());
+    let attacks = [Attack::RandomOffsets, Attack::FirstFragments, Attack::Collisions, Attack::TinySegments];
+    all.extend(attacks.map(attack));
+    all
+}
+
+fn full() -> Vec<Workload> {
+    let mut all = Vec::new();
+    for work in Work::ALL {
+        for pieces in [2, 6, 44] {
+            for datagrams in [1, 64, 1_024, 16_384] {
+                for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+                    for warmth in [Warmth::Hot, Warmth::Cold] {
+                        let recipe = fragments(pieces, datagrams, order);
+                        let both = [recipe, recipe.ipv6()];
+                        all.extend(both.map(|recipe| Workload { warmth, ..reassemble(work, recipe) }));
+                    }
+                }
+            }
+        }
+    }
+    for pieces in [2, 6, 44] {
+        for datagrams in [1, 64, 1_024, 16_384] {
+            for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+                let recipe = fragments(pieces, datagrams, order);
+                all.extend([join(recipe), join(recipe).cold()]);
+            }
+        }
+    }
+    for len in [9_000, 65_000] {
+        for work in [Work::Header, Work::Contiguous] {
+            let hot = Workload { work, ..fragment(len) };
+            all.extend([hot.clone(), hot.cold()]);
+        }
+    }
+    for work in Work::ALL {
+        for flows in [1, 8, 64, 1_024, 100_000] {
+            all.push(coalesce(work, flows, Hold::Burst));
+            all.push(coalesce(work, flows, Hold::Section));
+            all.push(swapped(work, flows));
+        }
+        all.push(coalesce(work, 8, Hold::Burst).cold());
+    }
+    for len in [1_448, 8_948] {
+        for work in [Work::Header, Work::Contiguous, Work::Checksummed] {
+            let hot = Workload { work, ..segment(len) };
+            all.extend([hot.clone(), hot.cold()]);
+        }
+    }
+    all.extend([20, 64, 576, 1_460, 9_000, 64_000, 65_535].map(checksum));
+    all.push(parse());
+    all.extend(Attack::ALL.map(attack));
+    all
+}
+
+fn reassemble(work: Work, fragments: Fragments) -> Workload {
+    Workload::new(Function::Reassemble, work, Recipe::Fragments(fragments))
+}
+
+fn join(fragments: Fragments) -> Workload {
+    Workload::new(Function::Join, Work::Contiguous, Recipe::Joinable(fragments, 9_000))
+}
+
+fn fragment(len: usize) -> Workload {
+    Workload::new(Function::Fragment, Work::Header, Recipe::Wide { len, mtu: 1_500 })
+}
+
+fn coalesce(work: Work, count: usize, hold: Hold) -> Workload {
+    Workload::new(Function::Coalesce, work, Recipe::Flows(flows(count, hold)))
+}
+
+fn swapped(work: Work, count: usize) -> Workload {
+    let mut flows = flows(count, Hold::Section);
+    flows.order = Order::Random;
+    Workload::new(Function::Coalesce, work, Recipe::Flows(flows))
+}
+
+fn segment(len: usize) -> Workload {
+    Workload::new(Function::Segment, Work::Checksummed, Recipe::Trains { segment: len })
+}
+
+fn checksum(len: usize) -> Workload {
+    Workload::new(Function::Checksum, Work::Contiguous, Recipe::Bytes { len })
+}
+
+fn parse() -> Workload {
+    Workload::new(Function::Parse, Work::Header, Recipe::Mixed)
+}
+
+fn attack(attack: Attack) -> Workload {
+    match attack.is_of_segments() {
+        true => Workload::new(Function::Coalesce, Work::Checksummed, Recipe::Attack(attack)),
+        false => Workload::new(Function::Reassemble, Work::Contiguous, Recipe::Attack(attack)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_workloads_have_one_name() {
+        for extent in [Extent::Quick, Extent::Usual, Extent::Full] {
+            let all = workloads(extent, &[]);
+            let names: HashSet<String> = all.iter().map(|one| format!("{} {one}", one.function)).collect();
+            assert_eq!(names.len(), all.len());
+        }
+    }
+
+    #[test]
+    fn the_usual_grid_has_at_most_forty_workloads() {
+        let count = workloads(Extent::Usual, &[]).len();
+        assert!((35..=40).contains(&count), "{count}");
+        assert!(workloads(Extent::Quick, &[]).len() <= 10);
+    }
+
+    #[test]
+    fn what_is_quick_is_usual_and_what_is_usual_is_in_the_full_grid() {
+        let contains = |all: &[Workload], some: &[Workload]| some.iter().all(|one| all.contains(one));
+        let [quick, usual, full] =
+            [Extent::Quick, Extent::Usual, Extent::Full].map(|extent| workloads(extent, &[]));
+        assert!(contains(&usual, &quick) && contains(&full, &usual));
+    }
+
+    #[test]
+    fn words_choose() {
+        let words = ["Reassemble random".to_string(), "header".to_string()];
+        let chosen = workloads(Extent::Usual, &words);
+        assert_eq!(chosen.len(), 1);
+        assert!(chosen[0].to_string().contains("random"));
+    }
+}

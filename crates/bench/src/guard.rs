@@ -1,0 +1,110 @@
+//! Wideload's workloads in, their instructions out, and whether they are more than before.
+
+use crate::baseline::{Baseline, PATH};
+use crate::grid::{Extent, workloads};
+use crate::instructions;
+use crate::measure::own_instructions;
+use crate::recipe::Recipe;
+use crate::workload::Workload;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::process::ExitCode;
+
+/// Compares with the committed baseline: 1 where a workload takes too many instructions.
+///
+/// # Errors
+/// What cannot be counted or read.
+pub fn check() -> Result<ExitCode, String> {
+    let table =
+        std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}; --write-baseline makes it"))?;
+    let baseline = Baseline::parse(&table).map_err(|error| format!("{PATH}: {error}"))?;
+    if let Some(stranger) = baseline.strangers().first() {
+        return Err(format!("{PATH}: {stranger}: no such workload; --write-baseline makes it anew"));
+    }
+    let mut failed = 0;
+    count(baseline.workloads(), |workload, now| {
+        let Some(change) = baseline.change(workload, now?) else { return Ok(()) };
+        let verdict = match (change.is_too_much(), change.is_much_less()) {
+            (true, _) => "TOO MUCH",
+            (_, true) => "much less: --write-baseline keeps it so",
+            _ => "",
+        };
+        failed += usize::from(change.is_too_much());
+        println!(
+            "{:>9.1} {:>9.1} {:>+7.1} %  {} {verdict}",
+            change.before,
+            change.now,
+            change.percent(),
+            change.name
+        );
+        Ok(())
+    })?;
+    if failed == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("bench: {failed} workloads take over 3 % more instructions than {PATH} says");
+    Ok(ExitCode::FAILURE)
+}
+
+/// Makes what is counted the baseline.
+///
+/// # Errors
+/// What cannot be counted or written.
+pub fn write() -> Result<ExitCode, String> {
+    let mut baseline = Baseline::default();
+    count(guarded(), |workload, now| {
+        match now {
+            Ok(count) => baseline.insert(workload, count),
+            // What cannot be done yet has no count to guard.
+            Err(why) => eprintln!("left out: {}: {workload}: {why}", workload.function),
+        }
+        Ok(())
+    })?;
+    std::fs::write(PATH, baseline.to_table()).map_err(|error| format!("{PATH}: {error}"))?;
+    println!("{PATH}: {} workloads", baseline.workloads().len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Counts, and prints.
+///
+/// # Errors
+/// What makes counting impossible.
+pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
+    println!("instructions a packet, by callgrind");
+    count(workloads(extent, words), |workload, now| {
+        match now {
+            Ok(count) => println!("{count:>9.1}  {}: {workload}", workload.function),
+            Err(why) => println!("{:>9}  {}: {workload}: {why}", "-", workload.function),
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The usual workloads that are quickly counted.
+fn guarded() -> Vec<Workload> {
+    let mut all = workloads(Extent::Usual, &[]);
+    all.retain(|workload| !matches!(&workload.recipe, Recipe::Fragments(fragments) if fragments.datagrams > 64));
+    all.retain(|workload| !matches!(&workload.recipe, Recipe::Flows(flows) if flows.flows > 64));
+    all.retain(|workload| !workload.to_string().contains("cold"));
+    all
+}
+
+fn count(
+    workloads: Vec<Workload>,
+    mut take: impl FnMut(&Workload, Result<f64, String>) -> Result<(), String>,
+) -> Result<(), String> {
+    if !instructions::is_possible() {
+        return Err("valgrind is not installed, and counts instructions; apt-get install valgrind".to_string());
+    }
+    let folder = tempfile::tempdir().map_err(|error| format!("no folder for files: {error}"))?;
+    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is right");
+    let bar = ProgressBar::new(workloads.len() as u64).with_style(style);
+    for workload in workloads {
+        bar.set_message(format!("{}: {workload}", workload.function));
+        let count = own_instructions(&workload, folder.path());
+        bar.suspend(|| take(&workload, count))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! A harness's arguments in, what is asked of it out.
+
+use crate::workload::{Function, Work};
+use std::path::PathBuf;
+
+/// What a harness is to do, as `crates/bench/peers/README.md` has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Which of the harness's own systems.
+    pub system: System,
+    /// What is done.
+    pub function: Function,
+    /// How much of it.
+    pub work: Work,
+    /// The packets of one section.
+    pub file: PathBuf,
+    /// Where what comes out is written.
+    pub out: PathBuf,
+    /// Copies of the section in memory.
+    pub ring: usize,
+    /// Where packet memory comes from.
+    pub pages: Pages,
+    /// Without commands: so many sections.
+    pub sections: Option<usize>,
+    /// Datagrams at once.
+    pub datagrams: usize,
+    /// Longest packet out, in bytes.
+    pub mtu: usize,
+    /// Payload of a segment out, in bytes.
+    pub segment: usize,
+    /// Flows at once.
+    pub flows: usize,
+    /// Packets that are handed over at once.
+    pub burst: usize,
+    /// Longest packet out of coalescing, in bytes.
+    pub len_max: usize,
+    /// Is everything let go after each burst?
+    pub empties_after_burst: bool,
+    /// Bytes that may be held.
+    pub limit: usize,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// The engine.
+    Wideload,
+    /// A copy of the same bytes to the same places, and nothing else.
+    PlainCopy,
+    /// The same, with the sum of the bytes taken on the way.
+    CopyAndSum,
+}
+
+/// Where packet memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Pages of 2 MiB, where the kernel has them.
+    Huge,
+    /// The heap.
+    Small,
+}
+
+impl Ask {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// The argument that makes no sense.
+    pub fn parse(arguments: &[String]) -> Result<Ask, String> {
+        let mut ask = Ask {
+            system: System::Wideload,
+            function: Function::Parse,
+            work: Work::Contiguous,
+            file: PathBuf::new(),
+            out: PathBuf::new(),
+            ring: 1,
+            pages: Pages::Small,
+            sections: None,
+            datagrams: 1,
+            mtu: 1_500,
+            segment: 1_448,
+            flows: 1,
+            burst: 64,
+            len_max: 65_535,
+            empties_after_burst: false,
+            limit: 4 << 30,
+        };
+        for argument in arguments {
+            ask.take(argument).ok_or_else(|| format!("{argument}: no argument of a harness"))?;
+        }
+        if ask.file.as_os_str().is_empty() {
+            return Err("file=PATH is missing".to_string());
+        }
+        Ok(ask)
+    }
+
+    fn take(&mut self, argument: &str) -> Option<()> {
+        match argument {
+            "wideload" => self.system = System::Wideload,
+            "plain-copy" => self.system = System::PlainCopy,
+            "copy-and-sum" => self.system = System::CopyAndSum,
+            _ => {
+                let (key, value) = argument.split_once('=')?;
+                self.set(key, value)?;
+            }
+        }
+        Some(())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        let number = || value.parse::<usize>().ok();
+        match key {
+            "function" => self.function = Function::ALL.into_iter().find(|one| one.to_string() == value)?,
+            "work" => self.work = Work::ALL.into_iter().find(|one| one.to_string() == value)?,
+            "file" => self.file = value.into(),
+            "out" => self.out = value.into(),
+            "pages" => self.pages = if value == "huge" { Pages::Huge } else { Pages::Small },
+            "hold" => self.empties_after_burst = value == "burst",
+            "ring" => self.ring = number()?.max(1),
+            "sections" => self.sections = Some(number()?),
+            "datagrams" => self.datagrams = number()?,
+            "pieces" => drop(number()?),
+            "mtu" => self.mtu = number()?,
+            "segment" => self.segment = number()?,
+            "flows" => self.flows = number()?,
+            "burst" => self.burst = number()?.max(1),
+            "len_max" => self.len_max = number()?,
+            "limit" => self.limit = number()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Result<Ask, String> {
+        Ask::parse(&line.split(' ').map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_read_as_the_protocol_has_them() {
+        let ask =
+            asked("plain-copy function=coalesce work=checksummed file=/a out=/b ring=7 pages=huge hold=burst");
+        let ask = ask.unwrap();
+        assert_eq!(
+            (ask.system, ask.function, ask.work),
+            (System::PlainCopy, Function::Coalesce, Work::Checksummed)
+        );
+        assert_eq!((ask.ring, ask.pages, ask.empties_after_burst), (7, Pages::Huge, true));
+        assert_eq!(asked("file=/a sections=6 pieces=44").unwrap().sections, Some(6));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        assert_eq!(asked("file=/a ring=many"), Err("ring=many: no argument of a harness".to_string()));
+        assert_eq!(asked("file=/a colour=red"), Err("colour=red: no argument of a harness".to_string()));
+        assert_eq!(asked("function=parse"), Err("file=PATH is missing".to_string()));
+    }
+}

@@ -1,0 +1,203 @@
+//! Wide packets in buffers in, fragments or segments out.
+//!
+//! By reference, a packet leaves as a list to gather from: a header of its own for each piece, and the payload where it
+//! stands. Copied, each piece is a packet in a buffer of its own.
+
+use super::Station;
+use super::ask::Ask;
+use super::ring::{Delivery, Ring, parse};
+use crate::section::Section;
+use crate::wire::{IPV4_LEN, TCP_LEN};
+use crate::workload::{Function, Work};
+use engine::{Output, Piece, Pieces};
+use packet::{Buffer, Checksum, Content, Cut, Fill, HEADROOM, Identifications, Packet, Train};
+use std::hint::black_box;
+
+struct Cutting {
+    ring: Ring,
+    out: Output,
+    how: How,
+    gather: Gather,
+    copies: Vec<(Buffer, usize)>,
+    /// Where parsing is outside the timed part.
+    packets: Vec<Packet>,
+    work: Work,
+}
+
+/// How packets are cut.
+#[derive(Clone, Copy)]
+enum How {
+    Fragments { mtu: u16 },
+    Segments { len: u16 },
+}
+
+/// A list to gather from: where header and payload of each piece lie, and how long they are.
+struct Gather {
+    headers: Vec<[u8; HEADER_LEN_MAX]>,
+    list: Vec<[(usize, usize); 2]>,
+}
+
+/// Packets that a packet is cut into.
+pub fn count(ask: &Ask, packet: &[u8]) -> usize {
+    match ask.function {
+        Function::Segment => (packet.len() - IPV4_LEN - TCP_LEN).div_ceil(ask.segment),
+        _ => (packet.len() - IPV4_LEN).div_ceil((ask.mtu - IPV4_LEN) / 8 * 8),
+    }
+}
+
+/// A cutter over the packets of a section.
+pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
+    let pieces_max = section.packets().map(|packet| count(ask, packet)).max().unwrap_or(0);
+    let how = match (ask.function, ask.work) {
+        (Function::Segment, Work::Header) => {
+            return Err("a segment's checksum is written with its header".to_string());
+        }
+        (Function::Fragment, Work::Checksummed) => return Err("a fragment has no transport checksum".to_string()),
+        (Function::Segment, _) => {
+            How::Segments { len: u16::try_from(ask.segment).map_err(|_| format!("segment={}", ask.segment))? }
+        }
+        _ => How::Fragments { mtu: u16::try_from(ask.mtu).map_err(|_| format!("mtu={}", ask.mtu))? },
+    };
+    let (ring, pool) = Ring::new(ask, section, pieces_max, ask.mtu.max(ask.segment + IPV4_LEN + TCP_LEN));
+    Ok(Box::new(Cutting {
+        packets: Vec::with_capacity(ring.len()),
+        ring,
+        out: Output::new(pool, None),
+        how,
+        gather: Gather { headers: vec![[0; HEADER_LEN_MAX]; pieces_max], list: Vec::with_capacity(pieces_max) },
+        copies: Vec::with_capacity(pieces_max),
+        work: ask.work,
+    }))
+}
+
+impl Station for Cutting {
+    fn fill(&mut self) {
+        self.ring.fill(&mut self.out.pool);
+        if self.work == Work::Header {
+            self.packets.extend(self.ring.next().drain(..).map(parse));
+        }
+    }
+
+    fn section(&mut self) -> usize {
+        let Cutting { ring, out, how, gather, copies, packets, work } = self;
+        match work {
+            Work::Header => timed_section_of_headers(packets, *how, gather, out),
+            Work::Checksummed => timed_section_by_reference(ring.next(), *how, gather, out),
+            Work::Contiguous => timed_section_copied(ring.next(), *how, copies, out),
+        }
+    }
+
+    fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
+        let Cutting { ring, out, how, packets, work, .. } = self;
+        let mut give = |packet: Packet| {
+            each(&packet, |piece| tell(&[piece.header, piece.payload].concat()));
+            out.done(packet);
+        };
+        match work {
+            Work::Header => packets.drain(..).for_each(|packet| give(prepared(packet, *how))),
+            _ => ring.next().drain(..).for_each(|frame| give(prepared(parse(frame), *how))),
+        }
+    }
+
+    fn delivers(&self) -> String {
+        let what = match (self.how, self.work) {
+            (How::Fragments { .. }, Work::Contiguous) => "contiguous fragments, header checksums written",
+            (How::Fragments { .. }, _) => "headers and payload in place, header checksums written",
+            (How::Segments { .. }, Work::Contiguous) => "contiguous segments, both checksums written",
+            (How::Segments { .. }, _) => "headers and payload in place, both checksums written",
+        };
+        what.to_string()
+    }
+}
+
+#[inline(never)]
+fn timed_section_of_headers(packets: &mut Vec<Packet>, how: How, gather: &mut Gather, out: &mut Output) -> usize {
+    let mut count = 0;
+    for packet in packets.drain(..) {
+        count += by_reference(prepared(packet, how), gather, out);
+    }
+    count
+}
+
+#[inline(never)]
+fn timed_section_by_reference(
+    frames: &mut Vec<Delivery>,
+    how: How,
+    gather: &mut Gather,
+    out: &mut Output,
+) -> usize {
+    let mut count = 0;
+    for frame in frames.drain(..) {
+        count += by_reference(prepared(parse(frame), how), gather, out);
+    }
+    count
+}
+
+#[inline(never)]
+fn timed_section_copied(
+    frames: &mut Vec<Delivery>,
+    how: How,
+    copies: &mut Vec<(Buffer, usize)>,
+    out: &mut Output,
+) -> usize {
+    let mut count = 0;
+    for frame in frames.drain(..) {
+        let packet = prepared(parse(frame), how);
+        each(&packet, |piece| copies.push(copied(&piece, out)));
+        count += copies.len();
+        for (buffer, len) in copies.drain(..) {
+            black_box(len);
+            out.pool.give(buffer);
+        }
+        out.done(packet);
+    }
+    count
+}
+
+/// The packet, told how it leaves.
+#[inline(always)]
+fn prepared(mut packet: Packet, how: How) -> Packet {
+    match how {
+        How::Fragments { mtu } => {
+            packet.cut = Some(Cut { mtu, id: packet.ip().id, fill: Fill::Full, content: Content::Whole });
+        }
+        How::Segments { len } => {
+            packet.checksum = Checksum::Partial;
+            packet.train = Some(Train { segment_len: len, ids: Identifications::Rise });
+        }
+    }
+    packet
+}
+
+#[inline(always)]
+fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize {
+    gather.list.clear();
+    each(&packet, |piece| {
+        let Some(header) = gather.headers.get_mut(gather.list.len()) else { panic!("a packet has no more pieces") };
+        header[..piece.header.len()].copy_from_slice(piece.header);
+        let payload = (piece.payload.as_ptr() as usize, piece.payload.len());
+        gather.list.push([(header.as_ptr() as usize, piece.header.len()), payload]);
+    });
+    let count = black_box(&gather.list).len();
+    out.done(packet);
+    count
+}
+
+#[inline(always)]
+fn each(packet: &Packet, mut take: impl FnMut(Piece<'_>)) {
+    let mut pieces = Pieces::of(packet);
+    while let Some(piece) = pieces.next() {
+        take(piece);
+    }
+}
+
+#[inline(always)]
+fn copied(piece: &Piece<'_>, out: &mut Output) -> (Buffer, usize) {
+    let mut buffer = out.pool.lend(piece.frame_len()).expect("the pool has a buffer for each piece");
+    buffer.put(HEADROOM, piece.header);
+    buffer.put(HEADROOM + piece.header.len(), piece.payload);
+    (buffer, piece.frame_len())
+}
+
+/// Longest header of a piece here, in bytes.
+const HEADER_LEN_MAX: usize = 64;

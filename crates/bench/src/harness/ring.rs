@@ -1,0 +1,70 @@
+//! A section in, copies of it in buffers out, one after the other.
+
+use super::arena;
+use super::ask::Ask;
+use crate::section::Section;
+use packet::{Buffer, CLASS_LENS, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool};
+
+/// Copies of a section, as a port would deliver them.
+pub struct Ring {
+    section: Section,
+    copies: Vec<Vec<Delivery>>,
+    next: usize,
+}
+
+/// A buffer with a packet of so many bytes, IP header first.
+pub type Delivery = (Buffer, usize);
+
+impl Ring {
+    /// An empty ring, and a pool for it and for `held` buffers of each class up to that of `result_len` bytes.
+    pub fn new(ask: &Ask, section: Section, held: usize, result_len: usize) -> (Ring, Pool) {
+        let mut counts = [0; CLASS_LENS.len()];
+        counts[arena::class(section.longest())] += ask.ring * section.len() + SPARE_COUNT;
+        for count in &mut counts[..=arena::class(result_len)] {
+            *count += held + SPARE_COUNT;
+        }
+        let pool = arena::pool(counts, ask.pages);
+        let copies = (0..ask.ring).map(|_| Vec::with_capacity(section.len())).collect();
+        (Ring { section, copies, next: usize::MAX }, pool)
+    }
+
+    /// Makes sure that a copy is ready, and puts all of them into buffers again where none is.
+    pub fn fill(&mut self, pool: &mut Pool) {
+        if self.next < self.copies.len() {
+            return;
+        }
+        for copy in &mut self.copies {
+            for packet in self.section.packets() {
+                let mut buffer = pool.lend(packet.len()).expect("the pool has room for the ring");
+                buffer.put(HEADROOM, packet);
+                copy.push((buffer, packet.len()));
+            }
+        }
+        self.next = 0;
+    }
+
+    /// The next copy, to be emptied.
+    pub fn next(&mut self) -> &mut Vec<Delivery> {
+        let copy = &mut self.copies[self.next];
+        self.next += 1;
+        copy
+    }
+
+    /// Packets in a section.
+    pub fn len(&self) -> usize {
+        self.section.len()
+    }
+}
+
+/// Reads the packet in a buffer.
+#[inline]
+pub fn parse((buffer, len): Delivery) -> Packet {
+    let link = Link::parse(Medium::Ip, buffer.bytes(HEADROOM..HEADROOM + len)).expect("a section's packets are IP");
+    match Frame::parse(buffer, len, link, Ingress(0)) {
+        Frame::Ip(packet) => packet,
+        Frame::Other(_, unfit) => panic!("a section's packets parse: {unfit:?}"),
+    }
+}
+
+/// Buffers beyond what is known to be needed.
+const SPARE_COUNT: usize = 64;

@@ -1,0 +1,94 @@
+//! A harness's command in, the instructions of its timed part out, as callgrind counts them.
+
+use crate::child::last_line;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Instructions a packet: what four more sections take, so that the first ones' extra work does not count.
+///
+/// # Errors
+/// Why they could not be counted.
+pub fn per_packet(harness: &Command, packets: usize, folder: &Path, patience: Duration) -> Result<f64, String> {
+    let (few, many) = std::thread::scope(|scope| {
+        let few = scope.spawn(|| count(harness, FEW, folder, patience));
+        let many = count(harness, MANY, folder, patience);
+        (few.join().expect("counting does not panic"), many)
+    });
+    let more = many?.checked_sub(few?).ok_or("more sections took fewer instructions")?;
+    Ok(more as f64 / (MANY - FEW) as f64 / packets as f64)
+}
+
+/// Is there a valgrind to count with?
+pub fn is_possible() -> bool {
+    let silent = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    silent.is_ok_and(|status| status.success())
+}
+
+fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) -> Result<u64, String> {
+    let said = folder.join(format!("callgrind-{sections}"));
+    let profile = folder.join(format!("callgrind-{sections}.out"));
+    let file = std::fs::File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
+    let output = file.try_clone().map_err(|error| format!("{}: {error}", said.display()))?;
+    let mut child = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*timed_section*"])
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .arg(harness.get_program())
+        .args(harness.get_args())
+        .arg(format!("sections={sections}"))
+        // Garbage is collected when it likes; what is counted is the packet's own work.
+        .env("GOGC", "off")
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(file)
+        .spawn()
+        .map_err(|error| format!("valgrind: {error}"))?;
+    let end = Instant::now() + patience;
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break status,
+            None if Instant::now() > end => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("not counted in {} s", patience.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let _ = std::fs::remove_file(&profile);
+    if !status.success() {
+        return Err(last_line(&said).unwrap_or_else(|| format!("valgrind ended with {status}")));
+    }
+    let text = std::fs::read(&said).map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&text);
+    if let Some(why) = text.lines().find_map(|line| line.strip_prefix("cannot\t")) {
+        return Err(why.to_string());
+    }
+    collected(&text).ok_or_else(|| "callgrind says no count".to_string())
+}
+
+/// The number in `==7== Collected : 123`.
+fn collected(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.split_once("Collected :"))?;
+    line.1.trim().parse().ok().filter(|count| *count > 0)
+}
+
+/// Sections with more packets take too long.
+pub const PACKETS_MAX: usize = 200_000;
+/// Sections of the shorter run, after which caches and tables have their size.
+const FEW: usize = 2;
+/// Sections of the longer one.
+const MANY: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_found_in_what_callgrind_says() {
+        let said = "==7== Callgrind\n==7== Events    : Ir\n==7== Collected : 1234567\n==7== \n";
+        assert_eq!(collected(said), Some(1_234_567));
+        assert_eq!(collected("==7== Collected : 0\n"), None, "nothing was toggled");
+        assert_eq!(collected("no count"), None);
+    }
+}

@@ -1,0 +1,388 @@
+//! One workload in, a row for each system out: all of them in turn, round by round.
+
+use crate::child::{Harness, Run};
+use crate::figures::Figures;
+use crate::instructions;
+use crate::machine::{free_memory, gibibytes};
+use crate::peers::Peers;
+use crate::recipe::{Order, Recipe};
+use crate::reference::{Reference, Verdict};
+use crate::rows::{BEST_CASE, COPY_AND_SUM, PLAIN_COPY, Row, WIDELOAD};
+use crate::section::Section;
+use crate::workload::{Function, Warmth, Work, Workload};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// How everything is measured.
+pub struct Measurement {
+    /// Whom to measure beside Wideload.
+    pub peers: Peers,
+    /// Rounds of each workload.
+    pub rounds: usize,
+    /// Timed work of each system in each round, in milliseconds.
+    pub ms: u64,
+    /// The processor that all of it runs on.
+    pub processor: usize,
+    /// Of the largest cache, in bytes.
+    pub largest_cache: usize,
+    /// Are instructions counted, and until when?
+    pub count_until: Option<Instant>,
+    /// Where files are put.
+    pub folder: PathBuf,
+}
+
+/// Packets in a file, and what must come out of them.
+pub struct Input {
+    path: PathBuf,
+    reference: Reference,
+    packets: usize,
+    bytes: usize,
+    longest: usize,
+}
+
+/// A system that is measured.
+struct Contender {
+    system: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    input: Rc<Input>,
+    harness: Option<Harness>,
+    version: String,
+    delivers: String,
+    verdict: Option<Verdict>,
+    fault: Option<String>,
+    figures: Figures,
+    completed: Option<u64>,
+}
+
+impl Measurement {
+    /// Measures every system that does the work of `workload`; `tell` hears what is being done.
+    ///
+    /// # Errors
+    /// Files that cannot be written.
+    pub fn of(&self, workload: &Workload, mut tell: impl FnMut(&str)) -> io::Result<Vec<Row>> {
+        tell("packets");
+        let input = Rc::new(Input::write(&workload.recipe, &self.folder)?);
+        let mut contenders = self.contenders(workload, &input)?;
+        let plan = self.plan(workload, &contenders);
+        let rows = match plan {
+            Err(why) => vec![Row { fault: Some(why), ..contenders[0].row(workload, None) }],
+            Ok(plan) => {
+                for contender in &mut contenders {
+                    tell(&contender.system);
+                    contender.prove(workload, &plan, self);
+                    if plan.one_at_a_time {
+                        contender.harness = None;
+                    }
+                }
+                self.rounds(workload, &plan, &mut contenders, &mut tell);
+                contenders.iter_mut().for_each(|contender| contender.harness = None);
+                let base = contenders[0].figures.clone();
+                let mut rows: Vec<Row> =
+                    contenders.iter().map(|one| self.finish(workload, one, &base, &mut tell)).collect();
+                compare_with_best_case(&mut rows);
+                rows
+            }
+        };
+        for contender in &contenders {
+            // Two of them may share a file.
+            let _ = fs::remove_file(&contender.input.path);
+        }
+        Ok(rows)
+    }
+
+    fn finish(
+        &self,
+        workload: &Workload,
+        contender: &Contender,
+        base: &Figures,
+        tell: &mut impl FnMut(&str),
+    ) -> Row {
+        let mut row = contender.row(workload, Some(base));
+        let is_time = self.count_until.is_some_and(|end| Instant::now() < end);
+        if is_time && contender.fault.is_none() && contender.input.packets <= instructions::PACKETS_MAX {
+            tell(&format!("{}, instructions", contender.system));
+            row.instructions = contender.instructions(workload, &self.folder);
+        }
+        row
+    }
+
+    /// Wideload first, the plain loops, then peers.
+    fn contenders(&self, workload: &Workload, input: &Rc<Input>) -> io::Result<Vec<Contender>> {
+        let harness = std::env::current_exe()?;
+        let own = |system: &str, words: Vec<String>, input: &Rc<Input>| {
+            let arguments = [vec!["harness".to_string()], words].concat();
+            Contender::new(system, harness.clone(), arguments, input)
+        };
+        let mut all = vec![own(WIDELOAD, own_words(&workload.recipe), input)];
+        for system in references(workload) {
+            all.push(own(system, vec![system.replace(' ', "-")], input));
+        }
+        if let Recipe::Attack(attack) = &workload.recipe {
+            // What it costs us is the question; peers are asked about traffic that means no harm.
+            let best = Rc::new(Input::write(&attack.best_case(), &self.folder)?);
+            all.push(own(BEST_CASE, vec!["wideload".to_string()], &best));
+            return Ok(all);
+        }
+        for offer in self.peers.of(workload) {
+            all.push(Contender::new(&offer.system, offer.program.clone(), offer.arguments.clone(), input));
+        }
+        Ok(all)
+    }
+
+    /// How many copies of the section, and whether all harnesses fit into memory at once.
+    fn plan(&self, workload: &Workload, contenders: &[Contender]) -> Result<Plan, String> {
+        let input = &contenders[0].input;
+        let room = free_memory() / 100 * MEMORY_PERCENT;
+        let section_len = input.packets * input.longest.max(MEMORY_A_PACKET);
+        let held_len = workload.recipe.held_len();
+        let ring = match workload.warmth {
+            Warmth::Hot => 1,
+            Warmth::Cold => (CACHES_PASSED * self.largest_cache).div_ceil(input.bytes.max(1)),
+        };
+        let one_len = ring * section_len + held_len;
+        if one_len > room {
+            let (needed, room) = (gibibytes(one_len), gibibytes(room));
+            return Err(format!("left out: takes {needed:.1} GiB of memory, {room:.1} GiB may be used"));
+        }
+        Ok(Plan { ring, one_at_a_time: one_len * contenders.len() > room })
+    }
+
+    /// Every system in each round, another one first each time.
+    fn rounds(&self, workload: &Workload, plan: &Plan, contenders: &mut [Contender], tell: &mut impl FnMut(&str)) {
+        let count = contenders.len();
+        for round in 0..self.rounds {
+            tell(&format!("round {} of {}", round + 1, self.rounds));
+            for turn in 0..count {
+                let contender = &mut contenders[(turn + round) % count];
+                if contender.fault.is_some() && contender.verdict.is_none() {
+                    continue;
+                }
+                contender.measure(workload, plan, self);
+                if plan.one_at_a_time {
+                    contender.harness = None;
+                }
+            }
+        }
+    }
+}
+
+/// How a workload's harnesses are started.
+struct Plan {
+    ring: usize,
+    one_at_a_time: bool,
+}
+
+impl Input {
+    /// Draws a section and writes it to a file.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn write(recipe: &Recipe, folder: &Path) -> io::Result<Input> {
+        let (section, reference) = recipe.build();
+        let (_, path) = tempfile::Builder::new().prefix("section-").tempfile_in(folder)?.keep()?;
+        section.write(&path)?;
+        let (packets, bytes, longest) = (section.len(), section.bytes_len(), section.longest());
+        Ok(Input { path, reference, packets, bytes, longest })
+    }
+
+    /// What nanoseconds and instructions are divided by.
+    fn units(&self, function: Function) -> usize {
+        match function {
+            Function::Fragment | Function::Segment => self.reference.count().unwrap_or(self.packets),
+            _ => self.packets,
+        }
+    }
+}
+
+impl Contender {
+    fn new(system: &str, program: PathBuf, arguments: Vec<String>, input: &Rc<Input>) -> Contender {
+        Contender {
+            system: system.to_string(),
+            program,
+            arguments,
+            input: Rc::clone(input),
+            harness: None,
+            version: String::new(),
+            delivers: String::new(),
+            verdict: None,
+            fault: None,
+            figures: Figures::default(),
+            completed: None,
+        }
+    }
+
+    fn command(&self, workload: &Workload, ring: usize, out: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        let keys = match &workload.recipe {
+            Recipe::Attack(attack) if self.system == BEST_CASE => {
+                Workload { recipe: attack.best_case(), ..workload.clone() }.keys()
+            }
+            _ => workload.keys(),
+        };
+        command.args(keys.iter().map(|(key, value)| format!("{key}={value}")));
+        let pages = if matches!(workload.recipe, Recipe::Attack(_)) { "small" } else { "huge" };
+        command.args([format!("file={}", self.input.path.display()), format!("out={}", out.display())]);
+        command.args([format!("ring={ring}"), format!("pages={pages}")]);
+        command
+    }
+
+    fn start(&mut self, workload: &Workload, plan: &Plan, how: &Measurement) -> Result<&mut Harness, String> {
+        let out = self.out(how);
+        let harness = Harness::start(&mut self.command(workload, plan.ring, &out), how.processor, &how.folder)?;
+        self.version.clone_from(&harness.version);
+        self.delivers.clone_from(&harness.delivers);
+        Ok(self.harness.insert(harness))
+    }
+
+    fn out(&self, how: &Measurement) -> PathBuf {
+        how.folder.join(format!("out-{}", self.system.replace([' ', '/'], "-")))
+    }
+
+    /// Starts it, and compares what comes out of it with what must.
+    fn prove(&mut self, workload: &Workload, plan: &Plan, how: &Measurement) {
+        let result = self.start(workload, plan, how).and_then(Harness::verify).and_then(|()| {
+            let out = self.out(how);
+            let output = Section::read(&out).map_err(|error| error.to_string());
+            let _ = fs::remove_file(&out);
+            output
+        });
+        let output = match result {
+            Ok(output) => output,
+            Err(fault) => {
+                self.harness = None;
+                self.fault = Some(fault);
+                return;
+            }
+        };
+        if self.system == PLAIN_COPY && workload.function == Function::Checksum {
+            self.verdict = Some(Verdict::Exact);
+            return;
+        }
+        match self.input.reference.check(&output, &self.delivers) {
+            Ok(verdict) => self.verdict = Some(verdict),
+            Err(difference) => {
+                // What it costs to answer wrongly is worth knowing, with its fault beside it.
+                self.verdict = Some(Verdict::Exact);
+                self.fault = Some(format!("answers wrong: {difference}"));
+            }
+        }
+    }
+
+    fn measure(&mut self, workload: &Workload, plan: &Plan, how: &Measurement) {
+        if self.harness.is_none()
+            && let Err(fault) = self.start(workload, plan, how).map(drop)
+        {
+            return self.fail(fault);
+        }
+        let Some(harness) = &mut self.harness else { return };
+        match harness.run(how.ms) {
+            Ok(Run { ns, completed }) => {
+                self.figures.push(ns);
+                self.completed = Some(completed);
+            }
+            Err(fault) => self.fail(fault),
+        }
+    }
+
+    fn fail(&mut self, fault: String) {
+        self.harness = None;
+        self.verdict = None;
+        self.fault = Some(fault);
+    }
+
+    fn instructions(&self, workload: &Workload, folder: &Path) -> Option<f64> {
+        let command = self.command(workload, 1, Path::new("/dev/null"));
+        let units = self.input.units(workload.function);
+        instructions::per_packet(&command, units, folder, PATIENCE).ok()
+    }
+
+    fn row(&self, workload: &Workload, base: Option<&Figures>) -> Row {
+        let ns = self.figures.median();
+        let spread = self.figures.spread();
+        let bits = self.input.bytes as f64 * 8.0 / self.input.units(workload.function) as f64;
+        let verdict = match &self.verdict {
+            Some(Verdict::Left(what)) => Some(format!("{what} left to others")),
+            _ => None,
+        };
+        Row {
+            function: workload.function,
+            workload: workload.to_string(),
+            system: self.system.clone(),
+            ns,
+            ns_min: spread.map(|(least, _)| least),
+            ns_max: spread.map(|(_, greatest)| greatest),
+            ratio: base.and_then(|base| self.figures.ratio(base)),
+            instructions: None,
+            gbit_s: ns.map(|ns| bits / ns),
+            completed: self.completed,
+            delivers: self.delivers.clone(),
+            version: self.version.clone(),
+            fault: self.fault.clone(),
+            remark: verdict,
+        }
+    }
+}
+
+/// Counts the instructions of Wideload's own work.
+///
+/// # Errors
+/// Why they could not be counted.
+pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, String> {
+    let input = Rc::new(Input::write(&workload.recipe, folder).map_err(|error| error.to_string())?);
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let arguments = [vec!["harness".to_string()], own_words(&workload.recipe)].concat();
+    let contender = Contender::new(WIDELOAD, program, arguments, &input);
+    let command = contender.command(workload, 1, Path::new("/dev/null"));
+    let count = instructions::per_packet(&command, input.units(workload.function), folder, PATIENCE);
+    let _ = fs::remove_file(&input.path);
+    count
+}
+
+/// Says of an attack at what part of the best case's rate it runs.
+fn compare_with_best_case(rows: &mut [Row]) {
+    let best = rows.iter().find(|row| row.system == BEST_CASE).and_then(|row| row.ratio);
+    if let (Some(ratio), Some(first)) = (best, rows.first_mut()) {
+        first.remark = Some(format!("at {:.0} % of the best case's rate", ratio * 100.0));
+    }
+}
+
+/// What our own harness is told beside what every harness is.
+fn own_words(recipe: &Recipe) -> Vec<String> {
+    let limit = match recipe {
+        Recipe::Attack(attack) => attack.limit().map(|limit| format!("limit={limit}")),
+        _ => None,
+    };
+    ["wideload".to_string()].into_iter().chain(limit).collect()
+}
+
+/// The plain loops beside a workload that say what the memory allows.
+pub fn references(workload: &Workload) -> Vec<&'static str> {
+    let in_order = match &workload.recipe {
+        Recipe::Joinable(fragments, _) => fragments.order == Order::Forward,
+        Recipe::Attack(_) => false,
+        _ => true,
+    };
+    match (workload.function, workload.work) {
+        _ if !in_order => Vec::new(),
+        (Function::Reassemble | Function::Join, Work::Contiguous) => vec![PLAIN_COPY],
+        (Function::Reassemble, Work::Checksummed) => vec![PLAIN_COPY, COPY_AND_SUM],
+        (Function::Coalesce, Work::Contiguous) => vec![PLAIN_COPY],
+        (Function::Coalesce, Work::Checksummed) => vec![PLAIN_COPY, COPY_AND_SUM],
+        (Function::Checksum, _) => vec![PLAIN_COPY],
+        _ => Vec::new(),
+    }
+}
+
+/// Of the memory that is free, so much is used at most.
+const MEMORY_PERCENT: usize = 40;
+/// Memory that a packet takes in most systems, at least, in bytes.
+const MEMORY_A_PACKET: usize = 2_560;
+/// Cold packets are so many times as long as the largest cache.
+const CACHES_PASSED: usize = 2;
+/// How long counting one system's instructions may take.
+const PATIENCE: Duration = Duration::from_secs(100);

@@ -1,0 +1,180 @@
+//! A number of packets in, what was allocated and held on the way out.
+//!
+//! The stream has all that makes an engine allocate or hold too much: fragments in every order, some of whose datagrams
+//! never complete, repeats, overlaps, floods of names, TCP flows with and without disorder.
+
+use crate::recipe::{Flows, Hold, Order, Recipe};
+use crate::rows::{Row, WIDELOAD};
+use crate::wire::{IPV4_LEN, Pair, Place, UDP, noise, put, seal_ipv4};
+use crate::workload::{Function, flows};
+use engine::{
+    Coalescer, Hold as Patience, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, Secret, Side,
+    Switch, Widening,
+};
+use packet::{Frame, Ingress, Medium, Pool, Time};
+use std::time::{Duration, Instant};
+
+/// Sends so many packets through an engine and counts its allocations.
+pub fn row(packets: u64) -> Row {
+    row_of(packets, Order::Random)
+}
+
+fn row_of(packets: u64, order: Order) -> Row {
+    let mut stream = Stream::new(order);
+    (0..WARM_ROUNDS).for_each(|_| stream.round());
+    let rounds = packets.div_ceil(stream.len() as u64);
+    let started = Instant::now();
+    let seen = allocation_counter::measure(|| (0..rounds).for_each(|_| stream.round()));
+    let ns = started.elapsed().as_nanos() as f64 / (rounds * stream.len() as u64) as f64;
+    let count = rounds * stream.len() as u64;
+    let mut faults = Vec::new();
+    if seen.count_total > 0 {
+        faults.push(format!("{} allocations", seen.count_total));
+    }
+    if stream.held_max > HELD_LEN {
+        faults.push(format!("{} B held, {HELD_LEN} allowed", stream.held_max));
+    }
+    let fault = Some(faults.join(", ")).filter(|fault| !fault.is_empty());
+    let memory = stream.out.pool.heap_len();
+    let remark = format!(
+        "{} allocations; {} B of at most {HELD_LEN} held; buffers of {memory} B, at most {POOL_LEN}",
+        seen.count_total, stream.held_max
+    );
+    Row {
+        function: Function::Memory,
+        workload: "fragments in every order, floods, overlaps, flows".to_string(),
+        system: WIDELOAD.to_string(),
+        ns: Some(ns),
+        ns_min: None,
+        ns_max: None,
+        ratio: None,
+        instructions: None,
+        gbit_s: None,
+        completed: Some(count),
+        delivers: String::new(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        fault,
+        remark: Some(remark),
+    }
+}
+
+struct Stream {
+    side: Side,
+    out: Output,
+    fragments: Vec<Vec<u8>>,
+    segments: Vec<Vec<u8>>,
+    rounds: u32,
+    held_max: usize,
+}
+
+impl Stream {
+    fn new(order: Order) -> Stream {
+        let secret = Secret::new(7);
+        let limits = Limits { bytes: HELD_LEN / 2, patience: None };
+        let rules = Rules {
+            mode: Mode::Resize,
+            hold: Patience::Adaptive,
+            len_max: u16::MAX,
+            longer: Switch::Off,
+            udp: false,
+        };
+        let widening = Widening {
+            reassembler: Some(Reassembler::new(limits, Late::Retire, secret)),
+            coalescer: Some(Coalescer::new(HELD_LEN / 2, rules, Vec::new(), secret)),
+            ..Widening::default()
+        };
+        let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
+        let flows = Flows { order, per_flow: 90, ..flows(16, Hold::Section) };
+        let (section, _) = Recipe::Flows(flows).build();
+        Stream {
+            side,
+            out: Output::new(Pool::new(POOL_LEN), None),
+            fragments: fragments(),
+            segments: section.packets().map(<[u8]>::to_vec).collect(),
+            rounds: 0,
+            held_max: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.fragments.len() + self.segments.len()
+    }
+
+    /// Everything once, the fragments under names that were never there before.
+    fn round(&mut self) {
+        self.rounds += 1;
+        // Long enough for flows to be forgotten: their segments are new in each round.
+        let start = Time::ZERO + Duration::from_secs(200) * self.rounds;
+        for packet in &mut self.fragments {
+            put(packet, 12, 0x0A00 | (self.rounds >> 16) as u16 & 0xFF);
+            put(packet, 14, self.rounds as u16);
+            seal_ipv4(packet);
+        }
+        let all = self.fragments.iter().chain(&self.segments);
+        for (index, bytes) in all.enumerate() {
+            let now = start + Duration::from_micros(1) * index as u32;
+            self.side.expire(now, &mut self.out);
+            if let Ok(packet) = Frame::copy(bytes, Medium::Ip, Ingress(0), &mut self.out.pool) {
+                self.side.push(now, packet, &mut self.out);
+            }
+            while let Some(packet) = self.out.next() {
+                self.out.done(packet);
+            }
+            let Widening { reassembler, coalescer, .. } = &self.side.widening;
+            let held = reassembler.as_ref().map_or(0, Reassembler::charged);
+            self.held_max = self.held_max.max(held + coalescer.as_ref().map_or(0, Coalescer::charged));
+        }
+    }
+}
+
+/// Datagrams of eight pieces and fewer, of which some miss pieces, repeat them, or overlap.
+fn fragments() -> Vec<Vec<u8>> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let pair = Pair { version: 4, source: 1, destination: 1_000 };
+    let payload = noise(1, 1_000);
+    let mut all = Vec::new();
+    for id in 0..2_000 {
+        let piece = |index: usize| {
+            let place = Place { id, offset: index * 1_000, more: index < 7 };
+            pair.fragment(UDP, place, &payload)
+        };
+        let mut pieces: Vec<Vec<u8>> = (0..8).map(piece).collect();
+        match id % 8 {
+            0 => pieces.reverse(),
+            1 => random.shuffle(&mut pieces),
+            2 => drop(pieces.remove(random.usize(..8))),
+            3 => pieces.truncate(1),
+            4 => {
+                let place = Place { id, offset: 504, more: true };
+                pieces.insert(2, pair.fragment(UDP, place, &noise(2, 1_000)));
+            }
+            5 => pieces.push(pieces[3].clone()),
+            _ => {}
+        }
+        all.extend(pieces);
+    }
+    // Datagrams take turns, a few pieces of each.
+    all.chunks_mut(90).for_each(|chunk| random.shuffle(chunk));
+    assert!(all.iter().all(|packet| packet.len() > IPV4_LEN), "every fragment carries something");
+    all
+}
+
+/// Rounds until every table has its size.
+const WARM_ROUNDS: u32 = 3;
+/// What the engine may hold, in bytes.
+const HELD_LEN: usize = 8 << 20;
+/// What its pool may take, in bytes.
+const POOL_LEN: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_allocated_and_the_cap_holds() {
+        let row = row_of(50_000, Order::Forward);
+        assert_eq!(row.fault, None);
+        assert!(row.completed.unwrap() >= 50_000);
+        assert!(row.note().starts_with("0 allocations; "), "{}", row.note());
+    }
+}

@@ -1,0 +1,192 @@
+//! All rows in, the page that publishes them out.
+
+use crate::machine::Machine;
+use crate::rows::{Row, WIDELOAD};
+use crate::table::{HEAD, cells};
+use crate::workload::Function;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// How the rows were measured.
+pub struct Conditions {
+    /// The command that measured them.
+    pub command: String,
+    /// On which machine.
+    pub machine: Machine,
+    /// Rounds of each workload, and milliseconds of each system in a round.
+    pub rounds: usize,
+    /// See there.
+    pub ms: u64,
+    /// The processor that all of it ran on.
+    pub processor: usize,
+    /// What was left out.
+    pub missing: Vec<String>,
+}
+
+/// The page.
+pub fn page(rows: &[Row], conditions: &Conditions) -> String {
+    let mut page = String::new();
+    head(&mut page, conditions);
+    behind(&mut page, rows);
+    for function in Function::ALL.into_iter().chain([Function::Memory]) {
+        let of_it: Vec<&Row> = rows.iter().filter(|row| row.function == function).collect();
+        if !of_it.is_empty() {
+            section(&mut page, function, &of_it);
+        }
+    }
+    deliveries(&mut page, rows);
+    missing(&mut page, conditions);
+    page
+}
+
+fn head(page: &mut String, conditions: &Conditions) {
+    page.push_str(
+        "# What a packet costs\n\nWideload beside its peers: the same packets in the same order, the same ",
+    );
+    page.push_str("processor, one round of each in turn. Written by\n\n");
+    let _ = writeln!(page, "    {}\n", conditions.command);
+    for line in conditions.machine.lines() {
+        let _ = writeln!(page, "- {line}");
+    }
+    let Conditions { rounds, ms, processor, .. } = conditions;
+    let _ = writeln!(page, "- rounds: {rounds}, each system for {ms} ms in each, all on processor {processor}\n");
+    page.push_str(
+        "*ns*: nanoseconds a packet, the median of all rounds; of a round, the median section. *spread*: the fastest and \
+         the slowest\nround. *ratio*: the median of each round's ratio to Wideload; above 1, Wideload is faster. \
+         *instr.*: instructions a packet,\nby callgrind, which knows no AVX-512. *Gbit/s*: bits of the packets that come \
+         in, IP header counted. *out*: packets that come\nout of one section. What comes out of every system was \
+         compared with a reference in the same run, byte for byte; a row with\n(!) says what was wrong. Putting packets \
+         into buffers is not timed, giving buffers back is.\n",
+    );
+}
+
+fn behind(page: &mut String, rows: &[Row]) {
+    let behind: Vec<&Row> =
+        rows.iter().filter(|row| row.is_sound_peer() && row.ratio.is_some_and(|it| it < 1.0)).collect();
+    page.push_str("\n## Where Wideload is behind\n\n");
+    if behind.is_empty() {
+        page.push_str("In no row.\n");
+    }
+    for row in behind {
+        let [ns, _, ratio, ..] = cells(row);
+        let _ = writeln!(page, "- {}: {}: {} takes {ns} ns, {ratio}", row.function, row.workload, row.system);
+    }
+}
+
+fn section(page: &mut String, function: Function, rows: &[&Row]) {
+    let _ = writeln!(page, "\n## {function}, for each {}\n", function.unit());
+    let [ns, spread, ratio, instructions, gbit_s, completed] = HEAD;
+    let _ = writeln!(
+        page,
+        "| workload | system | {ns} | {spread} | {ratio} | {instructions} | {gbit_s} | {completed} |"
+    );
+    page.push_str("|---|---|--:|--:|--:|--:|--:|--:|\n");
+    let mut last = "";
+    for row in rows {
+        let workload = if row.workload == last { "" } else { row.workload.as_str() };
+        last = &row.workload;
+        let system = match (row.system == WIDELOAD, row.fault.is_some()) {
+            (true, false) => "**wideload**".to_string(),
+            (_, true) => format!("{} (!)", row.system),
+            _ => row.system.clone(),
+        };
+        let _ = writeln!(page, "| {workload} | {system} | {} |", cells(row).join(" | "));
+    }
+    page.push('\n');
+    remarks(page, rows);
+}
+
+/// What is to be said of rows, each thing once.
+fn remarks(page: &mut String, rows: &[&Row]) {
+    let mut said: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
+    for row in rows {
+        let fault = row.fault.iter().map(|fault| (format!("(!) {}", row.system), fault));
+        let remark = row.remark.iter().map(|remark| (row.system.clone(), remark));
+        for (system, words) in fault.chain(remark) {
+            said.entry((system, words)).or_default().push(&row.workload);
+        }
+    }
+    for ((system, words), workloads) in said {
+        let place = match workloads[..] {
+            [one] => one.to_string(),
+            _ => format!("{} workloads", workloads.len()),
+        };
+        let _ = writeln!(page, "- {system}, {place}: {words}");
+    }
+}
+
+/// What each system delivers, by function.
+fn deliveries(page: &mut String, rows: &[Row]) {
+    let mut systems: BTreeMap<(&str, &str), BTreeMap<&str, Vec<Function>>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.delivers.is_empty()) {
+        let functions =
+            systems.entry((&row.system, &row.version)).or_default().entry(row.delivers.as_str()).or_default();
+        if !functions.contains(&row.function) {
+            functions.push(row.function);
+        }
+    }
+    page.push_str("\n## What each delivers\n\n");
+    for ((system, version), deliveries) in systems {
+        let _ = writeln!(page, "- {system} {version}");
+        for (delivers, functions) in deliveries {
+            let functions: Vec<String> = functions.iter().map(Function::to_string).collect();
+            let _ = writeln!(page, "  - {}: {delivers}", functions.join(", "));
+        }
+    }
+}
+
+fn missing(page: &mut String, conditions: &Conditions) {
+    if !conditions.missing.is_empty() {
+        page.push_str("\n## Left out\n\n");
+        conditions.missing.iter().for_each(|line| page.push_str(&format!("- {line}\n")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_names_the_rows_where_we_are_behind() {
+        let row = |system: &str, ns: f64, fault: Option<&str>| Row {
+            function: Function::Reassemble,
+            workload: "some fragments".to_string(),
+            system: system.to_string(),
+            ns: Some(ns),
+            ns_min: Some(ns),
+            ns_max: Some(ns),
+            ratio: Some(ns / 10.0),
+            instructions: None,
+            gbit_s: None,
+            completed: Some(64),
+            delivers: "whole datagrams".to_string(),
+            version: "1".to_string(),
+            remark: None,
+            fault: fault.map(String::from),
+        };
+        let rows = [
+            row(WIDELOAD, 10.0, None),
+            row("plain copy", 5.0, None),
+            row("faster", 8.0, None),
+            row("slower", 80.0, None),
+            row("wrong", 4.0, Some("answers wrong: 3 of 64 differ")),
+        ];
+        let conditions = Conditions {
+            command: "bench --quick".to_string(),
+            machine: Machine::this(),
+            rounds: 5,
+            ms: 20,
+            processor: 1,
+            missing: vec!["dpdk: not there".to_string()],
+        };
+        let page = page(&rows, &conditions);
+        let behind = page.split("## Where").nth(1).unwrap().split("\n##").next().unwrap();
+        assert!(behind.contains("faster takes 8.0 ns, x 0.80"), "{behind}");
+        assert!(!behind.contains("slower") && !behind.contains("plain copy") && !behind.contains("wrong"));
+        for expected in
+            ["bench --quick", "kernel: Linux", "answers wrong: 3 of 64", "- dpdk: not there", "rounds: 5"]
+        {
+            assert!(page.contains(expected), "{expected}");
+        }
+    }
+}

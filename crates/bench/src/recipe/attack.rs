@@ -1,0 +1,158 @@
+//! A wish to do harm in, its packets out; beside each, the traffic that suits us best.
+
+use super::{Flows, Fragments, Hold, Order, PACKETS_MIN, Recipe};
+use crate::reference::Reference;
+use crate::section::Section;
+use crate::wire::{Pair, Place, UDP, noise};
+use crate::workload::{flows, fragments};
+use std::fmt;
+
+/// Who does what to make us slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// One datagram as long as any, in pieces of eight bytes, in random order.
+    RandomOffsets,
+    /// The same, the even pieces first.
+    EveryOther,
+    /// First fragments that nothing ever follows, from everywhere.
+    FirstFragments,
+    /// A first piece and a last one far away, under ever other names.
+    FarEnds,
+    /// The same last piece, for ever.
+    SameEnd,
+    /// Two pieces that overlap, under ever other names.
+    Overlaps,
+    /// Many datagrams at once whose names agree in every bit that a simple hash would look at.
+    Collisions,
+    /// Tiny segments, each pair of which has changed places.
+    TinySegments,
+}
+
+impl Attack {
+    /// All of them.
+    pub const ALL: [Attack; 8] = [
+        Attack::RandomOffsets,
+        Attack::EveryOther,
+        Attack::FirstFragments,
+        Attack::FarEnds,
+        Attack::SameEnd,
+        Attack::Overlaps,
+        Attack::Collisions,
+        Attack::TinySegments,
+    ];
+
+    /// The traffic with as much payload in a packet that costs least.
+    pub fn best_case(self) -> Recipe {
+        let in_order = |piece_len| Fragments { piece_len, ..fragments(44, 1, Order::Forward) };
+        match self {
+            Attack::RandomOffsets | Attack::EveryOther | Attack::FarEnds => Recipe::Fragments(in_order(8)),
+            Attack::SameEnd => Recipe::Fragments(in_order(24)),
+            Attack::FirstFragments | Attack::Overlaps => Recipe::Fragments(in_order(1_000)),
+            Attack::Collisions => Recipe::Fragments(fragments(44, 1, Order::Forward)),
+            Attack::TinySegments => {
+                Recipe::Flows(Flows { order: Order::Forward, flows: 1, per_flow: 512, ..tiny_segments() })
+            }
+        }
+    }
+
+    /// Is it aimed at the coalescer?
+    pub fn is_of_segments(self) -> bool {
+        self == Attack::TinySegments
+    }
+
+    pub(super) fn keys(self) -> Vec<(&'static str, String)> {
+        match self {
+            Attack::TinySegments => tiny_segments().keys(),
+            _ => vec![("datagrams", "4096".to_string()), ("pieces", "44".to_string())],
+        }
+    }
+
+    /// Bytes that the attacked may hold; none: as much as it likes.
+    pub fn limit(self) -> Option<usize> {
+        match self {
+            Attack::FirstFragments => Some(4 << 20),
+            Attack::FarEnds | Attack::Overlaps => Some(64 << 20),
+            _ => None,
+        }
+    }
+
+    pub(super) fn build(self) -> (Section, Reference) {
+        match self {
+            Attack::RandomOffsets => tiny_pieces(Order::Random),
+            Attack::EveryOther => every_other(),
+            Attack::FirstFragments => {
+                let payload = noise(1, 1_000);
+                nothing((0..16_384).map(|name| stranger(name).fragment(UDP, place(name, 0, true), &payload)))
+            }
+            Attack::FarEnds => nothing((0..8_192).flat_map(|name| {
+                let pair = stranger(name);
+                let first = pair.fragment(UDP, place(name, 0, true), &[7; 8]);
+                [first, pair.fragment(UDP, place(name, 64_800, false), &[7; 8])]
+            })),
+            Attack::SameEnd => {
+                nothing((0..4_096).map(|_| stranger(1).fragment(UDP, place(1, 65_488, false), &[7; 24])))
+            }
+            Attack::Overlaps => {
+                let [payload, other] = [1, 2].map(|seed| noise(seed, 1_000));
+                nothing((0..8_192).flat_map(move |name| {
+                    let pair = stranger(name);
+                    let first = pair.fragment(UDP, place(name, 0, true), &payload);
+                    [first, pair.fragment(UDP, place(name, 504, true), &other)]
+                }))
+            }
+            Attack::Collisions => {
+                let (section, datagrams) = fragments(6, 1_024, Order::Forward).draw(|version, index| {
+                    let source = (index as u32 / 64) << 16;
+                    (Pair { version, source, destination: 1_000 }, (index as u32 % 64) << 10)
+                });
+                (section, Reference::Payloads(datagrams))
+            }
+            Attack::TinySegments => tiny_segments().build(),
+        }
+    }
+}
+
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Attack::RandomOffsets => "attack: 8-byte pieces, random offsets",
+            Attack::EveryOther => "attack: 8-byte pieces, every other first",
+            Attack::FirstFragments => "attack: first fragments from everywhere",
+            Attack::FarEnds => "attack: first and last piece 64 KB apart",
+            Attack::SameEnd => "attack: the same last piece for ever",
+            Attack::Overlaps => "attack: two pieces that overlap",
+            Attack::Collisions => "attack: 1,024 datagrams with alike names",
+            Attack::TinySegments => "attack: 64-byte segments, each pair swapped",
+        })
+    }
+}
+
+fn tiny_pieces(order: Order) -> (Section, Reference) {
+    Fragments { piece_len: 8, ..fragments(8_188, 1, order) }.build()
+}
+
+fn every_other() -> (Section, Reference) {
+    let (section, reference) = tiny_pieces(Order::Forward);
+    let packets: Vec<&[u8]> = section.packets().collect();
+    let (even, odd) = (packets.iter().step_by(2), packets.iter().skip(1).step_by(2));
+    (even.chain(odd).collect(), reference)
+}
+
+/// Packets that nothing ever comes of.
+fn nothing(packets: impl Iterator<Item = Vec<u8>>) -> (Section, Reference) {
+    let section: Section = packets.collect();
+    assert!(section.len() >= PACKETS_MIN, "a section has at least {PACKETS_MIN} packets");
+    (section, Reference::Payloads(Vec::new()))
+}
+
+fn stranger(name: u32) -> Pair {
+    Pair { version: 4, source: name.wrapping_mul(0x9E37_79B9) >> 8, destination: 1_000 }
+}
+
+fn place(name: u32, offset: usize, more: bool) -> Place {
+    Place { id: name & 0xFFFF, offset, more }
+}
+
+fn tiny_segments() -> Flows {
+    Flows { order: Order::Reverse, per_flow: 128, payload_len: 64, ..flows(8, Hold::Section) }
+}

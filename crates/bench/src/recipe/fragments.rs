@@ -1,0 +1,160 @@
+//! Datagrams in, their pieces in the order in which they arrive out.
+
+use super::{Order, PACKETS_MIN};
+use crate::reference::Reference;
+use crate::section::Section;
+use crate::wire::{Pair, Place, UDP, noise};
+use fastrand::Rng;
+use std::fmt;
+
+/// Datagrams whose pieces come in turn: one of each, then the next of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragments {
+    /// The version of IP.
+    pub version: u8,
+    /// Pieces of each datagram.
+    pub pieces: usize,
+    /// Datagrams at once.
+    pub datagrams: usize,
+    /// In which order they come.
+    pub order: Order,
+    /// Payload of each piece, in bytes.
+    pub piece_len: usize,
+}
+
+/// Which piece of which datagram.
+type Turn = (usize, usize);
+
+impl Fragments {
+    /// The same over IPv6.
+    pub fn ipv6(self) -> Fragments {
+        Fragments { version: 6, piece_len: 1_448, ..self }
+    }
+
+    pub(super) fn keys(&self) -> Vec<(&'static str, String)> {
+        vec![("datagrams", self.datagrams.to_string()), ("pieces", self.pieces.to_string())]
+    }
+
+    /// Waves of datagrams, one wave after the other.
+    pub(super) fn build(&self) -> (Section, Reference) {
+        let (section, datagrams) = self.draw(usual_pair);
+        (section, Reference::Payloads(datagrams))
+    }
+
+    pub(super) fn build_joinable(&self) -> (Section, Reference) {
+        let (section, datagrams) = self.draw(usual_pair);
+        let pieces = section.len();
+        (section, Reference::Runs { datagrams, piece_len: self.piece_len, pieces })
+    }
+
+    /// The packets, and each datagram's payload; `name` gives a datagram its pair and identification.
+    pub(super) fn draw(&self, name: impl Fn(u8, usize) -> (Pair, u32)) -> (Section, Vec<Vec<u8>>) {
+        let waves = PACKETS_MIN.div_ceil(self.pieces * self.datagrams);
+        let mut random = Rng::with_seed(SEED);
+        let mut section = Section::default();
+        let mut datagrams = Vec::with_capacity(waves * self.datagrams);
+        for wave in 0..waves {
+            let first = wave * self.datagrams;
+            for index in first..first + self.datagrams {
+                let (pair, _) = name(self.version, index);
+                datagrams.push(pair.udp(&noise(index as u64, self.pieces * self.piece_len - 8)));
+            }
+            for (datagram, piece) in self.turns(&mut random) {
+                let (pair, id) = name(self.version, first + datagram);
+                let range = piece * self.piece_len..(piece + 1) * self.piece_len;
+                let place = Place { id, offset: range.start, more: piece + 1 < self.pieces };
+                section.push(&pair.fragment(UDP, place, &datagrams[first + datagram][range]));
+            }
+        }
+        (section, datagrams)
+    }
+
+    fn turns(&self, random: &mut Rng) -> Vec<Turn> {
+        let of_each = |piece: usize| (0..self.datagrams).map(move |datagram| (datagram, piece));
+        let mut turns: Vec<Turn> = match self.order {
+            Order::Reverse => (0..self.pieces).rev().flat_map(of_each).collect(),
+            _ => (0..self.pieces).flat_map(of_each).collect(),
+        };
+        match self.order {
+            Order::Forward | Order::Reverse => turns,
+            Order::Random => {
+                random.shuffle(&mut turns);
+                turns
+            }
+            Order::Repeats => {
+                let again = |(datagram, piece): Turn| {
+                    let repeated = piece > 0 && random.u8(..100) == 0;
+                    repeated.then(|| (datagram, piece - 1)).into_iter().chain([(datagram, piece)])
+                };
+                turns.into_iter().flat_map(again).collect()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Fragments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let datagrams = if self.datagrams == 1 { "datagram" } else { "datagrams" };
+        write!(f, "{} fragments x {} {datagrams}, {}, IPv{}", self.pieces, self.datagrams, self.order, self.version)
+    }
+}
+
+/// 64 hosts send in turn.
+fn usual_pair(version: u8, index: usize) -> (Pair, u32) {
+    (Pair { version, source: 1 + index as u32 % 64, destination: 1_000 }, index as u32)
+}
+
+/// Every draw starts here.
+const SEED: u64 = 0x5EED;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::fragments;
+    use etherparse::defrag::{IpDefragPayloadVec, IpDefragPool};
+    use etherparse::{NetSlice, SlicedPacket};
+
+    #[test]
+    fn fragments_rejoin_to_the_reference_in_another_ones_hands() {
+        for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+            for (pieces, datagrams) in [(2, 1), (6, 64), (44, 3)] {
+                for recipe in [fragments(pieces, datagrams, order), fragments(pieces, datagrams, order).ipv6()] {
+                    let (section, Reference::Payloads(expected)) = recipe.build() else { panic!() };
+                    assert!(section.len() >= PACKETS_MIN);
+                    let mut whole: Vec<Vec<u8>> =
+                        rejoined(&section, recipe.version).into_iter().map(|datagram| datagram.payload).collect();
+                    let mut expected = expected;
+                    whole.sort();
+                    expected.sort();
+                    assert!(whole == expected, "{recipe}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_piece_in_a_hundred_comes_again() {
+        let (section, _) = fragments(44, 64, Order::Repeats).build();
+        let repeats = section.len() - 44 * 64;
+        assert!((14..=42).contains(&repeats), "{repeats} of {}", 44 * 64);
+    }
+
+    fn rejoined(section: &Section, version: u8) -> Vec<IpDefragPayloadVec> {
+        let mut pool = IpDefragPool::<(), ()>::new();
+        let mut whole = Vec::new();
+        for packet in section.packets() {
+            assert!(packet.len() <= 1_504 && packet.len() > 1_400);
+            let sliced = SlicedPacket::from_ip(packet).unwrap();
+            match &sliced.net {
+                Some(NetSlice::Ipv4(ipv4)) if version == 4 => {
+                    let header = ipv4.header().to_header();
+                    assert_eq!(header.calc_header_checksum(), header.header_checksum);
+                }
+                Some(NetSlice::Ipv6(_)) if version == 6 => {}
+                other => panic!("{other:?}"),
+            }
+            whole.extend(pool.process_sliced_packet(&sliced, (), ()).unwrap());
+        }
+        whole
+    }
+}

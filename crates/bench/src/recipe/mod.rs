@@ -1,0 +1,145 @@
+//! A recipe in, a section of packets and what must come out of it out; the same every time.
+
+mod attack;
+mod flows;
+mod fragments;
+mod plain;
+
+pub use attack::Attack;
+pub use flows::{Flows, Hold};
+pub use fragments::Fragments;
+
+use crate::reference::Reference;
+use crate::section::Section;
+use std::fmt;
+
+/// Which packets a section is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// The pieces of datagrams, to be reassembled.
+    Fragments(Fragments),
+    /// The same, to be joined up to this many bytes.
+    Joinable(Fragments, usize),
+    /// Packets of `len` bytes, to be fragmented for an MTU of `mtu`.
+    Wide {
+        /// Length of each, in bytes.
+        len: usize,
+        /// Longest fragment, in bytes.
+        mtu: usize,
+    },
+    /// Segments of TCP flows, to be coalesced.
+    Flows(Flows),
+    /// Packets of TCP as long as a whole number of segments allows, to be segmented.
+    Trains {
+        /// Payload of a segment, in bytes.
+        segment: usize,
+    },
+    /// Bytes to be summed.
+    Bytes {
+        /// So many at once.
+        len: usize,
+    },
+    /// Packets of both versions, TCP and UDP, to be parsed.
+    Mixed,
+    /// What somebody sends who means harm.
+    Attack(Attack),
+}
+
+/// In which order what belongs together arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As it was sent.
+    Forward,
+    /// The last piece first.
+    Reverse,
+    /// Of fragments, any order of all that are interleaved; of segments, 1 in 100 changes places with the next.
+    Random,
+    /// As it was sent, and one piece in 100 comes again just before the next of its datagram.
+    Repeats,
+}
+
+impl Recipe {
+    /// The packets, and what must come out of them.
+    pub fn build(&self) -> (Section, Reference) {
+        match self {
+            Recipe::Fragments(fragments) => fragments.build(),
+            Recipe::Joinable(fragments, _) => fragments.build_joinable(),
+            Recipe::Wide { len, mtu } => plain::wide(*len, *mtu),
+            Recipe::Flows(flows) => flows.build(),
+            Recipe::Trains { segment } => plain::trains(*segment),
+            Recipe::Bytes { len } => plain::bytes(*len),
+            Recipe::Mixed => plain::mixed(),
+            Recipe::Attack(attack) => attack.build(),
+        }
+    }
+
+    /// What a harness is told of the packets.
+    pub fn keys(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Recipe::Fragments(fragments) => fragments.keys(),
+            Recipe::Joinable(fragments, mtu) => {
+                let mut keys = fragments.keys();
+                keys.push(("mtu", mtu.to_string()));
+                keys
+            }
+            Recipe::Wide { mtu, .. } => vec![("mtu", mtu.to_string())],
+            Recipe::Flows(flows) => flows.keys(),
+            Recipe::Trains { segment } => vec![("segment", segment.to_string())],
+            Recipe::Bytes { .. } | Recipe::Mixed => Vec::new(),
+            Recipe::Attack(attack) => attack.keys(),
+        }
+    }
+
+    /// What beside that a row of `systems.tsv` may ask for.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let version = match self {
+            Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => fragments.version,
+            _ => 4,
+        };
+        let len = match self {
+            Recipe::Wide { len, .. } | Recipe::Bytes { len } => vec![("len", len.to_string())],
+            _ => Vec::new(),
+        };
+        [vec![("version", version.to_string())], len].concat()
+    }
+
+    /// Bytes of buffers that a system holds for one section's results, about.
+    pub fn held_len(&self) -> usize {
+        match self {
+            Recipe::Fragments(fragments) | Recipe::Joinable(fragments, _) => {
+                fragments.datagrams * fragments.pieces * fragments.piece_len * 2
+            }
+            Recipe::Flows(flows) => flows.flows * usize::from(u16::MAX).min(flows.len_max) * 2,
+            _ => 64 << 20,
+        }
+    }
+}
+
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Recipe::Fragments(fragments) => write!(f, "{fragments}"),
+            Recipe::Joinable(fragments, mtu) => write!(f, "{fragments}, up to {mtu} B"),
+            Recipe::Wide { len, mtu } => write!(f, "{len} B to {mtu} B"),
+            Recipe::Flows(flows) => write!(f, "{flows}"),
+            Recipe::Trains { segment } => write!(f, "64 KiB to {segment} B of payload"),
+            Recipe::Bytes { len } => write!(f, "{len} B"),
+            Recipe::Mixed => write!(f, "IPv4 and IPv6, TCP and UDP"),
+            Recipe::Attack(attack) => write!(f, "{attack}"),
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Forward => "in order",
+            Order::Reverse => "reverse",
+            Order::Random => "random",
+            Order::Repeats => "1 % repeats",
+        })
+    }
+}
+
+/// Packets that a section has at least, so that the clock's own cost does not show.
+pub const PACKETS_MIN: usize = 128;

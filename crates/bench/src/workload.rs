@@ -1,0 +1,195 @@
+//! What is to be done, with which packets, in; a name for people and arguments for harnesses out.
+
+use crate::recipe::{Flows, Fragments, Hold, Order, Recipe};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One line of the grid: every system does the same with the same packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// What is done.
+    pub function: Function,
+    /// How much of it.
+    pub work: Work,
+    /// Which packets.
+    pub recipe: Recipe,
+    /// Where they lie.
+    pub warmth: Warmth,
+}
+
+/// What a system does to packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Function {
+    /// Fragments become datagrams.
+    Reassemble,
+    /// Fragments become longer ones.
+    Join,
+    /// Packets become fragments.
+    Fragment,
+    /// Segments become trains.
+    Coalesce,
+    /// Trains become segments.
+    Segment,
+    /// Bytes are summed.
+    Checksum,
+    /// Headers are read.
+    Parse,
+    /// What is held and allocated; Wideload alone.
+    Memory,
+}
+
+/// How much of it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// From parsed packet to decision and place.
+    Header,
+    /// From bytes to a contiguous result.
+    Contiguous,
+    /// The same with transport checksums verified or written.
+    Checksummed,
+}
+
+/// Where the packets of a section lie when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// Where putting them there left them: the section lies in memory once.
+    Hot,
+    /// Out of every cache: so many copies are used in turn that all of them pass the largest one.
+    Cold,
+}
+
+impl Workload {
+    /// Packets that are no attack, hot.
+    pub fn new(function: Function, work: Work, recipe: Recipe) -> Workload {
+        Workload { function, work, recipe, warmth: Warmth::Hot }
+    }
+
+    /// The same, cold.
+    pub fn cold(self) -> Workload {
+        Workload { warmth: Warmth::Cold, ..self }
+    }
+
+    /// What the harness is told of it, beside where the file lies.
+    pub fn keys(&self) -> Vec<(&'static str, String)> {
+        let mut keys = vec![("function", self.function.to_string()), ("work", self.work.to_string())];
+        keys.extend(self.recipe.keys());
+        keys
+    }
+
+    /// The arguments, and what beside them a row of `systems.tsv` may ask for.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = self.keys();
+        facts.extend(self.recipe.facts());
+        facts
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.recipe)?;
+        match (self.function, self.warmth) {
+            (Function::Checksum | Function::Parse, _) => return Ok(()),
+            (_, Warmth::Cold) => f.write_str(", cold")?,
+            (_, Warmth::Hot) => {}
+        }
+        write!(f, ": {}", self.work.what(self.function))
+    }
+}
+
+impl Function {
+    /// All that packets go through, in the order in which tables show them.
+    pub const ALL: [Function; 7] = [
+        Function::Reassemble,
+        Function::Join,
+        Function::Fragment,
+        Function::Coalesce,
+        Function::Segment,
+        Function::Checksum,
+        Function::Parse,
+    ];
+
+    /// What a nanosecond is counted for.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Function::Reassemble | Function::Join => "fragment in",
+            Function::Fragment => "fragment out",
+            Function::Segment => "segment out",
+            Function::Coalesce => "segment in",
+            Function::Checksum | Function::Parse | Function::Memory => "packet",
+        }
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Function::Reassemble => "reassemble",
+            Function::Join => "join",
+            Function::Fragment => "fragment",
+            Function::Coalesce => "coalesce",
+            Function::Segment => "segment",
+            Function::Checksum => "checksum",
+            Function::Parse => "parse",
+            Function::Memory => "memory",
+        })
+    }
+}
+
+impl Work {
+    /// All of it.
+    pub const ALL: [Work; 3] = [Work::Header, Work::Contiguous, Work::Checksummed];
+
+    fn what(self, function: Function) -> &'static str {
+        match (self, function) {
+            (Work::Header, Function::Fragment | Function::Segment) => "headers, payload in place",
+            (Work::Header, _) => "header work only",
+            (Work::Contiguous, _) => "contiguous",
+            (Work::Checksummed, Function::Fragment | Function::Segment) => "both checksums",
+            (Work::Checksummed, _) => "contiguous and checksummed",
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Work::Header => "header",
+            Work::Contiguous => "contiguous",
+            Work::Checksummed => "checksummed",
+        })
+    }
+}
+
+/// Fragments of 1,480 bytes (IPv6: 1,448) of payload.
+pub fn fragments(pieces: usize, datagrams: usize, order: Order) -> Fragments {
+    Fragments { version: 4, pieces, datagrams, order, piece_len: 1_480 }
+}
+
+/// Flows of TCP with 1,448 bytes in a segment, in bursts of 64.
+pub fn flows(flows: usize, hold: Hold) -> Flows {
+    let len_max = if flows > 10_000 { 9_000 } else { 65_535 };
+    let per_flow = match hold {
+        Hold::Burst => (512 / flows).max(8),
+        Hold::Section if len_max < 65_535 => 6,
+        // Runs of 45 are as long as a packet can be.
+        Hold::Section => 45 * 12usize.div_ceil(flows),
+    };
+    Flows { flows, per_flow, burst: 64, hold, order: Order::Forward, len_max, payload_len: 1_448 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_says_what_it_is() {
+        let recipe = Recipe::Fragments(fragments(6, 64, Order::Random));
+        let workload = Workload::new(Function::Reassemble, Work::Contiguous, recipe).cold();
+        assert_eq!(workload.to_string(), "6 fragments x 64 datagrams, random, IPv4, cold: contiguous");
+        let keys = workload.keys();
+        for expected in [("function", "reassemble"), ("work", "contiguous"), ("datagrams", "64"), ("pieces", "6")] {
+            assert!(keys.contains(&(expected.0, expected.1.to_string())), "{keys:?}");
+        }
+    }
+}
