@@ -63,6 +63,8 @@ struct job {
 	bool parsed;
 	/* Makes what is needed beside the pools; the reason why not, or NULL. */
 	const char *(*start)(void);
+	/* Sees the ring once it is filled for the first time; may be NULL. */
+	const char *(*filled)(struct rte_mbuf **ring, size_t count);
 	void (*section)(struct rte_mbuf **packets);
 };
 
@@ -90,6 +92,10 @@ const char *coalesce_plan(void);
 const char *segment_plan(void);
 const char *checksum_plan(void);
 const char *parse_plan(void);
+
+/* The program: what start.c calls. */
+int harness(int argc, char **argv);
+void timed_section(struct rte_mbuf **section);
 
 /* Starts DPDK with memory for the plan, makes the pools; the reason why not, or NULL. */
 const char *memory_start(void);

@@ -38,7 +38,7 @@ static void cannot(const char *why)
 }
 
 /* One section, once it lies in its buffers, until all results are delivered and all buffers given back. */
-__attribute__((noinline)) void timed_section(struct rte_mbuf **section)
+__attribute__((noinline, visibility("default"))) void timed_section(struct rte_mbuf **section)
 {
 	job.section(section);
 }
@@ -232,6 +232,8 @@ static void read_options(int argc, char **argv)
 	}
 	if (options.function == NULL || options.work == NULL || options.file == NULL)
 		cannot("function, work and file are missing");
+	/* Instructions are the same on pages of any size, and callgrind has no room for DPDK's huge ones. */
+	options.huge = options.huge && options.sections == 0;
 	options.ring = at_least(options.ring, 1);
 	options.burst = at_least(options.burst, 1);
 	options.flows = at_least(options.flows, 1);
@@ -271,7 +273,7 @@ static void read_file(void)
 	}
 }
 
-int main(int argc, char **argv)
+__attribute__((visibility("default"))) int harness(int argc, char **argv)
 {
 	static const struct {
 		const char *function;
@@ -305,6 +307,9 @@ int main(int argc, char **argv)
 	if (ring == NULL)
 		cannot("no memory for the ring");
 	fill_ring();
+	why = job.filled == NULL ? NULL : job.filled(ring, (size_t)options.ring * packet_count);
+	if (why != NULL)
+		cannot(why);
 	fprintf(answers, "ready\t%s, %s\t%s; %s\n", rte_version(), BUILD, job.delivers, memory_pages());
 	fflush(answers);
 
