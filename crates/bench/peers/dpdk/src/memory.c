@@ -4,6 +4,7 @@
 #include "harness.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,18 @@ static struct rte_mempool *pool_create(uint32_t index)
 	return pool;
 }
 
+/* Without huge pages DPDK makes a folder that nothing is put into; who shares it keeps it. */
+static void remove_runtime_folder(void)
+{
+	char path[PATH_MAX], *last;
+
+	snprintf(path, sizeof(path), "%s", rte_eal_get_runtime_dir());
+	if (rmdir(path) == 0 && (last = strrchr(path, '/')) != NULL) {
+		*last = 0;
+		rmdir(path);
+	}
+}
+
 const char *memory_start(void)
 {
 	size_t need = plan_tables + (32ul << 20);
@@ -154,6 +167,8 @@ const char *memory_start(void)
 	if (rte_eal_init(huge ? RTE_DIM(huge_arguments) : RTE_DIM(small_arguments),
 			huge ? huge_arguments : small_arguments) < 0)
 		return rte_strerror(rte_errno);
+	if (!huge)
+		remove_runtime_folder();
 	for (pool = 0; pool < POOL_COUNT; pool++) {
 		if (plan[pool].count == 0)
 			continue;
