@@ -1,0 +1,166 @@
+/* Segments of flows in, long packets out: lib/gro, burst by burst or with a table held over the section. */
+
+#include "harness.h"
+
+#include <string.h>
+
+#include <rte_gro.h>
+
+/* Most packets of one burst in the lightweight mode (RTE_GRO_MAX_BURST_ITEM_NUM). */
+#define BURST_MAX 128
+#define FLUSH_MAX 4096
+
+static void *table;
+static struct rte_gro_param light;
+
+/* What the protocol parses beyond IP, for TCP over IPv4. */
+static inline bool parse_tcp(struct rte_mbuf *packet)
+{
+	const uint8_t *ip;
+
+	if (unlikely(!parse_ip(packet, RTE_ETHER_HDR_LEN)))
+		return false;
+	ip = rte_pktmbuf_mtod_offset(packet, const uint8_t *, RTE_ETHER_HDR_LEN);
+	if (likely(RTE_ETH_IS_IPV4_HDR(packet->packet_type) && ip[9] == IPPROTO_TCP
+			&& packet->data_len >= RTE_ETHER_HDR_LEN + packet->l3_len + sizeof(struct rte_tcp_hdr))) {
+		packet->packet_type |= RTE_PTYPE_L4_TCP;
+		packet->l4_len = ip[packet->l3_len + 12] >> 4 << 2;
+	}
+	return true;
+}
+
+static __rte_always_inline void deliver(struct rte_mbuf *packet, bool contiguous)
+{
+	void *copy = NULL;
+	uint32_t len;
+
+	completed++;
+	if (packet->nb_segs > 1) {
+		struct rte_ipv4_hdr *ip = rte_pktmbuf_mtod_offset(packet, struct rte_ipv4_hdr *, packet->l2_len);
+		struct rte_tcp_hdr *tcp = (struct rte_tcp_hdr *)((uint8_t *)ip + packet->l3_len);
+
+		ip->hdr_checksum = 0;
+		ip->hdr_checksum = rte_ipv4_cksum(ip);
+		tcp->cksum = rte_ipv4_phdr_cksum(ip, 0);
+		if (contiguous)
+			copy = copy_out(packet, &len);
+	}
+	if (unlikely(sink != NULL)) {
+		if (copy != NULL)
+			sink_bytes(copy, len);
+		else
+			sink_mbuf(packet, packet->l2_len);
+	}
+	rte_pktmbuf_free(packet);
+	if (copy != NULL)
+		rte_mempool_put(pools[PLAIN], copy);
+}
+
+static __rte_always_inline void section(struct rte_mbuf **arrived, bool contiguous, bool checksummed)
+{
+	uint32_t start, index, count;
+	struct rte_mbuf *flushed[FLUSH_MAX];
+
+	for (start = 0; start < packet_count; start += options.burst) {
+		struct rte_mbuf **burst = arrived + start;
+
+		count = RTE_MIN(options.burst, packet_count - start);
+		if (contiguous) {
+			uint32_t kept = 0;
+
+			for (index = 0; index < count; index++) {
+				struct rte_mbuf *packet = burst[index];
+
+				if (unlikely(!parse_tcp(packet) || (checksummed && !transport_is_right(
+						rte_pktmbuf_mtod_offset(packet, void *, RTE_ETHER_HDR_LEN)))))
+					rte_pktmbuf_free(packet);
+				else
+					burst[kept++] = packet;
+			}
+			count = kept;
+		}
+		if (table != NULL)
+			count = rte_gro_reassemble(burst, count, table);
+		else
+			count = rte_gro_reassemble_burst(burst, count, &light);
+		for (index = 0; index < count; index++)
+			deliver(burst[index], contiguous);
+	}
+	if (table == NULL)
+		return;
+	do {
+		count = rte_gro_timeout_flush(table, 0, RTE_GRO_TCP_IPV4, flushed, FLUSH_MAX);
+		for (index = 0; index < count; index++)
+			deliver(flushed[index], contiguous);
+	} while (count > 0);
+}
+
+static void header(struct rte_mbuf **arrived)
+{
+	section(arrived, false, false);
+}
+
+static void contiguous(struct rte_mbuf **arrived)
+{
+	section(arrived, true, false);
+}
+
+static void checksummed(struct rte_mbuf **arrived)
+{
+	section(arrived, true, true);
+}
+
+static const char *start(void)
+{
+	light = (struct rte_gro_param){ .gro_types = RTE_GRO_TCP_IPV4, .max_flow_num = options.burst,
+		.max_item_per_flow = options.burst, .socket_id = rte_socket_id() };
+	if (strcmp(options.hold, "section") == 0) {
+		struct rte_gro_param heavy = light;
+
+		/* As many items as packets, so that none is turned away. */
+		heavy.max_flow_num = options.flows;
+		heavy.max_item_per_flow = packet_count / options.flows + 1;
+		table = rte_gro_ctx_create(&heavy);
+		if (table == NULL)
+			return "no memory for the table";
+	}
+	return NULL;
+}
+
+const char *coalesce_plan(void)
+{
+	uint32_t index, longest = 0;
+
+	if (strcmp(options.hold, "section") != 0 && options.burst > BURST_MAX)
+		return "the lightweight mode takes bursts of at most 128";
+	if (options.len_max < UINT16_MAX)
+		return "packets grow to 65535 bytes whatever is asked";
+	for (index = 0; index < packet_count; index++) {
+		longest = at_least(longest, packets[index].len);
+		if (packets[index].bytes[0] >> 4 != 4)
+			return "DPDK 22.11 coalesces TCP over IPv4 alone";
+	}
+	job.link_len = RTE_ETHER_HDR_LEN;
+	job.consumes = true;
+	job.start = start;
+	job.parsed = strcmp(options.work, "header") == 0;
+	plan[ARRIVED] = (struct pool_plan){ .count = options.ring * packet_count,
+		.room = RTE_MIN(RTE_PKTMBUF_HEADROOM + at_least(longest + job.link_len, 2048), (uint32_t)UINT16_MAX) };
+	if (!job.parsed)
+		plan[PLAIN] = (struct pool_plan){ .count = 1, .room = 1 << 16 };
+	plan_tables = 64ul * (packet_count + 2 * options.flows) + (1 << 20);
+	if (job.parsed) {
+		job.section = header;
+		job.delivers = "chains of buffers; IPv4 header checksums written, the TCP checksum of what was joined left to "
+			"the port (pseudo header's sum written)";
+	} else if (strcmp(options.work, "contiguous") == 0) {
+		job.section = contiguous;
+		job.delivers = "contiguous copies of what was joined; IPv4 header checksums verified and written, the TCP "
+			"checksum of what was joined left to the port (pseudo header's sum written)";
+	} else {
+		job.section = checksummed;
+		job.delivers = "contiguous copies of what was joined; IPv4 header and TCP checksums verified, IPv4 header "
+			"checksums written, the TCP checksum of what was joined left to the port (pseudo header's sum written)";
+	}
+	return NULL;
+}
