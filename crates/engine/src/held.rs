@@ -192,6 +192,20 @@ impl<K: Key, V> Held<K, V> {
         Some((&slot.key, &mut slot.value))
     }
 
+    /// Has the processor fetch what is held at a place.
+    #[inline]
+    pub fn foresee(&self, handle: Handle) {
+        if let Some(slot) = self.slots.places.get(handle.0 as usize) {
+            packet::prefetch_value(slot);
+        }
+    }
+
+    /// The thing at a place, if any is.
+    #[inline]
+    pub fn peek(&self, handle: Handle) -> Option<&V> {
+        self.slots.places.get(handle.0 as usize)?.as_ref().map(|slot| &slot.value)
+    }
+
     /// The thing at a place.
     pub fn at_mut(&mut self, handle: Handle) -> &mut V {
         &mut self.slots.at_mut(handle.0).value

@@ -23,7 +23,7 @@ use packet::{
 #[derive(Debug)]
 pub struct Reassembler {
     held: Held<DatagramKey, State>,
-    hints: Box<[Hint; HINT_COUNT]>,
+    hints: Box<[Hint]>,
     rates: Box<[Rate]>,
     /// Per hash of a pair, the payload of its last whole datagram, in bytes: what the next one will need.
     lens: Box<[u16]>,
@@ -147,7 +147,7 @@ impl Reassembler {
         let patiences: Vec<Duration> = whole.iter().flat_map(shorter).collect();
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
-            hints: Box::new([Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT]),
+            hints: vec![Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT].into_boxed_slice(),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
             lens: vec![0; RATE_COUNT].into_boxed_slice(),
             patience: limits.patience,
@@ -191,8 +191,12 @@ impl Reassembler {
         out: &mut Output,
         mut lay: impl FnMut(&mut [u8], &[u8]),
     ) {
+        let far = self.held.count() > NEAR_COUNT;
         let mut packets = packets.drain(..);
         while let Some(next) = packets.as_slice().first() {
+            if far {
+                self.foresee(packets.as_slice());
+            }
             let continues = self.continues(next, out, &mut lay);
             let Some(packet) = packets.next() else { return };
             if continues {
@@ -201,6 +205,27 @@ impl Reassembler {
                 self.push_toward(Toward::Host, now, packet, out, &mut lay);
             }
         }
+    }
+
+    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets.
+    #[inline]
+    fn foresee(&self, packets: &[Packet]) {
+        if let Some(hint) = packets.get(3 * FORESIGHT).and_then(|packet| self.hint_of(packet)) {
+            packet::prefetch_value(hint);
+        }
+        if let Some(hint) = packets.get(2 * FORESIGHT).and_then(|packet| self.hint_of(packet)) {
+            self.held.foresee(hint.at);
+        }
+        if let Some(hint) = packets.get(FORESIGHT).and_then(|packet| self.hint_of(packet))
+            && let Some(State::Open(run)) = self.held.peek(hint.at)
+        {
+            run.packet.foresee();
+        }
+    }
+
+    #[inline]
+    fn hint_of(&self, packet: &Packet) -> Option<&Hint> {
+        self.hints.get(packet.ip().fragment?.id as usize % HINT_COUNT)
     }
 
     /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is cut again
@@ -800,7 +825,11 @@ fn word(id: u32, offset: usize) -> u64 {
 }
 
 /// Runs whose next piece is foreseen, by the low bits of their identifications.
-const HINT_COUNT: usize = 1_024;
+const HINT_COUNT: usize = 16_384;
+/// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
+const FORESIGHT: usize = 4;
+/// Datagrams that stay near the processor without being wished for.
+const NEAR_COUNT: usize = 256;
 /// The offset of nothing.
 const NEVER: u32 = u32::MAX;
 /// The shape of nothing.

@@ -63,6 +63,20 @@ impl Buffer {
         self.0.memory_mut().bytes_mut(range)
     }
 
+    /// Has the processor fetch what is known of the packet in it.
+    #[inline]
+    pub fn foresee(&self) {
+        lanes::prefetch_value(&*self.0);
+    }
+
+    /// Has the processor fetch the start of the content.
+    #[inline]
+    pub fn foresee_content(&self) {
+        if let Some(content) = self.0.memory().all().get(HEADROOM..) {
+            lanes::prefetch(content);
+        }
+    }
+
     /// Copies `bytes` to the memory that starts at `start`.
     pub fn put(&mut self, start: usize, bytes: &[u8]) {
         self.0.memory_mut().put(start, bytes);

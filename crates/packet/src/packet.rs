@@ -473,6 +473,12 @@ impl Packet {
         Packet(run)
     }
 
+    /// Has the processor fetch what is known of it.
+    #[inline]
+    pub fn foresee(&self) {
+        lanes::prefetch_value(&*self.0);
+    }
+
     /// Says of a packet that nobody received it.
     pub(crate) fn made_here(mut self) -> Packet {
         self.as_received = false;

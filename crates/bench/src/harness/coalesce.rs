@@ -4,7 +4,7 @@ use super::Station;
 use super::ask::Ask;
 use super::join::{drain, ignore};
 use super::reassemble::SECRET;
-use super::ring::{Delivery, Ring, parse};
+use super::ring::{Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{Coalescer, Hold, Mode, Output, Rules, Secret, Switch};
@@ -17,6 +17,10 @@ struct Coalescing {
     out: Output,
     now: Time,
     how: How,
+    work: Work,
+    /// Those of a burst; for header work, of a section.
+    packets: Vec<Packet>,
+    places: Vec<(*const u8, *const u8)>,
 }
 
 /// How segments are handed over.
@@ -31,12 +35,12 @@ struct How {
 /// A coalescer over the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let checksum = match ask.work {
-        Work::Header => return Err("the engine copies each payload as it takes it in".to_string()),
-        Work::Contiguous => Checksum::Verified,
+        Work::Header | Work::Contiguous => Checksum::Verified,
         Work::Checksummed => Checksum::Unverified,
     };
     let len_max =
         u16::try_from(ask.len_max).map_err(|_| format!("len_max={}: no length of a packet", ask.len_max))?;
+    let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.flows + ask.burst, ask.len_max);
     let rules = Rules {
         mode: Mode::Resize,
@@ -51,6 +55,9 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         out: Output::new(pool, None),
         now: Time::ZERO,
         how: How { burst: ask.burst, empties_after_burst: ask.empties_after_burst, checksum },
+        work: ask.work,
+        packets: Vec::with_capacity(count),
+        places: Vec::with_capacity(count),
     }))
 }
 
@@ -59,62 +66,90 @@ impl Station for Coalescing {
         // The same sequence numbers come again: flows have to be forgotten first.
         self.now = self.now + Duration::from_secs(600);
         self.coalescer.expire(self.now, &mut self.out);
+        drain(&mut self.out, &mut ignore);
         self.ring.fill(&mut self.out.pool);
+        self.places.clear();
+        if self.work == Work::Header {
+            self.packets.extend(self.ring.next().drain(..).map(parse));
+            self.packets.iter_mut().for_each(|packet| packet.checksum = Checksum::Verified);
+        }
     }
 
     fn section(&mut self) -> usize {
-        timed_section(self.ring.next(), &mut self.coalescer, self.now, &mut self.out, self.how)
+        match self.work {
+            Work::Header => timed_section_of_headers(self),
+            _ => timed_section(self),
+        }
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
         let deliver = |train: &Packet| tell(train.bytes());
-        coalesce(self.ring.next(), &mut self.coalescer, self.now, &mut self.out, self.how, deliver);
+        match self.work {
+            // What is only placed shows nothing; what is placed so is what is copied so.
+            Work::Header => coalesce_headers(self, deliver, |to, from, _| to.copy_from_slice(from)),
+            _ => coalesce(self, deliver),
+        };
     }
 
     fn delivers(&self) -> String {
-        let checked = match self.how.checksum {
-            Checksum::Unverified => "checksums verified",
-            _ => "checksums taken as verified by the card",
-        };
-        format!("contiguous trains, sealed, {checked}")
+        match self.work {
+            Work::Header => "trains, sealed; where each payload belongs is written down".to_string(),
+            Work::Contiguous => "contiguous trains, sealed, checksums taken as verified by the card".to_string(),
+            Work::Checksummed => "contiguous trains, sealed, checksums verified".to_string(),
+        }
     }
 }
 
 #[inline(never)]
-fn timed_section(
-    frames: &mut Vec<Delivery>,
-    coalescer: &mut Coalescer,
-    now: Time,
-    out: &mut Output,
-    how: How,
-) -> usize {
-    coalesce(frames, coalescer, now, out, how, ignore)
+fn timed_section_of_headers(it: &mut Coalescing) -> usize {
+    coalesce_headers(it, ignore, |to, from, places| places.push((to.as_ptr(), from.as_ptr())))
+}
+
+#[inline(never)]
+fn timed_section(it: &mut Coalescing) -> usize {
+    coalesce(it, ignore)
 }
 
 #[inline(always)]
-fn coalesce(
-    frames: &mut Vec<Delivery>,
-    coalescer: &mut Coalescer,
-    now: Time,
-    out: &mut Output,
-    how: How,
+fn coalesce_headers(
+    it: &mut Coalescing,
     mut deliver: impl FnMut(&Packet),
+    lay: impl Fn(&mut [u8], &[u8], &mut Vec<(*const u8, *const u8)>),
 ) -> usize {
-    let (mut completed, mut left) = (0, how.burst);
-    for frame in frames.drain(..) {
-        let mut packet = parse(frame);
-        packet.checksum = how.checksum;
-        coalescer.push(now, packet, out);
-        completed += drain(out, &mut deliver);
+    let (mut completed, mut left) = (0, it.how.burst);
+    for packet in it.packets.drain(..) {
+        it.coalescer.push_laying(it.now, packet, &mut it.out, |to, from| lay(to, from, &mut it.places));
         left -= 1;
         if left == 0 {
-            left = how.burst;
-            if how.empties_after_burst {
-                coalescer.release(now, out);
-                completed += drain(out, &mut deliver);
+            left = it.how.burst;
+            if it.how.empties_after_burst {
+                it.coalescer.release(it.now, &mut it.out);
             }
+            completed += drain(&mut it.out, &mut deliver);
         }
     }
-    coalescer.release(now, out);
-    completed + drain(out, &mut deliver)
+    it.coalescer.release(it.now, &mut it.out);
+    completed + drain(&mut it.out, &mut deliver)
+}
+
+#[inline(always)]
+fn coalesce(it: &mut Coalescing, mut deliver: impl FnMut(&Packet)) -> usize {
+    let (mut completed, mut left) = (0, it.how.burst);
+    let mut frames = it.ring.next().drain(..);
+    while burst(&mut frames, &mut it.packets) {
+        for mut packet in it.packets.drain(..) {
+            packet.checksum = it.how.checksum;
+            it.coalescer.push(it.now, packet, &mut it.out);
+            left -= 1;
+            if left == 0 {
+                left = it.how.burst;
+                if it.how.empties_after_burst {
+                    it.coalescer.release(it.now, &mut it.out);
+                }
+            }
+        }
+        completed += drain(&mut it.out, &mut deliver);
+    }
+    it.coalescer.release(it.now, &mut it.out);
+    completed + drain(&mut it.out, &mut deliver)
 }

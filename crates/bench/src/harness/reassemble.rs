@@ -2,7 +2,7 @@
 
 use super::Station;
 use super::ask::Ask;
-use super::ring::{Delivery, Ring, parse};
+use super::ring::{Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{Late, Limits, Output, Reassembler, Secret};
@@ -14,15 +14,18 @@ struct Reassembly {
     reassembler: Reassembler,
     out: Output,
     now: Time,
-    /// Is the transport checksum of what becomes whole verified?
-    judges: bool,
+    work: Work,
+    /// Those of a burst; for header work, of a section.
+    packets: Vec<Packet>,
+    places: Vec<Placed>,
 }
+
+/// Where a payload belongs, and where it is.
+type Placed = (*const u8, *const u8);
 
 /// A reassembler over the packets of a section.
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
-    if ask.work == Work::Header {
-        return Err("the engine copies each payload as it takes it in".to_string());
-    }
+    let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, usize::from(u16::MAX));
     let limits = Limits { bytes: ask.limit, patience: None };
     Ok(Box::new(Reassembly {
@@ -30,7 +33,9 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         reassembler: Reassembler::new(limits, Late::Retire, Secret::new(SECRET)),
         out: Output::new(pool, None),
         now: Time::ZERO,
-        judges: ask.work == Work::Checksummed,
+        work: ask.work,
+        packets: Vec::with_capacity(count),
+        places: Vec::with_capacity(count),
     }))
 }
 
@@ -38,22 +43,33 @@ impl Station for Reassembly {
     fn fill(&mut self) {
         self.now = self.now + Duration::from_secs(1);
         self.ring.fill(&mut self.out.pool);
+        self.places.clear();
+        if self.work == Work::Header {
+            self.packets.extend(self.ring.next().drain(..).map(parse));
+        }
     }
 
     fn section(&mut self) -> usize {
-        let frames = self.ring.next();
-        match self.judges {
-            true => timed_section_judged(frames, &mut self.reassembler, self.now, &mut self.out),
-            false => timed_section(frames, &mut self.reassembler, self.now, &mut self.out),
+        match self.work {
+            Work::Header => timed_section_of_headers(self),
+            Work::Contiguous => timed_section(self),
+            Work::Checksummed => timed_section_judged(self),
         }
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        let frames = self.ring.next();
-        let judges = self.judges;
-        let judge = |datagram: &Packet| !judges || is_right(datagram);
-        reassemble(frames, &mut self.reassembler, self.now, &mut self.out, |datagram| {
-            let takes = judge(datagram);
+        if self.work == Work::Header {
+            // What is only placed shows nothing; what is placed so is what is copied so.
+            self.reassembler.push_batch(self.now, &mut self.packets, &mut self.out, <[u8]>::copy_from_slice);
+            drain(&mut self.out, |datagram| {
+                tell(datagram.payload());
+                true
+            });
+            return;
+        }
+        let judges = self.work == Work::Checksummed;
+        reassemble(self, |datagram| {
+            let takes = !judges || is_right(datagram);
             if takes {
                 tell(datagram.payload());
             }
@@ -62,42 +78,50 @@ impl Station for Reassembly {
     }
 
     fn delivers(&self) -> String {
-        let checksum = if self.judges { "checksum verified" } else { "checksum not looked at" };
-        format!("contiguous datagrams, sealed, {checksum}")
+        match self.work {
+            Work::Header => "datagrams, sealed; where each payload belongs is written down".to_string(),
+            Work::Contiguous => "contiguous datagrams, sealed, checksum not looked at".to_string(),
+            Work::Checksummed => "contiguous datagrams, sealed, checksum verified".to_string(),
+        }
     }
 }
 
 #[inline(never)]
-fn timed_section(frames: &mut Vec<Delivery>, reassembler: &mut Reassembler, now: Time, out: &mut Output) -> usize {
-    reassemble(frames, reassembler, now, out, takes_all)
+fn timed_section_of_headers(it: &mut Reassembly) -> usize {
+    let places = &mut it.places;
+    let place = |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr()));
+    it.reassembler.push_batch(it.now, &mut it.packets, &mut it.out, place);
+    drain(&mut it.out, takes_all)
 }
 
 #[inline(never)]
-fn timed_section_judged(
-    frames: &mut Vec<Delivery>,
-    reassembler: &mut Reassembler,
-    now: Time,
-    out: &mut Output,
-) -> usize {
-    reassemble(frames, reassembler, now, out, is_right)
+fn timed_section(it: &mut Reassembly) -> usize {
+    reassemble(it, takes_all)
+}
+
+#[inline(never)]
+fn timed_section_judged(it: &mut Reassembly) -> usize {
+    reassemble(it, is_right)
 }
 
 /// Datagrams that `takes` takes.
 #[inline(always)]
-fn reassemble(
-    frames: &mut Vec<Delivery>,
-    reassembler: &mut Reassembler,
-    now: Time,
-    out: &mut Output,
-    mut takes: impl FnMut(&Packet) -> bool,
-) -> usize {
+fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> usize {
     let mut completed = 0;
-    for frame in frames.drain(..) {
-        reassembler.push(now, parse(frame), out);
-        while let Some(datagram) = out.next() {
-            completed += usize::from(takes(&datagram));
-            out.done(datagram);
-        }
+    let mut frames = it.ring.next().drain(..);
+    while burst(&mut frames, &mut it.packets) {
+        it.reassembler.push_batch(it.now, &mut it.packets, &mut it.out, <[u8]>::copy_from_slice);
+        completed += drain(&mut it.out, &mut takes);
+    }
+    completed
+}
+
+#[inline(always)]
+fn drain(out: &mut Output, mut takes: impl FnMut(&Packet) -> bool) -> usize {
+    let mut completed = 0;
+    while let Some(datagram) = out.next() {
+        completed += usize::from(takes(&datagram));
+        out.done(datagram);
     }
     completed
 }

@@ -4,6 +4,7 @@ use super::arena;
 use super::ask::Ask;
 use crate::section::Section;
 use packet::{Buffer, CLASS_LENS, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool};
+use std::vec::Drain;
 
 /// Copies of a section, as a port would deliver them.
 pub struct Ring {
@@ -56,6 +57,22 @@ impl Ring {
     }
 }
 
+/// Reads the packets of the next burst, while what is behind them comes nearer.
+#[inline(always)]
+pub fn burst(frames: &mut Drain<'_, Delivery>, packets: &mut Vec<Packet>) -> bool {
+    for _ in 0..BURST {
+        if let Some((buffer, _)) = frames.as_slice().get(2 * FORESIGHT) {
+            buffer.foresee();
+        }
+        if let Some((buffer, _)) = frames.as_slice().get(FORESIGHT) {
+            buffer.foresee_content();
+        }
+        let Some(frame) = frames.next() else { break };
+        packets.push(parse(frame));
+    }
+    !packets.is_empty()
+}
+
 /// Reads the packet in a buffer.
 #[inline]
 pub fn parse((buffer, len): Delivery) -> Packet {
@@ -66,5 +83,9 @@ pub fn parse((buffer, len): Delivery) -> Packet {
     }
 }
 
+/// Packets that a port delivers at once.
+pub const BURST: usize = 32;
+/// Packets between asking for one and looking at it.
+const FORESIGHT: usize = 4;
 /// Buffers beyond what is known to be needed.
 const SPARE_COUNT: usize = 64;
