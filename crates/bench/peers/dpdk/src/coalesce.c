@@ -10,8 +10,12 @@
 #define BURST_MAX 128
 #define FLUSH_MAX 4096
 
+/* The buffers' own lines are no longer in the nearest caches when their turn comes. */
+static bool cold;
 static void *table;
 static struct rte_gro_param light;
+/* Packets after which the table is emptied: a full packet of every flow. DPDK keeps full packets, and searches them. */
+static uint32_t held_max = UINT32_MAX;
 
 /* What the protocol parses beyond IP, for TCP over IPv4. */
 static inline bool parse_tcp(struct rte_mbuf *packet)
@@ -56,15 +60,48 @@ static __rte_always_inline void deliver(struct rte_mbuf *packet, bool contiguous
 		rte_mempool_put(pools[PLAIN], copy);
 }
 
+/* Empties the table, if there is one. */
+static __rte_always_inline void flush(bool contiguous)
+{
+	struct rte_mbuf *flushed[FLUSH_MAX];
+	uint32_t index, count;
+
+	if (table == NULL)
+		return;
+	do {
+		count = rte_gro_timeout_flush(table, 0, RTE_GRO_TCP_IPV4, flushed, FLUSH_MAX);
+		for (index = 0; index < count; index++)
+			deliver(flushed[index], contiguous);
+	} while (count > 0);
+}
+
+/* The headers of this burst, and the buffers' own lines of the next. */
+static void prefetch(struct rte_mbuf **burst, uint32_t count, uint32_t next)
+{
+	uint32_t index;
+
+	for (index = 0; index < count; index++) {
+		rte_prefetch0(rte_pktmbuf_mtod(burst[index], void *));
+		/* Up to TCP's options. */
+		rte_prefetch0(rte_pktmbuf_mtod_offset(burst[index], void *, RTE_CACHE_LINE_SIZE));
+	}
+	for (index = count; index < count + next; index++) {
+		rte_prefetch0(burst[index]);
+		rte_prefetch0(&burst[index]->next);
+	}
+}
+
 static __rte_always_inline void section(struct rte_mbuf **arrived, bool contiguous, bool checksummed)
 {
-	uint32_t start, index, count;
-	struct rte_mbuf *flushed[FLUSH_MAX];
+	uint32_t start, index, count, held = 0, taken;
 
-	for (start = 0; start < packet_count; start += options.burst) {
+	for (start = 0; start < packet_count; start += taken) {
 		struct rte_mbuf **burst = arrived + start;
 
-		count = RTE_MIN(options.burst, packet_count - start);
+		count = RTE_MIN(RTE_MIN(options.burst, packet_count - start), held_max - held);
+		taken = count;
+		if (cold)
+			prefetch(burst, count, RTE_MIN(options.burst, packet_count - start - count));
 		if (contiguous) {
 			uint32_t kept = 0;
 
@@ -85,14 +122,12 @@ static __rte_always_inline void section(struct rte_mbuf **arrived, bool contiguo
 			count = rte_gro_reassemble_burst(burst, count, &light);
 		for (index = 0; index < count; index++)
 			deliver(burst[index], contiguous);
+		held += taken;
+		if (held == held_max || start + taken == packet_count) {
+			flush(contiguous);
+			held = 0;
+		}
 	}
-	if (table == NULL)
-		return;
-	do {
-		count = rte_gro_timeout_flush(table, 0, RTE_GRO_TCP_IPV4, flushed, FLUSH_MAX);
-		for (index = 0; index < count; index++)
-			deliver(flushed[index], contiguous);
-	} while (count > 0);
 }
 
 static void header(struct rte_mbuf **arrived)
@@ -110,14 +145,28 @@ static void checksummed(struct rte_mbuf **arrived)
 	section(arrived, true, true);
 }
 
+/* Segments like the section's first that one packet holds. */
+static uint32_t full_count(void)
+{
+	const struct packet *first = &packets[0];
+	uint32_t header_len = 20;
+
+	if (packet_count == 0 || first->len < 40 || first->bytes[9] != IPPROTO_TCP)
+		return 1;
+	header_len += first->bytes[32] >> 4 << 2;
+	return first->len <= header_len ? 1 : at_least((UINT16_MAX - header_len) / (first->len - header_len), 1);
+}
+
 static const char *start(void)
 {
+	cold = (uint64_t)options.ring * packet_count > COLD_COUNT;
 	light = (struct rte_gro_param){ .gro_types = RTE_GRO_TCP_IPV4, .max_flow_num = options.burst,
 		.max_item_per_flow = options.burst, .socket_id = rte_socket_id() };
 	if (strcmp(options.hold, "section") == 0) {
 		struct rte_gro_param heavy = light;
 
 		/* As many items as packets, so that none is turned away. */
+		held_max = options.flows * full_count();
 		heavy.max_flow_num = options.flows;
 		heavy.max_item_per_flow = packet_count / options.flows + 1;
 		table = rte_gro_ctx_create(&heavy);

@@ -35,6 +35,9 @@ struct packet {
 	uint8_t pool;         /* where its buffer comes from */
 };
 
+/* Packets of a ring from which on their buffers are cold: 8 MiB of them. */
+#define COLD_COUNT 4096
+
 /* Pools, by what lies in their buffers. */
 enum {
 	ARRIVED,  /* packets as they arrive */

@@ -127,7 +127,7 @@ static struct rte_mempool *pool_create(uint32_t index)
 	return pool;
 }
 
-/* Without huge pages DPDK makes a folder that nothing is put into; who shares it keeps it. */
+/* DPDK makes a folder that nothing is put into here; whoever puts something into it keeps it. */
 static void remove_runtime_folder(void)
 {
 	char path[PATH_MAX], *last;
@@ -167,8 +167,7 @@ const char *memory_start(void)
 	if (rte_eal_init(huge ? RTE_DIM(huge_arguments) : RTE_DIM(small_arguments),
 			huge ? huge_arguments : small_arguments) < 0)
 		return rte_strerror(rte_errno);
-	if (!huge)
-		remove_runtime_folder();
+	remove_runtime_folder();
 	for (pool = 0; pool < POOL_COUNT; pool++) {
 		if (plan[pool].count == 0)
 			continue;

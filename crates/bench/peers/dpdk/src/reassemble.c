@@ -159,7 +159,7 @@ static const char *start(void)
 {
 	uint32_t buckets = bucket_count();
 
-	cold = (uint64_t)options.ring * packet_count > 4096;
+	cold = (uint64_t)options.ring * packet_count > COLD_COUNT;
 
 	table = rte_ip_frag_table_create(buckets, WAYS, buckets * WAYS * CHOICES, PATIENCE * rte_get_tsc_hz(),
 		rte_socket_id());
