@@ -13,14 +13,14 @@ use crate::rows::Row;
 use crate::table::{self, thousands};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long a run of one extent measures.
 struct Pace {
     rounds: usize,
     ms: u64,
-    /// How long instructions may be counted.
+    /// How long others' instructions may be counted.
     counting: Duration,
     /// Packets that must go without an allocation.
     packets: u64,
@@ -58,7 +58,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
         ms: pace.ms,
         processor: last_processor().map_err(|error| format!("no processor to measure on: {error}"))?,
         largest_cache: machine.largest_cache,
-        count_until: counts.then(|| Instant::now() + pace.counting),
+        counts,
         folder: folder.path().to_path_buf(),
     };
     let conditions = Conditions {
@@ -71,10 +71,14 @@ pub fn measure(args: &Args) -> Result<(), String> {
     };
     announce(&conditions, workloads.len());
     let mut rows = Vec::new();
+    // What one workload leaves of its share of the time for counting, the next ones have.
+    let share = pace.counting / workloads.len() as u32;
+    let mut counting = Duration::ZERO;
     for workload in &workloads {
+        counting += share;
         let name = format!("{}: {workload}", workload.function);
         let some = measurement
-            .of(workload, |what| bar.set_message(format!("{name} | {what}")))
+            .of(workload, &mut counting, |what| bar.set_message(format!("{name} | {what}")))
             .map_err(|error| format!("{name}: {error}"))?;
         bar.suspend(|| println!("{}", table::block(&some)));
         bar.inc(1);
@@ -97,7 +101,7 @@ impl Pace {
     fn of(extent: Extent) -> Pace {
         match extent {
             Extent::Quick => Pace { rounds: 5, ms: 20, counting: Duration::ZERO, packets: 1_000_000 },
-            Extent::Usual => Pace { rounds: 7, ms: 40, counting: Duration::from_secs(240), packets: 10_000_000 },
+            Extent::Usual => Pace { rounds: 7, ms: 40, counting: Duration::from_secs(120), packets: 10_000_000 },
             Extent::Full => {
                 Pace { rounds: 9, ms: 60, counting: Duration::from_secs(24 * 3_600), packets: 100_000_000 }
             }
