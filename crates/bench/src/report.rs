@@ -130,7 +130,15 @@ fn folder() -> Result<TempDir, String> {
     let has_room = room > ROOM && free_memory() as u64 > 2 * ROOM;
     let builder = || tempfile::Builder::new().prefix("wideload-bench-").to_owned();
     let folder = if has_room { builder().tempdir_in(memory) } else { builder().tempdir() };
-    folder.map_err(|error| format!("no folder for files: {error}"))
+    let folder = folder.map_err(|error| format!("no folder for files: {error}"))?;
+    let path = folder.path().to_path_buf();
+    let stopped = move || {
+        // What is left there would be left in memory.
+        let _ = std::fs::remove_dir_all(&path);
+        std::process::exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(stopped).map_err(|error| format!("no handler for an interrupt: {error}"))?;
+    Ok(folder)
 }
 
 fn announce(conditions: &Conditions, count: usize) {
@@ -166,5 +174,7 @@ fn named(path: &Path, error: impl std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
+/// What a shell takes for an end by an interrupt.
+const INTERRUPTED: i32 = 130;
 /// Room for the files of one workload, in bytes.
 const ROOM: u64 = 2 << 30;
