@@ -28,8 +28,8 @@ pub struct Measurement {
     pub processor: usize,
     /// Of the largest cache, in bytes.
     pub largest_cache: usize,
-    /// Are instructions counted, and until when?
-    pub count_until: Option<Instant>,
+    /// Are instructions counted?
+    pub counts: bool,
     /// Where files are put.
     pub folder: PathBuf,
 }
@@ -49,6 +49,8 @@ struct Contender {
     program: PathBuf,
     arguments: Vec<String>,
     input: Rc<Input>,
+    /// Copies of the section for each that others have.
+    copies: usize,
     harness: Option<Harness>,
     version: String,
     delivers: String,
@@ -59,11 +61,17 @@ struct Contender {
 }
 
 impl Measurement {
-    /// Measures every system that does the work of `workload`; `tell` hears what is being done.
+    /// Measures every system that does the work of `workload`; `tell` hears what is being done. Wideload's instructions are
+    /// counted whatever it takes, those of others as long as `counting` lasts; what is left of it comes back.
     ///
     /// # Errors
     /// Files that cannot be written.
-    pub fn of(&self, workload: &Workload, mut tell: impl FnMut(&str)) -> io::Result<Vec<Row>> {
+    pub fn of(
+        &self,
+        workload: &Workload,
+        counting: &mut Duration,
+        mut tell: impl FnMut(&str),
+    ) -> io::Result<Vec<Row>> {
         tell("packets");
         let input = Rc::new(Input::write(&workload.recipe, &self.folder)?);
         let mut contenders = self.contenders(workload, &input)?;
@@ -81,9 +89,11 @@ impl Measurement {
                 self.rounds(workload, &plan, &mut contenders, &mut tell);
                 contenders.iter_mut().for_each(|contender| contender.harness = None);
                 let base = contenders[0].figures.clone();
-                let mut rows: Vec<Row> =
-                    contenders.iter().map(|one| self.finish(workload, one, &base, &mut tell)).collect();
+                let mut rows: Vec<Row> = contenders.iter().map(|one| one.row(workload, Some(&base))).collect();
                 compare_with_best_case(&mut rows);
+                for (row, contender) in rows.iter_mut().zip(&contenders) {
+                    self.count(workload, contender, row, counting, &mut tell);
+                }
                 rows
             }
         };
@@ -94,20 +104,25 @@ impl Measurement {
         Ok(rows)
     }
 
-    fn finish(
+    fn count(
         &self,
         workload: &Workload,
         contender: &Contender,
-        base: &Figures,
+        row: &mut Row,
+        counting: &mut Duration,
         tell: &mut impl FnMut(&str),
-    ) -> Row {
-        let mut row = contender.row(workload, Some(base));
-        let is_time = self.count_until.is_some_and(|end| Instant::now() < end);
-        if is_time && contender.fault.is_none() && contender.input.packets <= instructions::PACKETS_MAX {
-            tell(&format!("{}, instructions", contender.system));
-            row.instructions = contender.instructions(workload, &self.folder);
+    ) {
+        let is_first = contender.system == WIDELOAD;
+        let is_quick = contender.input.packets <= instructions::PACKETS_MAX && contender.fault.is_none();
+        if !self.counts || !is_quick || !is_first && counting.is_zero() {
+            return;
         }
-        row
+        tell(&format!("{}, instructions", contender.system));
+        let started = Instant::now();
+        row.instructions = contender.instructions(workload, &self.folder);
+        if !is_first {
+            *counting = counting.saturating_sub(started.elapsed());
+        }
     }
 
     /// Wideload first, the plain loops, then peers.
@@ -124,7 +139,10 @@ impl Measurement {
         if let Recipe::Attack(attack) = &workload.recipe {
             // What it costs us is the question; peers are asked about traffic that means no harm.
             let best = Rc::new(Input::write(&attack.best_case(), &self.folder)?);
-            all.push(own(BEST_CASE, vec!["wideload".to_string()], &best));
+            let mut best = own(BEST_CASE, vec!["wideload".to_string()], &best);
+            // As many packets in memory: caches are to be no part of the difference.
+            best.copies = input.packets.div_ceil(best.input.packets);
+            all.push(best);
             return Ok(all);
         }
         for offer in self.peers.of(workload) {
@@ -205,6 +223,7 @@ impl Contender {
             program,
             arguments,
             input: Rc::clone(input),
+            copies: 1,
             harness: None,
             version: String::new(),
             delivers: String::new(),
@@ -225,15 +244,15 @@ impl Contender {
             _ => workload.keys(),
         };
         command.args(keys.iter().map(|(key, value)| format!("{key}={value}")));
-        let pages = if matches!(workload.recipe, Recipe::Attack(_)) { "small" } else { "huge" };
         command.args([format!("file={}", self.input.path.display()), format!("out={}", out.display())]);
-        command.args([format!("ring={ring}"), format!("pages={pages}")]);
+        command.args([format!("ring={ring}"), "pages=huge".to_string()]);
         command
     }
 
     fn start(&mut self, workload: &Workload, plan: &Plan, how: &Measurement) -> Result<&mut Harness, String> {
         let out = self.out(how);
-        let harness = Harness::start(&mut self.command(workload, plan.ring, &out), how.processor, &how.folder)?;
+        let harness =
+            Harness::start(&mut self.command(workload, plan.ring * self.copies, &out), how.processor, &how.folder)?;
         self.version.clone_from(&harness.version);
         self.delivers.clone_from(&harness.delivers);
         Ok(self.harness.insert(harness))

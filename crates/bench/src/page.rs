@@ -64,8 +64,13 @@ fn behind(page: &mut String, rows: &[Row]) {
     let behind: Vec<&Row> =
         rows.iter().filter(|row| row.is_sound_peer() && row.ratio.is_some_and(|it| it < 1.0)).collect();
     page.push_str("\n## Where Wideload is behind\n\n");
-    if behind.is_empty() {
+    let undone: Vec<&Row> = rows.iter().filter(|row| row.system == WIDELOAD && row.ns.is_none()).collect();
+    if behind.is_empty() && undone.is_empty() {
         page.push_str("In no row.\n");
+    }
+    for row in undone {
+        let why = row.fault.as_deref().unwrap_or("not measured");
+        let _ = writeln!(page, "- {}: {}: Wideload {why}", row.function, row.workload);
     }
     for row in behind {
         let [ns, _, ratio, ..] = cells(row);

@@ -13,14 +13,14 @@ use crate::rows::Row;
 use crate::table::{self, thousands};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long a run of one extent measures.
 struct Pace {
     rounds: usize,
     ms: u64,
-    /// How long instructions may be counted.
+    /// How long others' instructions may be counted.
     counting: Duration,
     /// Packets that must go without an allocation.
     packets: u64,
@@ -58,7 +58,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
         ms: pace.ms,
         processor: last_processor().map_err(|error| format!("no processor to measure on: {error}"))?,
         largest_cache: machine.largest_cache,
-        count_until: counts.then(|| Instant::now() + pace.counting),
+        counts,
         folder: folder.path().to_path_buf(),
     };
     let conditions = Conditions {
@@ -71,10 +71,14 @@ pub fn measure(args: &Args) -> Result<(), String> {
     };
     announce(&conditions, workloads.len());
     let mut rows = Vec::new();
+    // What one workload leaves of its share of the time for counting, the next ones have.
+    let share = pace.counting / workloads.len() as u32;
+    let mut counting = Duration::ZERO;
     for workload in &workloads {
+        counting += share;
         let name = format!("{}: {workload}", workload.function);
         let some = measurement
-            .of(workload, |what| bar.set_message(format!("{name} | {what}")))
+            .of(workload, &mut counting, |what| bar.set_message(format!("{name} | {what}")))
             .map_err(|error| format!("{name}: {error}"))?;
         bar.suspend(|| println!("{}", table::block(&some)));
         bar.inc(1);
@@ -97,7 +101,7 @@ impl Pace {
     fn of(extent: Extent) -> Pace {
         match extent {
             Extent::Quick => Pace { rounds: 5, ms: 20, counting: Duration::ZERO, packets: 1_000_000 },
-            Extent::Usual => Pace { rounds: 7, ms: 40, counting: Duration::from_secs(240), packets: 10_000_000 },
+            Extent::Usual => Pace { rounds: 7, ms: 40, counting: Duration::from_secs(120), packets: 10_000_000 },
             Extent::Full => {
                 Pace { rounds: 9, ms: 60, counting: Duration::from_secs(24 * 3_600), packets: 100_000_000 }
             }
@@ -126,7 +130,15 @@ fn folder() -> Result<TempDir, String> {
     let has_room = room > ROOM && free_memory() as u64 > 2 * ROOM;
     let builder = || tempfile::Builder::new().prefix("wideload-bench-").to_owned();
     let folder = if has_room { builder().tempdir_in(memory) } else { builder().tempdir() };
-    folder.map_err(|error| format!("no folder for files: {error}"))
+    let folder = folder.map_err(|error| format!("no folder for files: {error}"))?;
+    let path = folder.path().to_path_buf();
+    let stopped = move || {
+        // What is left there would be left in memory.
+        let _ = std::fs::remove_dir_all(&path);
+        std::process::exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(stopped).map_err(|error| format!("no handler for an interrupt: {error}"))?;
+    Ok(folder)
 }
 
 fn announce(conditions: &Conditions, count: usize) {
@@ -162,5 +174,7 @@ fn named(path: &Path, error: impl std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
+/// What a shell takes for an end by an interrupt.
+const INTERRUPTED: i32 = 130;
 /// Room for the files of one workload, in bytes.
 const ROOM: u64 = 2 << 30;
