@@ -145,6 +145,7 @@ impl Ip {
     ///
     /// # Errors
     /// Why these bytes are not an IP packet that can be worked on.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         match bytes.first().map(|byte| byte >> 4) {
             Some(4) => ipv4::parse(bytes),

@@ -25,6 +25,7 @@ pub struct Ipv4Header {
 
 /// Reads an IPv4 header: the five checks of RFC 1812 section 5.2.2 (R032), in that order but for the checksum, which
 /// needs the header's length.
+#[inline]
 pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
     let header_len = header.header_len();

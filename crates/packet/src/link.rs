@@ -59,6 +59,7 @@ impl Link {
     ///
     /// # Errors
     /// Why the frame does not carry an IP packet that we can work on.
+    #[inline]
     pub fn parse(medium: Medium, frame: &[u8]) -> Result<Link, Unfit> {
         let plain = Link { len: 0, medium, version: None, tags: Tags::default(), channel: Channel::default() };
         match medium {
@@ -87,6 +88,7 @@ impl Medium {
 
 impl Origin {
     /// What comes in at `ingress` behind this link header.
+    #[inline]
     pub fn new(link: &Link, ingress: Ingress) -> Origin {
         let Channel(channel) = link.channel;
         Origin([link.tags.0 << 1 | channel & 1, channel >> 1 << 32 | u64::from(ingress.0)])

@@ -85,6 +85,7 @@ impl Frame {
     /// Reads the frame of `frame_len` bytes that ends its link header where the buffer's content starts.
     ///
     /// A port puts a frame at [`HEADROOM`] less the link header's length, so that the IP header is the first content.
+    #[inline]
     pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
         let ip_len = frame_len - link.len;
         match Ip::parse(buffer.bytes(HEADROOM..HEADROOM + ip_len)) {
