@@ -91,10 +91,7 @@ struct Slot<K, V> {
 #[derive(Clone, Copy, Debug)]
 enum Rank {
     /// None: it is the newest.
-    Nowhere {
-        /// Does it go to the reserve?
-        protected: bool,
-    },
+    Nowhere,
     Reserve,
     /// That of this source.
     Source(u32),
@@ -236,7 +233,7 @@ impl<K: Key, V> Held<K, V> {
             is_hashed: vacancy.0.is_some(),
             deadline: now.later(length),
             charge,
-            rank: Rank::Nowhere { protected: false },
+            rank: Rank::Nowhere,
             patience: patience as u8,
             by_patience: Links::NONE,
             by_rank: Links::NONE,
@@ -261,19 +258,14 @@ impl<K: Key, V> Held<K, V> {
             slot.hash = slot.key.hash(&self.table_key);
         }
         let slot = self.slots.at(at);
-        let (hash, charge, rank, address) = (slot.hash, slot.charge, slot.rank, slot.key.source());
+        let (hash, charge, address) = (slot.hash, slot.charge, slot.key.source());
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
             patience.line.push_back(&mut self.slots, at, |slot| &mut slot.by_patience);
         }
         self.index.insert(hash, at);
-        match rank {
-            Rank::Nowhere { protected: true } => self.enter_reserve(at, charge),
-            _ => {
-                let source = self.source_of(address);
-                self.slots.at_mut(at).rank = Rank::Source(source);
-                self.enter_source(at, source, charge);
-            }
-        }
+        let source = self.source_of(address);
+        self.slots.at_mut(at).rank = Rank::Source(source);
+        self.enter_source(at, source, charge);
     }
 
     /// Charges a thing anew.
@@ -289,7 +281,7 @@ impl<K: Key, V> Held<K, V> {
             self.line_up();
         }
         match rank {
-            Rank::Nowhere { .. } => {}
+            Rank::Nowhere => {}
             Rank::Reserve => self.reserve_charged = self.reserve_charged - before + charge,
             Rank::Source(source) => self.move_source(source, before, charge),
         }
@@ -325,17 +317,14 @@ impl<K: Key, V> Held<K, V> {
         }
     }
 
-    /// Moves a thing to the reserve.
-    pub fn protect(&mut self, handle: Handle) {
-        if handle.0 == self.newest {
-            self.slots.at_mut(handle.0).rank = Rank::Nowhere { protected: true };
-            return;
-        }
+    /// Moves a thing to the reserve; false where it is there.
+    pub fn protect(&mut self, handle: Handle) -> bool {
         self.line_up();
         let slot = self.slots.at_mut(handle.0);
-        let (Rank::Source(source), charge) = (slot.rank, slot.charge) else { return };
+        let (Rank::Source(source), charge) = (slot.rank, slot.charge) else { return false };
         self.leave_source(handle.0, source, charge);
         self.enter_reserve(handle.0, charge);
+        true
     }
 
     /// Takes a thing out.
@@ -359,7 +348,7 @@ impl<K: Key, V> Held<K, V> {
         }
         self.index.remove(hash, at);
         match rank {
-            Rank::Nowhere { .. } => {}
+            Rank::Nowhere => {}
             Rank::Reserve => {
                 self.reserve.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
                 self.reserve_charged -= charge;

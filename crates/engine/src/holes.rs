@@ -44,6 +44,9 @@ pub enum Fit {
 impl Holes {
     /// How the piece at `range` stands to what is held; `more` is its MF flag.
     pub fn fit(&self, map: &[u8], range: &Range<usize>, more: bool) -> Fit {
+        if self.is_vacant(map, range) {
+            return if self.contradicts(range, more) { Fit::Contradicts } else { Fit::Fills };
+        }
         let held = self.held_of(map, range);
         if held == range.len() {
             Fit::Held
@@ -107,6 +110,15 @@ impl Holes {
     /// True while every piece came where the one before it ended.
     pub fn in_order(&self) -> bool {
         self.order == Order::Forward
+    }
+
+    /// Is none of it held?
+    #[inline]
+    fn is_vacant(&self, map: &[u8], range: &Range<usize>) -> bool {
+        match self.order {
+            Order::Forward => range.start >= self.held as usize,
+            Order::Scattered => range.start >= self.top as usize || !map::any(map, units(range)),
+        }
     }
 
     fn contradicts(&self, range: &Range<usize>, more: bool) -> bool {

@@ -27,7 +27,8 @@ pub struct Reassembler {
     rates: Box<[Rate]>,
     /// Per hash of a pair, the payload of its last whole datagram, in bytes: what the next one will need.
     lens: Box<[u16]>,
-    patience: Option<Duration>,
+    /// How long datagrams of each version may wait, the longest first.
+    steps: [[Step; SHORTER.len()]; 2],
     late: Late,
     /// For tables in which pairs or sources that meet cost each other little.
     spread: TableKey,
@@ -122,6 +123,13 @@ struct Hint {
     at: Handle,
 }
 
+/// A patience, and the windows of [`Rate`] that it lasts.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    patience: Duration,
+    windows: u32,
+}
+
 /// New datagrams of the pairs that share a hash: of all time, in the running window, and in the one before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -139,18 +147,17 @@ impl Reassembler {
     /// A reassembler within these limits. The pool that it draws on must allow more: what is given up keeps its buffer
     /// until the port has sent it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
-        let whole: &[Duration] = match &limits.patience {
-            Some(patience) => core::slice::from_ref(patience),
-            None => &STANDARD_PATIENCES,
-        };
-        let shorter = |patience: &Duration| SHORTER.map(|divisor| *patience / divisor);
-        let patiences: Vec<Duration> = whole.iter().flat_map(shorter).collect();
+        let whole = limits.patience.map_or(STANDARD_PATIENCES, |patience| [patience; 2]);
+        let steps = whole.map(|patience| SHORTER.map(|divisor| Step::new(patience / divisor)));
+        let mut patiences: Vec<Duration> = steps.as_flattened().iter().map(|step| step.patience).collect();
+        patiences.sort();
+        patiences.dedup();
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
             hints: vec![Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT].into_boxed_slice(),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
             lens: vec![0; RATE_COUNT].into_boxed_slice(),
-            patience: limits.patience,
+            steps,
             late,
             spread: TableKey::new(secret),
         }
@@ -263,16 +270,11 @@ impl Reassembler {
         run.pieces += 1;
         run.next = end as u32;
         hint.word += len as u64;
-        if run.pieces == RESERVE_PIECES || !fragment.more {
+        if !fragment.more {
             let at = hint.at;
-            self.rank(at, fragment, out);
+            self.close(at, out);
         }
         true
-    }
-
-    /// A run in order has come to its end, or to the reserve.
-    fn rank(&mut self, at: Handle, fragment: Fragment, out: &mut Output) {
-        if fragment.more { self.held.protect(at) } else { self.close(at, out) }
     }
 
     #[inline(always)]
@@ -305,8 +307,17 @@ impl Reassembler {
 
     fn make_room(&mut self, now: Time, out: &mut Output) {
         while let Some(at) = self.held.surplus() {
-            self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
+            // Who belongs into the reserve is asked when it is needed, which is seldom.
+            if !(self.is_promising(at) && self.held.protect(at)) {
+                self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
+            }
         }
+    }
+
+    /// Is it a datagram whose pieces come in order (C31)?
+    fn is_promising(&self, at: Handle) -> bool {
+        let Some(State::Open(run)) = self.held.peek(at) else { return false };
+        run.pieces >= RESERVE_PIECES && run.holes.in_order()
     }
 
     /// Gives up what is late.
@@ -347,9 +358,11 @@ impl Reassembler {
     }
 
     /// The run that a fragment belongs to, where the hint says so.
-    fn hinted(&mut self, key: &DatagramKey) -> Option<Handle> {
-        let at = self.hint(key.id).at;
-        self.held.recall(at, key).is_some().then_some(at)
+    #[inline]
+    fn hinted(&mut self, piece: &Packet, fragment: Fragment) -> Option<Handle> {
+        let at = self.hint(fragment.id).at;
+        let (key, _) = self.held.look(at)?;
+        (key.id == fragment.id && key.is_of_kind(piece) && key.is_of(piece)).then_some(at)
     }
 
     /// Copies a fragment's payload to its place, or says why the fragment ends.
@@ -368,13 +381,14 @@ impl Reassembler {
             }
             return Err(reason);
         }
-        let hop = (toward == Toward::Hop).then(|| piece.previous_hop());
-        let key = DatagramKey { hop, ..DatagramKey::of(piece, fragment) };
-        if let Some(at) = self.hinted(&key)
+        if toward == Toward::Host
+            && let Some(at) = self.hinted(piece, fragment)
             && !self.came_round(at, piece)
         {
             return self.join(at, piece, fragment, out, lay);
         }
+        let hop = (toward == Toward::Hop).then(|| piece.previous_hop());
+        let key = DatagramKey { hop, ..DatagramKey::of(piece, fragment) };
         let mut sought = self.held.seek(&key);
         if let Err(at) = sought
             && self.came_round(at, piece)
@@ -406,9 +420,9 @@ impl Reassembler {
         let range = start..start + piece.ip().payload_len();
         let buffer = out.pool.lend(range.end.max(self.usual_len(birth))).ok_or(Reason::NoBuffer)?;
         let charge = buffer.pinned_len();
-        let mut run = Run::new(Packet::open(piece, buffer), key.hop.is_some(), birth);
+        let mut run = Run::new(Packet::open(piece, buffer), piece, key.hop.is_some(), birth);
         lay(run.packet.laid_mut(start, range.len()), piece.payload());
-        run.take(piece, fragment, range);
+        run.fill(&range, fragment);
         let (word, shape) = (word(fragment.id, run.next as usize), foreseen(piece.ip().shape));
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
         *self.hint(fragment.id) = Hint { word, shape, at };
@@ -445,9 +459,6 @@ impl Reassembler {
             return Ok(());
         }
         let (word, shape) = (word(fragment.id, run.next as usize), foreseen(piece.ip().shape));
-        if run.holes.in_order() && run.pieces == RESERVE_PIECES {
-            self.held.protect(at);
-        }
         *self.hint(fragment.id) = Hint { word, shape, at };
         Ok(())
     }
@@ -516,7 +527,7 @@ impl Reassembler {
         let larger = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
         let State::Open(run) = self.held.at_mut(at) else { panic!("only an open run grows") };
         let smaller = run.packet.grow(larger, run.holes.top());
-        run.room = run.room();
+        run.room = room(&run.packet);
         out.pool.give(smaller);
         let charge = run.packet.pinned_len();
         self.held.charge(at, charge);
@@ -526,7 +537,6 @@ impl Reassembler {
     /// How long to wait for this datagram: shorter where its pair's identifiers come round sooner, so that two datagrams
     /// of one identifier are never held together (X2, RFC 4963 section 2, R060).
     fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> (Duration, Birth) {
-        let patience = self.patience.unwrap_or(piece.ip().patience());
         let [e0, e1, e2, e3] = key.ends.words();
         let what = u64::from(key.protocol) | (key.version as u64) << 8;
         let pair = if e1 | e2 | e3 == 0 {
@@ -540,12 +550,15 @@ impl Reassembler {
         let counts = counters.map(|at| self.rates.get_mut(at).map_or(0, |rate| rate.count(now)));
         let datagrams = counts.into_iter().min().unwrap_or_default();
         let birth = Birth { counters: counters.map(|at| at as u16), totals: self.totals(counters) };
-        // Nearly all pairs are far slower than that.
-        if datagrams <= half_a_round(piece) / SLOW_WINDOWS && patience <= RATE_WINDOW * SLOW_WINDOWS {
-            return (patience, birth);
-        }
-        let windows = half_a_round(piece).checked_div(datagrams).unwrap_or(u32::MAX);
-        (patience.min(RATE_WINDOW.saturating_mul(windows)), birth)
+        let [.., shortest] = self.steps_of(piece.ip().version);
+        let lasts = |step: &&Step| u64::from(datagrams) * u64::from(step.windows) <= u64::from(half_a_round(piece));
+        let step = self.steps_of(piece.ip().version).iter().find(lasts).unwrap_or(shortest);
+        (step.patience, birth)
+    }
+
+    fn steps_of(&self, version: Version) -> &[Step; SHORTER.len()] {
+        let [v4, v6] = &self.steps;
+        if version == Version::V4 { v4 } else { v6 }
     }
 
     fn totals(&self, counters: [usize; 2]) -> [u32; 2] {
@@ -581,50 +594,52 @@ impl Reassembler {
 }
 
 impl Run {
-    fn new(packet: Packet, is_on_the_way: bool, birth: Birth) -> Run {
-        let mut run = Run {
+    /// A run with nothing but what the header of its first piece says.
+    #[inline(always)]
+    fn new(packet: Packet, piece: &Packet, is_on_the_way: bool, birth: Birth) -> Run {
+        let ip = piece.ip();
+        Run {
             next: 0,
-            room: 0,
+            room: room(&packet),
             packet,
             holes: Holes::default(),
-            pieces: 0,
+            pieces: 1,
             first_len: None,
-            marks: Marks::default(),
-            longest: 0,
-            longest_dont_fragment: 0,
+            marks: Marks(1 << ip.ecn.bits()),
+            longest: ip.len,
+            longest_dont_fragment: if ip.dont_fragment { ip.len } else { 0 },
             is_on_the_way,
             birth,
-        };
-        run.room = run.room();
-        run
+        }
     }
 
     fn fit(&self, range: &Range<usize>, fragment: Fragment) -> Fit {
         self.holes.fit(self.packet.map(), range, fragment.more)
     }
 
-    fn room(&self) -> u32 {
-        self.packet.capacity().min(self.packet.ip().payload_len_max()) as u32
-    }
-
     /// Takes in a piece that fills a hole.
     fn take(&mut self, piece: &Packet, fragment: Fragment, range: Range<usize>) {
+        if range.start == 0 {
+            self.packet.take_headers(piece);
+            self.room = room(&self.packet);
+        }
+        self.fill(&range, fragment);
+        self.pieces += 1;
+        self.see(piece);
+    }
+
+    /// Takes note of which bytes a piece that fills a hole holds.
+    #[inline(always)]
+    fn fill(&mut self, range: &Range<usize>, fragment: Fragment) {
         if self.next as usize == range.start {
             self.holes.extend(range.len(), fragment.more);
         } else {
-            self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+            self.holes.fill(self.packet.map_mut(), range, fragment.more);
         }
         if range.start == 0 {
-            // A run has the headers of the piece that opened it.
-            if self.pieces > 0 {
-                self.packet.take_headers(piece);
-                self.room = self.room();
-            }
             self.first_len = Some(range.len() as u16);
         }
         self.next = if self.holes.in_order() && !self.holes.has_end() { self.holes.held_len() as u32 } else { NEVER };
-        self.pieces += 1;
-        self.see(piece);
     }
 
     /// Takes note of what a piece's header says.
@@ -744,6 +759,13 @@ impl Key for DatagramKey {
     }
 }
 
+impl Step {
+    fn new(patience: Duration) -> Step {
+        let windows = patience.as_nanos().div_ceil(RATE_WINDOW.as_nanos());
+        Step { patience, windows: u32::try_from(windows).unwrap_or(u32::MAX) }
+    }
+}
+
 impl Rate {
     /// Counts a datagram and returns how many came in a window, by the busier of the last two.
     fn count(&mut self, now: Time) -> u32 {
@@ -814,6 +836,11 @@ fn make_whole(mut packet: Packet, out: &mut Output) {
     out.forward(packet);
 }
 
+/// How far a datagram may reach in this buffer and behind this header, in bytes.
+fn room(packet: &Packet) -> u32 {
+    packet.capacity().min(packet.ip().payload_len_max()) as u32
+}
+
 /// A shape to compare the next piece's with: one that was parsed.
 fn foreseen(shape: u64) -> u64 {
     if shape == 0 { UNFORESEEN } else { shape }
@@ -838,10 +865,8 @@ const UNFORESEEN: u64 = u64::MAX;
 const RATE_COUNT: usize = 1_024;
 /// Stretch in which new datagrams of a pair are counted.
 const RATE_WINDOW: Duration = Duration::from_millis(100);
-/// Windows in which a pair's identifiers must not be half used up for it to count as slow: more than any patience has.
-const SLOW_WINDOWS: u32 = 1_024;
-/// Patiences of IPv6 and IPv4, whole and shortened by these divisors for pairs with fast identifiers.
-const STANDARD_PATIENCES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(30)];
+/// Patiences of IPv4 and IPv6, whole and shortened by these divisors for pairs with fast identifiers.
+const STANDARD_PATIENCES: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
 /// See [`STANDARD_PATIENCES`].
 const SHORTER: [u32; 4] = [1, 8, 64, 512];
 /// Pieces in order that take a datagram into the reserve (C31).

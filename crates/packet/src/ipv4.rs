@@ -87,6 +87,17 @@ fn shape(header: &Ipv4Header, flags_offset: u16, option_misplaced: bool) -> u64 
         | u64::from(option_misplaced) << 63
 }
 
+impl Ipv4Header {
+    /// The sum of the fixed part.
+    #[inline]
+    fn sum(&self) -> Sum {
+        match self.as_bytes().first_chunk() {
+            Some(bytes) => Sum::of_header(bytes),
+            None => Sum::ZERO,
+        }
+    }
+}
+
 pub(crate) fn ends(header: &[u8]) -> Ends {
     Ends::new([both(header), 0, 0, 0])
 }
@@ -115,23 +126,26 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
 
 /// Writes the fields of one datagram or fragment: length, DF, place, congestion mark and the header's checksum.
 pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
-    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
+    let Ok((fixed, options)) = Ipv4Header::mut_from_prefix(header) else {
+        panic!("a parsed IPv4 packet has its header")
+    };
     fixed.total_len = U16::new(ip.len as u16);
     let reserved = fixed.flags_offset.get() & RESERVED;
     let place = ip.fragment.map_or(0, |fragment| if fragment.more { MORE } else { 0 } | fragment.offset >> 3);
     fixed.flags_offset = U16::new(reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place);
     fixed.tos = fixed.tos & !3 | ip.ecn.bits();
     fixed.checksum = U16::new(0);
-    let checksum = header_sum(header).checksum();
-    set_checksum(header, checksum);
+    let sum = fixed.sum();
+    let sum = if options.is_empty() { sum } else { sum + Sum::of(options) };
+    fixed.checksum = U16::new(sum.checksum());
 }
 
 /// The sum of a header; nearly all have no options.
 #[inline]
 fn header_sum(header: &[u8]) -> Sum {
-    match <&[u8; HEADER_LEN]>::try_from(header) {
-        Ok(header) => Sum::of_header(header),
-        Err(_) => Sum::of(header),
+    match Ipv4Header::ref_from_prefix(header) {
+        Ok((fixed, [])) => fixed.sum(),
+        _ => Sum::of(header),
     }
 }
 

@@ -6,8 +6,55 @@
 use core::ops::Range;
 
 /// Sets the bits of `units`.
+#[inline]
 pub fn set(map: &mut [u8], units: Range<usize>) {
-    each_word(map, units, |word, mask| *word |= mask);
+    let (map, _) = map.as_chunks_mut::<WORD_LEN>();
+    let Some((first, last)) = ends_of(&units) else { return };
+    match map.get_mut(first..=last) {
+        Some([only]) => *only = with(*only, from_bit(units.start) & to_bit(units.end)),
+        Some([first, middle @ .., last]) => {
+            *first = with(*first, from_bit(units.start));
+            middle.fill([0xFF; WORD_LEN]);
+            *last = with(*last, to_bit(units.end));
+        }
+        _ => panic!("a datagram's bits lie in its buffer's map"),
+    }
+}
+
+/// Is any of the bits of `units` set?
+#[inline]
+pub fn any(map: &[u8], units: Range<usize>) -> bool {
+    let (map, _) = map.as_chunks::<WORD_LEN>();
+    let Some((first, last)) = ends_of(&units) else { return false };
+    let word = |bytes: &[u8; WORD_LEN]| u64::from_le_bytes(*bytes);
+    match map.get(first..=last) {
+        Some([only]) => word(only) & from_bit(units.start) & to_bit(units.end) != 0,
+        Some([first, middle @ .., last]) => {
+            let at_ends = word(first) & from_bit(units.start) | word(last) & to_bit(units.end);
+            at_ends | middle.iter().fold(0, |found, bytes| found | word(bytes)) != 0
+        }
+        _ => false,
+    }
+}
+
+fn with(bytes: [u8; WORD_LEN], mask: u64) -> [u8; WORD_LEN] {
+    (u64::from_le_bytes(bytes) | mask).to_le_bytes()
+}
+
+/// The first and the last word that `units` reach into; none where there are none.
+fn ends_of(units: &Range<usize>) -> Option<(usize, usize)> {
+    let last = units.end.checked_sub(1)?;
+    (units.start <= last).then_some((units.start / WORD_BITS, last / WORD_BITS))
+}
+
+/// The bits of a word from this bit on.
+fn from_bit(bit: usize) -> u64 {
+    u64::MAX << (bit % WORD_BITS)
+}
+
+/// The bits of a word below the one at which units end.
+fn to_bit(end: usize) -> u64 {
+    u64::MAX >> (end.wrapping_neg() % WORD_BITS)
 }
 
 /// How many of the bits of `units` are set.
@@ -41,25 +88,18 @@ fn seek(map: &[u8], from: usize, uniform: u64) -> Option<usize> {
     })
 }
 
-fn each_word(map: &mut [u8], units: Range<usize>, mut change: impl FnMut(&mut u64, u64)) {
-    let (words, _) = map.as_chunks_mut::<WORD_LEN>();
-    for index in words_of(&units) {
-        let Some(bytes) = words.get_mut(index) else { panic!("a datagram's bits lie in its buffer's map") };
-        let mut word = u64::from_le_bytes(*bytes);
-        change(&mut word, mask(index, &units));
-        *bytes = word.to_le_bytes();
-    }
-}
 
 fn words_of(units: &Range<usize>) -> Range<usize> {
     units.start / WORD_BITS..units.end.div_ceil(WORD_BITS)
 }
 
-/// The bits of word `index` that lie in `units`.
+/// The bits of word `index` that lie in `units`, which reach into it.
+#[inline]
 fn mask(index: usize, units: &Range<usize>) -> u64 {
-    let start = units.start.saturating_sub(index * WORD_BITS);
-    let end = units.end.saturating_sub(index * WORD_BITS).min(WORD_BITS);
-    if start >= end { 0 } else { (u64::MAX >> (WORD_BITS - (end - start))) << start }
+    let first = index * WORD_BITS;
+    let above = if units.start > first { u64::MAX << (units.start - first) } else { u64::MAX };
+    let below = if units.end < first + WORD_BITS { !(u64::MAX << (units.end - first)) } else { u64::MAX };
+    if units.is_empty() { 0 } else { above & below }
 }
 
 const WORD_LEN: usize = 8;
@@ -78,6 +118,10 @@ mod tests {
                 let bits: Vec<_> = (0..256).filter(|bit| map[bit / 8] >> (bit % 8) & 1 == 1).collect();
                 assert_eq!(bits, (start..end).collect::<Vec<_>>());
                 assert_eq!(count(&map, 0..256), end - start);
+                let meets = |other: Range<usize>| start.max(other.start) < end.min(other.end);
+                for other in [0..256, 100..150, 64..128, 0..1, 199..200, 5..5, 128..128] {
+                    assert_eq!(any(&map, other.clone()), meets(other.clone()), "{start}..{end} and {other:?}");
+                }
                 assert_eq!(count(&map, 100..150), end.clamp(100, 150) - start.clamp(100, 150));
                 assert_eq!(next_run(&map, 0), (start < end).then_some(start..end));
             }
