@@ -117,7 +117,11 @@ impl Holes {
     fn is_vacant(&self, map: &[u8], range: &Range<usize>) -> bool {
         match self.order {
             Order::Forward => range.start >= self.held as usize,
-            Order::Scattered => range.start >= self.top as usize || !map::any(map, units(range)),
+            // Nothing above the top is held, nor need the map reach so far.
+            Order::Scattered => {
+                let end = range.end.min(self.top as usize);
+                range.start >= end || !map::any(map, units(&(range.start..end)))
+            }
         }
     }
 

@@ -21,7 +21,7 @@ pub fn set(map: &mut [u8], units: Range<usize>) {
     }
 }
 
-/// Is any of the bits of `units` set?
+/// Is any of the bits of `units`, which lie in the map, set?
 #[inline]
 pub fn any(map: &[u8], units: Range<usize>) -> bool {
     let (map, _) = map.as_chunks::<WORD_LEN>();
@@ -33,7 +33,7 @@ pub fn any(map: &[u8], units: Range<usize>) -> bool {
             let at_ends = word(first) & from_bit(units.start) | word(last) & to_bit(units.end);
             at_ends | middle.iter().fold(0, |found, bytes| found | word(bytes)) != 0
         }
-        _ => false,
+        _ => panic!("a datagram's bits lie in its buffer's map"),
     }
 }
 
