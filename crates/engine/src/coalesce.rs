@@ -33,8 +33,8 @@ pub struct Coalescer {
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
-    /// The flows touched last, by the low bits of their ports.
-    hints: Box<[Handle; HINT_COUNT]>,
+    /// The flows touched last, by their [`Scent`]: at least twice as many places as there are flows.
+    hints: Box<[Handle]>,
     /// How many flows hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
     pairs: Box<[u32]>,
     secret: Secret,
@@ -82,6 +82,11 @@ pub struct Exempt {
     pub port: Option<u16>,
 }
 
+/// A number that packets of one flow share, and those of few others: of the ports and the eight bytes in front of them, which are
+/// addresses mostly. Who makes flows that share theirs costs them a search for each packet.
+#[derive(Clone, Copy, Debug)]
+struct Scent(u32);
+
 /// What makes packets one flow, in one direction: never mixed between VLANs or ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlowKey {
@@ -111,7 +116,7 @@ impl Coalescer {
             rules,
             limit,
             exempt,
-            hints: Box::new([Handle::NONE; HINT_COUNT]),
+            hints: no_hints(HINT_COUNT_MIN),
             pairs: vec![0; PAIR_COUNT].into_boxed_slice(),
             secret,
         }
@@ -133,8 +138,28 @@ impl Coalescer {
     /// is known to be right and nothing has to be summed.
     pub fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: impl FnOnce(&mut [u8], &[u8])) {
         self.go_to(now);
-        let Some((at, moves)) = self.place_of(&packet) else { return self.push_any(now, packet, out) };
-        let Some(tcp) = moves else { return self.push_to(now, at, packet, out) };
+        let Some(scent) = Scent::of(&packet) else { return self.push_any(now, packet, out) };
+        let hinted = *self.hint(scent);
+        if let Some((key, flow)) = self.flows.look(hinted)
+            && let Some(tcp) = flow.moves(&packet)
+            && packet.origin() == key.origin
+        {
+            return self.push_alike(now, hinted, packet, tcp, out, lay);
+        }
+        self.push_sought(now, scent, packet, out, lay);
+    }
+
+    /// A segment comes to its flow, and looks like others of it.
+    #[inline(always)]
+    fn push_alike(
+        &mut self,
+        now: Time,
+        at: Handle,
+        packet: Packet,
+        tcp: TcpPart,
+        out: &mut Output,
+        lay: impl FnOnce(&mut [u8], &[u8]),
+    ) {
         let flow = self.flows.at_mut(at);
         let held_something = flow.holds_something();
         match flow.glance(now, packet, tcp, &self.rules, out, lay) {
@@ -144,47 +169,47 @@ impl Coalescer {
         }
     }
 
-    /// The flow that a segment is of; and what moves in it, if it looks like others of that flow.
-    #[inline(always)]
-    fn place_of(&mut self, packet: &Packet) -> Option<(Handle, Option<TcpPart>)> {
-        let ip = packet.ip();
-        let upper = ip.upper.filter(|upper| upper.protocol == TCP)?;
-        let &[s0, s1, d0, d1, ..] = packet.upper_bytes(upper) else { return None };
-        let ports = [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])];
-        let hinted = *self.hint(ports);
-        if let Some((key, flow)) = self.flows.look(hinted)
-            && let Some(tcp) = flow.moves(packet)
-            && packet.origin() == key.origin
-        {
-            return Some((hinted, Some(tcp)));
-        }
-        self.seek_place_of(packet, hinted)
-    }
-
-    fn seek_place_of(&mut self, packet: &Packet, hinted: Handle) -> Option<(Handle, Option<TcpPart>)> {
-        let key = FlowKey::of(packet)?;
+    /// The hint was wrong, or the segment looks unlike others of its flow.
+    #[inline(never)]
+    fn push_sought(
+        &mut self,
+        now: Time,
+        scent: Scent,
+        packet: Packet,
+        out: &mut Output,
+        lay: impl FnOnce(&mut [u8], &[u8]),
+    ) {
+        let Some(key) = FlowKey::of(&packet) else { return self.push_any(now, packet, out) };
+        let hinted = *self.hint(scent);
         if self.flows.recall(hinted, &key).is_some() {
-            return Some((hinted, None));
+            return self.push_to(now, hinted, packet, out);
         }
-        let at = self.flows.find(&key)?;
-        *self.hint(key.ports) = at;
-        let moves = self.flows.peek(at).and_then(|flow| flow.moves(packet));
-        Some((at, moves))
+        let Some(at) = self.flows.find(&key) else { return self.push_new(now, key, packet, out) };
+        *self.hint(scent) = at;
+        match self.flows.at_mut(at).moves(&packet) {
+            Some(tcp) => self.push_alike(now, at, packet, tcp, out, lay),
+            None => self.push_to(now, at, packet, out),
+        }
     }
 
     fn push_any(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let Some(key) = FlowKey::of(&packet).filter(|key| key.protocol == TCP || self.rules.udp) else {
             return self.pass_flowless(now, packet, out);
         };
-        match self.seek(&key) {
+        match self.flows.find(&key) {
             Some(at) => self.push_to(now, at, packet, out),
-            None => match Part::of(&packet).filter(|part| self.rules.take(&packet, part)) {
-                Some(part) => {
-                    let at = self.open(now, key, &packet, part.tcp.map_or(0, |tcp| tcp.seq));
-                    self.advance(now, at, packet, part, out);
-                }
-                None => self.pass(now, key, None, packet, out),
-            },
+            None => self.push_new(now, key, packet, out),
+        }
+    }
+
+    /// Takes a packet of a flow that is not known.
+    fn push_new(&mut self, now: Time, key: FlowKey, packet: Packet, out: &mut Output) {
+        match Part::of(&packet).filter(|part| self.rules.take(&packet, part)) {
+            Some(part) => {
+                let at = self.open(now, key, &packet, part.tcp.map_or(0, |tcp| tcp.seq));
+                self.advance(now, at, packet, part, out);
+            }
+            None => self.pass(now, key, None, packet, out),
         }
     }
 
@@ -263,9 +288,12 @@ impl Coalescer {
 
     fn let_go_fresh(&mut self, now: Time, at: Handle, out: &mut Output) {
         let flow = self.flows.at_mut(at);
-        flow.let_go(now, Event::RunAtEnd, &self.rules, out);
+        flow.close(Event::RunAtEnd, &self.rules, out);
         flow.is_fresh = false;
-        self.flows.touch(now, at, IDLE);
+        if flow.idle_since != now {
+            flow.idle_since = now;
+            self.flows.touch(now, at, IDLE);
+        }
     }
 
     /// When [`expire`](Coalescer::expire) next has work.
@@ -308,21 +336,16 @@ impl Coalescer {
         self.flows.count()
     }
 
-    fn seek(&mut self, key: &FlowKey) -> Option<Handle> {
-        let hinted = *self.hint(key.ports);
-        if self.flows.recall(hinted, key).is_some() {
-            return Some(hinted);
-        }
-        let at = self.flows.find(key)?;
-        *self.hint(key.ports) = at;
-        Some(at)
-    }
-
     fn open(&mut self, now: Time, key: FlowKey, packet: &Packet, next_seq: u32) -> Handle {
         let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(&key));
-        let flow = Flow::new(next_seq, pair_of(self.secret, packet), is_exempt);
+        let flow = Flow::new(now, next_seq, pair_of(self.secret, packet), is_exempt);
         let at = self.flows.insert(now, key, flow, FLOW_CHARGE, IDLE);
-        *self.hint(key.ports) = at;
+        if 2 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
+            self.hints = no_hints(2 * self.hints.len());
+        }
+        if let Some(scent) = Scent::of(packet) {
+            *self.hint(scent) = at;
+        }
         at
     }
 
@@ -366,11 +389,13 @@ impl Coalescer {
     fn line_up(&mut self, now: Time, at: Handle, waits_on: bool) {
         let flow = self.flows.at_mut(at);
         let charge = flow.charge();
-        let hold = if flow.holds_something() { flow.hold(&self.rules) } else { IDLE };
-        self.flows.charge(at, charge);
+        let (hold, idle_since) =
+            if flow.holds_something() { (flow.hold(&self.rules), Time::NEVER) } else { (IDLE, now) };
         if !waits_on {
+            flow.idle_since = idle_since;
             self.flows.touch(now, at, hold);
         }
+        self.flows.charge(at, charge);
     }
 
     fn forget(&mut self, at: Handle) {
@@ -443,6 +468,7 @@ impl Coalescer {
         flow.let_go(now, event, &self.rules, out);
         let (is_over, is_fresh, pair) = (flow.is_over, flow.is_fresh, flow.pair);
         if !is_fresh {
+            flow.idle_since = now;
             self.count_pair(pair, true, false);
         }
         if is_over {
@@ -468,10 +494,11 @@ impl Coalescer {
     }
 
     #[inline(always)]
-    fn hint(&mut self, [source, destination]: [u16; 2]) -> &mut Handle {
-        match self.hints.get_mut(usize::from(source ^ destination.rotate_left(3)) % HINT_COUNT) {
+    fn hint(&mut self, Scent(scent): Scent) -> &mut Handle {
+        let at = scent as usize & (self.hints.len() - 1);
+        match self.hints.get_mut(at) {
             Some(hint) => hint,
-            None => panic!("a remainder is below its divisor"),
+            None => panic!("there is a power of two of hints"),
         }
     }
 
@@ -562,14 +589,34 @@ impl Exempt {
     }
 }
 
+impl Scent {
+    /// The scent of a TCP packet's flow; of a fragment, or of a packet cut short, that of another.
+    #[inline(always)]
+    fn of(packet: &Packet) -> Option<Scent> {
+        let upper = packet.ip().upper.filter(|upper| upper.protocol == TCP)?;
+        let front = packet.bytes().get(usize::from(upper.at).checked_sub(8)?..)?.first_chunk::<12>()?;
+        let [a0, a1, a2, a3, a4, a5, a6, a7, p0, p1, p2, p3] = *front;
+        let addresses = u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7]);
+        let ports = u64::from(u32::from_ne_bytes([p0, p1, p2, p3]));
+        // The upper half of a product depends on every bit (Fibonacci hashing).
+        Some(Scent(((addresses.rotate_left(17) ^ ports).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32))
+    }
+}
+
+fn no_hints(count: usize) -> Box<[Handle]> {
+    vec![Handle::NONE; count].into_boxed_slice()
+}
+
 fn pair_of(secret: Secret, packet: &Packet) -> u16 {
     let (source, destination) = packet.addresses();
     let pair = secret.spread(source.number()) ^ secret.spread(destination.number().rotate_left(64));
     (pair % PAIR_COUNT as u64) as u16
 }
 
-/// Flows whose place is remembered.
-const HINT_COUNT: usize = 16_384;
+/// Flows whose place is remembered, at least and at most; powers of two.
+const HINT_COUNT_MIN: usize = 1 << 10;
+/// See [`HINT_COUNT_MIN`].
+const HINT_COUNT_MAX: usize = 1 << 20;
 /// Flows that may be fresh at once.
 const FRESH_MAX: usize = 128;
 /// What one of them may be charged beyond an idle flow, in bytes: the largest buffer.

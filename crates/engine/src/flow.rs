@@ -7,13 +7,14 @@
 use crate::coalesce::{Hold, Mode, Rules};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
-use crate::run::Run;
+use crate::run::{Run, Unlike};
 use core::time::Duration;
 use packet::{Checksum, Glance, Packet, Part, TcpPart, Time};
 use std::collections::VecDeque;
 
 /// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Flow {
     /// How the first segment of its run looks, or of its last one; none where nothing may be taken in unlooked at.
     seen: Option<Glance>,
@@ -30,12 +31,14 @@ pub(crate) struct Flow {
     /// The average gap between segments, in nanoseconds, and when the last one came.
     interval: u64,
     last_arrival: Time,
-    run: Option<Run>,
     /// How long its last run was: the next starts with as much memory.
     usual_len: usize,
+    run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
     early: VecDeque<(Packet, Part)>,
     early_len: usize,
+    /// When it was last said to be idle, if nothing else was said since.
+    pub(crate) idle_since: Time,
 }
 
 /// What became of a segment that came to its flow at a glance.
@@ -51,7 +54,7 @@ pub(crate) enum Taken {
 
 impl Flow {
     /// A flow whose next byte has this sequence number.
-    pub(crate) fn new(next_seq: u32, pair: u16, is_exempt: bool) -> Flow {
+    pub(crate) fn new(now: Time, next_seq: u32, pair: u16, is_exempt: bool) -> Flow {
         Flow {
             seen: None,
             next_seq,
@@ -61,10 +64,11 @@ impl Flow {
             is_fresh: false,
             interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
             last_arrival: Time::ZERO,
-            run: None,
             usual_len: 0,
+            run: None,
             early: VecDeque::new(),
             early_len: 0,
+            idle_since: now,
         }
     }
 
@@ -101,7 +105,7 @@ impl Flow {
 
     /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Flow::take)
     /// judges.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn glance(
         &mut self,
         now: Time,
@@ -117,8 +121,10 @@ impl Flow {
         }
         let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
         let room = run.room();
-        if !run.takes(&packet, seen, &tcp, self.usual_len, rules, out, lay) {
-            return Taken::Not(packet);
+        match run.takes(&packet, seen, &tcp, self.usual_len, rules, out, lay) {
+            Ok(()) => {}
+            Err(Unlike::Full) => return self.start(now, packet, tcp, rules, out),
+            Err(Unlike::Other) => return Taken::Not(packet),
         }
         out.done(packet);
         self.next_seq = self.next_seq.wrapping_add(u32::from(run.first_len()));
@@ -142,11 +148,12 @@ impl Flow {
         Taken::Changed
     }
 
-    /// Starts a run with a segment that looks like the first one of the last run.
-    #[inline]
+    /// Starts a run with a segment that looks like the first one of the last run, which is full if it is still there.
+    #[inline(never)]
     fn start(&mut self, now: Time, packet: Packet, tcp: TcpPart, rules: &Rules, out: &mut Output) -> Taken {
         let part = self.seen.as_ref().and_then(|seen| seen.part(&packet, tcp));
         let Some(part) = part.filter(|part| rules.take(&packet, part)) else { return Taken::Not(packet) };
+        self.close(Event::RunFull, rules, out);
         self.arrive(now);
         self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
         let run = self.run.insert(Run::new(now, packet, part, rules));
@@ -273,7 +280,7 @@ impl Flow {
     }
 
     /// Ends the run by this rule.
-    fn close(&mut self, event: Event, rules: &Rules, out: &mut Output) {
+    pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut Output) {
         let Some(run) = self.run.take() else { return };
         self.usual_len = run.packet.len();
         let came = run.came();

@@ -13,7 +13,9 @@ use packet::{Checksum, Glance, Identifications, Ip, Packet, Part, Sum, TcpPart, 
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) packet: Packet,
+    /// The sum of the payload, and what is to be taken from it.
     payload_sum: Sum,
+    less: Sum,
     opened: Time,
     /// What the last segment said.
     last: Part,
@@ -31,12 +33,22 @@ pub(crate) struct Run {
     ids: Option<Identifications>,
 }
 
+/// Why a segment that looks like the first one is not taken in.
+#[derive(Debug)]
+pub(crate) enum Unlike {
+    /// It fits, but the run would become too long.
+    Full,
+    /// Something that takes a closer look.
+    Other,
+}
+
 impl Run {
     #[inline]
     pub(crate) fn new(now: Time, packet: Packet, part: Part, rules: &Rules) -> Run {
         let is_longer = packet.len() > usize::from(rules.len_max);
         let mut run = Run {
             payload_sum: part.payload_sum,
+            less: Sum::ZERO,
             opened: now,
             last: part,
             len_max: if is_longer { LEN_MAX } else { u32::from(rules.len_max) },
@@ -65,7 +77,7 @@ impl Run {
 
     /// Takes in a segment that comes next in the stream, looks like the first and says nothing new, if it is one: the fast
     /// path. Whatever it leaves alone, [`refuses`](Run::refuses) judges.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn takes(
         &mut self,
         packet: &Packet,
@@ -75,44 +87,49 @@ impl Run {
         rules: &Rules,
         out: &mut Output,
         lay: impl FnOnce(&mut [u8], &[u8]),
-    ) -> bool {
+    ) -> Result<(), Unlike> {
         let payload_len = usize::from(self.first_len);
         if !self.packet.shares_link(packet) || !self.tcp_moves_on(tcp, rules) {
-            return false;
+            return Err(Unlike::Other);
         }
         let ids = match rules.mode {
             Mode::Resize => self.ids,
             Mode::Reversible => self.ids_back(packet),
         };
         if rules.mode == Mode::Reversible && ids.is_none() {
-            return false;
+            return Err(Unlike::Other);
         }
-        if self.packet.len() + payload_len > self.held_len_max as usize
-            && !self.can_grow(payload_len, usual_len, out)
-        {
-            return false;
+        if self.packet.len() + payload_len > self.held_len_max as usize {
+            self.make_room(payload_len, usual_len, out)?;
         }
-        let Some(sum) = seen.land(packet, self.packet.behind_mut(payload_len), lay) else { return false };
-        self.payload_sum = self.payload_sum + sum.at(self.payload_len());
+        let at = self.payload_len();
+        let Some((sum, less)) = seen.land(packet, self.packet.behind_mut(payload_len), lay) else {
+            return Err(Unlike::Other);
+        };
+        (self.payload_sum, self.less) = (self.payload_sum + sum.at(at), self.less + less.at(at));
         self.packet.lengthen(payload_len);
         self.count += 1;
         (self.last.tcp, self.last.id, self.ids) = (Some(*tcp), packet.ip().id, ids);
-        true
+        Ok(())
     }
 
     /// Moves to a larger buffer, where it may; what the segment that asks for it turns out to be must not matter.
-    #[cold]
-    fn can_grow(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> bool {
+    #[inline(never)]
+    fn make_room(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> Result<(), Unlike> {
+        if self.packet.len() + payload_len > self.len_max as usize {
+            return Err(Unlike::Full);
+        }
         // The link's padding would be lost.
         let is_padded = self.packet.frame().len() > self.packet.link().len() + self.packet.len();
-        self.packet.len() + payload_len <= self.len_max as usize
-            && !is_padded
-            && self.grow(payload_len, usual_len, out)
+        if is_padded || !self.grow(payload_len, usual_len, out) { Err(Unlike::Other) } else { Ok(()) }
     }
 
+    /// Moves to a buffer for as much as is usual; for a few times as much as there is where there is more, so that it moves twice
+    /// at most.
     fn grow(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> bool {
         let len = self.packet.len() + payload_len;
-        let Some(larger) = out.pool.lend(len.max(usual_len.min(self.len_max as usize))) else { return false };
+        let expected_len = if len > usual_len { GROWTH * len } else { usual_len };
+        let Some(larger) = out.pool.lend(expected_len.min(self.len_max as usize)) else { return false };
         out.pool.give(self.packet.move_to(larger));
         self.measure_room();
         true
@@ -252,7 +269,7 @@ impl Run {
         if self.count > 1 {
             let segment_len = if self.is_strict(rules) { self.first_len } else { self.longest };
             let train = Train { segment_len, ids: self.ids.unwrap_or_default() };
-            self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum, train);
+            self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum - self.less, train);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));
             if leaves != came {
                 out.ledger.note(Event::Levelled, came);
@@ -274,6 +291,8 @@ fn never_decreases(last: &TcpPart, next: &TcpPart) -> bool {
 
 /// Longest packet that an IP header can say, in bytes.
 const LEN_MAX: u32 = 65_535;
+/// How many times as long a run is expected to become as it is, where it is longer than usual.
+const GROWTH: usize = 3;
 /// How old a run may become: a tenth of the shortest retransmission time-out in use (R126, RFC 6298).
 const AGE_MAX: Duration = Duration::from_millis(20);
 /// Longest trains, in packets (rel:A38).

@@ -109,19 +109,20 @@ impl Glance {
         }
     }
 
-    /// Brings the payload of such a segment to its place behind a train's, and tells its sum, as if it stood at an even place;
-    /// none where the checksum is wrong or half-filled. `lay` copies it where its sum is known from the headers.
+    /// Brings the payload of such a segment to its place behind a train's, and tells its sum, as if it stood at an even place:
+    /// what is to be added, and what is to be taken from that; none where the checksum is wrong or half-filled. `lay` copies it
+    /// where its sum is known from the headers.
     #[inline]
-    pub fn land(&self, packet: &Packet, to: &mut [u8], lay: impl FnOnce(&mut [u8], &[u8])) -> Option<Sum> {
+    pub fn land(&self, packet: &Packet, to: &mut [u8], lay: impl FnOnce(&mut [u8], &[u8])) -> Option<(Sum, Sum)> {
         let (headers, payload) = self.headers_sum(packet.bytes())?;
         match packet.checksum {
             Checksum::Unverified => {
                 let sum = Sum::copying(to, payload);
-                (headers + sum).is_right().then_some(sum)
+                (headers + sum).is_right().then_some((sum, Sum::ZERO))
             }
             Checksum::Verified => {
                 lay(to, payload);
-                Some(Sum::ZERO - headers)
+                Some((Sum::ZERO, headers))
             }
             Checksum::Partial => None,
         }
