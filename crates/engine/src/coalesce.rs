@@ -276,6 +276,7 @@ impl Coalescer {
 
     /// Lets go of all that is held: the port has nothing more to give, or the input has ended.
     pub fn release(&mut self, now: Time, out: &mut Output) {
+        self.go_to(now);
         while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
             self.let_go(now, at, Event::RunAtEnd, out);
         }
@@ -634,3 +635,219 @@ const HOLDS: [Duration; 6] = [
 ];
 /// How long a flow that holds nothing is remembered; longer than any wait.
 const IDLE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+    use packet::ip::pseudo_sum;
+    use packet::{Checksum, Frame, Ingress, Medium, Pool, Sum};
+
+    #[test]
+    fn a_glance_and_what_is_fresh_change_nothing_that_can_be_seen() {
+        for seed in 0..200 {
+            let mut random = Rng::with_seed(seed);
+            let rules = Rules {
+                mode: *random.choice(&[Mode::Reversible, Mode::Resize]).unwrap(),
+                hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
+                len_max: *random.choice(&[1_000, 4_000, 65_535]).unwrap(),
+                longer: *random.choice(&[Switch::Off, Switch::On]).unwrap(),
+                udp: false,
+            };
+            let mut glancing = Half::new(&rules, false);
+            let mut close = Half::new(&rules, true);
+            let mut talks: Vec<Talk> = (0..random.usize(1..8)).map(|port| Talk::new(port, &mut random)).collect();
+            let mut now = Time::from_nanos(1_000_000_000);
+            for step in 0..400 {
+                if random.u8(..5) == 0 {
+                    now = now + Duration::from_micros(*random.choice(&[1, 7, 40, 400, 3_000]).unwrap());
+                }
+                let what = random.u8(..40);
+                let at = random.usize(..talks.len());
+                let talk = &mut talks[at];
+                let frame = talk.say(&mut random);
+                let checksum = match random.u8(..10) {
+                    0 => Checksum::Partial,
+                    1..4 => Checksum::Unverified,
+                    _ => Checksum::Verified,
+                };
+                let [one, other] = [&mut glancing, &mut close].map(|half| half.step(now, what, &frame, checksum));
+                assert!(one == other, "seed {seed}, step {step}: {}", difference(&one, &other));
+                let (early, late) = (glancing.coalescer.next_deadline(), close.coalescer.next_deadline());
+                let holds_something = close.coalescer.held().1 > 0;
+                assert!(
+                    if holds_something { early == late } else { early <= late },
+                    "seed {seed}, step {step}: {early:?}, {late:?}"
+                );
+            }
+            let [one, other] = [&mut glancing, &mut close].map(|half| half.step(now, 0, &[], Checksum::Verified));
+            assert!(one == other, "seed {seed}, at the end: {}", difference(&one, &other));
+            assert_eq!(glancing.coalescer.charged(), FLOW_CHARGE * glancing.coalescer.flow_count());
+            assert!(glancing.coalescer.pairs.iter().all(|holding| *holding == 0), "seed {seed}");
+            assert_eq!(glancing.out.pool.lent_count(), 0, "seed {seed}");
+        }
+    }
+
+    /// Where two descriptions part.
+    fn difference(one: &str, other: &str) -> String {
+        let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+        let end = |text: &str| text.chars().skip(at.saturating_sub(40)).take(200).collect::<String>();
+        format!("at {at}: {} instead of {}", end(one), end(other))
+    }
+
+    /// One of the two that are compared.
+    struct Half {
+        coalescer: Coalescer,
+        out: Output,
+        /// Does it look at everything closely, and line everything up at once?
+        is_close: bool,
+    }
+
+    impl Half {
+        fn new(rules: &Rules, is_close: bool) -> Half {
+            let coalescer = Coalescer::new(1 << 30, rules.clone(), Vec::new(), Secret::new(5));
+            Half { coalescer, out: Output::new(Pool::new(1 << 28), None), is_close }
+        }
+
+        /// All that can be seen of a step.
+        fn step(&mut self, now: Time, what: u8, frame: &[u8], checksum: Checksum) -> String {
+            match what {
+                0 => self.coalescer.release(now, &mut self.out),
+                1 => self.coalescer.expire(now, &mut self.out),
+                _ => self.push(now, frame, checksum),
+            }
+            if self.is_close {
+                self.coalescer.settle();
+            }
+            let mut gone = Vec::new();
+            while let Some(packet) = self.out.next() {
+                let ports = packet.bytes().get(20..24).unwrap_or_default().to_vec();
+                let more = (packet.train, packet.checksum, packet.is_as_received());
+                gone.push((ports, format!("{:02x?} {more:?}", packet.frame())));
+                self.out.done(packet);
+            }
+            // Which flow is let go first is nobody's business.
+            gone.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let it = &self.coalescer;
+            let counts = (it.held(), it.charged(), it.flow_count(), self.out.pool.lent_count());
+            let gone: Vec<String> = gone.into_iter().map(|(_, frame)| frame).collect();
+            let events: Vec<_> =
+                Event::ALL.iter().map(|event| (event.name(), self.out.ledger.event(*event))).collect();
+            format!("{counts:?} {:?} {events:?} {gone:?}", self.out.ledger.forwarded)
+        }
+
+        fn push(&mut self, now: Time, frame: &[u8], checksum: Checksum) {
+            let mut packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).unwrap();
+            packet.checksum = checksum;
+            if let Some(at) = FlowKey::of(&packet).and_then(|key| self.coalescer.flows.find(&key))
+                && self.is_close
+            {
+                self.coalescer.flows.at_mut(at).forget_looks();
+            }
+            self.coalescer.push(now, packet, &mut self.out);
+        }
+    }
+
+    /// One direction of a connection.
+    struct Talk {
+        port: u8,
+        is_stamped: bool,
+        seq: u32,
+        ack: u32,
+        clock: u32,
+        id: u16,
+        payload_len: usize,
+        /// Said later than its turn.
+        kept: Option<Vec<u8>>,
+    }
+
+    impl Talk {
+        fn new(port: usize, random: &mut Rng) -> Talk {
+            Talk {
+                port: port as u8,
+                is_stamped: random.bool(),
+                seq: random.u32(..),
+                ack: 5,
+                clock: 7,
+                id: 0,
+                payload_len: random.usize(1..700),
+                kept: None,
+            }
+        }
+
+        fn say(&mut self, random: &mut Rng) -> Vec<u8> {
+            if let Some(kept) = self.kept.take_if(|_| random.bool()) {
+                return kept;
+            }
+            let kind = random.u8(..60);
+            let payload_len = match kind {
+                0 => 0,
+                1 => random.usize(1..700),
+                _ => self.payload_len,
+            };
+            match kind {
+                2 => self.ack = self.ack.wrapping_add(100),
+                3 => self.ack = self.ack.wrapping_sub(1),
+                4 => self.seq = self.seq.wrapping_add(random.u32(..3_000)),
+                5 => self.clock += 1,
+                6 => self.payload_len = random.usize(1..700),
+                _ => {}
+            }
+            let flags = 0x10
+                | match kind {
+                    7 | 8 => 0x08,
+                    9 => 0x01,
+                    10 => 0x02,
+                    11 => 0x04,
+                    12 => 0x40,
+                    _ => 0,
+                };
+            self.id += u16::from(kind != 13);
+            let frame = self.frame(payload_len, flags, kind, random);
+            if !(14..17).contains(&kind) {
+                self.seq = self.seq.wrapping_add(payload_len as u32);
+            }
+            if (17..20).contains(&kind) && self.kept.is_none() {
+                self.kept = Some(frame);
+                return self.say(random);
+            }
+            frame
+        }
+
+        fn frame(&self, payload_len: usize, flags: u8, kind: u8, random: &mut Rng) -> Vec<u8> {
+            let header_len: usize = if self.is_stamped { 32 } else { 20 };
+            let addresses = [10, 0, 0, self.port / 2, 10, 1, 1, 1];
+            let mut upper = vec![1, 187, 200, self.port];
+            upper.extend([self.seq.to_be_bytes(), self.ack.to_be_bytes()].concat());
+            upper.extend([(header_len as u8 / 4) << 4, flags, 9, if kind == 20 { 1 } else { 0 }, 0, 0, 0, 0]);
+            if self.is_stamped {
+                upper.extend([1, 1, 8, 10]);
+                upper.extend([self.clock.to_be_bytes(), 3u32.to_be_bytes()].concat());
+            }
+            upper.extend((0..payload_len).map(|_| random.u8(..)));
+            let len = (20 + upper.len()) as u16;
+            let ttl = if kind == 21 { 63 } else { 64 };
+            let fragment = if kind == 22 { 0x20 } else { 0x40 };
+            let mut frame = vec![0x45, if kind == 23 { 3 } else { 0 }, 0, 0, 0, 0, fragment, 0, ttl, 6, 0, 0];
+            frame.extend(addresses);
+            frame[2..4].copy_from_slice(&len.to_be_bytes());
+            frame[4..6].copy_from_slice(&self.id.to_be_bytes());
+            let checksum = Sum::of(&frame).checksum();
+            frame[10..12].copy_from_slice(&checksum.to_be_bytes());
+            let [source, destination] = [0, 4].map(|at| {
+                let &[a, b, c, d] = addresses[at..].first_chunk().unwrap();
+                Address::from(core::net::IpAddr::from([a, b, c, d]))
+            });
+            let sum = pseudo_sum((source, destination), TCP, upper.len()) + Sum::of(&upper);
+            upper[16..18].copy_from_slice(&sum.checksum().to_be_bytes());
+            if kind == 24 {
+                // Verified or not: who says that it is right is believed.
+                upper[header_len] ^= 0x10;
+            }
+            frame.extend(upper);
+            // Padding of the link.
+            frame.extend(vec![0; if kind == 25 { 6 } else { 0 }]);
+            frame
+        }
+    }
+}

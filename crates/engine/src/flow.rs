@@ -32,7 +32,7 @@ pub(crate) struct Flow {
     interval: u64,
     last_arrival: Time,
     /// How long its last run was: the next starts with as much memory.
-    usual_len: usize,
+    usual_len: u32,
     run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
     early: VecDeque<(Packet, Part)>,
@@ -103,6 +103,12 @@ impl Flow {
         self.seen.as_ref()?.moves(packet)
     }
 
+    /// Has the next segment looked at closely.
+    #[cfg(test)]
+    pub(crate) fn forget_looks(&mut self) {
+        self.seen = None;
+    }
+
     /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Flow::take)
     /// judges.
     #[inline(always)]
@@ -121,7 +127,7 @@ impl Flow {
         }
         let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
         let room = run.room();
-        match run.takes(&packet, seen, &tcp, self.usual_len, rules, out, lay) {
+        match run.takes(&packet, seen, &tcp, rules, out, lay) {
             Ok(()) => {}
             Err(Unlike::Full) => return self.start(now, packet, tcp, rules, out),
             Err(Unlike::Other) => return Taken::Not(packet),
@@ -156,7 +162,7 @@ impl Flow {
         self.close(Event::RunFull, rules, out);
         self.arrive(now);
         self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
-        let run = self.run.insert(Run::new(now, packet, part, rules));
+        let run = self.run.insert(Run::new(now, packet, part, self.usual_len, rules));
         if let Some(event) = run.is_done(now, rules, Duration::ZERO) {
             self.close(event, rules, out);
         }
@@ -185,7 +191,7 @@ impl Flow {
     fn append(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
-        let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, self.usual_len, out));
+        let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, out));
         if let Some(event) = refused {
             self.close(event, rules, out);
         }
@@ -199,7 +205,7 @@ impl Flow {
             None => {
                 let can_be_seen = packet.checksum != Checksum::Partial;
                 self.seen = Glance::of(&packet, &part).filter(|_| can_be_seen);
-                self.run.insert(Run::new(now, packet, part, rules))
+                self.run.insert(Run::new(now, packet, part, self.usual_len, rules))
             }
         };
         if let Some(event) = run.is_done(now, rules, hold) {
@@ -282,7 +288,7 @@ impl Flow {
     /// Ends the run by this rule.
     pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut Output) {
         let Some(run) = self.run.take() else { return };
-        self.usual_len = run.packet.len();
+        self.usual_len = run.packet.len() as u32;
         let came = run.came();
         out.ledger.note(event, Tally { packets: 1, ..came });
         out.ledger.note(Event::Gathered, came);

@@ -19,6 +19,8 @@ pub(crate) struct Run {
     opened: Time,
     /// What the last segment said.
     last: Part,
+    /// How long the flow's last run was, in bytes: this starts with as much memory.
+    usual_len: u32,
     /// Longest packet that it may become, and that its buffer holds of it, in bytes.
     len_max: u32,
     held_len_max: u32,
@@ -44,13 +46,14 @@ pub(crate) enum Unlike {
 
 impl Run {
     #[inline]
-    pub(crate) fn new(now: Time, packet: Packet, part: Part, rules: &Rules) -> Run {
+    pub(crate) fn new(now: Time, packet: Packet, part: Part, usual_len: u32, rules: &Rules) -> Run {
         let is_longer = packet.len() > usize::from(rules.len_max);
         let mut run = Run {
             payload_sum: part.payload_sum,
             less: Sum::ZERO,
             opened: now,
             last: part,
+            usual_len,
             len_max: if is_longer { LEN_MAX } else { u32::from(rules.len_max) },
             held_len_max: 0,
             count: 1,
@@ -83,24 +86,22 @@ impl Run {
         packet: &Packet,
         seen: &Glance,
         tcp: &TcpPart,
-        usual_len: usize,
         rules: &Rules,
         out: &mut Output,
         lay: impl FnOnce(&mut [u8], &[u8]),
     ) -> Result<(), Unlike> {
         let payload_len = usize::from(self.first_len);
-        if !self.packet.shares_link(packet) || !self.tcp_moves_on(tcp, rules) {
+        // What is laid behind a run of one before its checksum is known must not lie on the link's padding.
+        if self.count == 1 && self.is_padded() || !self.packet.shares_link(packet) || !self.tcp_moves_on(tcp, rules)
+        {
             return Err(Unlike::Other);
         }
-        let ids = match rules.mode {
-            Mode::Resize => self.ids,
-            Mode::Reversible => self.ids_back(packet),
-        };
-        if rules.mode == Mode::Reversible && ids.is_none() {
+        let ids = self.next_ids(packet.ip());
+        if rules.mode == Mode::Reversible && (ids.is_none() || !self.can_give_back(packet)) {
             return Err(Unlike::Other);
         }
         if self.packet.len() + payload_len > self.held_len_max as usize {
-            self.make_room(payload_len, usual_len, out)?;
+            self.make_room(payload_len, out)?;
         }
         let at = self.payload_len();
         let Some((sum, less)) = seen.land(packet, self.packet.behind_mut(payload_len), lay) else {
@@ -115,19 +116,22 @@ impl Run {
 
     /// Moves to a larger buffer, where it may; what the segment that asks for it turns out to be must not matter.
     #[inline(never)]
-    fn make_room(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> Result<(), Unlike> {
+    fn make_room(&mut self, payload_len: usize, out: &mut Output) -> Result<(), Unlike> {
         if self.packet.len() + payload_len > self.len_max as usize {
             return Err(Unlike::Full);
         }
-        // The link's padding would be lost.
-        let is_padded = self.packet.frame().len() > self.packet.link().len() + self.packet.len();
-        if is_padded || !self.grow(payload_len, usual_len, out) { Err(Unlike::Other) } else { Ok(()) }
+        if self.grow(payload_len, out) { Ok(()) } else { Err(Unlike::Other) }
+    }
+
+    fn is_padded(&self) -> bool {
+        self.packet.frame().len() > self.packet.link().len() + self.packet.len()
     }
 
     /// Moves to a buffer for as much as is usual; for a few times as much as there is where there is more, so that it moves twice
     /// at most.
-    fn grow(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> bool {
+    fn grow(&mut self, payload_len: usize, out: &mut Output) -> bool {
         let len = self.packet.len() + payload_len;
+        let usual_len = self.usual_len as usize;
         let expected_len = if len > usual_len { GROWTH * len } else { usual_len };
         let Some(larger) = out.pool.lend(expected_len.min(self.len_max as usize)) else { return false };
         out.pool.give(self.packet.move_to(larger));
@@ -146,11 +150,9 @@ impl Run {
         self.held_len_max = self.len_max.min((self.packet.len() + self.packet.room()) as u32);
     }
 
-    /// How identifications go on with this packet, where segmenting can give back all that its header says beside what TCP
-    /// moves.
-    fn ids_back(&self, packet: &Packet) -> Option<Identifications> {
-        let fits = self.count < SEGMENTS_MAX && packet.has_canonical_checksums();
-        self.next_ids(packet.ip()).filter(|_| fits)
+    /// Can segmenting give back all that a packet's header says beside what TCP moves, and its identification?
+    fn can_give_back(&self, packet: &Packet) -> bool {
+        self.count < SEGMENTS_MAX && packet.has_canonical_checksums()
     }
 
     /// Does what TCP says move on as it may?
@@ -169,7 +171,6 @@ impl Run {
         packet: &Packet,
         part: &Part,
         rules: &Rules,
-        usual_len: usize,
         out: &mut Output,
     ) -> Option<Event> {
         if !share_headers(&self.packet, &self.last, packet, part) || !self.moves_on(packet, part, rules) {
@@ -183,7 +184,7 @@ impl Run {
         if len > self.len_max as usize || self.count >= self.count_max(rules) {
             return Some(Event::RunFull);
         }
-        if len > self.held_len_max as usize && !self.grow(payload_len, usual_len, out) {
+        if len > self.held_len_max as usize && !self.grow(payload_len, out) {
             return Some(Event::RunEvicted);
         }
         None
@@ -197,6 +198,7 @@ impl Run {
     }
 
     /// How identifications go on with this packet, if they do: all by one, or all the same.
+    #[inline]
     fn next_ids(&self, ip: &Ip) -> Option<Identifications> {
         let step = ip.id.wrapping_sub(self.last.id) & ((1u64 << ip.id_bits()) - 1) as u32;
         let ids = match step {
