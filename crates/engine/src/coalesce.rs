@@ -120,13 +120,7 @@ impl Coalescer {
 
     /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long, where its checksum
     /// is known to be right and nothing has to be summed.
-    pub fn push_laying(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        out: &mut Output,
-        lay: impl FnOnce(&mut [u8], &[u8]),
-    ) {
+    pub fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: impl FnOnce(&mut [u8], &[u8])) {
         match self.open_flow(&packet) {
             Some(at) if self.goes_on(now, at, &packet, out, lay) => out.done(packet),
             _ => self.push_any(now, packet, out),

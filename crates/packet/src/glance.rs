@@ -167,8 +167,7 @@ const FLAGS: [u8; 8] = [0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF];
 const V4: Words<4> = [(0, V4_FIRST), (8, V4_SECOND), (16, ALL), (20 + FLAGS_AT, FLAGS)];
 const V4_STAMPED: Words<5> =
     [(0, V4_FIRST), (8, V4_SECOND), (16, ALL), (20 + FLAGS_AT, FLAGS), (20 + tcp::HEADER_LEN, FRONT)];
-const V6: Words<7> =
-    [(0, ALL), (8, ALL), (16, ALL), (24, ALL), (32, ALL), (40, FRONT), (40 + FLAGS_AT, FLAGS)];
+const V6: Words<7> = [(0, ALL), (8, ALL), (16, ALL), (24, ALL), (32, ALL), (40, FRONT), (40 + FLAGS_AT, FLAGS)];
 const V6_STAMPED: Words<8> = [
     (0, ALL),
     (8, ALL),

@@ -1,6 +1,8 @@
 //! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
 
-use crate::ip::{Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{
+    Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version,
+};
 use crate::tcp;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -111,7 +113,10 @@ fn shape(
 ) -> u64 {
     let ecn = Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8);
     let more = fragment.is_some_and(|(fragment, _)| fragment.more);
-    len as u64 | (header_len as u64) << 17 | (payload_at as u64) << 33 | u64::from(ecn.bits()) << 49
+    len as u64
+        | (header_len as u64) << 17
+        | (payload_at as u64) << 33
+        | u64::from(ecn.bits()) << 49
         | u64::from(more) << 51
         | SHAPE_V6
 }

@@ -53,6 +53,50 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
 }
 
 #[test]
+fn pieces_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
+    // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
+    for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
+        for (bytes, header_len) in [
+            (fragment_v4(offset, more, &noise(64)), 20),
+            (with_options(fragment_v4(offset, more, &noise(64))), 28),
+            (fragment_v6(offset, more, &noise(64)), 48),
+        ] {
+            let one = Ip::parse(&bytes).unwrap();
+            let (mut alike, mut unlike) = (0, 0);
+            for first in 0..8 * header_len {
+                for second in first..8 * header_len {
+                    let mut other = bytes.clone();
+                    other[first / 8] ^= 1 << (first % 8);
+                    if second != first {
+                        other[second / 8] ^= 1 << (second % 8);
+                    }
+                    mend_packet(&mut other);
+                    // A later piece starts somewhere: what starts its datagram is looked at closely.
+                    let Ok(other) = Ip::parse(&other) else { continue };
+                    if other.fragment.is_none_or(|fragment| fragment.offset == 0) {
+                        continue;
+                    }
+                    if other.shape != one.shape {
+                        unlike += 1;
+                        continue;
+                    }
+                    alike += 1;
+                    let looked_at = |ip: &Ip| {
+                        (
+                            (ip.version, ip.header_len, ip.payload_at, ip.len, ip.ecn, ip.dont_fragment),
+                            (ip.key_protocol(), ip.fragment.map(|fragment| fragment.more)),
+                            (ip.option_misplaced, ip.length_missing, ip.payload_len_max()),
+                        )
+                    };
+                    assert_eq!(looked_at(&other), looked_at(&one), "bits {first} and {second}");
+                }
+            }
+            assert!(alike > 100 && unlike > 100, "{alike} alike, {unlike} not");
+        }
+    }
+}
+
+#[test]
 fn vlan_tags_part_frames_as_their_identifiers_do() {
     let mut pool = Pool::new(1 << 20);
     let read_tags = |bytes: &[u8], pool: &mut Pool| {
@@ -297,7 +341,11 @@ fn fragment_header_len(ip: &Ip) -> usize {
 
 /// Puts the header sum of an IPv4 packet behind an untagged Ethernet header right; false where it was.
 fn mend_header_sum(frame: &mut [u8]) -> bool {
-    let Some(packet) = frame.get_mut(14..) else { return false };
+    frame.get_mut(14..).is_some_and(mend_packet)
+}
+
+/// The same without an Ethernet header.
+fn mend_packet(packet: &mut [u8]) -> bool {
     let Some(header_len) = packet.first().map(|first| usize::from(first & 15) * 4) else { return false };
     if packet.len() < header_len || header_len < 20 || packet[0] >> 4 != 4 {
         return false;
@@ -307,4 +355,14 @@ fn mend_header_sum(frame: &mut [u8]) -> bool {
     let sum = wideload_packet::Sum::of(&packet[..header_len]).checksum().to_be_bytes();
     packet[10..12].copy_from_slice(&sum);
     before != sum
+}
+
+/// The same IPv4 packet with eight bytes of options that do nothing.
+fn with_options(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.splice(20..20, [1; 8]);
+    bytes[0] += 2;
+    let len = bytes.len() as u16;
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    assert!(mend_packet(&mut bytes));
+    bytes
 }
