@@ -51,6 +51,7 @@ pub struct Shares<'a> {
 
 impl<'a> Shares<'a> {
     /// Shares out `payload_len` bytes; `map` marks which eights are here, where not all are.
+    #[inline]
     pub fn new(cut: &Cut, payload_len: usize, headers: [usize; 2], map: Option<&'a [u8]>) -> Shares<'a> {
         let [first_room, room] = headers.map(|header_len| usize::from(cut.mtu).saturating_sub(header_len));
         assert!(first_room.min(room) >= UNIT, "every hop takes a header and eight bytes of payload");
@@ -70,6 +71,16 @@ impl<'a> Shares<'a> {
         1 + if after_first <= self.room { 1 } else { (after_first - self.room).div_ceil(round_down(self.room)) + 1 }
     }
 
+    /// Goes to the next run of bytes that are here, where not all are.
+    #[cold]
+    fn find_run(&mut self) -> bool {
+        let Some(units) = self.map.and_then(|map| map::next_run(map, self.at.div_ceil(UNIT))) else { return false };
+        self.at = units.start * UNIT;
+        self.run_end = (units.end * UNIT).min(self.end);
+        self.at < self.end
+    }
+
+    #[inline]
     fn room_here(&self) -> usize {
         if self.at == 0 { self.first_room } else { self.room }
     }
@@ -78,14 +89,10 @@ impl<'a> Shares<'a> {
 impl Iterator for Shares<'_> {
     type Item = Range<usize>;
 
+    #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
-        if self.at == self.run_end {
-            let units = map::next_run(self.map?, self.at.div_ceil(UNIT))?;
-            self.at = units.start * UNIT;
-            self.run_end = (units.end * UNIT).min(self.end);
-            if self.at >= self.end {
-                return None;
-            }
+        if self.at == self.run_end && !self.find_run() {
+            return None;
         }
         let left = self.run_end - self.at;
         let room = self.room_here();
@@ -100,6 +107,7 @@ impl Iterator for Shares<'_> {
     }
 }
 
+#[inline]
 fn round_down(len: usize) -> usize {
     len / UNIT * UNIT
 }
