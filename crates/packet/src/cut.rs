@@ -59,6 +59,14 @@ impl<'a> Shares<'a> {
         Shares { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, map }
     }
 
+    /// How many pieces there are, and the bytes in all of them.
+    pub fn totals(self) -> (usize, usize) {
+        if self.map.is_none() && self.at < self.run_end {
+            return (self.pieces_left(), self.run_end - self.at);
+        }
+        self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
+    }
+
     /// Pieces that the bytes up to the end of this run still make.
     fn pieces_left(&self) -> usize {
         let left = self.run_end - self.at;
@@ -133,6 +141,8 @@ mod tests {
                     let fewest = Shares::new(&full, payload_len, headers, None).count();
                     assert_eq!(shares.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
                     assert_eq!(fewest, fewest_possible(payload_len, usize::from(mtu), headers));
+                    let totals = Shares::new(&cut, payload_len, headers, None).totals();
+                    assert_eq!(totals, (fewest, payload_len));
                 }
             }
         }
@@ -158,6 +168,7 @@ mod tests {
         let cut = Cut { mtu: 36, id: 0, fill: Fill::Full, content: Content::Sparse };
         let shares: Vec<_> = Shares::new(&cut, 101, [20, 20], Some(&map)).collect();
         assert_eq!(shares, [16..32, 80..96, 96..101]);
+        assert_eq!(Shares::new(&cut, 101, [20, 20], Some(&map)).totals(), (3, 37));
     }
 
     fn check(shares: &[Range<usize>], payload_len: usize, mtu: usize, headers: [usize; 2]) {

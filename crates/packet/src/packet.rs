@@ -320,7 +320,7 @@ impl Body {
         match (self.cut, self.train) {
             (None, None) => 1,
             (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
-            (Some(_), _) => self.shares().map_or(1, Shares::count),
+            (Some(_), _) => self.shares().map_or(1, |shares| shares.totals().0),
         }
     }
 
