@@ -46,5 +46,5 @@ pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};
 pub use sum::{Sum, patched};
 pub use time::Time;
-pub use train::{Identifications, Place, SegmentTemplate, Train, may_be_segmented};
+pub use train::{Identifications, PIECE_HEADER_LEN_MAX, Place, SegmentTemplate, Share, Train, may_be_segmented};
 pub use tunnel::Tunnel;

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 use wideload_packet::icmp::{self, Complaint};
 use wideload_packet::{
-    Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, Packet, Pool, Template, Train,
-    Unfit, Version,
+    Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX, Packet, Pool,
+    Template, Train, Unfit, Version,
 };
 
 #[test]
@@ -323,8 +323,9 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
     let covered: usize = packet.shares().unwrap().map(|share| share.len()).sum();
     assert_eq!(covered, packet.payload().len());
     for starts in [ip.starts(), false] {
-        let mut template = Template::new(&packet, starts);
-        let header = template.stamp(8, Fragment { id: 2, offset: 8, more: true });
+        let mut room = [0; PIECE_HEADER_LEN_MAX];
+        let place = Fragment { id: 2, offset: if starts { 0 } else { 8 }, more: true };
+        let header = Template::new(&packet).stamp(&mut room, 8, place);
         assert!(header.len() <= packet.link().len() + first.max(later));
     }
     if ip.fragment == Some(Fragment { id: ip.id, offset: 0, more: false }) {
