@@ -328,12 +328,6 @@ impl Ipv4Header {
     }
 }
 
-fn set_checksum(header: &mut [u8], checksum: u16) {
-    if let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) {
-        fixed.checksum = U16::new(checksum);
-    }
-}
-
 /// Copies `bytes` to `out` at `at` and returns where they end.
 fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
     let to = out.get_mut(at..at + bytes.len());
