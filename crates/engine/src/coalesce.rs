@@ -8,7 +8,7 @@
 //! The coalescer never drops and never judges: what does not join passes as it came, after all of its flow that came
 //! before it. Nothing is copied but payload, and only that of segments that join.
 
-use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN};
+use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN, Taken};
 use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
@@ -17,16 +17,24 @@ use crate::secret::{Secret, TableKey};
 use crate::side::Switch;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Ends, Origin, Packet, Part, Time, Version, tcp};
+use packet::{Address, Ends, Origin, Packet, Part, TcpPart, Time, Version, tcp};
 
 /// Joins the segments of each flow into trains.
 #[derive(Debug)]
 pub struct Coalescer {
     flows: Held<FlowKey, Flow>,
+    /// Flows that hold something since [`moment`](Coalescer::moment), with nothing waiting for its turn, and may have let go
+    /// of it: `flows` takes them for idle ones. Most of what is held for a burst is let go before time goes on, and costs no
+    /// place in a line.
+    ///
+    /// Invariant: it is these that are marked so.
+    fresh: Vec<Handle>,
+    moment: Time,
     rules: Rules,
+    limit: usize,
     exempt: Vec<Exempt>,
     /// The flows touched last, by the low bits of their ports.
-    hints: [Handle; HINT_COUNT],
+    hints: Box<[Handle; HINT_COUNT]>,
     /// How many flows hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
     pairs: Box<[u32]>,
     secret: Secret,
@@ -98,9 +106,12 @@ impl Coalescer {
         let patiences = [holds, &[IDLE]].concat();
         Coalescer {
             flows: Held::new(limit, &patiences, secret),
+            fresh: Vec::with_capacity(FRESH_MAX),
+            moment: Time::ZERO,
             rules,
+            limit,
             exempt,
-            hints: [Handle::NONE; HINT_COUNT],
+            hints: Box::new([Handle::NONE; HINT_COUNT]),
             pairs: vec![0; PAIR_COUNT].into_boxed_slice(),
             secret,
         }
@@ -121,73 +132,110 @@ impl Coalescer {
     /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long, where its checksum
     /// is known to be right and nothing has to be summed.
     pub fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: impl FnOnce(&mut [u8], &[u8])) {
-        match self.open_flow(&packet) {
-            Some(at) if self.goes_on(now, at, &packet, out, lay) => out.done(packet),
-            _ => self.push_any(now, packet, out),
+        self.go_to(now);
+        let Some((at, moves)) = self.place_of(&packet) else { return self.push_any(now, packet, out) };
+        let Some(tcp) = moves else { return self.push_to(now, at, packet, out) };
+        let flow = self.flows.at_mut(at);
+        let held_something = flow.holds_something();
+        match flow.glance(now, packet, tcp, &self.rules, out, lay) {
+            Taken::Joined => {}
+            Taken::Changed => self.follow(now, at, held_something, false, out),
+            Taken::Not(packet) => self.push_to(now, at, packet, out),
         }
     }
 
-    /// The flow touched last of those that have this packet's ports, if the packet is of it.
-    #[inline]
-    fn open_flow(&mut self, packet: &Packet) -> Option<Handle> {
+    /// The flow that a segment is of; and what moves in it, if it looks like others of that flow.
+    #[inline(always)]
+    fn place_of(&mut self, packet: &Packet) -> Option<(Handle, Option<TcpPart>)> {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| upper.protocol == TCP)?;
-        let unlike_any = ip.fragment.is_some() || ip.length_missing || !packet.is_single();
         let &[s0, s1, d0, d1, ..] = packet.upper_bytes(upper) else { return None };
         let ports = [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])];
-        if unlike_any {
-            return None;
+        let hinted = *self.hint(ports);
+        if let Some((key, flow)) = self.flows.look(hinted)
+            && let Some(tcp) = flow.moves(packet)
+            && packet.origin() == key.origin
+        {
+            return Some((hinted, Some(tcp)));
         }
-        let at = *self.hint(ports);
-        let (key, _) = self.flows.look(at)?;
-        if key.is_of(packet, ports) {
-            return Some(at);
-        }
-        let at = self.flows.find(&FlowKey::of(packet)?)?;
-        *self.hint(ports) = at;
-        Some(at)
+        self.seek_place_of(packet, hinted)
     }
 
-    /// Takes in a segment that says nothing new of its flow, if it is one: the fast path. The flow holds something before and
-    /// behind it, as much memory as before, or nothing that waits for its turn.
-    #[inline]
-    fn goes_on(
-        &mut self,
-        now: Time,
-        at: Handle,
-        packet: &Packet,
-        out: &mut Output,
-        lay: impl FnOnce(&mut [u8], &[u8]),
-    ) -> bool {
-        let flow = self.flows.at_mut(at);
-        if !flow.goes_on(now, packet, &self.rules, out, lay) {
-            return false;
+    fn seek_place_of(&mut self, packet: &Packet, hinted: Handle) -> Option<(Handle, Option<TcpPart>)> {
+        let key = FlowKey::of(packet)?;
+        if self.flows.recall(hinted, &key).is_some() {
+            return Some((hinted, None));
         }
-        if flow.holds_something() {
-            let hold = flow.hold(&self.rules);
-            self.flows.touch(now, at, hold);
-        } else {
-            let pair = self.pair(packet);
-            self.flows.charge(at, FLOW_CHARGE);
-            self.flows.touch(now, at, IDLE);
-            self.count_pair(pair, true, false);
-        }
-        true
+        let at = self.flows.find(&key)?;
+        *self.hint(key.ports) = at;
+        let moves = self.flows.peek(at).and_then(|flow| flow.moves(packet));
+        Some((at, moves))
     }
 
     fn push_any(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let Some(key) = FlowKey::of(&packet).filter(|key| key.protocol == TCP || self.rules.udp) else {
             return self.pass_flowless(now, packet, out);
         };
-        let part = Part::of(&packet).filter(|part| self.takes(&packet, part));
-        match (self.seek(&key), part) {
-            (Some(at), Some(part)) => self.advance(now, at, packet, part, out),
-            (None, Some(part)) => {
-                let at = self.open(now, key, part.tcp.map_or(0, |tcp| tcp.seq));
-                self.advance(now, at, packet, part, out);
-            }
-            (at, None) => self.pass(now, key, at, packet, out),
+        match self.seek(&key) {
+            Some(at) => self.push_to(now, at, packet, out),
+            None => match Part::of(&packet).filter(|part| self.rules.take(&packet, part)) {
+                Some(part) => {
+                    let at = self.open(now, key, &packet, part.tcp.map_or(0, |tcp| tcp.seq));
+                    self.advance(now, at, packet, part, out);
+                }
+                None => self.pass(now, key, None, packet, out),
+            },
         }
+    }
+
+    /// Takes a packet of a flow that is known.
+    fn push_to(&mut self, now: Time, at: Handle, packet: Packet, out: &mut Output) {
+        match Part::of(&packet).filter(|part| self.rules.take(&packet, part)) {
+            Some(part) => self.advance(now, at, packet, part, out),
+            None => {
+                if let Some((key, _)) = self.flows.look(at) {
+                    let key = *key;
+                    self.pass(now, key, Some(at), packet, out);
+                }
+            }
+        }
+    }
+
+    /// Time goes on.
+    #[inline]
+    fn go_to(&mut self, now: Time) {
+        if now != self.moment {
+            self.settle();
+            self.moment = now;
+        }
+    }
+
+    /// Has `flows` know what is fresh.
+    fn settle(&mut self) {
+        let mut fresh = core::mem::take(&mut self.fresh);
+        fresh.drain(..).for_each(|at| self.settle_one(at));
+        self.fresh = fresh;
+    }
+
+    fn settle_one(&mut self, at: Handle) {
+        let flow = self.flows.at_mut(at);
+        flow.is_fresh = false;
+        let (holds_something, pair) = (flow.holds_something(), flow.pair);
+        self.line_up(self.moment, at, false);
+        self.count_pair(pair, false, holds_something);
+    }
+
+    /// Does nothing have to be given up for memory, even if all that is fresh, and `more` flows, held as much as they can?
+    fn has_room_for(&self, more: usize) -> bool {
+        self.flows.charged() + (self.fresh.len() + more) * FRESH_LEN_MAX <= self.limit
+    }
+
+    /// Gives up what is above the limit.
+    fn keep_limit(&mut self, now: Time, out: &mut Output) {
+        if self.has_room_for(0) {
+            return;
+        }
+        self.settle();
         while let Some(at) = self.flows.surplus() {
             self.give_up(now, at, Event::RunEvicted, out);
         }
@@ -195,6 +243,7 @@ impl Coalescer {
 
     /// Lets go of what has waited long enough.
     pub fn expire(&mut self, now: Time, out: &mut Output) {
+        self.go_to(now);
         while let Some(at) = self.flows.late(now) {
             self.give_up(now, at, Event::RunLate, out);
         }
@@ -205,11 +254,38 @@ impl Coalescer {
         while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
             self.let_go(now, at, Event::RunAtEnd, out);
         }
+        let mut fresh = core::mem::take(&mut self.fresh);
+        for at in fresh.drain(..) {
+            self.let_go_fresh(now, at, out);
+        }
+        self.fresh = fresh;
+    }
+
+    fn let_go_fresh(&mut self, now: Time, at: Handle, out: &mut Output) {
+        let flow = self.flows.at_mut(at);
+        flow.let_go(now, Event::RunAtEnd, &self.rules, out);
+        flow.is_fresh = false;
+        self.flows.touch(now, at, IDLE);
     }
 
     /// When [`expire`](Coalescer::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.flows.next_deadline()
+        let fresh = self.fresh_flows().map(|flow| self.moment + self.patience(flow));
+        fresh.chain(self.flows.next_deadline()).min()
+    }
+
+    fn fresh_flows(&self) -> impl Iterator<Item = &Flow> {
+        let flows = self.fresh.iter().filter_map(|at| self.flows.peek(*at));
+        flows.filter(|flow| flow.holds_something())
+    }
+
+    /// How long `flows` would have this one wait.
+    fn patience(&self, flow: &Flow) -> Duration {
+        let hold = flow.hold(&self.rules);
+        match self.rules.hold {
+            Hold::Adaptive => HOLDS.into_iter().rfind(|patience| *patience <= hold).unwrap_or(HOLD_MIN),
+            Hold::Fixed(_) => hold,
+        }
     }
 
     /// The packets that are held, counted anew, and the buffers that they lie in.
@@ -224,18 +300,12 @@ impl Coalescer {
 
     /// Bytes charged against the limit.
     pub fn charged(&self) -> usize {
-        self.flows.charged()
+        self.flows.charged() + self.fresh_flows().map(|flow| flow.charge() - FLOW_CHARGE).sum::<usize>()
     }
 
     /// Flows that are known.
     pub fn flow_count(&self) -> usize {
         self.flows.count()
-    }
-
-    fn takes(&self, packet: &Packet, part: &Part) -> bool {
-        let can_be_given_back = part.canonical || self.rules.mode == Mode::Resize;
-        let may_be_so_long = packet.len() <= usize::from(self.rules.len_max) || self.rules.longer == Switch::On;
-        can_be_given_back && may_be_so_long && packet.train.is_none() && packet.cut.is_none()
     }
 
     fn seek(&mut self, key: &FlowKey) -> Option<Handle> {
@@ -248,9 +318,9 @@ impl Coalescer {
         Some(at)
     }
 
-    fn open(&mut self, now: Time, key: FlowKey, next_seq: u32) -> Handle {
+    fn open(&mut self, now: Time, key: FlowKey, packet: &Packet, next_seq: u32) -> Handle {
         let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(&key));
-        let flow = Flow::new(next_seq, is_exempt);
+        let flow = Flow::new(next_seq, pair_of(self.secret, packet), is_exempt);
         let at = self.flows.insert(now, key, flow, FLOW_CHARGE, IDLE);
         *self.hint(key.ports) = at;
         at
@@ -258,28 +328,69 @@ impl Coalescer {
 
     /// A segment that may join comes to its flow.
     fn advance(&mut self, now: Time, at: Handle, packet: Packet, part: Part, out: &mut Output) {
-        let pair = self.pair(&packet);
         let flow = self.flows.at_mut(at);
         let (held_something, waited) = (flow.holds_something(), flow.waits());
         flow.arrive(now);
         if flow.is_exempt {
             out.forward(packet);
-            return;
+            return self.keep_limit(now, out);
         }
         flow.take(now, packet, part, &self.rules, out);
-        let (holds_something, waits) = (flow.holds_something(), flow.waits());
-        let charge = flow.charge();
-        let hold = if holds_something { flow.hold(&self.rules) } else { IDLE };
-        if flow.is_over {
+        self.follow(now, at, held_something, waited, out);
+    }
+
+    /// A flow has taken a segment: when is it late now, and what is it charged?
+    fn follow(&mut self, now: Time, at: Handle, held_something: bool, waited: bool, out: &mut Output) {
+        let flow = self.flows.at_mut(at);
+        let (holds_something, waits, pair) = (flow.holds_something(), flow.waits(), flow.pair);
+        let (is_over, was_fresh) = (flow.is_over, flow.is_fresh);
+        if was_fresh && !is_over && !waits {
+            return;
+        }
+        self.forget_fresh(at);
+        let held_something = held_something && !was_fresh;
+        if is_over {
             self.flows.remove(at);
+        } else if !held_something && holds_something && !waits && self.may_be_fresh() {
+            self.flows.at_mut(at).is_fresh = true;
+            return self.fresh.push(at);
         } else {
-            self.flows.charge(at, charge);
-            // A gap has until the deadline that the first segment behind it set, however many come after that.
-            if !(waited && waits) {
-                self.flows.touch(now, at, hold);
-            }
+            self.line_up(now, at, waited && waits);
         }
         self.count_pair(pair, held_something, holds_something);
+        self.keep_limit(now, out);
+    }
+
+    /// Has `flows` know when a flow is late now, and what it is charged. A gap has until the deadline that the first segment
+    /// behind it set, however many come after that.
+    fn line_up(&mut self, now: Time, at: Handle, waits_on: bool) {
+        let flow = self.flows.at_mut(at);
+        let charge = flow.charge();
+        let hold = if flow.holds_something() { flow.hold(&self.rules) } else { IDLE };
+        self.flows.charge(at, charge);
+        if !waits_on {
+            self.flows.touch(now, at, hold);
+        }
+    }
+
+    fn forget(&mut self, at: Handle) {
+        self.forget_fresh(at);
+        self.flows.remove(at);
+    }
+
+    /// A flow is fresh no longer.
+    fn forget_fresh(&mut self, at: Handle) {
+        if core::mem::take(&mut self.flows.at_mut(at).is_fresh) {
+            self.fresh.retain(|fresh| *fresh != at);
+        }
+    }
+
+    /// May another flow hold something without the knowledge of `flows`? None that may be late at once.
+    fn may_be_fresh(&mut self) -> bool {
+        if self.fresh.len() >= FRESH_MAX {
+            self.settle();
+        }
+        self.rules.hold != Hold::Fixed(Duration::ZERO) && self.has_room_for(1)
     }
 
     /// A packet that joins nothing comes to its flow: everything that came before it leaves before it.
@@ -291,22 +402,22 @@ impl Coalescer {
         // What waited may have ended the flow.
         let at = match at.filter(|at| self.flows.recall(*at, &key).is_some()) {
             Some(at) => Some(at),
-            None => says.next_seq.filter(|_| says.opens).map(|next_seq| self.open(now, key, next_seq)),
+            None => says.next_seq.filter(|_| says.opens).map(|next_seq| self.open(now, key, &packet, next_seq)),
         };
         if let Some(at) = at {
             match says.next_seq {
-                _ if says.ends => drop(self.flows.remove(at)),
+                _ if says.ends => self.forget(at),
                 Some(next_seq) => self.flows.at_mut(at).hear(next_seq, says.opens),
                 None => {}
             }
         }
         out.forward(packet);
+        self.keep_limit(now, out);
     }
 
     /// A packet that names no flow. A fragment may be of any flow between its two addresses.
     fn pass_flowless(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        let pair = self.pair(&packet);
-        if packet.ip().fragment.is_some() && self.pairs.get(pair).is_some_and(|holding| *holding > 0) {
+        if packet.ip().fragment.is_some() && self.holds_something_of(&packet) {
             while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
                 self.let_go(now, at, Event::RunPassed, out);
             }
@@ -326,16 +437,27 @@ impl Coalescer {
     /// Lets go of what a flow holds.
     fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut Output) {
         let flow = self.flows.at_mut(at);
-        let Some(pair) = flow.any_packet().map(|packet| pair_of(self.secret, packet)) else { return };
+        if !flow.holds_something() {
+            return;
+        }
         flow.let_go(now, event, &self.rules, out);
-        let is_over = flow.is_over;
-        self.count_pair(pair, true, false);
+        let (is_over, is_fresh, pair) = (flow.is_over, flow.is_fresh, flow.pair);
+        if !is_fresh {
+            self.count_pair(pair, true, false);
+        }
         if is_over {
             self.flows.remove(at);
-        } else {
+        } else if !is_fresh {
             self.flows.charge(at, FLOW_CHARGE);
             self.flows.touch(now, at, IDLE);
         }
+    }
+
+    /// Is anything held between the addresses of this packet?
+    fn holds_something_of(&mut self, packet: &Packet) -> bool {
+        self.settle();
+        let pair = usize::from(pair_of(self.secret, packet));
+        self.pairs.get(pair).is_some_and(|holding| *holding > 0)
     }
 
     fn longest_hold(&self) -> Duration {
@@ -345,6 +467,7 @@ impl Coalescer {
         }
     }
 
+    #[inline(always)]
     fn hint(&mut self, [source, destination]: [u16; 2]) -> &mut Handle {
         match self.hints.get_mut(usize::from(source ^ destination.rotate_left(3)) % HINT_COUNT) {
             Some(hint) => hint,
@@ -352,14 +475,20 @@ impl Coalescer {
         }
     }
 
-    fn pair(&self, packet: &Packet) -> usize {
-        pair_of(self.secret, packet)
-    }
-
-    fn count_pair(&mut self, pair: usize, held: bool, holds: bool) {
-        if let Some(count) = self.pairs.get_mut(pair) {
+    fn count_pair(&mut self, pair: u16, held: bool, holds: bool) {
+        if let Some(count) = self.pairs.get_mut(usize::from(pair)) {
             *count = *count - u32::from(held) + u32::from(holds);
         }
+    }
+}
+
+impl Rules {
+    /// May this packet, of which this is the part, wait for others, or join them?
+    #[inline]
+    pub(crate) fn take(&self, packet: &Packet, part: &Part) -> bool {
+        let can_be_given_back = part.canonical || self.mode == Mode::Resize;
+        let may_be_so_long = packet.len() <= usize::from(self.len_max) || self.longer == Switch::On;
+        can_be_given_back && may_be_so_long && packet.is_single()
     }
 }
 
@@ -409,16 +538,6 @@ impl FlowKey {
     fn destination(&self) -> Address {
         self.ends.destination(self.version)
     }
-
-    /// Is it the key of this TCP packet, which has these ports?
-    #[inline]
-    fn is_of(&self, packet: &Packet, ports: [u16; 2]) -> bool {
-        self.ports == ports
-            && self.protocol == TCP
-            && self.version == packet.ip().version
-            && packet.has_ends(&self.ends)
-            && packet.origin() == self.origin
-    }
 }
 
 impl Key for FlowKey {
@@ -443,14 +562,18 @@ impl Exempt {
     }
 }
 
-fn pair_of(secret: Secret, packet: &Packet) -> usize {
+fn pair_of(secret: Secret, packet: &Packet) -> u16 {
     let (source, destination) = packet.addresses();
     let pair = secret.spread(source.number()) ^ secret.spread(destination.number().rotate_left(64));
-    pair as usize % PAIR_COUNT
+    (pair % PAIR_COUNT as u64) as u16
 }
 
 /// Flows whose place is remembered.
-const HINT_COUNT: usize = 256;
+const HINT_COUNT: usize = 16_384;
+/// Flows that may be fresh at once.
+const FRESH_MAX: usize = 128;
+/// What one of them may be charged beyond an idle flow, in bytes: the largest buffer.
+const FRESH_LEN_MAX: usize = packet::HEADROOM + 65_536 + 65_536 / 64;
 /// Counters of pairs that hold something.
 const PAIR_COUNT: usize = 1_024;
 /// The waits that there are lines for.

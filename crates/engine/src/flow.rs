@@ -9,47 +9,68 @@ use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::run::Run;
 use core::time::Duration;
-use packet::{Packet, Part, Time};
+use packet::{Checksum, Glance, Packet, Part, TcpPart, Time};
 use std::collections::VecDeque;
 
 /// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
 #[derive(Debug)]
 pub(crate) struct Flow {
-    run: Option<Run>,
-    /// Segments that came before their turn, by their place in the stream.
-    early: VecDeque<(Packet, Part)>,
-    early_len: usize,
+    /// How the first segment of its run looks, or of its last one; none where nothing may be taken in unlooked at.
+    seen: Option<Glance>,
     /// The sequence number that comes next.
     next_seq: u32,
-    /// The average gap between segments, in nanoseconds, and when the last one came.
-    interval: u64,
-    last_arrival: Time,
-    /// How long its last run was: the next starts with as much memory.
-    usual_len: usize,
+    /// The counter of its pair of addresses.
+    pub(crate) pair: u16,
     /// Does it never wait (L22)?
     pub(crate) is_exempt: bool,
     /// Has its last byte gone by?
     pub(crate) is_over: bool,
+    /// Has nobody been told yet that it holds something?
+    pub(crate) is_fresh: bool,
+    /// The average gap between segments, in nanoseconds, and when the last one came.
+    interval: u64,
+    last_arrival: Time,
+    run: Option<Run>,
+    /// How long its last run was: the next starts with as much memory.
+    usual_len: usize,
+    /// Segments that came before their turn, by their place in the stream.
+    early: VecDeque<(Packet, Part)>,
+    early_len: usize,
+}
+
+/// What became of a segment that came to its flow at a glance.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It joined, and nothing else has changed: not when the flow is late, nor what it is charged.
+    Joined,
+    /// It joined, or is a run of its own.
+    Changed,
+    /// Nothing: it takes a closer look.
+    Not(Packet),
 }
 
 impl Flow {
     /// A flow whose next byte has this sequence number.
-    pub(crate) fn new(next_seq: u32, is_exempt: bool) -> Flow {
+    pub(crate) fn new(next_seq: u32, pair: u16, is_exempt: bool) -> Flow {
         Flow {
-            run: None,
-            early: VecDeque::new(),
-            early_len: 0,
+            seen: None,
             next_seq,
-            interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
-            last_arrival: Time::ZERO,
-            usual_len: 0,
+            pair,
             is_exempt,
             is_over: false,
+            is_fresh: false,
+            interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
+            last_arrival: Time::ZERO,
+            run: None,
+            usual_len: 0,
+            early: VecDeque::new(),
+            early_len: 0,
         }
     }
 
     /// Counts the gap before this segment into the average; one above the ceiling says nothing of the flow's pace (L12,
     /// L14).
+    #[inline]
     pub(crate) fn arrive(&mut self, now: Time) {
         let gap = now.nanos().saturating_sub(self.last_arrival.nanos());
         if gap <= HOLD_MAX.as_nanos() as u64 {
@@ -61,32 +82,78 @@ impl Flow {
     /// How long it waits for its next segment.
     pub(crate) fn hold(&self, rules: &Rules) -> Duration {
         match rules.hold {
-            Hold::Adaptive => Duration::from_nanos(self.interval * HOLD_INTERVALS).clamp(HOLD_MIN, HOLD_MAX),
+            Hold::Adaptive => Duration::from_nanos(self.adaptive_hold()),
             Hold::Fixed(stretch) => stretch,
         }
     }
 
-    /// Takes in a segment that comes next and says nothing new, if it is one; true then. Its packet can be given back.
     #[inline]
-    pub(crate) fn goes_on(
+    fn adaptive_hold(&self) -> u64 {
+        (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, HOLD_MAX.as_nanos() as u64)
+    }
+
+    /// What moves in a segment that looks like the first one of its last run: it is of this flow then, if it came from where
+    /// that one came.
+    #[inline(always)]
+    pub(crate) fn moves(&self, packet: &Packet) -> Option<TcpPart> {
+        self.seen.as_ref()?.moves(packet)
+    }
+
+    /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Flow::take)
+    /// judges.
+    #[inline]
+    pub(crate) fn glance(
         &mut self,
         now: Time,
-        packet: &Packet,
+        packet: Packet,
+        tcp: TcpPart,
         rules: &Rules,
         out: &mut Output,
         lay: impl FnOnce(&mut [u8], &[u8]),
-    ) -> bool {
-        let Some(run) = self.run.as_mut().filter(|_| self.early.is_empty()) else { return false };
-        if !run.takes(packet, self.next_seq, rules, lay) {
-            return false;
+    ) -> Taken {
+        let Some(seen) = &self.seen else { return Taken::Not(packet) };
+        if tcp.seq != self.next_seq || !packet.is_single() || !self.early.is_empty() || self.is_exempt {
+            return Taken::Not(packet);
         }
+        let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
+        let room = run.room();
+        if !run.takes(&packet, seen, &tcp, self.usual_len, rules, out, lay) {
+            return Taken::Not(packet);
+        }
+        out.done(packet);
         self.next_seq = self.next_seq.wrapping_add(u32::from(run.first_len()));
+        let has_room_as_before = run.room() == room;
+        let (arrival, interval) = (self.last_arrival, self.interval);
         self.arrive(now);
+        let waits_as_long = match rules.hold {
+            Hold::Adaptive => {
+                self.interval == interval || interval <= HOLD_MIN_INTERVAL && self.interval <= HOLD_MIN_INTERVAL
+            }
+            Hold::Fixed(_) => true,
+        };
+        // What was not too old for another segment at this moment, with no shorter a wait ahead of it, is not now.
+        if arrival == now && waits_as_long && has_room_as_before {
+            return Taken::Joined;
+        }
         let hold = self.hold(rules);
         if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {
             self.close(event, rules, out);
         }
-        true
+        Taken::Changed
+    }
+
+    /// Starts a run with a segment that looks like the first one of the last run.
+    #[inline]
+    fn start(&mut self, now: Time, packet: Packet, tcp: TcpPart, rules: &Rules, out: &mut Output) -> Taken {
+        let part = self.seen.as_ref().and_then(|seen| seen.part(&packet, tcp));
+        let Some(part) = part.filter(|part| rules.take(&packet, part)) else { return Taken::Not(packet) };
+        self.arrive(now);
+        self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
+        let run = self.run.insert(Run::new(now, packet, part, rules));
+        if let Some(event) = run.is_done(now, rules, Duration::ZERO) {
+            self.close(event, rules, out);
+        }
+        Taken::Changed
     }
 
     /// Takes a segment that may join.
@@ -122,7 +189,11 @@ impl Flow {
                 out.done(packet);
                 run
             }
-            None => self.run.insert(Run::new(now, packet, part, rules)),
+            None => {
+                let can_be_seen = packet.checksum != Checksum::Partial;
+                self.seen = Glance::of(&packet, &part).filter(|_| can_be_seen);
+                self.run.insert(Run::new(now, packet, part, rules))
+            }
         };
         if let Some(event) = run.is_done(now, rules, hold) {
             self.close(event, rules, out);
@@ -205,8 +276,9 @@ impl Flow {
     fn close(&mut self, event: Event, rules: &Rules, out: &mut Output) {
         let Some(run) = self.run.take() else { return };
         self.usual_len = run.packet.len();
-        out.ledger.note(event, Tally { packets: 1, ..run.came });
-        out.ledger.note(Event::Gathered, run.came);
+        let came = run.came();
+        out.ledger.note(event, Tally { packets: 1, ..came });
+        out.ledger.note(Event::Gathered, came);
         run.leave(rules, out);
     }
 
@@ -218,6 +290,7 @@ impl Flow {
     }
 
     /// Does a segment wait for its turn?
+    #[inline]
     pub(crate) fn waits(&self) -> bool {
         !self.early.is_empty()
     }
@@ -226,7 +299,7 @@ impl Flow {
     pub(crate) fn held(&self) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, self.early.len());
         if let Some(run) = &self.run {
-            tally += run.came;
+            tally += run.came();
             buffers += 1;
         }
         self.early.iter().for_each(|(packet, _)| tally += Tally::of(packet));
@@ -234,14 +307,9 @@ impl Flow {
     }
 
     /// Does it hold any packet?
+    #[inline]
     pub(crate) fn holds_something(&self) -> bool {
-        self.any_packet().is_some()
-    }
-
-    /// Any packet that it holds.
-    pub(crate) fn any_packet(&self) -> Option<&Packet> {
-        let early = self.early.front().map(|(packet, _)| packet);
-        self.run.as_ref().map(|run| &run.packet).or(early)
+        self.run.is_some() || self.waits()
     }
 
     /// Bytes that it is charged.
@@ -275,6 +343,8 @@ const HOLD_INTERVALS: u64 = 10;
 pub(crate) const HOLD_MIN: Duration = Duration::from_micros(50);
 /// See [`HOLD_MIN`].
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(1);
+/// Up to this average gap, the wait is the shortest, in nanoseconds.
+const HOLD_MIN_INTERVAL: u64 = HOLD_MIN.as_nanos() as u64 / HOLD_INTERVALS;
 /// Segments that may wait for their turn, their bytes, and how far ahead in the stream (rel:A37).
 const EARLY_COUNT_MAX: usize = 64;
 /// See [`EARLY_COUNT_MAX`].

@@ -13,62 +13,71 @@ use packet::{Checksum, Glance, Identifications, Ip, Packet, Part, Sum, TcpPart, 
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) packet: Packet,
-    /// How most of what joins it looks; none where nothing may be taken in unlooked at.
-    glance: Option<Glance>,
-    /// Longest packet that it may become, in bytes.
-    len_max: usize,
-    first: Part,
+    payload_sum: Sum,
+    opened: Time,
     /// What the last segment said.
     last: Part,
+    /// Longest packet that it may become, and that its buffer holds of it, in bytes.
+    len_max: u32,
+    held_len_max: u32,
+    count: u32,
+    /// Where the payload starts, and how long the first segment's is and the longest, in bytes.
+    payload_at: u16,
+    first_len: u16,
+    longest: u16,
+    /// Bytes behind the IP headers that each segment had beside its payload.
+    repeated_len: u16,
     /// How identifications go on; decided by the second segment.
     ids: Option<Identifications>,
-    count: usize,
-    longest: u16,
-    pub(crate) payload_len: usize,
-    payload_sum: Sum,
-    pub(crate) came: Tally,
-    opened: Time,
 }
 
 impl Run {
+    #[inline]
     pub(crate) fn new(now: Time, packet: Packet, part: Part, rules: &Rules) -> Run {
-        let payload_len = usize::from(part.payload_len);
         let is_longer = packet.len() > usize::from(rules.len_max);
-        Run {
-            glance: if packet.checksum == Checksum::Partial { None } else { Glance::of(&packet, &part) },
-            len_max: if is_longer { LEN_MAX } else { usize::from(rules.len_max) },
-            came: Tally::of(&packet),
-            packet,
-            first: part,
-            last: part,
-            ids: None,
-            count: 1,
-            longest: part.payload_len,
-            payload_len,
+        let mut run = Run {
             payload_sum: part.payload_sum,
             opened: now,
-        }
+            last: part,
+            len_max: if is_longer { LEN_MAX } else { u32::from(rules.len_max) },
+            held_len_max: 0,
+            count: 1,
+            payload_at: part.payload_at,
+            first_len: part.payload_len,
+            longest: part.payload_len,
+            repeated_len: packet.ip().payload_len() as u16 - part.payload_len,
+            ids: None,
+            packet,
+        };
+        run.measure_room();
+        run
     }
 
-    /// Takes in a segment that comes next in the stream and says nothing new, if it is one: the fast path. Whatever it leaves
-    /// alone, [`refuses`](Run::refuses) judges.
+    /// The packets that came, and their bytes.
+    pub(crate) fn came(&self) -> Tally {
+        let count = self.count as usize;
+        Tally::new(count, self.payload_len() + count * usize::from(self.repeated_len))
+    }
+
+    fn payload_len(&self) -> usize {
+        self.packet.len() - usize::from(self.payload_at)
+    }
+
+    /// Takes in a segment that comes next in the stream, looks like the first and says nothing new, if it is one: the fast
+    /// path. Whatever it leaves alone, [`refuses`](Run::refuses) judges.
     #[inline]
     pub(crate) fn takes(
         &mut self,
         packet: &Packet,
-        next_seq: u32,
+        seen: &Glance,
+        tcp: &TcpPart,
+        usual_len: usize,
         rules: &Rules,
+        out: &mut Output,
         lay: impl FnOnce(&mut [u8], &[u8]),
     ) -> bool {
-        let Some(glance) = &self.glance else { return false };
-        let Some(tcp) = glance.moves(packet) else { return false };
-        let payload_len = usize::from(self.first.payload_len);
-        if tcp.seq != next_seq
-            || self.packet.len() + payload_len > self.len_max
-            || self.packet.room() < payload_len
-            || !self.packet.shares_link(packet)
-            || !self.tcp_moves_on(&tcp, rules)
-        {
+        let payload_len = usize::from(self.first_len);
+        if !self.packet.shares_link(packet) || !self.tcp_moves_on(tcp, rules) {
             return false;
         }
         let ids = match rules.mode {
@@ -78,14 +87,46 @@ impl Run {
         if rules.mode == Mode::Reversible && ids.is_none() {
             return false;
         }
-        let Some(sum) = glance.land(packet, self.packet.behind_mut(payload_len), lay) else { return false };
+        if self.packet.len() + payload_len > self.held_len_max as usize
+            && !self.can_grow(payload_len, usual_len, out)
+        {
+            return false;
+        }
+        let Some(sum) = seen.land(packet, self.packet.behind_mut(payload_len), lay) else { return false };
+        self.payload_sum = self.payload_sum + sum.at(self.payload_len());
         self.packet.lengthen(payload_len);
-        self.payload_sum = self.payload_sum + sum.at(self.payload_len);
-        self.payload_len += payload_len;
         self.count += 1;
-        self.came += Tally::new(1, packet.ip().payload_len());
-        (self.last.tcp, self.last.id, self.ids) = (Some(tcp), packet.ip().id, ids);
+        (self.last.tcp, self.last.id, self.ids) = (Some(*tcp), packet.ip().id, ids);
         true
+    }
+
+    /// Moves to a larger buffer, where it may; what the segment that asks for it turns out to be must not matter.
+    #[cold]
+    fn can_grow(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> bool {
+        // The link's padding would be lost.
+        let is_padded = self.packet.frame().len() > self.packet.link().len() + self.packet.len();
+        self.packet.len() + payload_len <= self.len_max as usize
+            && !is_padded
+            && self.grow(payload_len, usual_len, out)
+    }
+
+    fn grow(&mut self, payload_len: usize, usual_len: usize, out: &mut Output) -> bool {
+        let len = self.packet.len() + payload_len;
+        let Some(larger) = out.pool.lend(len.max(usual_len.min(self.len_max as usize))) else { return false };
+        out.pool.give(self.packet.move_to(larger));
+        self.measure_room();
+        true
+    }
+
+    /// Longest packet that it may become in its buffer, in bytes.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.held_len_max
+    }
+
+    #[inline]
+    fn measure_room(&mut self) {
+        self.held_len_max = self.len_max.min((self.packet.len() + self.packet.room()) as u32);
     }
 
     /// How identifications go on with this packet, where segmenting can give back all that its header says beside what TCP
@@ -117,18 +158,16 @@ impl Run {
         if !share_headers(&self.packet, &self.last, packet, part) || !self.moves_on(packet, part, rules) {
             return Some(Event::RunChanged);
         }
-        if self.is_strict(rules) && part.payload_len > self.first.payload_len {
+        if self.is_strict(rules) && part.payload_len > self.first_len {
             return Some(Event::RunUneven);
         }
-        let len = self.packet.len() + usize::from(part.payload_len);
-        if len > self.len_max || self.count >= self.count_max(rules) {
+        let payload_len = usize::from(part.payload_len);
+        let len = self.packet.len() + payload_len;
+        if len > self.len_max as usize || self.count >= self.count_max(rules) {
             return Some(Event::RunFull);
         }
-        if self.packet.room() < usize::from(part.payload_len) {
-            match out.pool.lend(len.max(usual_len.min(self.len_max))) {
-                Some(larger) => out.pool.give(self.packet.move_to(larger)),
-                None => return Some(Event::RunEvicted),
-            }
+        if len > self.held_len_max as usize && !self.grow(payload_len, usual_len, out) {
+            return Some(Event::RunEvicted);
         }
         None
     }
@@ -154,46 +193,39 @@ impl Run {
     pub(crate) fn append(&mut self, packet: &Packet, part: &Part, out: &mut Output) {
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
         if self.packet.checksum == Checksum::Partial {
-            out.ledger.note(Event::ChecksumFinished, self.came);
+            out.ledger.note(Event::ChecksumFinished, self.came());
             self.packet.checksum = Checksum::Unverified;
         }
         if packet.checksum == Checksum::Partial {
             out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
         }
+        self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len());
         self.packet.append(payload);
-        self.note(packet, part);
-    }
-
-    /// Takes note of a segment whose payload was appended.
-    #[inline]
-    fn note(&mut self, packet: &Packet, part: &Part) {
         self.ids = self.next_ids(packet.ip());
-        self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len);
-        self.payload_len += usize::from(part.payload_len);
         self.longest = self.longest.max(part.payload_len);
         self.count += 1;
-        self.came += Tally::of(packet);
         self.last = *part;
     }
 
     /// Payload of its first segment, and of each that the fast path takes in, in bytes.
+    #[inline]
     pub(crate) fn first_len(&self) -> u16 {
-        self.first.payload_len
+        self.first_len
     }
 
     /// Why nothing more can join, or may wait for as long as `hold`, if so.
     #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
-        let next_len = self.packet.len() + usize::from(self.first.payload_len);
+        let next_len = self.packet.len() + usize::from(self.first_len);
         let age_max = match rules.hold {
             Hold::Adaptive => AGE_MAX.saturating_sub(hold),
             Hold::Fixed(stretch) => AGE_MAX.max(stretch),
         };
         if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
             Some(Event::RunPushed)
-        } else if self.is_strict(rules) && self.last.payload_len < self.first.payload_len {
+        } else if self.is_strict(rules) && self.last.payload_len < self.first_len {
             Some(Event::RunUneven)
-        } else if self.count == 1 && next_len > self.len_max {
+        } else if self.count == 1 && next_len > self.len_max as usize {
             Some(Event::RunFull)
         } else if now.since(self.opened) > age_max {
             Some(Event::RunLate)
@@ -204,26 +236,26 @@ impl Run {
 
     /// Must segmenting give back what came? A UDP train's datagrams are its sender's in every mode.
     fn is_strict(&self, rules: &Rules) -> bool {
-        rules.mode == Mode::Reversible || self.first.tcp.is_none()
+        rules.mode == Mode::Reversible || self.last.tcp.is_none()
     }
 
-    fn count_max(&self, rules: &Rules) -> usize {
-        match self.first.tcp {
+    fn count_max(&self, rules: &Rules) -> u32 {
+        match self.last.tcp {
             None => DATAGRAMS_MAX,
             Some(_) if self.is_strict(rules) => SEGMENTS_MAX,
-            Some(_) => usize::MAX,
+            Some(_) => u32::MAX,
         }
     }
 
     /// Goes on as a train; a run of one as it came.
     pub(crate) fn leave(mut self, rules: &Rules, out: &mut Output) {
         if self.count > 1 {
-            let segment_len = if self.is_strict(rules) { self.first.payload_len } else { self.longest };
+            let segment_len = if self.is_strict(rules) { self.first_len } else { self.longest };
             let train = Train { segment_len, ids: self.ids.unwrap_or_default() };
             self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum, train);
-            let leaves = Tally::of(&self.packet);
-            if leaves != self.came {
-                out.ledger.note(Event::Levelled, self.came);
+            let (came, leaves) = (self.came(), Tally::of(&self.packet));
+            if leaves != came {
+                out.ledger.note(Event::Levelled, came);
                 out.ledger.note(Event::Level, leaves);
             }
         }
@@ -241,10 +273,10 @@ fn never_decreases(last: &TcpPart, next: &TcpPart) -> bool {
 }
 
 /// Longest packet that an IP header can say, in bytes.
-const LEN_MAX: usize = 65_535;
+const LEN_MAX: u32 = 65_535;
 /// How old a run may become: a tenth of the shortest retransmission time-out in use (R126, RFC 6298).
 const AGE_MAX: Duration = Duration::from_millis(20);
 /// Longest trains, in packets (rel:A38).
-const SEGMENTS_MAX: usize = 128;
+const SEGMENTS_MAX: u32 = 128;
 /// See [`SEGMENTS_MAX`].
-const DATAGRAMS_MAX: usize = 64;
+const DATAGRAMS_MAX: u32 = 64;

@@ -16,7 +16,7 @@ use crate::tcp;
 #[derive(Clone, Copy, Debug)]
 pub struct Glance {
     layout: Layout,
-    words: [u64; WORDS_MAX],
+    words: Words,
 }
 
 /// What stands in front of the payload.
@@ -28,13 +28,12 @@ enum Layout {
     V6Stamped,
 }
 
-/// The header words to look at: where they start, in bytes from the IP header, and which of their bytes.
-type Words<const N: usize> = [(usize, [u8; 8]); N];
-
 impl Glance {
-    /// What is to be seen of a segment of which this is the part; none where it is laid out in another way.
+    /// What is to be seen of a segment of which this is the part; none where it is laid out in another way, and where it ends
+    /// a run (R116).
     pub fn of(packet: &Packet, part: &Part) -> Option<Glance> {
-        let stamps_at = part.tcp?.timestamps.map(|stamps| stamps.at);
+        let tcp = part.tcp.filter(|tcp| !tcp.ends())?;
+        let stamps_at = tcp.timestamps.map(|stamps| stamps.at);
         let upper_at = packet.ip().upper?.at;
         let layout = match (packet.ip().version, upper_at, part.payload_at - upper_at, stamps_at) {
             (Version::V4, 20, 20, None) => Layout::V4,
@@ -45,24 +44,68 @@ impl Glance {
         };
         let bytes = packet.bytes();
         let words = match layout {
-            Layout::V4 => words(bytes.first_chunk::<40>()?, &V4),
-            Layout::V4Stamped => words(bytes.first_chunk::<52>()?, &V4_STAMPED),
-            Layout::V6 => words(bytes.first_chunk::<60>()?, &V6),
-            Layout::V6Stamped => words(bytes.first_chunk::<72>()?, &V6_STAMPED),
+            Layout::V4 => v4(bytes.first_chunk()?),
+            Layout::V4Stamped => v4_stamped(bytes.first_chunk()?),
+            Layout::V6 => v6(bytes.first_chunk()?),
+            Layout::V6Stamped => v6_stamped(bytes.first_chunk()?),
         };
         Some(Glance { layout, words })
     }
 
     /// What moves in a segment that differs from the one seen only there; else nothing. Lengths, addresses and ports are
     /// the same then, but where it came from has not been looked at.
-    #[inline]
+    #[inline(always)]
     pub fn moves(&self, packet: &Packet) -> Option<TcpPart> {
         let bytes = packet.bytes();
         match self.layout {
-            Layout::V4Stamped => self.stamped(bytes.first_chunk::<52>()?, &V4_STAMPED, 20),
-            Layout::V6Stamped => self.stamped(bytes.first_chunk::<72>()?, &V6_STAMPED, 40),
-            Layout::V4 => self.plain(bytes.first_chunk::<40>()?, &V4, 20),
-            Layout::V6 => self.plain(bytes.first_chunk::<60>()?, &V6, 40),
+            Layout::V4 => bytes.first_chunk().filter(|it| self.is_like(v4(it))).map(|it| moving(it, 20)),
+            Layout::V6 => bytes.first_chunk().filter(|it| self.is_like(v6(it))).map(|it| moving(it, 40)),
+            Layout::V4Stamped => {
+                bytes.first_chunk().filter(|it| self.is_like(v4_stamped(it))).map(|it| moving_stamped(it, 20))
+            }
+            Layout::V6Stamped => {
+                bytes.first_chunk().filter(|it| self.is_like(v6_stamped(it))).map(|it| moving_stamped(it, 40))
+            }
+        }
+    }
+
+    /// Length of such a segment's headers, in bytes: where its payload starts.
+    #[inline]
+    pub fn payload_at(&self) -> u16 {
+        match self.layout {
+            Layout::V4 => 40,
+            Layout::V4Stamped => 52,
+            Layout::V6 => 60,
+            Layout::V6Stamped => 72,
+        }
+    }
+
+    /// The part of such a segment, of which this moves; none where the checksum is wrong or half-filled.
+    #[inline]
+    pub fn part(&self, packet: &Packet, tcp: TcpPart) -> Option<Part> {
+        let (headers, payload) = self.headers_sum(packet.bytes())?;
+        let payload_sum = match packet.checksum {
+            Checksum::Unverified => Some(Sum::of(payload)).filter(|sum| (headers + *sum).is_right())?,
+            Checksum::Verified => Sum::ZERO - headers,
+            Checksum::Partial => return None,
+        };
+        Some(Part {
+            payload_at: self.payload_at(),
+            payload_len: payload.len() as u16,
+            payload_sum,
+            id: packet.ip().id,
+            canonical: self.has_canonical_checksums(packet.bytes()),
+            tcp: Some(tcp),
+        })
+    }
+
+    /// Would sealing such a segment's headers anew give the same checksums, bit for bit?
+    #[inline]
+    fn has_canonical_checksums(&self, bytes: &[u8]) -> bool {
+        let is_canonical = |at: usize| bytes.get(at..at + 2) != Some(&[0xFF, 0xFF]);
+        match self.layout {
+            Layout::V4 | Layout::V4Stamped => is_canonical(10) && is_canonical(20 + tcp::CHECKSUM_AT),
+            Layout::V6 | Layout::V6Stamped => is_canonical(40 + tcp::CHECKSUM_AT),
         }
     }
 
@@ -70,13 +113,7 @@ impl Glance {
     /// none where the checksum is wrong or half-filled. `lay` copies it where its sum is known from the headers.
     #[inline]
     pub fn land(&self, packet: &Packet, to: &mut [u8], lay: impl FnOnce(&mut [u8], &[u8])) -> Option<Sum> {
-        let bytes = packet.bytes();
-        let (headers, payload) = match self.layout {
-            Layout::V4Stamped => headers_sum::<52>(bytes, 12, 20)?,
-            Layout::V6Stamped => headers_sum::<72>(bytes, 8, 40)?,
-            Layout::V4 => headers_sum::<40>(bytes, 12, 20)?,
-            Layout::V6 => headers_sum::<60>(bytes, 8, 40)?,
-        };
+        let (headers, payload) = self.headers_sum(packet.bytes())?;
         match packet.checksum {
             Checksum::Unverified => {
                 let sum = Sum::copying(to, payload);
@@ -90,70 +127,98 @@ impl Glance {
         }
     }
 
-    #[inline]
-    fn differs<const LEN: usize, const N: usize>(&self, bytes: &[u8; LEN], at: &Words<N>) -> bool {
-        at.iter().zip(self.words).fold(0, |differing, (at, word)| differing | masked(bytes, at) ^ word) != 0
-    }
-
-    #[inline]
-    fn plain<const LEN: usize, const N: usize>(
-        &self,
-        bytes: &[u8; LEN],
-        at: &Words<N>,
-        tcp_at: usize,
-    ) -> Option<TcpPart> {
-        if self.differs(bytes, at) {
-            return None;
+    #[inline(always)]
+    fn headers_sum<'a>(&self, bytes: &'a [u8]) -> Option<(Sum, &'a [u8])> {
+        match self.layout {
+            Layout::V4Stamped => headers_sum::<52>(bytes, 12, 20),
+            Layout::V6Stamped => headers_sum::<72>(bytes, 8, 40),
+            Layout::V4 => headers_sum::<40>(bytes, 12, 20),
+            Layout::V6 => headers_sum::<60>(bytes, 8, 40),
         }
-        Some(TcpPart {
-            seq: number(bytes, tcp_at + 4),
-            ack: number(bytes, tcp_at + 8),
-            window: number(bytes, tcp_at + 12) as u16,
-            ends: 0,
-            timestamps: None,
-        })
     }
 
-    #[inline]
-    fn stamped<const LEN: usize, const N: usize>(
-        &self,
-        bytes: &[u8; LEN],
-        at: &Words<N>,
-        tcp_at: usize,
-    ) -> Option<TcpPart> {
-        let part = self.plain(bytes, at, tcp_at)?;
-        let (value, echo) = (number(bytes, tcp_at + 24), number(bytes, tcp_at + 28));
-        Some(TcpPart { timestamps: Some(Timestamps { at: 24, value, echo }), ..part })
+    #[inline(always)]
+    fn is_like(&self, words: Words) -> bool {
+        // In one breath: a loop over them is one to the processor, too.
+        let ([a, b, c, d, e, f, g, h], [s, t, u, v, w, x, y, z]) = (words, self.words);
+        (a ^ s) | (b ^ t) | (c ^ u) | (d ^ v) | (e ^ w) | (f ^ x) | (g ^ y) | (h ^ z) == 0
     }
 }
 
-/// The sum of pseudo-header and TCP header of a packet whose headers take `LEN` bytes, and its payload.
-#[inline]
-fn headers_sum<const LEN: usize>(bytes: &[u8], ends_at: usize, tcp_at: usize) -> Option<(Sum, &[u8])> {
-    let (headers, payload) = bytes.split_first_chunk::<LEN>()?;
-    // Addresses and header stand behind one another, in words of four bytes.
-    let words = headers.get(ends_at..)?.as_chunks::<4>().0;
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    let upper_len = (bytes.len() - tcp_at) as u32 + u32::from(crate::ip::TCP);
-    Some((Sum::native(sum + u64::from(upper_len.to_be())), payload))
-}
-
-fn words<const LEN: usize, const N: usize>(bytes: &[u8; LEN], at: &Words<N>) -> [u64; WORDS_MAX] {
-    let mut words = [0; WORDS_MAX];
-    words.iter_mut().zip(at).for_each(|(word, at)| *word = masked(bytes, at));
-    words
+/// What moves in a segment whose TCP header stands there.
+#[inline(always)]
+fn moving<const LEN: usize>(bytes: &[u8; LEN], tcp_at: usize) -> TcpPart {
+    TcpPart {
+        seq: number(bytes, tcp_at + 4),
+        ack: number(bytes, tcp_at + 8),
+        window: number(bytes, tcp_at + 12) as u16,
+        ends: 0,
+        timestamps: None,
+    }
 }
 
 #[inline(always)]
-fn masked<const LEN: usize>(bytes: &[u8; LEN], (at, mask): &(usize, [u8; 8])) -> u64 {
-    let word = bytes.get(*at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word));
-    word & u64::from_ne_bytes(*mask)
+fn moving_stamped<const LEN: usize>(bytes: &[u8; LEN], tcp_at: usize) -> TcpPart {
+    let (value, echo) = (number(bytes, tcp_at + 24), number(bytes, tcp_at + 28));
+    TcpPart { timestamps: Some(Timestamps { at: 24, value, echo }), ..moving(bytes, tcp_at) }
+}
+
+/// The sum of pseudo-header and TCP header of a packet whose headers take `LEN` bytes, and its payload.
+#[inline(always)]
+fn headers_sum<const LEN: usize>(bytes: &[u8], ends_at: usize, tcp_at: usize) -> Option<(Sum, &[u8])> {
+    let (headers, payload) = bytes.split_first_chunk::<LEN>()?;
+    // Addresses and header stand behind one another, in words of eight bytes and a last one of four.
+    let (words, rest) = headers.get(ends_at..)?.as_chunks::<8>();
+    let halves = |word: u64| (word & 0xFFFF_FFFF) + (word >> 32);
+    let sum: u64 = words.iter().map(|word| halves(u64::from_ne_bytes(*word))).sum();
+    let last = rest.first_chunk().map_or(0, |word| u64::from(u32::from_ne_bytes(*word)));
+    let upper_len = (bytes.len() - tcp_at) as u32 + u32::from(crate::ip::TCP);
+    Some((Sum::native(sum + last + u64::from(upper_len.to_be())), payload))
+}
+
+/// The words of the headers of each layout, what moves left out.
+#[inline(always)]
+fn v4(bytes: &[u8; 40]) -> Words {
+    let [first, second] = [masked(bytes, 0, V4_FIRST), masked(bytes, 8, V4_SECOND)];
+    [first, second, masked(bytes, 16, ALL), masked(bytes, 20 + FLAGS_AT, FLAGS), 0, 0, 0, 0]
+}
+
+/// See [`v4`].
+#[inline(always)]
+fn v4_stamped(bytes: &[u8; 52]) -> Words {
+    let [first, second] = [masked(bytes, 0, V4_FIRST), masked(bytes, 8, V4_SECOND)];
+    let options = masked(bytes, 20 + tcp::HEADER_LEN, FRONT);
+    [first, second, masked(bytes, 16, ALL), masked(bytes, 20 + FLAGS_AT, FLAGS), options, 0, 0, 0]
+}
+
+/// See [`v4`].
+#[inline(always)]
+fn v6(bytes: &[u8; 60]) -> Words {
+    let [a, b, c, d, e] = [0, 8, 16, 24, 32].map(|at| masked(bytes, at, ALL));
+    [a, b, c, d, e, masked(bytes, 40, FRONT), masked(bytes, 40 + FLAGS_AT, FLAGS), 0]
+}
+
+/// See [`v4`].
+#[inline(always)]
+fn v6_stamped(bytes: &[u8; 72]) -> Words {
+    let [a, b, c, d, e] = [0, 8, 16, 24, 32].map(|at| masked(bytes, at, ALL));
+    let options = masked(bytes, 40 + tcp::HEADER_LEN, FRONT);
+    [a, b, c, d, e, masked(bytes, 40, FRONT), masked(bytes, 40 + FLAGS_AT, FLAGS), options]
+}
+
+#[inline(always)]
+fn masked<const LEN: usize>(bytes: &[u8; LEN], at: usize, mask: [u8; 8]) -> u64 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word));
+    word & u64::from_ne_bytes(mask)
 }
 
 #[inline(always)]
 fn number<const LEN: usize>(bytes: &[u8; LEN], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_be_bytes(*word))
 }
+
+/// Words of a header, as many as the longest layout has; others have zeros behind.
+type Words = [u64; 8];
 
 const ALL: [u8; 8] = [0xFF; 8];
 /// All but the identification.
@@ -164,21 +229,5 @@ const V4_SECOND: [u8; 8] = [0xFF, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF];
 const FRONT: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
 /// Header length, flags and urgent pointer, without window and checksum.
 const FLAGS: [u8; 8] = [0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF];
-const V4: Words<4> = [(0, V4_FIRST), (8, V4_SECOND), (16, ALL), (20 + FLAGS_AT, FLAGS)];
-const V4_STAMPED: Words<5> =
-    [(0, V4_FIRST), (8, V4_SECOND), (16, ALL), (20 + FLAGS_AT, FLAGS), (20 + tcp::HEADER_LEN, FRONT)];
-const V6: Words<7> = [(0, ALL), (8, ALL), (16, ALL), (24, ALL), (32, ALL), (40, FRONT), (40 + FLAGS_AT, FLAGS)];
-const V6_STAMPED: Words<8> = [
-    (0, ALL),
-    (8, ALL),
-    (16, ALL),
-    (24, ALL),
-    (32, ALL),
-    (40, FRONT),
-    (40 + FLAGS_AT, FLAGS),
-    (40 + tcp::HEADER_LEN, FRONT),
-];
 /// Where header length and flags stand in a TCP header, in bytes (RFC 9293 section 3.1).
 const FLAGS_AT: usize = 12;
-/// Most words of a layout.
-const WORDS_MAX: usize = 8;
