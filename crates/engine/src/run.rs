@@ -65,6 +65,7 @@ impl Run {
 
     /// Takes in a segment that comes next in the stream, looks like the first and says nothing new, if it is one: the fast
     /// path. Whatever it leaves alone, [`refuses`](Run::refuses) judges.
+    #[expect(clippy::too_many_arguments, reason = "all that is known where the next segment comes")]
     #[inline]
     pub(crate) fn takes(
         &mut self,

@@ -15,8 +15,8 @@ use core::ops::{Deref, DerefMut};
 /// One IP header over contiguous bytes, with its link header.
 ///
 /// A packet stands for one on the wire, or for many: `train` makes it one that a port or the segmenter cuts
-/// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Packet::wire_count) and
-/// [`wire_len`](Packet::wire_len) answer for the wire.
+/// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Body::wire_count) and
+/// [`wire_len`](Body::wire_len) answer for the wire.
 ///
 /// Invariant: the bytes are those of one IP packet whenever a packet is in other hands; a run being joined is sealed
 /// first, and one with holes carries a sparse cut.
