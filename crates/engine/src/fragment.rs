@@ -4,11 +4,18 @@
 //! pieces come one after the other, so nothing interleaves them (C16).
 
 use crate::segment::Segments;
-use packet::{Fragment, Frame, HEADROOM, Packet, Pool, Shares, Template};
+use packet::{Cut, Fragment, Frame, HEADROOM, PIECE_HEADER_LEN_MAX, Packet, Pool, Shares, Template};
 
-/// The pieces that a packet leaves in; a packet that is not to be cut is its own only piece.
+/// The pieces that a packet leaves in, one at a time; a packet that is not to be cut is its own only piece.
 #[derive(Debug)]
 pub struct Pieces<'a> {
+    cuts: Cuts<'a>,
+    room: [u8; PIECE_HEADER_LEN_MAX],
+}
+
+/// The same, each header written where the caller says: so many can leave at once.
+#[derive(Debug)]
+pub struct Cuts<'a> {
     packet: &'a Packet,
     state: State<'a>,
 }
@@ -24,62 +31,90 @@ pub struct Piece<'a> {
 
 #[derive(Debug)]
 enum State<'a> {
-    Uncut {
-        sent: bool,
-    },
-    /// `shrinks`: the pieces that follow the first have another header, and the first is yet to come.
-    Cutting {
-        shares: Shares<'a>,
-        template: Template,
-        base: Fragment,
-        shrinks: bool,
-    },
+    Uncut { sent: bool },
+    Cutting(Cutting<'a>),
     Segmenting(Segments<'a>),
+}
+
+/// The fragments that a packet leaves in.
+#[derive(Debug)]
+struct Cutting<'a> {
+    shares: Shares<'a>,
+    template: Template<'a>,
+    base: Fragment,
+    payload: &'a [u8],
 }
 
 impl<'a> Pieces<'a> {
     /// The pieces of `packet`, as its `cut` says.
     pub fn of(packet: &'a Packet) -> Pieces<'a> {
-        let state = match (packet.shares(), packet.cut) {
-            (Some(shares), Some(cut)) => {
-                let template = Template::new(packet, packet.ip().starts());
-                let [first, later] = packet.piece_header_lens();
-                // A piece that is cut again keeps its place and the end of its datagram (RFC 791 section 3.2, R003).
-                let (offset, more) = packet.ip().fragment.map_or((0, false), |piece| (piece.offset, piece.more));
-                let base = Fragment { id: cut.id, offset, more };
-                State::Cutting { shares, template, base, shrinks: first != later }
-            }
-            _ => Segments::of(packet).map_or(State::Uncut { sent: false }, State::Segmenting),
-        };
-        Pieces { packet, state }
+        Pieces { cuts: Cuts::of(packet), room: [0; PIECE_HEADER_LEN_MAX] }
     }
 
     /// The next piece.
-    #[expect(clippy::should_implement_trait, reason = "each piece borrows the template that the next one patches")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "each piece borrows the room that the next one is written to"
+    )]
     pub fn next(&mut self) -> Option<Piece<'_>> {
-        let packet = self.packet;
+        self.cuts.next(&mut self.room)
+    }
+}
+
+impl<'a> Cuts<'a> {
+    /// The pieces of `packet`, as its `cut` says.
+    #[inline]
+    pub fn of(packet: &'a Packet) -> Cuts<'a> {
+        let state = match (packet.shares(), packet.cut) {
+            (Some(shares), Some(cut)) => State::Cutting(Cutting::new(packet, shares, cut)),
+            _ => Segments::of(packet).map_or(State::Uncut { sent: false }, State::Segmenting),
+        };
+        Cuts { packet, state }
+    }
+
+    /// The next piece. Its header is written to the front of `room`, which has [`PIECE_HEADER_LEN_MAX`] bytes, or as many as
+    /// link, IP and transport header take; a packet that is not cut stays where it is.
+    ///
+    /// # Panics
+    /// Where the header does not fit.
+    #[inline]
+    pub fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<Piece<'r>>
+    where
+        'a: 'r,
+    {
         match &mut self.state {
             State::Uncut { sent: true } => None,
             State::Uncut { sent } => {
                 *sent = true;
-                Some(Piece { header: packet.frame(), payload: &[] })
+                Some(Piece { header: self.packet.frame(), payload: &[] })
             }
-            State::Cutting { shares, template, base, shrinks } => {
-                let share = shares.next()?;
-                if *shrinks && share.start > 0 {
-                    // What follows the first piece carries fewer options (RFC 791 section 3.1, R004).
-                    *template = Template::new(packet, false);
-                    *shrinks = false;
-                }
-                let payload = packet.payload().get(share.clone()).unwrap_or_default();
-                let more = base.more || share.end < packet.ip().payload_len();
-                let offset = usize::from(base.offset) + share.start;
-                assert!(offset <= OFFSET_MAX, "no piece starts behind the last offset that a header can say");
-                let fragment = Fragment { offset: offset as u16, more, ..*base };
-                Some(Piece { header: template.stamp(payload.len(), fragment), payload })
-            }
-            State::Segmenting(segments) => segments.next(),
+            State::Cutting(cutting) => cutting.next(room),
+            State::Segmenting(segments) => segments.next(room),
         }
+    }
+}
+
+impl<'a> Cutting<'a> {
+    #[inline]
+    fn new(packet: &'a Packet, shares: Shares<'a>, cut: Cut) -> Cutting<'a> {
+        // A piece that is cut again keeps its place and the end of its datagram (RFC 791 section 3.2, R003).
+        let (offset, more) = packet.ip().fragment.map_or((0, false), |piece| (piece.offset, piece.more));
+        let base = Fragment { id: cut.id, offset, more };
+        Cutting { shares, template: Template::new(packet), base, payload: packet.payload() }
+    }
+
+    #[inline]
+    fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<Piece<'r>>
+    where
+        'a: 'r,
+    {
+        let share = self.shares.next()?;
+        let more = self.base.more || share.end < self.payload.len();
+        let offset = usize::from(self.base.offset) + share.start;
+        assert!(offset <= OFFSET_MAX, "no piece starts behind the last offset that a header can say");
+        let payload = self.payload.get(share).unwrap_or_default();
+        let fragment = Fragment { offset: offset as u16, more, ..self.base };
+        Some(Piece { header: self.template.stamp(room, payload.len(), fragment), payload })
     }
 }
 

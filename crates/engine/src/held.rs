@@ -375,7 +375,8 @@ impl<K: Key, V> Held<K, V> {
     /// The same among those whose patience is at most this.
     pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
         let is_within = |at: &u32| {
-            let length = self.patiences.get(usize::from(self.slots.at(*at).patience)).map(|patience| patience.length);
+            let length =
+                self.patiences.get(usize::from(self.slots.at(*at).patience)).map(|patience| patience.length);
             length.is_some_and(|length| length <= patience)
         };
         self.heads().filter(is_within).min_by_key(|at| self.slots.at(*at).deadline).map(Handle)

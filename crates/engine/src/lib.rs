@@ -64,7 +64,7 @@ mod segment;
 mod side;
 
 pub use coalesce::{Coalescer, Exempt, Hold, Mode, Rules};
-pub use fragment::{Piece, Pieces};
+pub use fragment::{Cuts, Piece, Pieces};
 pub use holes::{Fit, Holes};
 pub use identify::{Identifiers, LIFETIME};
 pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};

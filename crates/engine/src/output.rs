@@ -52,11 +52,7 @@ impl Output {
         }
         match packet.shares() {
             Some(shares) => {
-                let (mut count, mut bytes) = (0, 0);
-                shares.for_each(|share| {
-                    count += 1;
-                    bytes += share.len();
-                });
+                let (count, bytes) = shares.totals();
                 let pieces = Tally::new(count, bytes);
                 self.ledger.note(Event::Divided, Tally::new(1, bytes));
                 self.ledger.note(Event::Pieces, pieces);

@@ -15,8 +15,7 @@ use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Time, UNIT,
-    Version,
+    Address, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Time, UNIT, Version,
 };
 
 /// Joins fragments into datagrams.
@@ -154,7 +153,8 @@ impl Reassembler {
         patiences.dedup();
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
-            hints: vec![Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT].into_boxed_slice(),
+            hints: vec![Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT]
+                .into_boxed_slice(),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
             lens: vec![0; RATE_COUNT].into_boxed_slice(),
             steps,
@@ -639,7 +639,8 @@ impl Run {
         if range.start == 0 {
             self.first_len = Some(range.len() as u16);
         }
-        self.next = if self.holes.in_order() && !self.holes.has_end() { self.holes.held_len() as u32 } else { NEVER };
+        self.next =
+            if self.holes.in_order() && !self.holes.has_end() { self.holes.held_len() as u32 } else { NEVER };
     }
 
     /// Takes note of what a piece's header says.

@@ -35,7 +35,7 @@ impl Secret {
     }
 }
 
-/// The key of one table, for keys of up to [`TABLE_WORDS`] words.
+/// The key of one table, for keys of up to eight words.
 ///
 /// Each two words of a key, with two words of the table's added, are multiplied to 128 bits, and the products added up:
 /// over the choice of the table's key, no two keys meet more often than once in 2^64 (NH; Black and others, UMAC, CRYPTO

@@ -5,12 +5,12 @@
 //! (RFC 8085 section 3.4, R102).
 
 use crate::fragment::Piece;
-use packet::{Packet, Place, SegmentTemplate};
+use packet::{Packet, Place, SegmentTemplate, Share};
 
 /// The segments that a train leaves in.
 #[derive(Debug)]
 pub(crate) struct Segments<'a> {
-    template: SegmentTemplate,
+    template: SegmentTemplate<'a>,
     rest: &'a [u8],
     offset: usize,
     index: usize,
@@ -19,6 +19,7 @@ pub(crate) struct Segments<'a> {
 
 impl<'a> Segments<'a> {
     /// The segments of `packet`; none where it is no train, or one of a single segment.
+    #[inline]
     pub(crate) fn of(packet: &'a Packet) -> Option<Segments<'a>> {
         let train = packet.train.filter(|train| packet.train_len() > usize::from(train.segment_len))?;
         assert!(train.segment_len > 0, "a segment carries something");
@@ -27,15 +28,27 @@ impl<'a> Segments<'a> {
         Some(Segments { template, rest, offset: 0, index: 0, segment_len: usize::from(train.segment_len) })
     }
 
-    /// The next segment.
-    pub(crate) fn next(&mut self) -> Option<Piece<'_>> {
+    /// The next segment, its headers written to the front of `room`.
+    #[inline]
+    pub(crate) fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<Piece<'r>>
+    where
+        'a: 'r,
+    {
         let (payload, after) = self.rest.split_at_checked(self.segment_len).unwrap_or((self.rest, &[]));
         if payload.is_empty() {
             return None;
         }
+        let soon = self.segment_len.div_ceil(LINE_LEN).min(FORESIGHT);
+        after.chunks(LINE_LEN).take(soon).for_each(packet::prefetch);
         let place = Place { first: self.index == 0, last: after.is_empty() };
-        let header = self.template.stamp(self.index, self.offset, payload, place);
+        let share = Share { index: self.index, offset: self.offset, payload, place };
         (self.rest, self.offset, self.index) = (after, self.offset + payload.len(), self.index + 1);
-        Some(Piece { header, payload })
+        Some(Piece { header: self.template.stamp(room, share), payload })
     }
 }
+
+/// Lines of the next segment's payload that are asked for while this one's are summed. Segments of 1,448 bytes out of memory
+/// take a seventh less, for a thirtieth more where they are near; behind so many lines, the processor foresees by itself.
+const FORESIGHT: usize = 24;
+/// Bytes that memory hands out at a time.
+const LINE_LEN: usize = 64;

@@ -51,11 +51,20 @@ pub struct Shares<'a> {
 
 impl<'a> Shares<'a> {
     /// Shares out `payload_len` bytes; `map` marks which eights are here, where not all are.
+    #[inline]
     pub fn new(cut: &Cut, payload_len: usize, headers: [usize; 2], map: Option<&'a [u8]>) -> Shares<'a> {
         let [first_room, room] = headers.map(|header_len| usize::from(cut.mtu).saturating_sub(header_len));
         assert!(first_room.min(room) >= UNIT, "every hop takes a header and eight bytes of payload");
         let run_end = if map.is_none() { payload_len } else { 0 };
         Shares { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, map }
+    }
+
+    /// How many pieces there are, and the bytes in all of them.
+    pub fn totals(self) -> (usize, usize) {
+        if self.map.is_none() && self.at < self.run_end {
+            return (self.pieces_left(), self.run_end - self.at);
+        }
+        self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
     }
 
     /// Pieces that the bytes up to the end of this run still make.
@@ -70,6 +79,16 @@ impl<'a> Shares<'a> {
         1 + if after_first <= self.room { 1 } else { (after_first - self.room).div_ceil(round_down(self.room)) + 1 }
     }
 
+    /// Goes to the next run of bytes that are here, where not all are.
+    #[cold]
+    fn find_run(&mut self) -> bool {
+        let Some(units) = self.map.and_then(|map| map::next_run(map, self.at.div_ceil(UNIT))) else { return false };
+        self.at = units.start * UNIT;
+        self.run_end = (units.end * UNIT).min(self.end);
+        self.at < self.end
+    }
+
+    #[inline]
     fn room_here(&self) -> usize {
         if self.at == 0 { self.first_room } else { self.room }
     }
@@ -78,14 +97,10 @@ impl<'a> Shares<'a> {
 impl Iterator for Shares<'_> {
     type Item = Range<usize>;
 
+    #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
-        if self.at == self.run_end {
-            let units = map::next_run(self.map?, self.at.div_ceil(UNIT))?;
-            self.at = units.start * UNIT;
-            self.run_end = (units.end * UNIT).min(self.end);
-            if self.at >= self.end {
-                return None;
-            }
+        if self.at == self.run_end && !self.find_run() {
+            return None;
         }
         let left = self.run_end - self.at;
         let room = self.room_here();
@@ -100,6 +115,7 @@ impl Iterator for Shares<'_> {
     }
 }
 
+#[inline]
 fn round_down(len: usize) -> usize {
     len / UNIT * UNIT
 }
@@ -125,6 +141,8 @@ mod tests {
                     let fewest = Shares::new(&full, payload_len, headers, None).count();
                     assert_eq!(shares.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
                     assert_eq!(fewest, fewest_possible(payload_len, usize::from(mtu), headers));
+                    let totals = Shares::new(&cut, payload_len, headers, None).totals();
+                    assert_eq!(totals, (fewest, payload_len));
                 }
             }
         }
@@ -150,6 +168,7 @@ mod tests {
         let cut = Cut { mtu: 36, id: 0, fill: Fill::Full, content: Content::Sparse };
         let shares: Vec<_> = Shares::new(&cut, 101, [20, 20], Some(&map)).collect();
         assert_eq!(shares, [16..32, 80..96, 96..101]);
+        assert_eq!(Shares::new(&cut, 101, [20, 20], Some(&map)).totals(), (3, 37));
     }
 
     fn check(shares: &[Range<usize>], payload_len: usize, mtu: usize, headers: [usize; 2]) {

@@ -74,6 +74,15 @@ pub struct Upper {
     pub at: u16,
 }
 
+/// What the pieces of a packet have in common beside the bytes of its header; in IPv6, nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Common {
+    /// Flags, as they stand beside the place.
+    pub(crate) flags: u16,
+    /// The sum of what is the same in every piece.
+    pub(crate) rest: Sum,
+}
+
 /// The congestion mark of a packet (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
@@ -232,12 +241,21 @@ impl Ip {
         self
     }
 
-    /// Lengths of the headers that [`piece_header`](Ip::piece_header) makes: for the piece that starts the datagram, and
-    /// for the others.
+    /// Length of the header that pieces have and whole packets have not, in bytes.
+    #[inline]
+    pub(crate) fn fragment_header_len(&self) -> usize {
+        match self.version {
+            Version::V4 => 0,
+            Version::V6 => ipv6::FRAGMENT_HEADER_LEN,
+        }
+    }
+
+    /// Lengths of the headers of pieces: of the one that starts the datagram, and of the others.
+    #[inline]
     pub(crate) fn piece_header_lens(&self, header: &[u8]) -> [usize; 2] {
         match self.version {
             Version::V4 => ipv4::piece_header_lens(header, self.starts()),
-            Version::V6 => [header.len() + ipv6::FRAGMENT_HEADER_LEN; 2],
+            Version::V6 => [header.len() + self.fragment_header_len(); 2],
         }
     }
 
@@ -270,34 +288,48 @@ impl Ip {
         }
     }
 
-    /// Copies the header that pieces of this packet carry to `out`, any Fragment header added, and returns its length.
-    pub(crate) fn piece_header(&self, header: &[u8], starts: bool, out: &mut [u8]) -> usize {
+    /// What pieces with this header have in common. `dont_fragment`: no router may cut them.
+    #[inline]
+    pub(crate) fn common(&self, header: &[u8], dont_fragment: bool) -> Common {
         match self.version {
-            Version::V4 => ipv4::piece_header(header, starts, out),
-            Version::V6 => ipv6::piece_header(self, header, out),
+            Version::V4 => ipv4::common(header, dont_fragment),
+            Version::V6 => Common::default(),
         }
     }
 
-    /// Lets routers cut what carries this header, where its version says whether they may.
-    pub(crate) fn allow_fragmentation(version: Version, header: &mut [u8]) {
-        match version {
-            Version::V4 => ipv4::allow_fragmentation(header),
-            Version::V6 => {}
-        }
-    }
-
-    /// Writes what differs between the pieces of one packet.
-    pub(crate) fn stamp(version: Version, header: &mut [u8], payload_len: usize, fragment: Fragment) {
-        match version {
-            Version::V4 => ipv4::stamp(header, payload_len, fragment),
-            Version::V6 => ipv6::stamp(header, payload_len, fragment),
-        }
-    }
-
-    /// Writes what differs between the segments of a train, for one with `upper_len` bytes behind the IP headers.
-    pub(crate) fn stamp_segment(&self, header: &mut [u8], upper_len: usize, id: u32) {
+    /// Writes the header of the pieces that do not start their datagram to the front of `out`, where it is another than
+    /// that of the piece that does.
+    pub(crate) fn later_header(&self, header: &[u8], out: &mut [u8]) {
         match self.version {
-            Version::V4 => ipv4::stamp_segment(header, upper_len, id),
+            Version::V4 => drop(ipv4::later_header(header, out)),
+            Version::V6 => panic!("every IPv6 piece repeats the same headers"),
+        }
+    }
+
+    /// Writes what makes a copy of the packet's header that of a piece. In IPv6, a Fragment header's room is behind the copy.
+    #[inline]
+    pub(crate) fn stamp(&self, header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
+        match self.version {
+            Version::V4 => ipv4::stamp(header, common, payload_len, fragment),
+            Version::V6 => ipv6::stamp(self, header, payload_len, fragment),
+        }
+    }
+
+    /// The sum of a header without what segments differ in, where it has a checksum.
+    #[inline]
+    pub(crate) fn sum_of_rest(version: Version, header: &[u8]) -> Sum {
+        match version {
+            Version::V4 => ipv4::sum_of_rest(header),
+            Version::V6 => Sum::ZERO,
+        }
+    }
+
+    /// Writes what differs between the segments of a train, for one with `upper_len` bytes behind the IP headers. `rest`
+    /// is the [`sum_of_rest`](Ip::sum_of_rest).
+    #[inline]
+    pub(crate) fn stamp_segment(version: Version, header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
+        match version {
+            Version::V4 => ipv4::stamp_segment(header, rest, upper_len, id),
             Version::V6 => ipv6::stamp_segment(header, upper_len),
         }
     }

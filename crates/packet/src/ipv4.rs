@@ -1,6 +1,8 @@
 //! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
 
-use crate::ip::{Address, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{
+    Address, Common, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version,
+};
 use crate::sum::Sum;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -149,53 +151,75 @@ fn header_sum(header: &[u8]) -> Sum {
     }
 }
 
-/// Copies a header for the pieces of a packet into `out` and returns its length: all of it for the piece that starts
-/// the datagram, the options with the copied bit for the others (RFC 791 section 3.1, R004).
-pub(crate) fn piece_header(header: &[u8], starts: bool, out: &mut [u8]) -> usize {
+/// Copies a header for the pieces that do not start their datagram into `out` and returns its length: of the options, those
+/// with the copied bit (RFC 791 section 3.1, R004).
+pub(crate) fn later_header(header: &[u8], out: &mut [u8]) -> usize {
     let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
-    let len = if starts || options.is_empty() {
-        place(out, 0, header)
-    } else {
-        let mut len = place(out, 0, fixed);
-        for option in Options(options).filter(|option| option.is_copied()) {
-            len = place(out, len, option.bytes);
-        }
-        let padded = len.next_multiple_of(4);
-        (len..padded).fold(len, |len, _| place(out, len, &[END_OF_OPTIONS]))
-    };
+    let mut len = place(out, 0, fixed);
+    for option in Options(options).filter(|option| option.is_copied()) {
+        len = place(out, len, option.bytes);
+    }
+    let padded = len.next_multiple_of(4);
+    let len = (len..padded).fold(len, |len, _| place(out, len, &[END_OF_OPTIONS]));
     let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(out) else { panic!("a template takes any header") };
     fixed.version_ihl = 0x40 | (len / 4) as u8;
     len
 }
 
-/// Clears DF: who may cut a datagram that has it is its sender, whose pieces routers may cut again.
-pub(crate) fn allow_fragmentation(header: &mut [u8]) {
-    if let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) {
-        fixed.flags_offset = U16::new(fixed.flags_offset.get() & !DONT_FRAGMENT);
-    }
-}
-
 /// Lengths of the headers of a packet's pieces: of the first, and of the others.
+#[inline]
 pub(crate) fn piece_header_lens(header: &[u8], starts: bool) -> [usize; 2] {
     if header.len() == HEADER_LEN {
         return [HEADER_LEN; 2];
     }
-    let later = piece_header(header, false, &mut [0; HEADER_LEN_MAX]);
+    let later = later_header(header, &mut [0; HEADER_LEN_MAX]);
     [if starts { header.len() } else { later }, later]
 }
 
-/// Writes what differs between the pieces of one packet: length, place, identification; then the checksum.
-pub(crate) fn stamp(header: &mut [u8], payload_len: usize, fragment: Fragment) {
+/// What pieces with this header have in common: flags, and the sum of all but length, identification, place and checksum.
+#[inline]
+pub(crate) fn common(header: &[u8], dont_fragment: bool) -> Common {
+    let Ok((fixed, _)) = Ipv4Header::ref_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
+    let word = fixed.flags_offset.get();
+    let flags = word & RESERVED | if dont_fragment { DONT_FRAGMENT } else { 0 };
+    Common { flags, rest: sum_of_rest(header) - Sum::word(word) }
+}
+
+/// The sum of a header without length, identification and checksum.
+#[inline]
+pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
+    let Ok((fixed, _)) = Ipv4Header::ref_from_prefix(header) else { panic!("a parsed IPv4 packet has its header") };
+    let differs = [fixed.total_len, fixed.id, fixed.checksum].map(|word| u32::from(word.get()));
+    header_sum(header) - Sum::long(differs.iter().sum())
+}
+
+/// Writes what differs between the pieces of one packet: length, place, identification; then the checksum, from the sum of
+/// the rest.
+#[inline]
+pub(crate) fn stamp(header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
     let total_len = header.len() + payload_len;
     assert!(total_len <= LEN_MAX, "a piece is no longer than a length field can say");
     let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a template has a header") };
+    let id = fragment.id as u16;
+    let place = common.flags | if fragment.more { MORE } else { 0 } | fragment.offset >> 3;
     fixed.total_len = U16::new(total_len as u16);
-    fixed.id = U16::new(fragment.id as u16);
-    let flags = fixed.flags_offset.get() & (RESERVED | DONT_FRAGMENT) | if fragment.more { MORE } else { 0 };
-    fixed.flags_offset = U16::new(flags | fragment.offset >> 3);
-    fixed.checksum = U16::new(0);
-    let checksum = Sum::of(header).checksum();
-    set_checksum(header, checksum);
+    fixed.id = U16::new(id);
+    fixed.flags_offset = U16::new(place);
+    let sum = common.rest + Sum::long(total_len as u32 + u32::from(id) + u32::from(place));
+    fixed.checksum = U16::new(sum.checksum());
+}
+
+/// Writes what differs between the segments of a train: length, identification, checksum; DF stays. `rest` is the
+/// [`sum_of_rest`].
+#[inline]
+pub(crate) fn stamp_segment(header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
+    let total_len = (header.len() + upper_len) as u16;
+    let id = id as u16;
+    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a template has a header") };
+    fixed.total_len = U16::new(total_len);
+    fixed.id = U16::new(id);
+    let sum = rest + Sum::long(u32::from(total_len) + u32::from(id));
+    fixed.checksum = U16::new(sum.checksum());
 }
 
 /// True where a header carries an option which only a datagram's first piece may carry: no sender puts one into a later
@@ -203,17 +227,6 @@ pub(crate) fn stamp(header: &mut [u8], payload_len: usize, fragment: Fragment) {
 fn has_uncopied_option(header: &[u8]) -> bool {
     let options = header.get(HEADER_LEN..).unwrap_or_default();
     Options(options).any(|option| !option.is_copied() && option.kind() > NO_OPERATION)
-}
-
-/// Writes what differs between the segments of a train: length, identification, checksum; DF stays.
-pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize, id: u32) {
-    let total_len = header.len() + upper_len;
-    let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) else { panic!("a template has a header") };
-    fixed.total_len = U16::new(total_len as u16);
-    fixed.id = U16::new(id as u16);
-    fixed.checksum = U16::new(0);
-    let checksum = Sum::of(header).checksum();
-    set_checksum(header, checksum);
 }
 
 /// Are two headers without options equal, but for length, identification and checksum?
@@ -312,12 +325,6 @@ impl Ipv4Header {
         };
         header.checksum = U16::new(Sum::of(header.as_bytes()).checksum());
         header
-    }
-}
-
-fn set_checksum(header: &mut [u8], checksum: u16) {
-    if let Ok((fixed, _)) = Ipv4Header::mut_from_prefix(header) {
-        fixed.checksum = U16::new(checksum);
     }
 }
 

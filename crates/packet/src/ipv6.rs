@@ -1,6 +1,8 @@
 //! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
 
-use crate::ip::{Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version};
+use crate::ip::{
+    Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version,
+};
 use crate::tcp;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -111,7 +113,10 @@ fn shape(
 ) -> u64 {
     let ecn = Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8);
     let more = fragment.is_some_and(|(fragment, _)| fragment.more);
-    len as u64 | (header_len as u64) << 17 | (payload_at as u64) << 33 | u64::from(ecn.bits()) << 49
+    len as u64
+        | (header_len as u64) << 17
+        | (payload_at as u64) << 33
+        | u64::from(ecn.bits()) << 49
         | u64::from(more) << 51
         | SHAPE_V6
 }
@@ -209,35 +214,28 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     fixed.version_class_flow = U32::new(others | u32::from(ip.ecn.bits()) << CLASS_SHIFT);
 }
 
-/// Copies a header for the pieces of a packet into `out`, with a Fragment header at its end, and returns its length:
-/// exactly the headers up to the last one that is read on the way (RFC 8200 section 4.5, R088).
-pub(crate) fn piece_header(ip: &Ip, header: &[u8], out: &mut [u8]) -> usize {
-    let len = header.len() + FRAGMENT_HEADER_LEN;
-    let fragment =
-        FragmentHeader { next_header: ip.protocol, reserved: 0, offset_more: U16::new(0), id: U32::new(0) };
-    let Some((front, back)) = out.get_mut(..len).and_then(|out| out.split_at_mut_checked(header.len())) else {
-        panic!("a template takes any header")
-    };
-    front.copy_from_slice(header);
-    back.copy_from_slice(fragment.as_bytes());
-    name_next(front, usize::from(ip.protocol_at), FRAGMENT);
-    len
-}
-
-/// Writes what differs between the pieces of one packet: length, place, identification.
-pub(crate) fn stamp(header: &mut [u8], payload_len: usize, piece: Fragment) {
+/// Makes the header of a packet, which stands at the front of `header`, that of a piece: the Fragment header at its end,
+/// behind exactly the headers up to the last one that is read on the way (RFC 8200 section 4.5, R088).
+#[inline]
+pub(crate) fn stamp(ip: &Ip, header: &mut [u8], payload_len: usize, piece: Fragment) {
     let header_len = header.len();
     assert!(header_len + payload_len - HEADER_LEN <= LEN_MAX, "a piece is no longer than a length field can say");
+    name_next(header, usize::from(ip.protocol_at), FRAGMENT);
     if let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) {
         fixed.payload_len = U16::new((header_len + payload_len - HEADER_LEN) as u16);
     }
     if let Ok((_, fragment)) = FragmentHeader::mut_from_suffix(header) {
-        fragment.offset_more = U16::new(piece.offset & OFFSET_MASK | u16::from(piece.more));
-        fragment.id = U32::new(piece.id);
+        *fragment = FragmentHeader {
+            next_header: ip.protocol,
+            reserved: 0,
+            offset_more: U16::new(piece.offset & OFFSET_MASK | u16::from(piece.more)),
+            id: U32::new(piece.id),
+        };
     }
 }
 
 /// Writes what differs between the segments of a train: the length.
+#[inline]
 pub(crate) fn stamp_segment(header: &mut [u8], upper_len: usize) {
     let payload_len = header.len() - HEADER_LEN + upper_len;
     if let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) {

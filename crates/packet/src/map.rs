@@ -88,7 +88,6 @@ fn seek(map: &[u8], from: usize, uniform: u64) -> Option<usize> {
     })
 }
 
-
 fn words_of(units: &Range<usize>) -> Range<usize> {
     units.start / WORD_BITS..units.end.div_ceil(WORD_BITS)
 }

@@ -2,19 +2,21 @@
 
 use crate::buffer::{Buffer, HEADROOM, Memory, Pool};
 use crate::cut::{Content, Cut, Shares};
-use crate::ip::{Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum};
-use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
+use crate::ip::{
+    Address, Common, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum,
+};
+use crate::link::{Hop, Link, Medium, Origin, Tags};
 use crate::part::TcpPart;
 use crate::sum::Sum;
 use crate::train::Train;
-use crate::{ipv6, tcp, udp};
+use crate::{tcp, udp};
 use core::ops::{Deref, DerefMut};
 
 /// One IP header over contiguous bytes, with its link header.
 ///
 /// A packet stands for one on the wire, or for many: `train` makes it one that a port or the segmenter cuts
-/// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Packet::wire_count) and
-/// [`wire_len`](Packet::wire_len) answer for the wire.
+/// into TCP segments or UDP datagrams, `cut` says that it leaves in fragments. [`wire_count`](Body::wire_count) and
+/// [`wire_len`](Body::wire_len) answer for the wire.
 ///
 /// Invariant: the bytes are those of one IP packet whenever a packet is in other hands; a run being joined is sealed
 /// first, and one with holes carries a sparse cut.
@@ -295,6 +297,7 @@ impl Body {
 /// What stands on the wire for this packet.
 impl Body {
     /// The parts of the payload that leave in one piece each, where the packet is to be cut.
+    #[inline]
     pub fn shares(&self) -> Option<Shares<'_>> {
         let cut = self.cut.as_ref()?;
         let map = (cut.content == Content::Sparse).then(|| self.map());
@@ -302,6 +305,7 @@ impl Body {
     }
 
     /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
+    #[inline]
     pub fn piece_header_lens(&self) -> [usize; 2] {
         self.ip.piece_header_lens(self.header())
     }
@@ -317,7 +321,7 @@ impl Body {
         match (self.cut, self.train) {
             (None, None) => 1,
             (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
-            (Some(_), _) => self.shares().map_or(1, Shares::count),
+            (Some(_), _) => self.shares().map_or(1, |shares| shares.totals().0),
         }
     }
 
@@ -637,7 +641,8 @@ impl Body {
         let Some((ip_header, rest)) = headers.split_at_mut_checked(upper.at.into()) else {
             panic!("a packet holds its headers")
         };
-        self.ip.stamp_segment(ip_header, rest.len(), id);
+        let version = self.ip.version;
+        Ip::stamp_segment(version, ip_header, Ip::sum_of_rest(version, ip_header), rest.len(), id);
         match last {
             Some(last) => tcp::seal(tcp::header_mut(rest), last, pseudo + payload_sum),
             None => udp::seal(rest, pseudo + payload_sum),
@@ -694,40 +699,78 @@ impl Body {
     }
 }
 
-/// A header for the pieces of one packet: built once, patched for each (G3).
+/// A header for the pieces of one packet: what they have in common is read once, what differs is written for each (G3).
 #[derive(Debug)]
-pub struct Template {
-    bytes: [u8; TEMPLATE_LEN],
+pub struct Template<'a> {
+    ip: &'a Ip,
+    /// Link and IP header of the packet.
+    front: &'a [u8],
     link_len: usize,
-    len: usize,
-    version: Version,
+    /// Length of a header that repeats all of the packet's, and of one that does not start its datagram.
+    lens: [usize; 2],
+    common: Common,
+    dont_fragment: bool,
 }
 
-impl Template {
-    /// The header of the pieces that start their datagram, or of those that do not.
-    pub fn new(packet: &Packet, starts: bool) -> Template {
-        let mut template =
-            Template { bytes: [0; TEMPLATE_LEN], link_len: packet.link_len(), len: 0, version: packet.ip.version };
-        let (link, rest) = template.bytes.split_at_mut(packet.link_len());
-        link.copy_from_slice(packet.link());
-        template.len = packet.link_len() + packet.ip.piece_header(packet.header(), starts, rest);
-        if packet.longest_piece().is_none() {
-            // What came in pieces with DF leaves in pieces with DF.
-            Ip::allow_fragmentation(packet.ip.version, rest);
+impl<'a> Template<'a> {
+    /// The header of the pieces of `packet`.
+    #[inline]
+    pub fn new(packet: &'a Packet) -> Template<'a> {
+        let link_len = packet.link_len();
+        let [_, later_len] = packet.piece_header_lens();
+        let front =
+            packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
+        // What came in pieces with DF leaves in pieces with DF.
+        let dont_fragment = packet.ip.dont_fragment && packet.longest_piece().is_some();
+        Template {
+            ip: &packet.ip,
+            front,
+            link_len,
+            lens: [front.len() + packet.ip.fragment_header_len(), link_len + later_len],
+            common: packet.ip.common(packet.header(), dont_fragment),
+            dont_fragment,
         }
-        template
     }
 
-    /// The IP header's length, any Fragment header counted, in bytes.
-    pub fn header_len(&self) -> usize {
-        self.len - self.link_len
+    /// Writes the link and IP header of the piece with this place and `payload_len` bytes of payload to the front of
+    /// `room`, and returns it.
+    ///
+    /// # Panics
+    /// Where it does not fit.
+    #[inline]
+    pub fn stamp<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
+        let [whole, later] = self.lens;
+        if whole != later && fragment.offset > 0 {
+            return self.stamp_later(room, payload_len, fragment);
+        }
+        let header = fitting(room, whole);
+        let (front, _) = header.split_at_mut(self.front.len());
+        lanes::copy(front, self.front);
+        self.ip.stamp(header.get_mut(self.link_len..).unwrap_or_default(), self.common, payload_len, fragment);
+        header
     }
 
-    /// The link and IP header of the piece with this place and `payload_len` bytes of payload.
-    pub fn stamp(&mut self, payload_len: usize, fragment: Fragment) -> &[u8] {
-        let header = self.bytes.get_mut(self.link_len..self.len).unwrap_or_default();
-        Ip::stamp(self.version, header, payload_len, fragment);
-        self.bytes.get(..self.len).unwrap_or_default()
+    /// What follows the first piece carries fewer options (RFC 791 section 3.1, R004).
+    #[cold]
+    fn stamp_later<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
+        let [_, later] = self.lens;
+        let all = fitting(room, later);
+        let (link, header) = all.split_at_mut(self.link_len);
+        let (link_from, header_from) = self.front.split_at(self.link_len);
+        link.copy_from_slice(link_from);
+        self.ip.later_header(header_from, header);
+        let common = self.ip.common(header, self.dont_fragment);
+        self.ip.stamp(header, common, payload_len, fragment);
+        all
+    }
+}
+
+/// The front of `room`.
+#[inline]
+pub(crate) fn fitting(room: &mut [u8], len: usize) -> &mut [u8] {
+    match room.get_mut(..len) {
+        Some(header) => header,
+        None => panic!("a header fits where it is written"),
     }
 }
 
@@ -752,9 +795,5 @@ impl Body {
     }
 }
 
-/// Bytes of the longest template: link, IPv6 header, extension headers, Fragment header.
-const TEMPLATE_LEN: usize = LINK_LEN_MAX + ipv6::HEADER_LEN + HEADERS_LEN_MAX + ipv6::FRAGMENT_HEADER_LEN;
-/// Longest run of extension headers before the payload that is divided, in bytes.
-const HEADERS_LEN_MAX: usize = HEADROOM - LINK_LEN_MAX - ipv6::HEADER_LEN - ipv6::FRAGMENT_HEADER_LEN;
 /// ICMPv6 types of neighbour discovery and its certificates (RFC 4861 section 4, RFC 3971 section 6.4).
 const NEIGHBOUR_DISCOVERY: [u8; 7] = [133, 134, 135, 136, 137, 148, 149];

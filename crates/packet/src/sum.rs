@@ -54,8 +54,15 @@ impl Sum {
     }
 
     /// The sum of one 16-bit word.
+    #[inline]
     pub fn word(word: u16) -> Sum {
         Sum(u64::from(word.to_be()))
+    }
+
+    /// The sum of one 32-bit number, or of as many 16-bit words as add up to it.
+    #[inline]
+    pub(crate) fn long(number: u32) -> Sum {
+        Sum(u64::from(number.to_be()))
     }
 
     /// The sum of the same bytes where they stand `offset` bytes further on: an odd offset swaps the halves.
@@ -64,11 +71,13 @@ impl Sum {
     }
 
     /// The sum in 16 bits, as a number in network order.
+    #[inline]
     pub fn fold(self) -> u16 {
         u16::from_be(self.fold_native())
     }
 
     /// What a checksum field over these bytes holds: the complement of the sum.
+    #[inline]
     pub fn checksum(self) -> u16 {
         !self.fold()
     }
@@ -78,17 +87,18 @@ impl Sum {
         self.fold() == 0xFFFF
     }
 
+    #[inline]
     fn fold_native(self) -> u16 {
-        let sum = (self.0 & 0xFFFF_FFFF) + (self.0 >> 32);
-        let sum = (sum & 0xFFFF) + ((sum >> 16) & 0xFFFF) + (sum >> 32);
-        let sum = (sum & 0xFFFF) + (sum >> 16);
-        let sum = (sum & 0xFFFF) + (sum >> 16);
-        sum as u16
+        let (sum, carry) = (self.0 as u32).overflowing_add((self.0 >> 32) as u32);
+        let sum = sum + u32::from(carry);
+        let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);
+        sum + u16::from(carry)
     }
 }
 
 impl Add for Sum {
     type Output = Sum;
+    #[inline]
     fn add(self, other: Sum) -> Sum {
         let (sum, carry) = self.0.overflowing_add(other.0);
         Sum(sum.wrapping_add(u64::from(carry)))
@@ -97,6 +107,7 @@ impl Add for Sum {
 
 impl Sub for Sum {
     type Output = Sum;
+    #[inline]
     fn sub(self, other: Sum) -> Sum {
         self + Sum(u64::from(!other.fold_native()))
     }

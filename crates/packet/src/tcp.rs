@@ -100,17 +100,21 @@ impl TcpHeader {
     }
 }
 
-/// Writes what differs between the segments of a train: sequence number, flags, checksum. `rest` is the sum of the
-/// pseudo-header and the payload.
+/// The sum of a header without what differs between the segments of a train: sequence number, flags, checksum.
+pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
+    let Ok((fixed, _)) = TcpHeader::ref_from_prefix(header) else { panic!("a segment has its TCP header") };
+    let marks = Sum::long(u32::from(fixed.flags) + u32::from(fixed.checksum.get()));
+    Sum::of(header) - (Sum::long(fixed.seq.get()) + marks)
+}
+
+/// Writes what differs between the segments of a train: sequence number, flags, checksum. `rest` is the sum of
+/// pseudo-header and payload, and the [`sum_of_rest`].
+#[inline]
 pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
     let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a template has its TCP header") };
     fixed.seq = U32::new(seq);
     fixed.flags = flags;
-    fixed.checksum = U16::new(0);
-    let checksum = (Sum::of(header) + rest).checksum();
-    if let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) {
-        fixed.checksum = U16::new(checksum);
-    }
+    fixed.checksum = U16::new((rest + Sum::long(seq) + Sum::word(flags.into())).checksum());
 }
 
 /// Writes what a run of segments takes from its last: acknowledgement, window, PSH and FIN, echo; then the checksum.
@@ -124,6 +128,7 @@ pub(crate) fn seal(header: &mut [u8], last: &TcpPart, rest: Sum) {
     {
         echo.copy_from_slice(&stamps.echo.to_be_bytes());
     }
+    let rest = rest + sum_of_rest(header);
     stamp(header, seq, flags, rest);
 }
 

@@ -3,9 +3,9 @@
 //! A train has one header and the payload of all its segments, as virtio-net and GSO carry it. Its segments differ in
 //! length, sequence number, flags, identification and checksums, and in nothing else.
 
-use crate::ip::{Ip, TCP, UDP, Upper, pseudo_sum};
+use crate::ip::{Ip, TCP, UDP, Upper, Version, pseudo_sum};
 use crate::link::LINK_LEN_MAX;
-use crate::packet::Packet;
+use crate::packet::{Packet, fitting};
 use crate::sum::Sum;
 use crate::tcp::{self, Segment, TcpOption};
 use crate::udp::{self, UdpHeader};
@@ -43,18 +43,21 @@ pub fn may_be_segmented(packet: &Packet) -> bool {
         && !segment.options().any(signs)
 }
 
-/// The header of a train's segments: built once, patched for each.
+/// The headers of a train's segments: what they have in common is read once, what differs is written for each.
 #[derive(Debug)]
-pub struct SegmentTemplate {
-    bytes: [u8; TEMPLATE_LEN],
+pub struct SegmentTemplate<'a> {
+    version: Version,
+    /// Link, IP and transport header of the train.
+    front: &'a [u8],
     link_len: usize,
-    /// Where the transport header starts, and where it ends.
+    /// Where the transport header starts.
     upper_at: usize,
-    len: usize,
-    ip: Ip,
+    id: u32,
     ids: Identifications,
-    /// The pseudo-header's sum without the length, less what the train's own sum is wrong by.
-    pseudo: Sum,
+    /// Of the IP header, where it has a checksum.
+    ip_rest: Sum,
+    /// Of the transport header and the pseudo-header without the length, less what the train's own sum is wrong by.
+    upper_rest: Sum,
     transport: Transport,
 }
 
@@ -64,31 +67,45 @@ enum Transport {
     Udp { has_checksum: bool },
 }
 
-impl SegmentTemplate {
+/// A segment in its train.
+#[derive(Clone, Copy, Debug)]
+pub struct Share<'a> {
+    /// How many segments stand before it.
+    pub index: usize,
+    /// How many bytes of payload stand before it.
+    pub offset: usize,
+    /// Its payload.
+    pub payload: &'a [u8],
+    /// Whether it is the first or the last.
+    pub place: Place,
+}
+
+impl<'a> SegmentTemplate<'a> {
     /// The template of `packet`'s segments; none where it is neither a TCP nor a UDP packet with its whole header.
-    pub fn new(packet: &Packet, ids: Identifications) -> Option<SegmentTemplate> {
+    #[inline]
+    pub fn new(packet: &'a Packet, ids: Identifications) -> Option<SegmentTemplate<'a>> {
         let upper = packet.ip().upper?;
         let (header_len, transport) = transport(packet, upper)?;
+        let version = packet.ip().version;
         let link_len = packet.link().len();
-        let (upper_at, len) = (link_len + usize::from(upper.at), link_len + usize::from(upper.at) + header_len);
-        let mut template = SegmentTemplate {
-            bytes: [0; TEMPLATE_LEN],
-            link_len,
-            upper_at,
-            len,
-            ip: *packet.ip(),
-            ids,
-            // A wrong sum stays wrong, by as much, in every segment: nothing that was damaged becomes credible.
-            pseudo: pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error(),
-            transport,
+        let upper_at = link_len + usize::from(upper.at);
+        let front = packet.frame().get(..upper_at + header_len)?;
+        let (ip_header, upper_header) = front.get(link_len..)?.split_at_checked(upper.at.into())?;
+        // A wrong sum stays wrong, by as much, in every segment: nothing that was damaged becomes credible.
+        let pseudo = pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error();
+        let upper_rest = match transport {
+            Transport::Tcp { .. } => pseudo + tcp::sum_of_rest(upper_header),
+            Transport::Udp { .. } => pseudo + udp::sum_of_rest(upper_header),
         };
-        template.bytes.get_mut(..len)?.copy_from_slice(packet.frame().get(..len)?);
-        Some(template)
+        let ip_rest = Ip::sum_of_rest(version, ip_header);
+        let id = packet.ip().id;
+        Some(SegmentTemplate { version, front, link_len, upper_at, id, ids, ip_rest, upper_rest, transport })
     }
 
     /// Length of link, IP and transport header, in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.front.len()
     }
 
     /// Never: a template has headers.
@@ -96,32 +113,31 @@ impl SegmentTemplate {
         false
     }
 
-    /// The headers of the segment that carries `payload` from `offset` on in the train.
-    pub fn stamp(&mut self, index: usize, offset: usize, payload: &[u8], place: Place) -> &[u8] {
-        let upper_len = self.len - self.upper_at + payload.len();
+    /// Writes the headers of a segment, with both checksums, to the front of `room`, and returns them.
+    ///
+    /// # Panics
+    /// Where they do not fit.
+    #[inline]
+    pub fn stamp<'r>(&self, room: &'r mut [u8], share: Share<'_>) -> &'r [u8] {
+        let headers = fitting(room, self.front.len());
+        lanes::copy(headers, self.front);
+        let (front, upper) = headers.split_at_mut(self.upper_at.min(self.front.len()));
+        let ip_header = front.get_mut(self.link_len..).unwrap_or_default();
+        let Share { index, offset, payload, place } = share;
+        let upper_len = upper.len() + payload.len();
         let id = match self.ids {
-            Identifications::Rise => self.ip.id.wrapping_add(index as u32),
-            Identifications::Stay => self.ip.id,
+            Identifications::Rise => self.id.wrapping_add(index as u32),
+            Identifications::Stay => self.id,
         };
-        let pseudo = self.pseudo + Sum::word(upper_len as u16);
-        let ip_len = self.upper_at - self.link_len;
-        let headers = self.bytes.get_mut(self.link_len..self.len).unwrap_or_default();
-        let (ip, upper) = headers.split_at_mut(ip_len.min(headers.len()));
-        self.ip.stamp_segment(ip, upper_len, id);
+        Ip::stamp_segment(self.version, ip_header, self.ip_rest, upper_len, id);
+        let rest = self.upper_rest + Sum::word(upper_len as u16) + Sum::of(payload);
         match self.transport {
             Transport::Tcp { seq, flags } => {
-                tcp::stamp(
-                    upper,
-                    seq.wrapping_add(offset as u32),
-                    flags & place.flags(),
-                    pseudo + Sum::of(payload),
-                );
+                tcp::stamp(upper, seq.wrapping_add(offset as u32), flags & place.flags(), rest);
             }
-            Transport::Udp { has_checksum } => {
-                udp::stamp(upper, has_checksum, pseudo + Sum::of(payload), upper_len)
-            }
+            Transport::Udp { has_checksum } => udp::stamp(upper, has_checksum, rest, upper_len),
         }
-        self.bytes.get(..self.len).unwrap_or_default()
+        headers
     }
 }
 
@@ -164,5 +180,5 @@ fn transport(packet: &Packet, upper: Upper) -> Option<(usize, Transport)> {
 const MD5_SIGNATURE: u8 = 19;
 /// See [`MD5_SIGNATURE`].
 const AUTHENTICATION: u8 = 29;
-/// Longest link, IP and transport header that a template takes, in bytes.
-const TEMPLATE_LEN: usize = LINK_LEN_MAX + crate::buffer::HEADROOM + tcp::HEADER_LEN_MAX;
+/// Longest header of a fragment or segment, in bytes: link, IP with all headers that it repeats, transport.
+pub const PIECE_HEADER_LEN_MAX: usize = LINK_LEN_MAX + crate::buffer::HEADROOM + tcp::HEADER_LEN_MAX;

@@ -50,17 +50,19 @@ pub(crate) fn missing_len_at(protocol: u8, bytes: &[u8]) -> Option<usize> {
     (protocol == UDP && header.len.get() == 0).then_some(LEN_AT)
 }
 
-const LEN_AT: usize = 4;
+/// The sum of a header without what differs between the datagrams of a train: length and checksum.
+pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
+    let Ok((fixed, _)) = UdpHeader::ref_from_prefix(header) else { panic!("a datagram has its UDP header") };
+    Sum::long(u32::from(fixed.source.get()) + u32::from(fixed.destination.get()))
+}
+
 /// Writes what differs between the datagrams of a train: length and checksum, where the first has one. `rest` is the sum
-/// of the pseudo-header and the payload.
+/// of pseudo-header and payload, and the [`sum_of_rest`].
+#[inline]
 pub(crate) fn stamp(header: &mut [u8], has_checksum: bool, rest: Sum, len: usize) {
     let Ok((fixed, _)) = UdpHeader::mut_from_prefix(header) else { panic!("a template has its UDP header") };
     fixed.len = U16::new(len as u16);
-    fixed.checksum = U16::new(0);
-    let checksum = if has_checksum { field(Sum::of(header) + rest) } else { 0 };
-    if let Ok((fixed, _)) = UdpHeader::mut_from_prefix(header) {
-        fixed.checksum = U16::new(checksum);
-    }
+    fixed.checksum = U16::new(if has_checksum { field(rest + Sum::word(len as u16)) } else { 0 });
 }
 
 /// Writes length and checksum, where there is one, of a train. `rest` is the sum of the pseudo-header and the payload.
@@ -69,11 +71,14 @@ pub(crate) fn seal(datagram: &mut [u8], rest: Sum) {
     let Ok((fixed, _)) = UdpHeader::mut_from_prefix(datagram) else { panic!("a datagram has its UDP header") };
     let has_checksum = fixed.checksum.get() != 0;
     if let Some(header) = datagram.get_mut(..HEADER_LEN) {
+        let rest = rest + sum_of_rest(header);
         stamp(header, has_checksum, rest, len);
     }
 }
 
 /// The header, in bytes.
 pub const HEADER_LEN: usize = 8;
+/// Where the length stands, in bytes.
+const LEN_AT: usize = 4;
 /// Where the checksum stands, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 6;

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 use wideload_packet::icmp::{self, Complaint};
 use wideload_packet::{
-    Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, Packet, Pool, Template, Train,
-    Unfit, Version,
+    Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX, Packet, Pool,
+    Template, Train, Unfit, Version,
 };
 
 #[test]
@@ -48,6 +48,50 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
             assert_eq!(packet.payload(), theirs.payload().payload);
             assert_eq!(packet.ip().upper.is_some(), offset == 0);
             pool.give(packet.into_buffer());
+        }
+    }
+}
+
+#[test]
+fn pieces_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
+    // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
+    for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
+        for (bytes, header_len) in [
+            (fragment_v4(offset, more, &noise(64)), 20),
+            (with_options(fragment_v4(offset, more, &noise(64))), 28),
+            (fragment_v6(offset, more, &noise(64)), 48),
+        ] {
+            let one = Ip::parse(&bytes).unwrap();
+            let (mut alike, mut unlike) = (0, 0);
+            for first in 0..8 * header_len {
+                for second in first..8 * header_len {
+                    let mut other = bytes.clone();
+                    other[first / 8] ^= 1 << (first % 8);
+                    if second != first {
+                        other[second / 8] ^= 1 << (second % 8);
+                    }
+                    mend_packet(&mut other);
+                    // A later piece starts somewhere: what starts its datagram is looked at closely.
+                    let Ok(other) = Ip::parse(&other) else { continue };
+                    if other.fragment.is_none_or(|fragment| fragment.offset == 0) {
+                        continue;
+                    }
+                    if other.shape != one.shape {
+                        unlike += 1;
+                        continue;
+                    }
+                    alike += 1;
+                    let looked_at = |ip: &Ip| {
+                        (
+                            (ip.version, ip.header_len, ip.payload_at, ip.len, ip.ecn, ip.dont_fragment),
+                            (ip.key_protocol(), ip.fragment.map(|fragment| fragment.more)),
+                            (ip.option_misplaced, ip.length_missing, ip.payload_len_max()),
+                        )
+                    };
+                    assert_eq!(looked_at(&other), looked_at(&one), "bits {first} and {second}");
+                }
+            }
+            assert!(alike > 100 && unlike > 100, "{alike} alike, {unlike} not");
         }
     }
 }
@@ -279,8 +323,9 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
     let covered: usize = packet.shares().unwrap().map(|share| share.len()).sum();
     assert_eq!(covered, packet.payload().len());
     for starts in [ip.starts(), false] {
-        let mut template = Template::new(&packet, starts);
-        let header = template.stamp(8, Fragment { id: 2, offset: 8, more: true });
+        let mut room = [0; PIECE_HEADER_LEN_MAX];
+        let place = Fragment { id: 2, offset: if starts { 0 } else { 8 }, more: true };
+        let header = Template::new(&packet).stamp(&mut room, 8, place);
         assert!(header.len() <= packet.link().len() + first.max(later));
     }
     if ip.fragment == Some(Fragment { id: ip.id, offset: 0, more: false }) {
@@ -297,7 +342,11 @@ fn fragment_header_len(ip: &Ip) -> usize {
 
 /// Puts the header sum of an IPv4 packet behind an untagged Ethernet header right; false where it was.
 fn mend_header_sum(frame: &mut [u8]) -> bool {
-    let Some(packet) = frame.get_mut(14..) else { return false };
+    frame.get_mut(14..).is_some_and(mend_packet)
+}
+
+/// The same without an Ethernet header.
+fn mend_packet(packet: &mut [u8]) -> bool {
     let Some(header_len) = packet.first().map(|first| usize::from(first & 15) * 4) else { return false };
     if packet.len() < header_len || header_len < 20 || packet[0] >> 4 != 4 {
         return false;
@@ -307,4 +356,14 @@ fn mend_header_sum(frame: &mut [u8]) -> bool {
     let sum = wideload_packet::Sum::of(&packet[..header_len]).checksum().to_be_bytes();
     packet[10..12].copy_from_slice(&sum);
     before != sum
+}
+
+/// The same IPv4 packet with eight bytes of options that do nothing.
+fn with_options(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.splice(20..20, [1; 8]);
+    bytes[0] += 2;
+    let len = bytes.len() as u16;
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    assert!(mend_packet(&mut bytes));
+    bytes
 }

@@ -9,7 +9,7 @@ use super::ring::{Delivery, Ring, parse};
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, TCP_LEN};
 use crate::workload::{Function, Work};
-use engine::{Output, Piece, Pieces};
+use engine::{Cuts, Output, Piece, Pieces};
 use packet::{Buffer, Checksum, Content, Cut, Fill, HEADROOM, Identifications, Packet, Train};
 use std::hint::black_box;
 
@@ -172,12 +172,12 @@ fn prepared(mut packet: Packet, how: How) -> Packet {
 #[inline(always)]
 fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize {
     gather.list.clear();
-    each(&packet, |piece| {
-        let Some(header) = gather.headers.get_mut(gather.list.len()) else { panic!("a packet has no more pieces") };
-        header[..piece.header.len()].copy_from_slice(piece.header);
-        let payload = (piece.payload.as_ptr() as usize, piece.payload.len());
-        gather.list.push([(header.as_ptr() as usize, piece.header.len()), payload]);
-    });
+    let mut cuts = Cuts::of(&packet);
+    for room in &mut gather.headers {
+        let Some(piece) = cuts.next(room) else { break };
+        gather.list.push([piece.header, piece.payload].map(|part| (part.as_ptr() as usize, part.len())));
+    }
+    assert!(cuts.next(&mut []).is_none(), "a packet has no more pieces");
     let count = black_box(&gather.list).len();
     out.done(packet);
     count
