@@ -85,6 +85,10 @@ fn full() -> Vec<Workload> {
         for pieces in [2, 6, 44] {
             for datagrams in [1, 64, 1_024, 16_384] {
                 for order in [Order::Forward, Order::Reverse, Order::Random, Order::Repeats] {
+                    // A repeat is known by its bytes, which header work leaves where they came.
+                    if (work, order) == (Work::Header, Order::Repeats) {
+                        continue;
+                    }
                     for warmth in [Warmth::Hot, Warmth::Cold] {
                         let recipe = fragments(pieces, datagrams, order);
                         let both = [recipe, recipe.ipv6()];

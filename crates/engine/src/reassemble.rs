@@ -175,7 +175,7 @@ impl Reassembler {
     }
 
     /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long: who brings it there
-    /// later, or has brought it there before, does nothing.
+    /// later, or has brought it there before, does nothing. Until it is there, a repeat is taken for an overlap.
     pub fn push_laying(
         &mut self,
         now: Time,
