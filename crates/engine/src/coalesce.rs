@@ -269,6 +269,7 @@ impl Coalescer {
     /// Lets go of what has waited long enough.
     pub fn expire(&mut self, now: Time, out: &mut Output) {
         self.go_to(now);
+        self.settle();
         while let Some(at) = self.flows.late(now) {
             self.give_up(now, at, Event::RunLate, out);
         }
@@ -456,7 +457,7 @@ impl Coalescer {
         if self.flows.at_mut(at).holds_something() {
             self.let_go(now, at, event, out);
         } else {
-            self.flows.remove(at);
+            self.forget(at);
         }
     }
 

@@ -252,7 +252,11 @@ impl Reassembler {
         if hint.word != word(fragment.id, fragment.offset.into()) {
             return false;
         }
+        // What lies where the hint says may be another datagram than the hint is of.
         let Some((key, State::Open(run))) = self.held.look(hint.at) else { return false };
+        if key.id != fragment.id || has_come_round(&self.rates, &run.birth, piece) {
+            return false;
+        }
         let (start, len) = (usize::from(fragment.offset), ip.payload_len());
         let end = start + len;
         if run.next as usize != start || end > run.room as usize || !key.is_of(piece) {
@@ -734,7 +738,7 @@ impl DatagramKey {
         self.version == piece.ip().version && self.protocol == piece.ip().key_protocol()
     }
 
-    /// Is it the key of this piece, whose identification, version and protocol are known to be?
+    /// Is it the key of this piece, whose identification, version and protocol are looked at elsewhere?
     #[inline(always)]
     fn is_of(&self, piece: &Packet) -> bool {
         piece.has_ends(&self.ends) && piece.origin() == self.origin && self.hop.is_none()
@@ -835,6 +839,14 @@ fn make_whole(mut packet: Packet, out: &mut Output) {
     packet.make_whole();
     out.ledger.note(Event::MadeWhole, Tally::of(&packet));
     out.forward(packet);
+}
+
+/// Has the pair sent so many datagrams since, by the first of its counters? The other may say that it has not.
+#[inline(always)]
+fn has_come_round(rates: &[Rate], birth: &Birth, piece: &Packet) -> bool {
+    let ([counter, _], [then, _]) = (birth.counters, birth.totals);
+    let total = rates.get(usize::from(counter)).map_or(0, |rate| rate.total);
+    total.wrapping_sub(then) >= half_a_round(piece)
 }
 
 /// How far a datagram may reach in this buffer and behind this header, in bytes.

@@ -415,6 +415,25 @@ fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
     assert_eq!(rig.push(&part(3, 8, false)).len(), 1);
 }
 
+#[test]
+fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
+    let one = {
+        let mut rig = Rig::host();
+        rig.push(&V4::piece(0, &[0; 8], true).bytes());
+        rig.side.widening.reassembler.as_ref().unwrap().charged()
+    };
+    let limits = Limits { bytes: 3 * one, patience: None };
+    let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
+    let part = |id: u16, offset: usize, more: bool| V4 { id, ..V4::piece(offset, &[0; 8], more) }.bytes();
+    // The fourth takes the room of the first, and the fifth its place; what the first still waits for is none of it.
+    (0..5).for_each(|id| drop(rig.push(&part(id, 0, true))));
+    assert!(rig.retired(Reason::FragEvicted) >= 1);
+    for id in 0..2 {
+        assert!(rig.push(&part(id, 8, false)).is_empty(), "{id} is gone");
+    }
+    assert_eq!(rig.push(&part(4, 8, false)).len(), 1);
+}
+
 // gVisor, fragmentation_test.go, ipv4_test.go and ipv6_test.go: sizes that are written.
 #[test]
 fn the_sizes_that_gvisor_writes_are_ours() {

@@ -226,6 +226,12 @@ impl Ip {
         self.fragment.is_none_or(|fragment| fragment.offset == 0)
     }
 
+    /// Does it carry options that only a first piece carries?
+    #[inline]
+    pub(crate) fn keeps_options_to_the_first(&self, header: &[u8]) -> bool {
+        self.version == Version::V4 && ipv4::has_options(self) && ipv4::has_option_of_the_first(header)
+    }
+
     /// The same header once its Fragment header is taken out.
     pub(crate) fn without_fragment_header(mut self) -> Ip {
         let len = self.payload_at - self.header_len;

@@ -222,6 +222,11 @@ pub(crate) fn stamp_segment(header: &mut [u8], rest: Sum, upper_len: usize, id: 
     fixed.checksum = U16::new(sum.checksum());
 }
 
+/// Does any option, or what fills up between them, stay behind in the first piece?
+pub(crate) fn has_option_of_the_first(header: &[u8]) -> bool {
+    Options(header.get(HEADER_LEN..).unwrap_or_default()).any(|option| !option.is_copied())
+}
+
 /// True where a header carries an option which only a datagram's first piece may carry: no sender puts one into a later
 /// piece (RFC 6274 section 3.13.2.5, R074).
 fn has_uncopied_option(header: &[u8]) -> bool {

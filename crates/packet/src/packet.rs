@@ -708,6 +708,8 @@ pub struct Template<'a> {
     link_len: usize,
     /// Length of a header that repeats all of the packet's, and of one that does not start its datagram.
     lens: [usize; 2],
+    /// Do pieces that do not start their datagram repeat all of it, too?
+    repeats_all: bool,
     common: Common,
     dont_fragment: bool,
 }
@@ -722,11 +724,15 @@ impl<'a> Template<'a> {
             packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
         // What came in pieces with DF leaves in pieces with DF.
         let dont_fragment = packet.ip.dont_fragment && packet.longest_piece().is_some();
+        let lens = [front.len() + packet.ip.fragment_header_len(), link_len + later_len];
+        let [whole, later] = lens;
         Template {
+            // What is left out may be made up for by padding.
+            repeats_all: whole == later && !packet.ip.keeps_options_to_the_first(packet.header()),
             ip: &packet.ip,
             front,
             link_len,
-            lens: [front.len() + packet.ip.fragment_header_len(), link_len + later_len],
+            lens,
             common: packet.ip.common(packet.header(), dont_fragment),
             dont_fragment,
         }
@@ -739,8 +745,8 @@ impl<'a> Template<'a> {
     /// Where it does not fit.
     #[inline]
     pub fn stamp<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
-        let [whole, later] = self.lens;
-        if whole != later && fragment.offset > 0 {
+        let [whole, _] = self.lens;
+        if !self.repeats_all && fragment.offset > 0 {
             return self.stamp_later(room, payload_len, fragment);
         }
         let header = fitting(room, whole);

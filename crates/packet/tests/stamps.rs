@@ -7,7 +7,7 @@ use wideload_packet::{
 
 #[test]
 fn a_piece_has_the_sum_of_its_header_for_every_length_place_and_identification() {
-    for options in [&[][..], &COPIED, &BOTH, &[1; 40]] {
+    for options in [&[][..], &COPIED, &BOTH, &PADDED, &[1; 40]] {
         for flags in [0x0000, 0x4000, 0x8000] {
             let packet = parsed(&ipv4(options, flags, 17, &[0; 8]));
             let template = Template::new(&packet);
@@ -112,6 +112,9 @@ fn check_piece(packet: &Packet, template: &Template<'_>, payload_len: usize, fra
     let flags = word(packet.header(), 6) & 0x8000 | if fragment.more { 0x2000 } else { 0 };
     assert_eq!(word(header, 6), flags | fragment.offset >> 3);
     assert_eq!((header[1], &header[8..10], &header[12..20]), (0, &[64, 17][..], &packet.header()[12..20]));
+    // What only the first piece carries, these options among them, is in no other.
+    let is_of_the_first = |byte: &u8| [0x07, 0x44].contains(byte);
+    assert!(fragment.offset == 0 || !header[20..].iter().any(is_of_the_first), "{header:02x?}");
 }
 
 /// Are the lengths and sums of a segment what they are when all of it is summed?
@@ -208,4 +211,6 @@ fn by_hand(bytes: &[u8]) -> u16 {
 
 /// An option that every piece carries; one of those, and two that only the first does.
 const COPIED: [u8; 4] = [0x94, 4, 0, 0];
+/// A copied one of five bytes and one of three that is not: what padding makes up for.
+const PADDED: [u8; 8] = [0x86, 5, 0, 0, 0, 0x07, 3, 4];
 const BOTH: [u8; 12] = [0x07, 4, 4, 0, 0x94, 4, 0, 0, 0x44, 4, 5, 0];
