@@ -38,7 +38,7 @@ impl Secret {
 /// The key of one table, for keys of up to eight words.
 ///
 /// Each two words of a key, with two words of the table's added, are multiplied to 128 bits, and the products added up:
-/// over the choice of the table's key, no two keys meet more often than once in 2^64 (NH; Black and others, UMAC, CRYPTO
+/// over the choice of the table's key, no two sums meet more often than once in 2^64, before they are folded (NH; Black and others, UMAC, CRYPTO
 /// 1999, section 4). So who does not know it finds no collisions (rel:A10), and it shows nowhere: it is drawn from the
 /// secret by a one-way function, and hashes never leave their table.
 #[derive(Clone, Copy)]

@@ -173,7 +173,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool that takes up to `limit` bytes from the heap, as they are asked for.
+    /// A pool that takes up to `limit` bytes from the heap for contents, headroom and maps, as they are asked for; what is
+    /// known of the packet in a buffer takes about 150 bytes more.
     pub fn new(limit: usize) -> Pool {
         Pool { free: Default::default(), heap_len: 0, limit, lent_count: 0 }
     }
