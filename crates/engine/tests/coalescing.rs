@@ -172,6 +172,24 @@ fn a_second_of_silence_does_not_slow_a_flow_down() {
 }
 
 #[test]
+fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
+    for idle in [59, 60, 61, 600] {
+        let mut rig = Rig::resizing(9_000);
+        rig.push(&p(0, 100));
+        rig.release();
+        // Its idle time is over, and nobody has looked.
+        rig.now = rig.now + Duration::from_secs(idle);
+        rig.push(&p(100, 100));
+        rig.side.expire(rig.now, &mut rig.out);
+        assert_eq!(rig.side.widening.held().0.packets, 1, "{idle} s: what came a moment ago waits");
+        rig.now = rig.now + micros(10);
+        rig.push(&p(200, 100));
+        assert_eq!(rig.side.widening.held().0.packets, 2, "{idle} s");
+        assert_eq!(rig.flush().len(), 1, "{idle} s");
+    }
+}
+
+#[test]
 fn eight_kilobytes_leave_within_the_ceiling_however_long_the_run_could_be() {
     // lB6: stuck for ever without a time-out.
     for gap_us in [0, 12, 100, 500, 990] {
