@@ -74,7 +74,8 @@ impl Handle {
 #[derive(Debug)]
 #[repr(C)]
 struct Slot<K, V> {
-    value: V,
+    /// None where the place is free; the rest is then what was held here last.
+    value: Option<V>,
     key: K,
     /// Its hash, once that is known.
     hash: u64,
@@ -179,14 +180,15 @@ impl<K: Key, V> Held<K, V> {
 
     /// The thing at a place that was seen earlier, if it is still under this key.
     pub fn recall(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
-        let slot = self.slots.get_mut(handle.0)?;
-        (slot.key == *key).then_some(&mut slot.value)
+        let (known, value) = self.look(handle)?;
+        (known == key).then_some(value)
     }
 
     /// The thing at a place that was seen earlier, if any is, and what it is held under.
+    #[inline(always)]
     pub fn look(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
-        let slot = self.slots.get_mut(handle.0)?;
-        Some((&slot.key, &mut slot.value))
+        let slot = self.slots.places.get_mut(handle.0 as usize)?;
+        Some((&slot.key, slot.value.as_mut()?))
     }
 
     /// Has the processor fetch what is held at a place.
@@ -200,12 +202,16 @@ impl<K: Key, V> Held<K, V> {
     /// The thing at a place, if any is.
     #[inline]
     pub fn peek(&self, handle: Handle) -> Option<&V> {
-        self.slots.places.get(handle.0 as usize)?.as_ref().map(|slot| &slot.value)
+        self.slots.places.get(handle.0 as usize)?.value.as_ref()
     }
 
     /// The thing at a place.
+    #[inline]
     pub fn at_mut(&mut self, handle: Handle) -> &mut V {
-        &mut self.slots.at_mut(handle.0).value
+        match &mut self.slots.at_mut(handle.0).value {
+            Some(value) => value,
+            None => panic!("what is asked for is held"),
+        }
     }
 
     /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
@@ -214,7 +220,7 @@ impl<K: Key, V> Held<K, V> {
     }
 
     /// Does the same where the vacancy for the key is known.
-    #[inline]
+    #[inline(always)]
     pub fn fill(
         &mut self,
         now: Time,
@@ -226,21 +232,22 @@ impl<K: Key, V> Held<K, V> {
     ) -> Handle {
         self.line_up();
         let (patience, length) = self.patience_for(wanted);
-        let slot = Slot {
-            value,
-            key,
-            hash: vacancy.0.unwrap_or_default(),
-            is_hashed: vacancy.0.is_some(),
-            deadline: now.later(length),
-            charge,
-            rank: Rank::Nowhere,
-            patience: patience as u8,
-            by_patience: Links::NONE,
-            by_rank: Links::NONE,
+        let at = match self.slots.free.pop() {
+            Some(at) => at,
+            None => self.slots.widen(Slot::free(key)),
         };
-        self.newest = self.slots.add(slot);
+        let slot = self.slots.at_mut(at);
+        // A free place has nothing to be dropped.
+        core::mem::forget(slot.value.replace(value));
+        slot.key = key;
+        (slot.hash, slot.is_hashed) = (vacancy.0.unwrap_or_default(), vacancy.0.is_some());
+        slot.deadline = now.later(length);
+        slot.charge = charge;
+        slot.rank = Rank::Nowhere;
+        slot.patience = patience as u8;
+        self.newest = at;
         self.charged += charge;
-        Handle(self.newest)
+        Handle(at)
     }
 
     /// Lines the newest up.
@@ -328,19 +335,22 @@ impl<K: Key, V> Held<K, V> {
     }
 
     /// Takes a thing out.
+    #[inline(always)]
     pub fn remove(&mut self, handle: Handle) -> V {
         if handle.0 == self.newest {
             self.newest = NONE;
         } else {
-            self.line_up();
             self.leave_lines(handle.0);
         }
-        let slot = self.slots.take(handle.0);
+        let slot = self.slots.at_mut(handle.0);
+        let Some(value) = slot.value.take() else { panic!("what is taken out is held") };
         self.charged -= slot.charge;
-        slot.value
+        self.slots.free.push(handle.0);
+        value
     }
 
     fn leave_lines(&mut self, at: u32) {
+        self.line_up();
         let slot = self.slots.at(at);
         let (hash, charge, rank) = (slot.hash, slot.charge, slot.rank);
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
@@ -423,7 +433,7 @@ impl<K: Key, V> Held<K, V> {
 
     /// All that is held, in no order that matters: for counting.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.slots.iter().map(|slot| &slot.value)
+        self.slots.places.iter().filter_map(|slot| slot.value.as_ref())
     }
 
     /// The first of each line, and the newest, which is behind them all.
@@ -464,8 +474,7 @@ impl<K: Key, V> Held<K, V> {
         let source = found.unwrap_or_else(|| self.add_source(address, hash));
         let before = core::mem::replace(&mut self.recent, source);
         if self.sources.get_mut(before).is_some_and(|source| source.things.head().is_none()) {
-            let Source { hash, .. } = self.sources.take(before);
-            self.sources_index.remove(hash, before);
+            self.forget_source(before);
         }
         source
     }
@@ -504,14 +513,19 @@ impl<K: Key, V> Held<K, V> {
         if known.things.head().is_some() {
             return self.move_source(source, charge, 0);
         }
-        let (charged, hash) = (known.charged, known.hash);
+        let charged = known.charged;
         let level = level_mut(&mut self.levels, charged);
         level.charged -= charged;
         level.line.unlink(&mut self.sources, source, |source| &mut source.links);
         if source != self.recent {
-            self.sources_index.remove(hash, source);
-            self.sources.take(source);
+            self.forget_source(source);
         }
+    }
+
+    fn forget_source(&mut self, source: u32) {
+        let hash = self.sources.at(source).hash;
+        self.sources_index.remove(hash, source);
+        self.sources.free.push(source);
     }
 
     /// Moves a source that holds something to the level of its charge.
@@ -599,10 +613,29 @@ impl Line {
     }
 }
 
-/// Places that are used again, so that nothing is allocated once as many things were held as will be.
+impl<K, V> Slot<K, V> {
+    /// A free place.
+    fn free(key: K) -> Slot<K, V> {
+        Slot {
+            value: None,
+            key,
+            hash: 0,
+            is_hashed: false,
+            deadline: Time::ZERO,
+            charge: 0,
+            rank: Rank::Nowhere,
+            patience: 0,
+            by_patience: Links::NONE,
+            by_rank: Links::NONE,
+        }
+    }
+}
+
+/// Places that are used again, so that nothing is allocated once as many things were held as will be. What was in a
+/// place stays there until it is used again.
 #[derive(Debug)]
 struct Slab<T> {
-    places: Vec<Option<T>>,
+    places: Vec<T>,
     free: Vec<u32>,
 }
 
@@ -616,46 +649,38 @@ impl<T> Slab<T> {
     fn add(&mut self, thing: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
-                if let Some(place) = self.places.get_mut(at as usize) {
-                    *place = Some(thing);
-                }
+                *self.at_mut(at) = thing;
                 at
             }
-            None => {
-                self.places.push(Some(thing));
-                self.places.len() as u32 - 1
-            }
+            None => self.widen(thing),
         }
     }
 
-    fn take(&mut self, at: u32) -> T {
-        let Some(thing) = self.places.get_mut(at as usize).and_then(Option::take) else {
-            panic!("a place that is linked is taken")
-        };
-        self.free.push(at);
-        thing
+    /// Adds a place behind all others.
+    #[cold]
+    fn widen(&mut self, thing: T) -> u32 {
+        self.places.push(thing);
+        self.places.len() as u32 - 1
     }
 
     fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.places.get_mut(at as usize)?.as_mut()
+        self.places.get_mut(at as usize)
     }
 
+    #[inline(always)]
     fn at(&self, at: u32) -> &T {
         match self.places.get(at as usize) {
-            Some(Some(thing)) => thing,
-            _ => panic!("a place that is linked is taken"),
-        }
-    }
-
-    fn at_mut(&mut self, at: u32) -> &mut T {
-        match self.get_mut(at) {
             Some(thing) => thing,
             None => panic!("a place that is linked is taken"),
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = &T> {
-        self.places.iter().flatten()
+    #[inline(always)]
+    fn at_mut(&mut self, at: u32) -> &mut T {
+        match self.places.get_mut(at as usize) {
+            Some(thing) => thing,
+            None => panic!("a place that is linked is taken"),
+        }
     }
 }
 

@@ -76,6 +76,20 @@ impl Holes {
         }
     }
 
+    /// What is missing behind the first `len` bytes, which came first.
+    #[inline(always)]
+    pub fn behind(len: usize) -> Holes {
+        let held = len as u32;
+        Holes { order: Order::Forward, held, top: held, end: None }
+    }
+
+    /// What is missing around the first piece that came.
+    pub fn around(range: &Range<usize>, more: bool, map: &mut [u8]) -> Holes {
+        let mut holes = Holes::default();
+        holes.fill(map, range, more);
+        holes
+    }
+
     /// Takes note of a piece that goes on in order, as every piece before it did; `more` is its MF flag.
     #[inline]
     pub fn extend(&mut self, len: usize, more: bool) {

@@ -15,7 +15,8 @@ use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Time, UNIT, Version,
+    Address, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Shape, Time, UNIT,
+    Version,
 };
 
 /// Joins fragments into datagrams.
@@ -24,10 +25,12 @@ pub struct Reassembler {
     held: Held<DatagramKey, State>,
     hints: Box<[Hint]>,
     rates: Box<[Rate]>,
+    /// Datagrams that were started, of all pairs.
+    opened: u32,
     /// Per hash of a pair, the payload of its last whole datagram, in bytes: what the next one will need.
     lens: Box<[u16]>,
     /// How long datagrams of each version may wait, the longest first.
-    steps: [[Step; SHORTER.len()]; 2],
+    steps: [Steps; 2],
     late: Late,
     /// For tables in which pairs or sources that meet cost each other little.
     spread: TableKey,
@@ -91,8 +94,12 @@ enum State {
 struct Run {
     /// Where a piece starts that goes on in order.
     next: u32,
-    /// How far the buffer takes the datagram, and its length field.
+    /// How far pieces like the last one may reach: by the buffer, and by the length field.
     room: u32,
+    /// The shape of the last piece.
+    shape: Shape,
+    /// How many datagrams had been started before it.
+    opened_before: u32,
     packet: Packet,
     holes: Holes,
     pieces: u32,
@@ -113,27 +120,28 @@ struct Birth {
     totals: [u32; 2],
 }
 
-/// Where the fragment with this identification and offset continues a run, and what shape the one before it had.
+/// Where the fragment with this identification and offset continues a run.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     word: u64,
-    /// A shape that no fragment has, where the next one is not foreseen.
-    shape: u64,
     at: Handle,
 }
 
-/// A patience, and the windows of [`Rate`] that it lasts.
+/// How long datagrams of one version may wait, the longest first.
+type Steps = [Step; SHORTER.len()];
+
+/// A patience, and with how many new datagrams in a window of [`Rate`] a pair's identifiers last so long.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     patience: Duration,
-    windows: u32,
+    datagrams: u32,
 }
 
 /// New datagrams of the pairs that share a hash: of all time, in the running window, and in the one before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    total: u32,
     window: u64,
+    total: u32,
     count: u32,
     before: u32,
 }
@@ -147,15 +155,17 @@ impl Reassembler {
     /// until the port has sent it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
         let whole = limits.patience.map_or(STANDARD_PATIENCES, |patience| [patience; 2]);
-        let steps = whole.map(|patience| SHORTER.map(|divisor| Step::new(patience / divisor)));
+        let [v4, v6] = whole;
+        let steps = [(v4, V4_ID_BITS), (v6, V6_ID_BITS)]
+            .map(|(patience, id_bits)| SHORTER.map(|divisor| Step::new(patience / divisor, id_bits)));
         let mut patiences: Vec<Duration> = steps.as_flattened().iter().map(|step| step.patience).collect();
         patiences.sort();
         patiences.dedup();
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
-            hints: vec![Hint { word: u64::MAX, shape: UNFORESEEN, at: Handle::NONE }; HINT_COUNT]
-                .into_boxed_slice(),
+            hints: vec![Hint { word: u64::MAX, at: Handle::NONE }; HINT_COUNT].into_boxed_slice(),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
+            opened: 0,
             lens: vec![0; RATE_COUNT].into_boxed_slice(),
             steps,
             late,
@@ -183,7 +193,7 @@ impl Reassembler {
         out: &mut Output,
         mut lay: impl FnMut(&mut [u8], &[u8]),
     ) {
-        if self.continues(&packet, out, &mut lay) {
+        if self.take_in_order(core::slice::from_ref(&packet), out, &mut lay) > 0 {
             out.done(packet);
         } else {
             self.push_toward(Toward::Host, now, packet, out, lay);
@@ -200,15 +210,16 @@ impl Reassembler {
     ) {
         let far = self.held.count() > NEAR_COUNT;
         let mut packets = packets.drain(..);
-        while let Some(next) = packets.as_slice().first() {
+        loop {
+            let ahead = packets.as_slice();
             if far {
-                self.foresee(packets.as_slice());
+                self.foresee(ahead);
             }
-            let continues = self.continues(next, out, &mut lay);
-            let Some(packet) = packets.next() else { return };
-            if continues {
-                out.done(packet);
-            } else {
+            let taken =
+                self.take_in_order(if far { ahead.get(..1).unwrap_or_default() } else { ahead }, out, &mut lay);
+            packets.by_ref().take(taken).for_each(|packet| out.done(packet));
+            if taken == 0 {
+                let Some(packet) = packets.next() else { return };
                 self.push_toward(Toward::Host, now, packet, out, &mut lay);
             }
         }
@@ -242,43 +253,41 @@ impl Reassembler {
         self.push_toward(Toward::Hop, now, packet, out, <[u8]>::copy_from_slice);
     }
 
-    /// Takes in a piece that goes on where the hint says that one would, if it does: the fast path (C2, C3, C6). One of the
-    /// same shape is, in all that joining looks at but its offset, the piece before it, which was looked at closely.
+    /// Takes in the front ones of these pieces that go on where the hint says that the first one would, and returns how
+    /// many they are: the fast path (C2, C3, C6). One of the same shape is, in all that joining looks at but its offset, the
+    /// piece before it, which was looked at closely; of one that is like it, its length is looked at.
     #[inline(always)]
-    fn continues(&mut self, piece: &Packet, out: &mut Output, lay: &mut impl FnMut(&mut [u8], &[u8])) -> bool {
-        let ip = piece.ip();
-        let Some(fragment) = ip.fragment else { return false };
-        let Some(hint) = self.hints.get_mut(fragment.id as usize % HINT_COUNT) else { return false };
-        if hint.word != word(fragment.id, fragment.offset.into()) {
-            return false;
+    fn take_in_order(
+        &mut self,
+        pieces: &[Packet],
+        out: &mut Output,
+        lay: &mut impl FnMut(&mut [u8], &[u8]),
+    ) -> usize {
+        let Some(first) = pieces.first().and_then(|piece| piece.ip().fragment) else { return 0 };
+        let Some(hint) = self.hints.get_mut(first.id as usize % HINT_COUNT) else { return 0 };
+        if hint.word != word(first.id, first.offset.into()) {
+            return 0;
         }
-        // What lies where the hint says may be another datagram than the hint is of.
-        let Some((key, State::Open(run))) = self.held.look(hint.at) else { return false };
-        if key.id != fragment.id || has_come_round(&self.rates, &run.birth, piece) {
-            return false;
+        // What lies where the hint says may be another datagram than the hint is of, or one of another round.
+        let at = hint.at;
+        let Some((key, State::Open(run))) = self.held.look(at) else { return 0 };
+        if key.id != first.id || key.hop.is_some() || self.opened.wrapping_sub(run.opened_before) >= ROUND_MIN {
+            return 0;
         }
-        let (start, len) = (usize::from(fragment.offset), ip.payload_len());
-        let end = start + len;
-        if run.next as usize != start || end > run.room as usize || !key.is_of(piece) {
-            return false;
-        }
-        if hint.shape != ip.shape {
-            if !key.is_of_kind(piece) || unusable(piece, fragment).is_some() {
-                return false;
+        let mut taken = 0;
+        for piece in pieces {
+            if !run.takes_in_order(key, piece, lay) {
+                break;
             }
-            run.see(piece);
-            hint.shape = foreseen(ip.shape);
+            taken += 1;
+            if run.next == NEVER {
+                hint.word = u64::MAX;
+                self.close(at, out);
+                return taken;
+            }
         }
-        lay(run.packet.laid_mut(start, len), piece.payload());
-        run.holes.extend(len, fragment.more);
-        run.pieces += 1;
-        run.next = end as u32;
-        hint.word += len as u64;
-        if !fragment.more {
-            let at = hint.at;
-            self.close(at, out);
-        }
-        true
+        hint.word = word(first.id, run.next as usize);
+        taken
     }
 
     #[inline(always)]
@@ -366,7 +375,7 @@ impl Reassembler {
     fn hinted(&mut self, piece: &Packet, fragment: Fragment) -> Option<Handle> {
         let at = self.hint(fragment.id).at;
         let (key, _) = self.held.look(at)?;
-        (key.id == fragment.id && key.is_of_kind(piece) && key.is_of(piece)).then_some(at)
+        (key.id == fragment.id && key.hop.is_none() && key.is_of_kind(piece) && key.is_of(piece)).then_some(at)
     }
 
     /// Copies a fragment's payload to its place, or says why the fragment ends.
@@ -424,12 +433,13 @@ impl Reassembler {
         let range = start..start + piece.ip().payload_len();
         let buffer = out.pool.lend(range.end.max(self.usual_len(birth))).ok_or(Reason::NoBuffer)?;
         let charge = buffer.pinned_len();
-        let mut run = Run::new(Packet::open(piece, buffer), piece, key.hop.is_some(), birth);
-        lay(run.packet.laid_mut(start, range.len()), piece.payload());
-        run.fill(&range, fragment);
-        let (word, shape) = (word(fragment.id, run.next as usize), foreseen(piece.ip().shape));
+        let mut packet = Packet::open(piece, buffer);
+        lay(packet.laid_mut(start, range.len()), piece.payload());
+        let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), self.opened, birth);
+        let word = word(fragment.id, run.next as usize);
+        self.opened = self.opened.wrapping_add(1);
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
-        *self.hint(fragment.id) = Hint { word, shape, at };
+        *self.hint(fragment.id) = Hint { word, at };
         Ok(())
     }
 
@@ -462,8 +472,9 @@ impl Reassembler {
             self.close(at, out);
             return Ok(());
         }
-        let (word, shape) = (word(fragment.id, run.next as usize), foreseen(piece.ip().shape));
-        *self.hint(fragment.id) = Hint { word, shape, at };
+        run.foresee_like(piece);
+        let word = word(fragment.id, run.next as usize);
+        *self.hint(fragment.id) = Hint { word, at };
         Ok(())
     }
 
@@ -478,7 +489,6 @@ impl Reassembler {
             self.held.remove(at).retire(Reason::FragEcnMix, out);
             return;
         };
-        let State::Open(mut run) = self.held.remove(at) else { return };
         // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
         let dont_fragment = run.longest_dont_fragment == run.longest;
         run.packet.close(run.holes.held_len(), ecn, dont_fragment, run.longest);
@@ -487,13 +497,17 @@ impl Reassembler {
             run.packet.cut = Some(cut);
         }
         if run.packet.is_neighbour_discovery() {
-            return State::Open(run).retire(Reason::FragNeighbour, out);
+            return self.held.remove(at).retire(Reason::FragNeighbour, out);
         }
-        self.remember_len(run.birth, &run.packet);
-        let tally = run.tally();
+        let (tally, [counter, _]) = (run.tally(), run.birth.counters);
+        if let Some(known) = self.lens.get_mut(usize::from(counter)) {
+            *known = run.holes.held_len() as u16;
+        }
         out.ledger.note(Event::Absorbed, tally);
         out.ledger.note(Event::Reassembled, Tally { packets: 1, ..tally });
-        out.forward(run.packet);
+        if let State::Open(run) = self.held.remove(at) {
+            out.forward(run.packet);
+        }
     }
 
     /// Ends a datagram, for this reason; its key stays until its deadline.
@@ -531,7 +545,6 @@ impl Reassembler {
         let larger = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
         let State::Open(run) = self.held.at_mut(at) else { panic!("only an open run grows") };
         let smaller = run.packet.grow(larger, run.holes.top());
-        run.room = room(&run.packet);
         out.pool.give(smaller);
         let charge = run.packet.pinned_len();
         self.held.charge(at, charge);
@@ -540,6 +553,7 @@ impl Reassembler {
 
     /// How long to wait for this datagram: shorter where its pair's identifiers come round sooner, so that two datagrams
     /// of one identifier are never held together (X2, RFC 4963 section 2, R060).
+    #[inline(always)]
     fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> (Duration, Birth) {
         let [e0, e1, e2, e3] = key.ends.words();
         let what = u64::from(key.protocol) | (key.version as u64) << 8;
@@ -551,18 +565,16 @@ impl Reassembler {
         // Each counter may count other pairs too, but never fewer than this one: the lower is nearer. A fast pair
         // spoils one of another's counters, hardly ever both.
         let counters = [pair as usize % RATE_COUNT, RATE_COUNT + (pair >> 32) as usize % RATE_COUNT];
-        let counts = counters.map(|at| self.rates.get_mut(at).map_or(0, |rate| rate.count(now)));
-        let datagrams = counts.into_iter().min().unwrap_or_default();
-        let birth = Birth { counters: counters.map(|at| at as u16), totals: self.totals(counters) };
-        let [.., shortest] = self.steps_of(piece.ip().version);
-        let lasts = |step: &&Step| u64::from(datagrams) * u64::from(step.windows) <= u64::from(half_a_round(piece));
-        let step = self.steps_of(piece.ip().version).iter().find(lasts).unwrap_or(shortest);
-        (step.patience, birth)
-    }
-
-    fn steps_of(&self, version: Version) -> &[Step; SHORTER.len()] {
+        let window = now.nanos() / RATE_WINDOW.as_nanos() as u64;
+        let [(count, total), (other_count, other_total)] =
+            counters.map(|at| self.rates.get_mut(at).map_or((0, 0), |rate| rate.count(window)));
+        let birth = Birth { counters: counters.map(|at| at as u16), totals: [total, other_total] };
+        let datagrams = count.min(other_count);
         let [v4, v6] = &self.steps;
-        if version == Version::V4 { v4 } else { v6 }
+        let steps = if piece.ip().version == Version::V4 { v4 } else { v6 };
+        let [.., shortest] = steps;
+        let step = steps.iter().find(|step| datagrams <= step.datagrams).unwrap_or(shortest);
+        (step.patience, birth)
     }
 
     fn totals(&self, counters: [usize; 2]) -> [u32; 2] {
@@ -582,13 +594,6 @@ impl Reassembler {
         self.lens.get(usize::from(at)).map_or(0, |len| usize::from(*len))
     }
 
-    fn remember_len(&mut self, birth: Birth, datagram: &Packet) {
-        let [at, _] = birth.counters;
-        if let Some(known) = self.lens.get_mut(usize::from(at)) {
-            *known = datagram.ip().payload_len() as u16;
-        }
-    }
-
     fn hint(&mut self, id: u32) -> &mut Hint {
         match self.hints.get_mut(id as usize % HINT_COUNT) {
             Some(hint) => hint,
@@ -598,23 +603,71 @@ impl Reassembler {
 }
 
 impl Run {
-    /// A run with nothing but what the header of its first piece says.
+    /// A run that holds the first piece that came, which is laid in `packet`.
     #[inline(always)]
-    fn new(packet: Packet, piece: &Packet, is_on_the_way: bool, birth: Birth) -> Run {
+    fn new(
+        mut packet: Packet,
+        piece: &Packet,
+        range: &Range<usize>,
+        fragment: Fragment,
+        is_on_the_way: bool,
+        opened_before: u32,
+        birth: Birth,
+    ) -> Run {
         let ip = piece.ip();
+        let holes = if range.start == 0 {
+            Holes::behind(range.end)
+        } else {
+            Holes::around(range, fragment.more, packet.map_mut())
+        };
         Run {
-            next: 0,
-            room: room(&packet),
+            next: next(&holes),
+            room: room(&packet, piece),
+            shape: ip.shape.to_compare(),
+            opened_before,
             packet,
-            holes: Holes::default(),
+            holes,
             pieces: 1,
-            first_len: None,
+            first_len: (range.start == 0).then_some(range.end as u16),
             marks: Marks(1 << ip.ecn.bits()),
             longest: ip.len,
             longest_dont_fragment: if ip.dont_fragment { ip.len } else { 0 },
             is_on_the_way,
             birth,
         }
+    }
+
+    /// Takes in a piece that goes on in order, like the one before it; true where it is one.
+    #[inline(always)]
+    fn takes_in_order(
+        &mut self,
+        key: &DatagramKey,
+        piece: &Packet,
+        lay: &mut impl FnMut(&mut [u8], &[u8]),
+    ) -> bool {
+        let ip = piece.ip();
+        let Some(fragment) = ip.fragment else { return false };
+        let (start, len) = (usize::from(fragment.offset), ip.payload_len());
+        let end = start + len;
+        if word(fragment.id, start) != word(key.id, self.next as usize)
+            || end > self.room as usize
+            || !key.is_of(piece)
+        {
+            return false;
+        }
+        if self.shape != ip.shape {
+            let fits = len > 0 && (!fragment.more || len.is_multiple_of(UNIT));
+            if !fits || !self.shape.is_like(ip.shape) {
+                return false;
+            }
+            self.see(piece);
+            self.shape = ip.shape;
+        }
+        lay(self.packet.laid_mut(start, len), piece.payload());
+        self.holes.extend(len, fragment.more);
+        self.pieces += 1;
+        self.next = if fragment.more { end as u32 } else { NEVER };
+        true
     }
 
     fn fit(&self, range: &Range<usize>, fragment: Fragment) -> Fit {
@@ -625,26 +678,23 @@ impl Run {
     fn take(&mut self, piece: &Packet, fragment: Fragment, range: Range<usize>) {
         if range.start == 0 {
             self.packet.take_headers(piece);
-            self.room = room(&self.packet);
+            self.first_len = Some(range.len() as u16);
         }
-        self.fill(&range, fragment);
+        if self.next as usize == range.start {
+            self.holes.extend(range.len(), fragment.more);
+        } else {
+            self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+        }
+        self.next = next(&self.holes);
         self.pieces += 1;
         self.see(piece);
     }
 
-    /// Takes note of which bytes a piece that fills a hole holds.
+    /// Takes pieces like this one for what comes next.
     #[inline(always)]
-    fn fill(&mut self, range: &Range<usize>, fragment: Fragment) {
-        if self.next as usize == range.start {
-            self.holes.extend(range.len(), fragment.more);
-        } else {
-            self.holes.fill(self.packet.map_mut(), range, fragment.more);
-        }
-        if range.start == 0 {
-            self.first_len = Some(range.len() as u16);
-        }
-        self.next =
-            if self.holes.in_order() && !self.holes.has_end() { self.holes.held_len() as u32 } else { NEVER };
+    fn foresee_like(&mut self, piece: &Packet) {
+        self.shape = piece.ip().shape.to_compare();
+        self.room = room(&self.packet, piece);
     }
 
     /// Takes note of what a piece's header says.
@@ -738,10 +788,10 @@ impl DatagramKey {
         self.version == piece.ip().version && self.protocol == piece.ip().key_protocol()
     }
 
-    /// Is it the key of this piece, whose identification, version and protocol are looked at elsewhere?
+    /// Is it the key of this piece, whose identification, version, protocol and hop are looked at elsewhere?
     #[inline(always)]
     fn is_of(&self, piece: &Packet) -> bool {
-        piece.has_ends(&self.ends) && piece.origin() == self.origin && self.hop.is_none()
+        piece.has_ends(&self.ends) && piece.origin() == self.origin
     }
 
     /// What it shares with the other datagrams of its flow.
@@ -765,23 +815,25 @@ impl Key for DatagramKey {
 }
 
 impl Step {
-    fn new(patience: Duration) -> Step {
-        let windows = patience.as_nanos().div_ceil(RATE_WINDOW.as_nanos());
-        Step { patience, windows: u32::try_from(windows).unwrap_or(u32::MAX) }
+    /// The step of so long a patience, where identifiers have so many bits: half of them may come in it.
+    fn new(patience: Duration, id_bits: u32) -> Step {
+        let windows = patience.as_nanos().div_ceil(RATE_WINDOW.as_nanos()).max(1);
+        let datagrams = (1 << (id_bits - 1)) / windows;
+        Step { patience, datagrams: u32::try_from(datagrams).unwrap_or(u32::MAX) }
     }
 }
 
 impl Rate {
-    /// Counts a datagram and returns how many came in a window, by the busier of the last two.
-    fn count(&mut self, now: Time) -> u32 {
-        let window = now.nanos() / RATE_WINDOW.as_nanos() as u64;
+    /// Counts a datagram; returns how many came in a window, by the busier of the last two, and of all time.
+    #[inline(always)]
+    fn count(&mut self, window: u64) -> (u32, u32) {
         if window != self.window {
             self.before = if window == self.window + 1 { self.count } else { 0 };
             (self.window, self.count) = (window, 0);
         }
         self.total = self.total.wrapping_add(1);
         self.count = self.count.saturating_add(1);
-        self.count.max(self.before)
+        (self.count.max(self.before), self.total)
     }
 }
 
@@ -841,22 +893,17 @@ fn make_whole(mut packet: Packet, out: &mut Output) {
     out.forward(packet);
 }
 
-/// Has the pair sent so many datagrams since, by the first of its counters? The other may say that it has not.
+/// How far a piece may reach that is like this one: in the buffer, behind the first header, and behind its own; in bytes.
 #[inline(always)]
-fn has_come_round(rates: &[Rate], birth: &Birth, piece: &Packet) -> bool {
-    let ([counter, _], [then, _]) = (birth.counters, birth.totals);
-    let total = rates.get(usize::from(counter)).map_or(0, |rate| rate.total);
-    total.wrapping_sub(then) >= half_a_round(piece)
+fn room(packet: &Packet, piece: &Packet) -> u32 {
+    let len_max = packet.ip().payload_len_max().min(piece.ip().payload_len_max());
+    packet.capacity().min(len_max) as u32
 }
 
-/// How far a datagram may reach in this buffer and behind this header, in bytes.
-fn room(packet: &Packet) -> u32 {
-    packet.capacity().min(packet.ip().payload_len_max()) as u32
-}
-
-/// A shape to compare the next piece's with: one that was parsed.
-fn foreseen(shape: u64) -> u64 {
-    if shape == 0 { UNFORESEEN } else { shape }
+/// Where the piece starts that goes on in order.
+#[inline(always)]
+fn next(holes: &Holes) -> u32 {
+    if holes.in_order() && !holes.has_end() { holes.held_len() as u32 } else { NEVER }
 }
 
 /// Identification and offset in one word (C3); offsets count bytes.
@@ -872,14 +919,18 @@ const FORESIGHT: usize = 4;
 const NEAR_COUNT: usize = 256;
 /// The offset of nothing.
 const NEVER: u32 = u32::MAX;
-/// The shape of nothing.
-const UNFORESEEN: u64 = u64::MAX;
+/// Of so many datagrams in a row, no two have one identifier, if the fewest bits of any version serve half a round.
+const ROUND_MIN: u32 = 1 << (V4_ID_BITS - 1);
 /// Entries of the tables that are found by a hash of a source or a pair; for pairs there are two.
 const RATE_COUNT: usize = 1_024;
 /// Stretch in which new datagrams of a pair are counted.
 const RATE_WINDOW: Duration = Duration::from_millis(100);
 /// Patiences of IPv4 and IPv6, whole and shortened by these divisors for pairs with fast identifiers.
 const STANDARD_PATIENCES: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
+/// Bits of identifiers.
+const V4_ID_BITS: u32 = 16;
+/// See [`V4_ID_BITS`].
+const V6_ID_BITS: u32 = 32;
 /// See [`STANDARD_PATIENCES`].
 const SHORTER: [u32; 4] = [1, 8, 64, 512];
 /// Pieces in order that take a datagram into the reserve (C31).

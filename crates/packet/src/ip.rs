@@ -40,10 +40,14 @@ pub struct Ip {
     pub option_misplaced: bool,
     /// Did the length field say 0, as offloaded senders are captured?
     pub length_missing: bool,
-    /// What joining looks at, in one word: two pieces of one datagram with the same shape differ, for it, in their
-    /// offset alone. 0 once the header was changed.
-    pub shape: u64,
+    /// What joining looks at.
+    pub shape: Shape,
 }
+
+/// What joining looks at in a header, in one word: two later pieces of one datagram with the same shape differ, for it, in
+/// their offset alone; two that are alike, in their length and MF too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape(u64);
 
 /// The two Internet protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,18 +151,28 @@ impl Ip {
         headers_end: 0,
         option_misplaced: false,
         length_missing: false,
-        shape: 0,
+        shape: Shape::CHANGED,
     };
 
     /// Reads the IP header at the start of `bytes`, which may go on past the packet (link padding).
     ///
     /// # Errors
     /// Why these bytes are not an IP packet that can be worked on.
-    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+        let mut ip = Ip::NONE;
+        ip.read(bytes)?;
+        Ok(ip)
+    }
+
+    /// Becomes what the IP header at the start of `bytes` says, in place; or stays what it is.
+    ///
+    /// # Errors
+    /// See [`parse`](Ip::parse).
+    #[inline(always)]
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(), Unfit> {
         match bytes.first().map(|byte| byte >> 4) {
-            Some(4) => ipv4::parse(bytes),
-            Some(6) => ipv6::parse(bytes),
+            Some(4) => ipv4::read(self, bytes),
+            Some(6) => ipv6::read(self, bytes),
             Some(_) => Err(Unfit::BadVersion),
             None => Err(Unfit::Truncated),
         }
@@ -378,13 +392,41 @@ impl Ip {
         }
     }
 
-    /// Writes lengths, marks and the header's checksum for one packet of `len` bytes: a whole datagram, or in IPv4 a
-    /// fragment.
-    pub(crate) fn seal(&self, header: &mut [u8]) {
+    /// Writes lengths, marks and the header's checksum for one packet of `len` bytes: a whole datagram, or in IPv4 this
+    /// fragment of one.
+    #[inline]
+    pub(crate) fn seal(&self, header: &mut [u8], fragment: Option<Fragment>) {
         match self.version {
-            Version::V4 => ipv4::seal(self, header),
+            Version::V4 => ipv4::seal(self, header, fragment),
             Version::V6 => ipv6::seal(self, header),
         }
+    }
+}
+
+impl Shape {
+    /// That of a header that was changed since it was read.
+    pub(crate) const CHANGED: Shape = Shape(0);
+    /// The shape of nothing.
+    const NONE: Shape = Shape(u64::MAX);
+    /// The part that says length and MF.
+    const PIECE: u64 = 0x1_FFFF;
+
+    /// The shape of a header that says so; `kind` is what else joining looks at, in at most 46 bits, and never 0.
+    #[inline(always)]
+    pub(crate) fn new(kind: u64, len: u16, more: bool) -> Shape {
+        Shape(kind << 17 | u64::from(more) << 16 | u64::from(len))
+    }
+
+    /// It to compare others with: of a changed header, one that no header has.
+    #[inline(always)]
+    pub fn to_compare(self) -> Shape {
+        if self == Shape::CHANGED { Shape::NONE } else { self }
+    }
+
+    /// Do these two differ in length and MF alone?
+    #[inline(always)]
+    pub fn is_like(self, other: Shape) -> bool {
+        (self.0 ^ other.0) & !Shape::PIECE == 0
     }
 }
 

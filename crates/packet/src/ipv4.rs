@@ -1,7 +1,7 @@
 //! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
 
 use crate::ip::{
-    Address, Common, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version,
+    Address, Common, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version,
 };
 use crate::sum::Sum;
 use core::net::IpAddr;
@@ -28,7 +28,7 @@ pub struct Ipv4Header {
 /// Reads an IPv4 header: the five checks of RFC 1812 section 5.2.2 (R032), in that order but for the checksum, which
 /// needs the header's length.
 #[inline]
-pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
     let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
     let header_len = header.header_len();
     if header_len < HEADER_LEN {
@@ -60,7 +60,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
     let id = u32::from(header.id.get());
     let fragment = is_fragment.then_some(Fragment { id, offset, more });
     let at = header_len as u16;
-    Ok(Ip {
+    *ip = Ip {
         version: Version::V4,
         header_len: at,
         payload_at: at,
@@ -76,17 +76,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         option_misplaced,
         length_missing,
         shape: shape(header, word, option_misplaced),
-    })
+    };
+    Ok(())
 }
 
-/// Version and header length, class, length; protocol; DF and MF; and whether an option stands where it may not.
-fn shape(header: &Ipv4Header, flags_offset: u16, option_misplaced: bool) -> u64 {
-    u64::from(header.version_ihl)
+/// Version and header length, class, protocol, DF, and whether an option stands where it may not; length and MF.
+fn shape(header: &Ipv4Header, flags_offset: u16, option_misplaced: bool) -> Shape {
+    let kind = u64::from(header.version_ihl)
         | u64::from(header.tos) << 8
-        | u64::from(header.total_len.get()) << 16
+        | u64::from(flags_offset & (RESERVED | DONT_FRAGMENT)) << 16
         | u64::from(header.protocol) << 32
-        | u64::from(flags_offset & !OFFSET_MASK) << 40
-        | u64::from(option_misplaced) << 63
+        | u64::from(option_misplaced) << 40;
+    Shape::new(kind, header.total_len.get(), flags_offset & MORE != 0)
 }
 
 impl Ipv4Header {
@@ -127,18 +128,24 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
 }
 
 /// Writes the fields of one datagram or fragment: length, DF, place, congestion mark and the header's checksum.
-pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
+#[inline]
+pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let Ok((fixed, options)) = Ipv4Header::mut_from_prefix(header) else {
         panic!("a parsed IPv4 packet has its header")
     };
-    fixed.total_len = U16::new(ip.len as u16);
+    let place = fragment.map_or(0, |fragment| if fragment.more { MORE } else { 0 } | fragment.offset >> 3);
     let reserved = fixed.flags_offset.get() & RESERVED;
-    let place = ip.fragment.map_or(0, |fragment| if fragment.more { MORE } else { 0 } | fragment.offset >> 3);
-    fixed.flags_offset = U16::new(reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place);
-    fixed.tos = fixed.tos & !3 | ip.ecn.bits();
-    fixed.checksum = U16::new(0);
-    let sum = fixed.sum();
+    let flags_offset = reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place;
+    let tos = fixed.tos & !3 | ip.ecn.bits();
+    // The sum is that of the bytes as they stand, and of what they differ by: words just written are slow to read again.
+    let before = [fixed.version_tos(), fixed.total_len.get(), fixed.flags_offset.get(), fixed.checksum.get()];
+    let sum = fixed.sum() - Sum::long(before.into_iter().map(u32::from).sum());
     let sum = if options.is_empty() { sum } else { sum + Sum::of(options) };
+    fixed.tos = tos;
+    let after = [fixed.version_tos(), ip.len as u16, flags_offset];
+    let sum = sum + Sum::long(after.into_iter().map(u32::from).sum());
+    fixed.total_len = U16::new(ip.len as u16);
+    fixed.flags_offset = U16::new(flags_offset);
     fixed.checksum = U16::new(sum.checksum());
 }
 
@@ -310,6 +317,11 @@ impl<'a> Iterator for Options<'a> {
 }
 
 impl Ipv4Header {
+    /// The first word: version, header length and class.
+    fn version_tos(&self) -> u16 {
+        u16::from_be_bytes([self.version_ihl, self.tos])
+    }
+
     fn header_len(&self) -> usize {
         usize::from(self.version_ihl & 0x0F) * 4
     }

@@ -1,7 +1,7 @@
 //! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
 
 use crate::ip::{
-    Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, TCP, UDP, Unfit, Upper, Version,
+    Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version,
 };
 use crate::tcp;
 use core::net::IpAddr;
@@ -51,7 +51,8 @@ struct Walk {
     fragment: Option<(Fragment, usize)>,
 }
 
-pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+/// Reads an IPv6 header and the extension headers behind it.
+pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
     let (header, _) = Ipv6Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
     let claimed_len = usize::from(header.payload_len.get());
     let length_missing =
@@ -84,7 +85,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         None => (walk.repeated_len, walk.repeated_len, walk.repeated_named_at),
     };
     let named_at = if walk.fragment.is_some() { header_len } else { protocol_at };
-    Ok(Ip {
+    *ip = Ip {
         version: Version::V6,
         header_len: header_len as u16,
         payload_at: payload_at as u16,
@@ -100,25 +101,22 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
         option_misplaced: false,
         length_missing,
         shape: shape(len, header_len, payload_at, header, walk.fragment),
-    })
+    };
+    Ok(())
 }
 
-/// Length; where the header that every piece repeats ends, and where the payload starts; congestion mark; MF.
+/// Where the header that every piece repeats ends, and where the payload starts; congestion mark; length and MF.
 fn shape(
     len: usize,
     header_len: usize,
     payload_at: usize,
     header: &Ipv6Header,
     fragment: Option<(Fragment, usize)>,
-) -> u64 {
+) -> Shape {
     let ecn = Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8);
     let more = fragment.is_some_and(|(fragment, _)| fragment.more);
-    len as u64
-        | (header_len as u64) << 17
-        | (payload_at as u64) << 33
-        | u64::from(ecn.bits()) << 49
-        | u64::from(more) << 51
-        | SHAPE_V6
+    let kind = header_len as u64 | (payload_at as u64) << 16 | u64::from(ecn.bits()) << 32 | SHAPE_V6;
+    Shape::new(kind, len as u16, more)
 }
 
 impl Walk {
@@ -310,7 +308,7 @@ const NEXT_HEADER_AT: usize = 6;
 /// See [`PAYLOAD_LEN_AT`].
 const SOURCE_AT: usize = 8;
 /// What only the shape of IPv6 packets has.
-const SHAPE_V6: u64 = 1 << 62;
+const SHAPE_V6: u64 = 1 << 41;
 /// Where the traffic class stands in the first word.
 const CLASS_SHIFT: u32 = 20;
 const OFFSET_MASK: u16 = 0xFFF8;

@@ -3,7 +3,7 @@
 use crate::buffer::{Buffer, HEADROOM, Memory, Pool};
 use crate::cut::{Content, Cut, Shares};
 use crate::ip::{
-    Address, Common, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, TCP, UDP, Unfit, Upper, Version, pseudo_sum,
+    Address, Common, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version, pseudo_sum,
 };
 use crate::link::{Hop, Link, Medium, Origin, Tags};
 use crate::part::TcpPart;
@@ -90,23 +90,22 @@ impl Frame {
     #[inline]
     pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
         let ip_len = frame_len - link.len;
-        match Ip::parse(buffer.bytes(HEADROOM..HEADROOM + ip_len)) {
-            Ok(ip) if link.version.is_some_and(|version| version != ip.version) => {
-                Frame::Other(buffer, Unfit::BadVersion)
-            }
-            Ok(ip) => {
-                let Buffer(mut body) = buffer;
-                body.ip_at = HEADROOM as u32;
-                body.trailer_len = (ip_len - ip.len as usize) as u16;
-                (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
-                body.origin = Origin::new(&link, ingress);
-                body.ip = ip;
-                body.tag = 0;
-                body.become_fresh(true);
-                Frame::Ip(Packet(body))
-            }
-            Err(unfit) => Frame::Other(buffer, unfit),
+        let Buffer(mut body) = buffer;
+        let Body { memory, ip, .. } = &mut *body;
+        let read = ip.read(memory.bytes(HEADROOM..HEADROOM + ip_len));
+        if let Err(unfit) = read {
+            return Frame::Other(Buffer(body), unfit);
         }
+        if link.version.is_some_and(|version| version != body.ip.version) {
+            return Frame::Other(Buffer(body), Unfit::BadVersion);
+        }
+        body.ip_at = HEADROOM as u32;
+        body.trailer_len = (ip_len - body.ip.len as usize) as u16;
+        (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
+        body.origin = Origin::new(&link, ingress);
+        body.tag = 0;
+        body.become_fresh(true);
+        Frame::Ip(Packet(body))
     }
 
     /// Copies a frame into a buffer of the pool and reads it.
@@ -507,7 +506,8 @@ impl Body {
         self.ip_at = (HEADROOM - header_len) as u32;
         (self.link_len, self.medium, self.announced) = (piece.link_len, piece.medium, piece.announced);
         let (start, end) = (piece.ip_at() - piece.link_len(), piece.ip_at() + header_len);
-        self.memory.put(HEADROOM - (end - start), piece.memory.bytes(start..end));
+        let front = self.memory.bytes_mut(HEADROOM - (end - start)..HEADROOM);
+        lanes::copy(front, piece.memory.bytes(start..end));
     }
 
     /// The place of the `len` bytes from `offset` on in the datagram.
@@ -545,7 +545,7 @@ impl Body {
         self.ip.dont_fragment = dont_fragment;
         self.ip.fragment = None;
         self.longest_piece = longest_piece;
-        self.seal();
+        self.seal_as(None);
     }
 
     /// Makes a run that never completed a packet with holes, up to `payload_len` bytes long: it leaves by a sparse
@@ -654,9 +654,15 @@ impl Body {
 
     /// Writes lengths, marks and checksum of the header.
     fn seal(&mut self) {
+        self.seal_as(self.ip.fragment);
+    }
+
+    /// Does the same, where it is known which part of a datagram the packet is.
+    #[inline]
+    fn seal_as(&mut self, fragment: Option<Fragment>) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
-        self.ip.seal(self.memory.bytes_mut(start..start + len));
-        self.ip.shape = 0;
+        self.ip.seal(self.memory.bytes_mut(start..start + len), fragment);
+        self.ip.shape = Shape::CHANGED;
         self.trailer_len = 0;
         self.as_received = false;
     }
