@@ -69,11 +69,26 @@ impl Holes {
         if self.order == Order::Scattered {
             map::set(map, units(range));
         }
+        self.note(range, more);
+    }
+
+    #[inline]
+    fn note(&mut self, range: &Range<usize>, more: bool) {
         self.held += range.len() as u32;
         self.top = self.top.max(range.end as u32);
         if !more {
             self.end = Some(range.end as u32);
         }
+    }
+
+    /// Takes note of a piece of pieces in disorder; true where it fills a hole, and nothing speaks against it.
+    #[inline(never)]
+    pub fn fill_between(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
+        if self.order != Order::Scattered || self.contradicts(range, more) || !map::claim(map, units(range)) {
+            return false;
+        }
+        self.note(range, more);
+        true
     }
 
     /// What is missing behind the first `len` bytes, which came first.

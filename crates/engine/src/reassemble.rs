@@ -120,11 +120,22 @@ struct Birth {
     totals: [u32; 2],
 }
 
-/// Where the fragment with this identification and offset continues a run.
+/// Where the fragments with this identification belong.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
-    word: u64,
+    id: u32,
     at: Handle,
+}
+
+/// What became of a piece that may be like the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// It takes a closer look.
+    Not,
+    /// It was taken in.
+    Piece,
+    /// It was taken in, and nothing is missing now.
+    Last,
 }
 
 /// How long datagrams of one version may wait, the longest first.
@@ -163,7 +174,7 @@ impl Reassembler {
         patiences.dedup();
         Reassembler {
             held: Held::new(limits.bytes, &patiences, secret),
-            hints: vec![Hint { word: u64::MAX, at: Handle::NONE }; HINT_COUNT].into_boxed_slice(),
+            hints: vec![Hint { id: 0, at: Handle::NONE }; HINT_COUNT].into_boxed_slice(),
             rates: vec![Rate::default(); 2 * RATE_COUNT].into_boxed_slice(),
             opened: 0,
             lens: vec![0; RATE_COUNT].into_boxed_slice(),
@@ -193,34 +204,38 @@ impl Reassembler {
         out: &mut Output,
         mut lay: impl FnMut(&mut [u8], &[u8]),
     ) {
-        if self.take_in_order(core::slice::from_ref(&packet), out, &mut lay) > 0 {
+        if self.take_alike(core::slice::from_ref(&packet), out, &mut lay) > 0 {
             out.done(packet);
         } else {
             self.push_toward(Toward::Host, now, packet, out, lay);
         }
     }
 
-    /// Takes a batch of packets, in their order: [`push`](Reassembler::push) for each, at less cost.
-    pub fn push_batch(
+    /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Reassembler::push)
+    /// for each, at less cost. Who then drains the output, and calls again, has in its caches what it sends.
+    pub fn push_some(
         &mut self,
         now: Time,
-        packets: &mut Vec<Packet>,
+        packets: &mut (impl Iterator<Item = Packet> + AsRef<[Packet]>),
         out: &mut Output,
         mut lay: impl FnMut(&mut [u8], &[u8]),
     ) {
         let far = self.held.count() > NEAR_COUNT;
-        let mut packets = packets.drain(..);
-        loop {
-            let ahead = packets.as_slice();
+        while out.queued_count() == 0 {
+            let ahead = packets.as_ref();
             if far {
                 self.foresee(ahead);
             }
-            let taken =
-                self.take_in_order(if far { ahead.get(..1).unwrap_or_default() } else { ahead }, out, &mut lay);
-            packets.by_ref().take(taken).for_each(|packet| out.done(packet));
+            let ahead = if far { ahead.get(..1).unwrap_or_default() } else { ahead };
+            let taken = self.take_alike(ahead, out, &mut lay);
+            let Some(packet) = packets.next() else { return };
             if taken == 0 {
-                let Some(packet) = packets.next() else { return };
                 self.push_toward(Toward::Host, now, packet, out, &mut lay);
+                continue;
+            }
+            out.done(packet);
+            for _ in 1..taken {
+                packets.next().into_iter().for_each(|packet| out.done(packet));
             }
         }
     }
@@ -253,19 +268,14 @@ impl Reassembler {
         self.push_toward(Toward::Hop, now, packet, out, <[u8]>::copy_from_slice);
     }
 
-    /// Takes in the front ones of these pieces that go on where the hint says that the first one would, and returns how
-    /// many they are: the fast path (C2, C3, C6). One of the same shape is, in all that joining looks at but its offset, the
-    /// piece before it, which was looked at closely; of one that is like it, its length is looked at.
+    /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as each is
+    /// like the one before it, and returns how many they are: the fast path (C2, C3, C6). One of the same shape is, in all
+    /// that joining looks at but its offset, the piece before it, which was looked at closely.
     #[inline(always)]
-    fn take_in_order(
-        &mut self,
-        pieces: &[Packet],
-        out: &mut Output,
-        lay: &mut impl FnMut(&mut [u8], &[u8]),
-    ) -> usize {
+    fn take_alike(&mut self, pieces: &[Packet], out: &mut Output, lay: &mut impl FnMut(&mut [u8], &[u8])) -> usize {
         let Some(first) = pieces.first().and_then(|piece| piece.ip().fragment) else { return 0 };
-        let Some(hint) = self.hints.get_mut(first.id as usize % HINT_COUNT) else { return 0 };
-        if hint.word != word(first.id, first.offset.into()) {
+        let Some(hint) = self.hints.get(first.id as usize % HINT_COUNT) else { return 0 };
+        if hint.id != first.id {
             return 0;
         }
         // What lies where the hint says may be another datagram than the hint is of, or one of another round.
@@ -276,17 +286,15 @@ impl Reassembler {
         }
         let mut taken = 0;
         for piece in pieces {
-            if !run.takes_in_order(key, piece, lay) {
-                break;
-            }
-            taken += 1;
-            if run.next == NEVER {
-                hint.word = u64::MAX;
-                self.close(at, out);
-                return taken;
+            match run.take_alike(key, piece, lay) {
+                Taken::Not => break,
+                Taken::Piece => taken += 1,
+                Taken::Last => {
+                    self.close(at, out);
+                    return taken + 1;
+                }
             }
         }
-        hint.word = word(first.id, run.next as usize);
         taken
     }
 
@@ -436,10 +444,9 @@ impl Reassembler {
         let mut packet = Packet::open(piece, buffer);
         lay(packet.laid_mut(start, range.len()), piece.payload());
         let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), self.opened, birth);
-        let word = word(fragment.id, run.next as usize);
         self.opened = self.opened.wrapping_add(1);
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
-        *self.hint(fragment.id) = Hint { word, at };
+        *self.hint(fragment.id) = Hint { id: fragment.id, at };
         Ok(())
     }
 
@@ -473,8 +480,7 @@ impl Reassembler {
             return Ok(());
         }
         run.foresee_like(piece);
-        let word = word(fragment.id, run.next as usize);
-        *self.hint(fragment.id) = Hint { word, at };
+        *self.hint(fragment.id) = Hint { id: fragment.id, at };
         Ok(())
     }
 
@@ -637,37 +643,35 @@ impl Run {
         }
     }
 
-    /// Takes in a piece that goes on in order, like the one before it; true where it is one.
+    /// Takes in a piece that goes on in order, or fills a hole behind the first one, where it is like the one before it.
     #[inline(always)]
-    fn takes_in_order(
-        &mut self,
-        key: &DatagramKey,
-        piece: &Packet,
-        lay: &mut impl FnMut(&mut [u8], &[u8]),
-    ) -> bool {
+    fn take_alike(&mut self, key: &DatagramKey, piece: &Packet, lay: &mut impl FnMut(&mut [u8], &[u8])) -> Taken {
         let ip = piece.ip();
-        let Some(fragment) = ip.fragment else { return false };
+        let Some(fragment) = ip.fragment else { return Taken::Not };
         let (start, len) = (usize::from(fragment.offset), ip.payload_len());
         let end = start + len;
-        if word(fragment.id, start) != word(key.id, self.next as usize)
-            || end > self.room as usize
-            || !key.is_of(piece)
-        {
-            return false;
+        if fragment.id != key.id || end > self.room as usize || !key.is_of(piece) {
+            return Taken::Not;
         }
         if self.shape != ip.shape {
             let fits = len > 0 && (!fragment.more || len.is_multiple_of(UNIT));
             if !fits || !self.shape.is_like(ip.shape) {
-                return false;
+                return Taken::Not;
             }
+        }
+        if self.next as usize == start {
+            self.holes.extend(len, fragment.more);
+            self.next = if fragment.more { end as u32 } else { NEVER };
+        } else if start == 0 || !self.holes.fill_between(self.packet.map_mut(), &(start..end), fragment.more) {
+            return Taken::Not;
+        }
+        if self.shape != ip.shape {
             self.see(piece);
             self.shape = ip.shape;
         }
         lay(self.packet.laid_mut(start, len), piece.payload());
-        self.holes.extend(len, fragment.more);
         self.pieces += 1;
-        self.next = if fragment.more { end as u32 } else { NEVER };
-        true
+        if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
     }
 
     fn fit(&self, range: &Range<usize>, fragment: Fragment) -> Fit {
@@ -906,12 +910,7 @@ fn next(holes: &Holes) -> u32 {
     if holes.in_order() && !holes.has_end() { holes.held_len() as u32 } else { NEVER }
 }
 
-/// Identification and offset in one word (C3); offsets count bytes.
-fn word(id: u32, offset: usize) -> u64 {
-    u64::from(id) << 32 | offset as u64
-}
-
-/// Runs whose next piece is foreseen, by the low bits of their identifications.
+/// Runs whose place is remembered, by the low bits of their identifications.
 const HINT_COUNT: usize = 16_384;
 /// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
 const FORESIGHT: usize = 4;

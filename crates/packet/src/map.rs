@@ -37,6 +37,36 @@ pub fn any(map: &[u8], units: Range<usize>) -> bool {
     }
 }
 
+/// Sets the bits of `units`, which lie in the map, where none of them is set; true where it did.
+#[inline(always)]
+pub fn claim(map: &mut [u8], units: Range<usize>) -> bool {
+    let (map, _) = map.as_chunks_mut::<WORD_LEN>();
+    let Some((first, last)) = ends_of(&units) else { return true };
+    let (from, to) = (from_bit(units.start), to_bit(units.end));
+    let word = |bytes: &[u8; WORD_LEN]| u64::from_le_bytes(*bytes);
+    match map.get_mut(first..=last) {
+        Some([only]) => {
+            let is_free = word(only) & from & to == 0;
+            if is_free {
+                *only = with(*only, from & to);
+            }
+            is_free
+        }
+        Some([first, middle @ .., last]) => {
+            let at_ends = word(first) & from | word(last) & to;
+            let is_free = at_ends | middle.iter().fold(0, |found, bytes| found | word(bytes)) == 0;
+            if is_free {
+                *first = with(*first, from);
+                // All clear, so flipping sets; a plain fill would be a call.
+                middle.iter_mut().for_each(|bytes| *bytes = (!word(bytes)).to_le_bytes());
+                *last = with(*last, to);
+            }
+            is_free
+        }
+        _ => panic!("a datagram's bits lie in its buffer's map"),
+    }
+}
+
 fn with(bytes: [u8; WORD_LEN], mask: u64) -> [u8; WORD_LEN] {
     (u64::from_le_bytes(bytes) | mask).to_le_bytes()
 }
@@ -123,6 +153,33 @@ mod tests {
                 }
                 assert_eq!(count(&map, 100..150), end.clamp(100, 150) - start.clamp(100, 150));
                 assert_eq!(next_run(&map, 0), (start < end).then_some(start..end));
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_free_is_claimed() {
+        for len in [1, 3, 64, 65, 130, 200] {
+            for start in (0..320 - len).step_by(7) {
+                let mut map = [0; 40];
+                assert!(claim(&mut map, start..start + len));
+                let mut expected = [0; 40];
+                set(&mut expected, start..start + len);
+                assert_eq!(map, expected, "{start} and {len} more");
+                for other_len in [1, 2, 63, 150] {
+                    for other in (0..320 - other_len).step_by(5) {
+                        let mut tried = map;
+                        let is_free = other + other_len <= start || other >= start + len;
+                        assert_eq!(claim(&mut tried, other..other + other_len), is_free);
+                        if is_free {
+                            let mut both = map;
+                            set(&mut both, other..other + other_len);
+                            assert_eq!(tried, both);
+                        } else {
+                            assert_eq!(tried, map, "what is not free is left as it was");
+                        }
+                    }
+                }
             }
         }
     }

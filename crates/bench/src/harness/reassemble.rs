@@ -8,6 +8,7 @@ use crate::workload::Work;
 use engine::{Late, Limits, Output, Reassembler, Secret};
 use packet::{Packet, Time};
 use std::time::Duration;
+use std::vec::Drain;
 
 struct Reassembly {
     ring: Ring,
@@ -60,11 +61,18 @@ impl Station for Reassembly {
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
         if self.work == Work::Header {
             // What is only placed shows nothing; what is placed so is what is copied so.
-            self.reassembler.push_batch(self.now, &mut self.packets, &mut self.out, <[u8]>::copy_from_slice);
-            drain(&mut self.out, |datagram| {
-                tell(datagram.payload());
-                true
-            });
+            let mut packets = self.packets.drain(..);
+            push_all(
+                &mut self.reassembler,
+                self.now,
+                &mut packets,
+                &mut self.out,
+                <[u8]>::copy_from_slice,
+                |datagram| {
+                    tell(datagram.payload());
+                    true
+                },
+            );
             return;
         }
         let judges = self.work == Work::Checksummed;
@@ -90,8 +98,7 @@ impl Station for Reassembly {
 fn timed_section_of_headers(it: &mut Reassembly) -> usize {
     let places = &mut it.places;
     let place = |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr()));
-    it.reassembler.push_batch(it.now, &mut it.packets, &mut it.out, place);
-    drain(&mut it.out, takes_all)
+    push_all(&mut it.reassembler, it.now, &mut it.packets.drain(..), &mut it.out, place, takes_all)
 }
 
 #[inline(never)]
@@ -110,18 +117,30 @@ fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> us
     let mut completed = 0;
     let mut frames = it.ring.next().drain(..);
     while burst(&mut frames, &mut it.packets) {
-        it.reassembler.push_batch(it.now, &mut it.packets, &mut it.out, <[u8]>::copy_from_slice);
-        completed += drain(&mut it.out, &mut takes);
+        let mut packets = it.packets.drain(..);
+        completed +=
+            push_all(&mut it.reassembler, it.now, &mut packets, &mut it.out, <[u8]>::copy_from_slice, &mut takes);
     }
     completed
 }
 
+/// Pushes packets, and takes each datagram as it comes out.
 #[inline(always)]
-fn drain(out: &mut Output, mut takes: impl FnMut(&Packet) -> bool) -> usize {
+fn push_all(
+    reassembler: &mut Reassembler,
+    now: Time,
+    packets: &mut Drain<'_, Packet>,
+    out: &mut Output,
+    mut lay: impl FnMut(&mut [u8], &[u8]),
+    mut takes: impl FnMut(&Packet) -> bool,
+) -> usize {
     let mut completed = 0;
-    while let Some(datagram) = out.next() {
-        completed += usize::from(takes(&datagram));
-        out.done(datagram);
+    while !packets.as_slice().is_empty() {
+        reassembler.push_some(now, packets, out, &mut lay);
+        while let Some(datagram) = out.next() {
+            completed += usize::from(takes(&datagram));
+            out.done(datagram);
+        }
     }
     completed
 }
