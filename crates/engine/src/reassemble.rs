@@ -7,6 +7,7 @@
 
 use crate::held::{Handle, Held, Key, Vacancy};
 use crate::holes::{Fit, Holes};
+use crate::lay::{Copying, Lay};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
 use crate::secret::{Secret, TableKey};
@@ -192,19 +193,12 @@ impl Reassembler {
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_laying(now, packet, out, <[u8]>::copy_from_slice);
+        self.push_laying(now, packet, out, &mut Copying);
     }
 
-    /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long: who brings it there
-    /// later, or has brought it there before, does nothing. Until it is there, a repeat is taken for an overlap.
-    pub fn push_laying(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        out: &mut Output,
-        mut lay: impl FnMut(&mut [u8], &[u8]),
-    ) {
-        if self.take_alike(core::slice::from_ref(&packet), out, &mut lay) > 0 {
+    /// Does the same, and has `lay` bring each payload to its place.
+    pub fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
+        if self.take_alike(core::slice::from_ref(&packet), out, lay) > 0 {
             out.done(packet);
         } else {
             self.push_toward(Toward::Host, now, packet, out, lay);
@@ -218,19 +212,19 @@ impl Reassembler {
         now: Time,
         packets: &mut (impl Iterator<Item = Packet> + AsRef<[Packet]>),
         out: &mut Output,
-        mut lay: impl FnMut(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) {
         let far = self.held.count() > NEAR_COUNT;
         while out.queued_count() == 0 {
             let ahead = packets.as_ref();
             if far {
-                self.foresee(ahead);
+                self.foresee(ahead, lay);
             }
             let ahead = if far { ahead.get(..1).unwrap_or_default() } else { ahead };
-            let taken = self.take_alike(ahead, out, &mut lay);
+            let taken = self.take_alike(ahead, out, lay);
             let Some(packet) = packets.next() else { return };
             if taken == 0 {
-                self.push_toward(Toward::Host, now, packet, out, &mut lay);
+                self.push_toward(Toward::Host, now, packet, out, lay);
                 continue;
             }
             out.done(packet);
@@ -240,9 +234,10 @@ impl Reassembler {
         }
     }
 
-    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets.
+    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets, then
+    /// the places of payloads.
     #[inline]
-    fn foresee(&self, packets: &[Packet]) {
+    fn foresee(&self, packets: &[Packet], lay: &impl Lay) {
         if let Some(hint) = packets.get(3 * FORESIGHT).and_then(|packet| self.hint_of(packet)) {
             packet::prefetch_value(hint);
         }
@@ -253,6 +248,13 @@ impl Reassembler {
             && let Some(State::Open(run)) = self.held.peek(hint.at)
         {
             run.packet.foresee();
+        }
+        if let Some(packet) = packets.get(FORESIGHT / 2)
+            && let Some(hint) = self.hint_of(packet)
+            && let Some(State::Open(run)) = self.held.peek(hint.at)
+            && let Some((start, len)) = run.has_room_for(packet)
+        {
+            lay.foresee(run.packet.laid(start, len), packet.payload());
         }
     }
 
@@ -265,14 +267,14 @@ impl Reassembler {
     /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
     /// longest that came (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_toward(Toward::Hop, now, packet, out, <[u8]>::copy_from_slice);
+        self.push_toward(Toward::Hop, now, packet, out, &mut Copying);
     }
 
     /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as each is
     /// like the one before it, and returns how many they are: the fast path (C2, C3, C6). One of the same shape is, in all
     /// that joining looks at but its offset, the piece before it, which was looked at closely.
     #[inline(always)]
-    fn take_alike(&mut self, pieces: &[Packet], out: &mut Output, lay: &mut impl FnMut(&mut [u8], &[u8])) -> usize {
+    fn take_alike(&mut self, pieces: &[Packet], out: &mut Output, lay: &mut impl Lay) -> usize {
         let Some(first) = pieces.first().and_then(|piece| piece.ip().fragment) else { return 0 };
         let Some(hint) = self.hints.get(first.id as usize % HINT_COUNT) else { return 0 };
         if hint.id != first.id {
@@ -299,14 +301,7 @@ impl Reassembler {
     }
 
     #[inline(always)]
-    fn push_toward(
-        &mut self,
-        toward: Toward,
-        now: Time,
-        packet: Packet,
-        out: &mut Output,
-        lay: impl FnMut(&mut [u8], &[u8]),
-    ) {
+    fn push_toward(&mut self, toward: Toward, now: Time, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
         if fragment.offset == 0 && !fragment.more {
             return match toward {
@@ -394,7 +389,7 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-        lay: impl FnMut(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) -> Result<(), Reason> {
         if let Some((reason, complaint)) = unusable(piece, fragment) {
             if let Some(complaint) = complaint {
@@ -434,7 +429,7 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-        mut lay: impl FnMut(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) -> Result<(), Reason> {
         let (patience, birth) = self.patience_for(now, &key, piece);
         let start = usize::from(fragment.offset);
@@ -442,7 +437,7 @@ impl Reassembler {
         let buffer = out.pool.lend(range.end.max(self.usual_len(birth))).ok_or(Reason::NoBuffer)?;
         let charge = buffer.pinned_len();
         let mut packet = Packet::open(piece, buffer);
-        lay(packet.laid_mut(start, range.len()), piece.payload());
+        lay.lay(packet.laid_mut(start, range.len()), piece.payload());
         let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), self.opened, birth);
         self.opened = self.opened.wrapping_add(1);
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
@@ -457,7 +452,7 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-        mut lay: impl FnMut(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) -> Result<(), Reason> {
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
         let start = usize::from(fragment.offset);
@@ -473,7 +468,7 @@ impl Reassembler {
             self.grow(at, range.end, out)?;
         }
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
-        lay(run.packet.laid_mut(start, range.len()), piece.payload());
+        lay.lay(run.packet.laid_mut(start, range.len()), piece.payload());
         run.take(piece, fragment, range);
         if run.holes.is_whole() || run.is_oversize() {
             self.close(at, out);
@@ -645,7 +640,7 @@ impl Run {
 
     /// Takes in a piece that goes on in order, or fills a hole behind the first one, where it is like the one before it.
     #[inline(always)]
-    fn take_alike(&mut self, key: &DatagramKey, piece: &Packet, lay: &mut impl FnMut(&mut [u8], &[u8])) -> Taken {
+    fn take_alike(&mut self, key: &DatagramKey, piece: &Packet, lay: &mut impl Lay) -> Taken {
         let ip = piece.ip();
         let Some(fragment) = ip.fragment else { return Taken::Not };
         let (start, len) = (usize::from(fragment.offset), ip.payload_len());
@@ -669,9 +664,16 @@ impl Run {
             self.see(piece);
             self.shape = ip.shape;
         }
-        lay(self.packet.laid_mut(start, len), piece.payload());
+        lay.lay(self.packet.laid_mut(start, len), piece.payload());
         self.pieces += 1;
         if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
+    }
+
+    /// Where in the datagram a piece lies, and how many bytes it is, if the buffer takes it.
+    #[inline]
+    fn has_room_for(&self, piece: &Packet) -> Option<(usize, usize)> {
+        let (start, len) = (usize::from(piece.ip().fragment?.offset), piece.ip().payload_len());
+        (start + len <= self.packet.capacity()).then_some((start, len))
     }
 
     fn fit(&self, range: &Range<usize>, fragment: Fragment) -> Fit {

@@ -40,7 +40,7 @@ pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use glance::Glance;
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Shape, Unfit, Version};
-pub use lanes::{prefetch, prefetch_value};
+pub use lanes::{prefetch, prefetch_lines, prefetch_value};
 pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};

@@ -5,7 +5,7 @@ use super::ask::Ask;
 use super::ring::{Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Late, Limits, Output, Reassembler, Secret};
+use engine::{Copying, Late, Lay, Limits, Output, Reassembler, Secret};
 use packet::{Packet, Time};
 use std::time::Duration;
 use std::vec::Drain;
@@ -62,17 +62,10 @@ impl Station for Reassembly {
         if self.work == Work::Header {
             // What is only placed shows nothing; what is placed so is what is copied so.
             let mut packets = self.packets.drain(..);
-            push_all(
-                &mut self.reassembler,
-                self.now,
-                &mut packets,
-                &mut self.out,
-                <[u8]>::copy_from_slice,
-                |datagram| {
-                    tell(datagram.payload());
-                    true
-                },
-            );
+            push_all(&mut self.reassembler, self.now, &mut packets, &mut self.out, &mut Copying, |datagram| {
+                tell(datagram.payload());
+                true
+            });
             return;
         }
         let judges = self.work == Work::Checksummed;
@@ -97,8 +90,8 @@ impl Station for Reassembly {
 #[inline(never)]
 fn timed_section_of_headers(it: &mut Reassembly) -> usize {
     let places = &mut it.places;
-    let place = |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr()));
-    push_all(&mut it.reassembler, it.now, &mut it.packets.drain(..), &mut it.out, place, takes_all)
+    let mut place = |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr()));
+    push_all(&mut it.reassembler, it.now, &mut it.packets.drain(..), &mut it.out, &mut place, takes_all)
 }
 
 #[inline(never)]
@@ -118,8 +111,7 @@ fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> us
     let mut frames = it.ring.next().drain(..);
     while burst(&mut frames, &mut it.packets) {
         let mut packets = it.packets.drain(..);
-        completed +=
-            push_all(&mut it.reassembler, it.now, &mut packets, &mut it.out, <[u8]>::copy_from_slice, &mut takes);
+        completed += push_all(&mut it.reassembler, it.now, &mut packets, &mut it.out, &mut Copying, &mut takes);
     }
     completed
 }
@@ -131,12 +123,12 @@ fn push_all(
     now: Time,
     packets: &mut Drain<'_, Packet>,
     out: &mut Output,
-    mut lay: impl FnMut(&mut [u8], &[u8]),
+    lay: &mut impl Lay,
     mut takes: impl FnMut(&Packet) -> bool,
 ) -> usize {
     let mut completed = 0;
     while !packets.as_slice().is_empty() {
-        reassembler.push_some(now, packets, out, &mut lay);
+        reassembler.push_some(now, packets, out, lay);
         while let Some(datagram) = out.next() {
             completed += usize::from(takes(&datagram));
             out.done(datagram);
