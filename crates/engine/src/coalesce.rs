@@ -10,6 +10,7 @@
 
 use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN, Taken};
 use crate::held::{Handle, Held, Key};
+use crate::lay::{Copying, Lay};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::prefixes::Prefix;
@@ -33,7 +34,7 @@ pub struct Coalescer {
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
-    /// The flows touched last, by their [`Scent`]: at least twice as many places as there are flows.
+    /// The flows touched last, by their [`Scent`]: eight times as many places as there are flows, so that few share one.
     hints: Box<[Handle]>,
     /// How many flows hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
     pairs: Box<[u32]>,
@@ -131,12 +132,57 @@ impl Coalescer {
 
     /// Takes a packet: a segment joins its flow's run or starts one, anything else goes on behind what its flow holds.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_laying(now, packet, out, <[u8]>::copy_from_slice);
+        self.push_laying(now, packet, out, &mut Copying);
     }
 
-    /// Does the same, and has `lay` bring each payload (second) to its place (first), which is as long, where its checksum
-    /// is known to be right and nothing has to be summed.
-    pub fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: impl FnOnce(&mut [u8], &[u8])) {
+    /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Coalescer::push) for
+    /// each, at less cost. `lay` brings each payload to its place whose checksum is known to be right.
+    pub fn push_some(
+        &mut self,
+        now: Time,
+        packets: &mut (impl Iterator<Item = Packet> + AsRef<[Packet]>),
+        out: &mut Output,
+        lay: &mut impl Lay,
+    ) {
+        let far = self.flows.count() > NEAR_COUNT;
+        while out.queued_count() == 0 {
+            if far {
+                self.foresee(packets.as_ref(), lay);
+            }
+            let Some(packet) = packets.next() else { return };
+            self.push_laying(now, packet, out, lay);
+        }
+    }
+
+    /// Has the processor fetch what the packets behind the next one will need: hints, then flows, then their packets, then
+    /// the places of payloads.
+    #[inline]
+    fn foresee(&self, packets: &[Packet], lay: &impl Lay) {
+        if let Some(packet) = packets.get(5 * FORESIGHT) {
+            packet.foresee();
+        }
+        if let Some(packet) = packets.get(4 * FORESIGHT) {
+            packet::prefetch(packet.header());
+        }
+        if let Some(scent) = packets.get(3 * FORESIGHT).and_then(Scent::of) {
+            packet::prefetch_value(self.hint_at(scent));
+        }
+        if let Some(scent) = packets.get(2 * FORESIGHT).and_then(Scent::of) {
+            self.flows.foresee(*self.hint_at(scent));
+        }
+        let flow_of = |packet| self.flows.peek(*self.hint_at(Scent::of(packet)?));
+        if let Some(flow) = packets.get(FORESIGHT).and_then(flow_of) {
+            flow.foresee();
+        }
+        if let Some(packet) = packets.get(FORESIGHT / 2)
+            && let Some(place) = flow_of(packet).and_then(|flow| flow.foreseen_place())
+        {
+            lay.foresee(place, packet.payload());
+        }
+    }
+
+    #[inline(always)]
+    fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
         self.go_to(now);
         let Some(scent) = Scent::of(&packet) else { return self.push_any(now, packet, out) };
         let hinted = *self.hint(scent);
@@ -158,7 +204,7 @@ impl Coalescer {
         packet: Packet,
         tcp: TcpPart,
         out: &mut Output,
-        lay: impl FnOnce(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) {
         let flow = self.flows.at_mut(at);
         let held_something = flow.holds_something();
@@ -171,14 +217,7 @@ impl Coalescer {
 
     /// The hint was wrong, or the segment looks unlike others of its flow.
     #[inline(never)]
-    fn push_sought(
-        &mut self,
-        now: Time,
-        scent: Scent,
-        packet: Packet,
-        out: &mut Output,
-        lay: impl FnOnce(&mut [u8], &[u8]),
-    ) {
+    fn push_sought(&mut self, now: Time, scent: Scent, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
         let Some(key) = FlowKey::of(&packet) else { return self.push_any(now, packet, out) };
         let hinted = *self.hint(scent);
         if self.flows.recall(hinted, &key).is_some() {
@@ -342,7 +381,7 @@ impl Coalescer {
         let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(&key));
         let flow = Flow::new(now, next_seq, pair_of(self.secret, packet), is_exempt);
         let at = self.flows.insert(now, key, flow, FLOW_CHARGE, IDLE);
-        if 2 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
+        if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
             self.hints = no_hints(2 * self.hints.len());
         }
         if let Some(scent) = Scent::of(packet) {
@@ -496,6 +535,14 @@ impl Coalescer {
     }
 
     #[inline(always)]
+    fn hint_at(&self, Scent(scent): Scent) -> &Handle {
+        match self.hints.get(scent as usize & (self.hints.len() - 1)) {
+            Some(hint) => hint,
+            None => panic!("there is a power of two of hints"),
+        }
+    }
+
+    #[inline(always)]
     fn hint(&mut self, Scent(scent): Scent) -> &mut Handle {
         let at = scent as usize & (self.hints.len() - 1);
         match self.hints.get_mut(at) {
@@ -616,11 +663,15 @@ fn pair_of(secret: Secret, packet: &Packet) -> u16 {
 }
 
 /// Flows whose place is remembered, at least and at most; powers of two.
-const HINT_COUNT_MIN: usize = 1 << 10;
+const HINT_COUNT_MIN: usize = 1 << 12;
 /// See [`HINT_COUNT_MIN`].
 const HINT_COUNT_MAX: usize = 1 << 20;
 /// Flows that may be fresh at once.
 const FRESH_MAX: usize = 128;
+/// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
+const FORESIGHT: usize = 4;
+/// Flows that stay near the processor without being wished for.
+const NEAR_COUNT: usize = 128;
 /// What one of them may be charged beyond an idle flow, in bytes: the largest buffer.
 const FRESH_LEN_MAX: usize = packet::HEADROOM + 65_536 + 65_536 / 64;
 /// Counters of pairs that hold something.

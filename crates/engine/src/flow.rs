@@ -5,6 +5,7 @@
 //! passes as it came.
 
 use crate::coalesce::{Hold, Mode, Rules};
+use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::run::{Run, Unlike};
@@ -103,6 +104,21 @@ impl Flow {
         self.seen.as_ref()?.moves(packet)
     }
 
+    /// Has the processor fetch what is known of its run's packet.
+    #[inline]
+    pub(crate) fn foresee(&self) {
+        if let Some(run) = &self.run {
+            run.packet.foresee();
+        }
+    }
+
+    /// Where the next segment's payload belongs, if it is as long as the first one's.
+    #[inline]
+    pub(crate) fn foreseen_place(&self) -> Option<&[u8]> {
+        let run = self.run.as_ref()?;
+        run.packet.behind(usize::from(run.first_len()))
+    }
+
     /// Has the next segment looked at closely.
     #[cfg(test)]
     pub(crate) fn forget_looks(&mut self) {
@@ -119,7 +135,7 @@ impl Flow {
         tcp: TcpPart,
         rules: &Rules,
         out: &mut Output,
-        lay: impl FnOnce(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) -> Taken {
         let Some(seen) = &self.seen else { return Taken::Not(packet) };
         if tcp.seq != self.next_seq || !packet.is_single() || !self.early.is_empty() || self.is_exempt {

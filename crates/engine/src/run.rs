@@ -4,6 +4,7 @@
 
 use crate::coalesce::{Hold, Mode, Rules};
 use crate::flow::distance;
+use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use core::time::Duration;
@@ -88,7 +89,7 @@ impl Run {
         tcp: &TcpPart,
         rules: &Rules,
         out: &mut Output,
-        lay: impl FnOnce(&mut [u8], &[u8]),
+        lay: &mut impl Lay,
     ) -> Result<(), Unlike> {
         let payload_len = usize::from(self.first_len);
         // What is laid behind a run of one before its checksum is known must not lie on the link's padding.
@@ -104,7 +105,8 @@ impl Run {
             self.make_room(payload_len, out)?;
         }
         let at = self.payload_len();
-        let Some((sum, less)) = seen.land(packet, self.packet.behind_mut(payload_len), lay) else {
+        let place = self.packet.behind_mut(payload_len);
+        let Some((sum, less)) = seen.land(packet, place, |place, payload| lay.lay(place, payload)) else {
             return Err(Unlike::Other);
         };
         (self.payload_sum, self.less) = (self.payload_sum + sum.at(at), self.less + less.at(at));
@@ -156,7 +158,7 @@ impl Run {
     }
 
     /// Does what TCP says move on as it may?
-    #[inline]
+    #[inline(always)]
     fn tcp_moves_on(&self, tcp: &TcpPart, rules: &Rules) -> bool {
         let Some(last) = &self.last.tcp else { return false };
         match rules.mode {
@@ -283,6 +285,7 @@ impl Run {
 }
 
 /// Acknowledgement and time stamps never go back within a run (R135).
+#[inline(always)]
 fn never_decreases(last: &TcpPart, next: &TcpPart) -> bool {
     let stamps = match (last.timestamps, next.timestamps) {
         (Some(last), Some(next)) => distance(last.value, next.value) >= 0 && distance(last.echo, next.echo) >= 0,

@@ -594,6 +594,13 @@ impl Body {
         self.link_len == other.link_len && (self.link_len == 0 || self.link() == other.link())
     }
 
+    /// The `len` bytes of memory behind the packet's payload, if there are as many.
+    #[inline]
+    pub fn behind(&self, len: usize) -> Option<&[u8]> {
+        let end = self.ip_at() + self.len();
+        (len <= self.room()).then(|| self.memory.bytes(end..end + len))
+    }
+
     /// The `len` bytes of memory behind the packet's payload.
     #[inline]
     pub fn behind_mut(&mut self, len: usize) -> &mut [u8] {

@@ -7,9 +7,10 @@ use super::reassemble::SECRET;
 use super::ring::{Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Coalescer, Hold, Mode, Output, Rules, Secret, Switch};
+use engine::{Coalescer, Copying, Hold, Lay, Mode, Output, Rules, Secret, Switch};
 use packet::{Checksum, Packet, Time};
 use std::time::Duration;
+use std::vec::Drain;
 
 struct Coalescing {
     ring: Ring,
@@ -86,7 +87,7 @@ impl Station for Coalescing {
         let deliver = |train: &Packet| tell(train.bytes());
         match self.work {
             // What is only placed shows nothing; what is placed so is what is copied so.
-            Work::Header => coalesce_headers(self, deliver, |to, from, _| to.copy_from_slice(from)),
+            Work::Header => coalesce_headers(self, deliver, &mut Copying),
             _ => coalesce(self, deliver),
         };
     }
@@ -102,7 +103,12 @@ impl Station for Coalescing {
 
 #[inline(never)]
 fn timed_section_of_headers(it: &mut Coalescing) -> usize {
-    coalesce_headers(it, ignore, |to, from, places| places.push((to.as_ptr(), from.as_ptr())))
+    let mut places = std::mem::take(&mut it.places);
+    let completed = coalesce_headers(it, ignore, &mut |to: &mut [u8], from: &[u8]| {
+        places.push((to.as_ptr(), from.as_ptr()));
+    });
+    it.places = places;
+    completed
 }
 
 #[inline(never)]
@@ -111,23 +117,20 @@ fn timed_section(it: &mut Coalescing) -> usize {
 }
 
 #[inline(always)]
-fn coalesce_headers(
-    it: &mut Coalescing,
-    mut deliver: impl FnMut(&Packet),
-    lay: impl Fn(&mut [u8], &[u8], &mut Vec<(*const u8, *const u8)>),
-) -> usize {
-    let (mut completed, mut left) = (0, it.how.burst);
-    for packet in it.packets.drain(..) {
-        it.coalescer.push_laying(it.now, packet, &mut it.out, |to, from| lay(to, from, &mut it.places));
-        left -= 1;
-        if left == 0 {
-            left = it.how.burst;
-            if it.how.empties_after_burst {
-                it.coalescer.release(it.now, &mut it.out);
-            }
+fn coalesce_headers(it: &mut Coalescing, mut deliver: impl FnMut(&Packet), lay: &mut impl Lay) -> usize {
+    let mut completed = 0;
+    let mut packets = std::mem::take(&mut it.packets);
+    let mut all = packets.drain(..);
+    while !all.as_slice().is_empty() {
+        let mut front = Front { packets: &mut all, left: it.how.burst };
+        completed += it.push_all(&mut front, &mut deliver, lay);
+        if it.how.empties_after_burst {
+            it.coalescer.release(it.now, &mut it.out);
             completed += drain(&mut it.out, &mut deliver);
         }
     }
+    drop(all);
+    it.packets = packets;
     it.coalescer.release(it.now, &mut it.out);
     completed + drain(&mut it.out, &mut deliver)
 }
@@ -135,21 +138,72 @@ fn coalesce_headers(
 #[inline(always)]
 fn coalesce(it: &mut Coalescing, mut deliver: impl FnMut(&Packet)) -> usize {
     let (mut completed, mut left) = (0, it.how.burst);
-    let mut frames = it.ring.next().drain(..);
-    while burst(&mut frames, &mut it.packets) {
-        for mut packet in it.packets.drain(..) {
-            packet.checksum = it.how.checksum;
-            it.coalescer.push(it.now, packet, &mut it.out);
-            left -= 1;
+    let mut copy = std::mem::take(it.ring.next());
+    let mut packets = std::mem::take(&mut it.packets);
+    let mut frames = copy.drain(..);
+    while burst(&mut frames, &mut packets) {
+        packets.iter_mut().for_each(|packet| packet.checksum = it.how.checksum);
+        let mut all = packets.drain(..);
+        while !all.as_slice().is_empty() {
+            let mut front = Front { packets: &mut all, left };
+            completed += it.push_all(&mut front, &mut deliver, &mut Copying);
+            left = front.left;
             if left == 0 {
                 left = it.how.burst;
                 if it.how.empties_after_burst {
                     it.coalescer.release(it.now, &mut it.out);
+                    completed += drain(&mut it.out, &mut deliver);
                 }
             }
         }
-        completed += drain(&mut it.out, &mut deliver);
     }
+    drop(frames);
+    it.packets = packets;
+    it.ring.give_back(copy);
     it.coalescer.release(it.now, &mut it.out);
     completed + drain(&mut it.out, &mut deliver)
+}
+
+impl Coalescing {
+    /// Pushes packets, and delivers each train as it comes out.
+    #[inline(always)]
+    fn push_all(
+        &mut self,
+        front: &mut Front<'_, '_>,
+        deliver: &mut impl FnMut(&Packet),
+        lay: &mut impl Lay,
+    ) -> usize {
+        let mut completed = 0;
+        while !front.as_ref().is_empty() {
+            self.coalescer.push_some(self.now, front, &mut self.out, lay);
+            completed += drain(&mut self.out, &mut *deliver);
+        }
+        completed
+    }
+}
+
+/// The first few of some packets.
+struct Front<'a, 'p> {
+    packets: &'a mut Drain<'p, Packet>,
+    left: usize,
+}
+
+impl AsRef<[Packet]> for Front<'_, '_> {
+    #[inline(always)]
+    fn as_ref(&self) -> &[Packet] {
+        let packets = self.packets.as_slice();
+        &packets[..self.left.min(packets.len())]
+    }
+}
+
+impl Iterator for Front<'_, '_> {
+    type Item = Packet;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Packet> {
+        let left = self.left.checked_sub(1)?;
+        let packet = self.packets.next()?;
+        self.left = left;
+        Some(packet)
+    }
 }

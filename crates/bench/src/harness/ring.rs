@@ -51,6 +51,11 @@ impl Ring {
         copy
     }
 
+    /// Takes the memory of the copy that was taken last.
+    pub fn give_back(&mut self, copy: Vec<Delivery>) {
+        self.copies[self.next - 1] = copy;
+    }
+
     /// Packets in a section.
     pub fn len(&self) -> usize {
         self.section.len()
