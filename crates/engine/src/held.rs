@@ -49,7 +49,7 @@ pub struct Held<K, V> {
     /// The source that something was held of last: known even while nothing more of it is held.
     recent: u32,
     /// Sources by how much they hold, half a power of two a level.
-    levels: [Level; LEVEL_COUNT],
+    levels: Levels,
     reserve: Line,
     reserve_charged: usize,
     reserve_limit: usize,
@@ -121,6 +121,19 @@ struct Level {
     charged: usize,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Levels {
+    levels: [Level; LEVEL_COUNT],
+    /// One bit for each level that someone is on.
+    taken: u128,
+}
+
+impl Default for Levels {
+    fn default() -> Levels {
+        Levels { levels: [Level::default(); LEVEL_COUNT], taken: 0 }
+    }
+}
+
 impl<K: Key, V> Held<K, V> {
     /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
     /// of `patiences`.
@@ -138,7 +151,7 @@ impl<K: Key, V> Held<K, V> {
             sources_index: Index::default(),
             sources: Slab::default(),
             recent: NONE,
-            levels: [Level::default(); LEVEL_COUNT],
+            levels: Levels::default(),
             reserve: Line::default(),
             reserve_charged: 0,
             reserve_limit: limit / RESERVE_SHARE,
@@ -202,7 +215,14 @@ impl<K: Key, V> Held<K, V> {
     /// The thing at a place, if any is.
     #[inline]
     pub fn peek(&self, handle: Handle) -> Option<&V> {
-        self.slots.places.get(handle.0 as usize)?.value.as_ref()
+        self.glimpse(handle).map(|(_, value)| value)
+    }
+
+    /// The thing at a place, if any is, and what it is held under.
+    #[inline]
+    pub fn glimpse(&self, handle: Handle) -> Option<(&K, &V)> {
+        let slot = self.slots.places.get(handle.0 as usize)?;
+        Some((&slot.key, slot.value.as_ref()?))
     }
 
     /// The thing at a place.
@@ -232,10 +252,7 @@ impl<K: Key, V> Held<K, V> {
     ) -> Handle {
         self.line_up();
         let (patience, length) = self.patience_for(wanted);
-        let at = match self.slots.free.pop() {
-            Some(at) => at,
-            None => self.slots.widen(Slot::free(key)),
-        };
+        let at = self.slots.place(Slot::free(key));
         let slot = self.slots.at_mut(at);
         // A free place has nothing to be dropped.
         core::mem::forget(slot.value.replace(value));
@@ -412,9 +429,9 @@ impl<K: Key, V> Held<K, V> {
         }
         let worth_speaking = (self.charged - self.reserve_charged) / LEVEL_SHARE;
         let mut above = 0;
-        let heaviest = self.levels.iter().take(level(self.charged) + 1).rev().find(|level| {
+        let heaviest = self.levels.from_the_heaviest().find(|level| {
             above += level.charged;
-            level.line.head().is_some() && above >= worth_speaking
+            above >= worth_speaking
         });
         let source = heaviest.and_then(|level| level.line.head());
         let thing = source.and_then(|source| self.sources.at(source).things.head());
@@ -480,10 +497,12 @@ impl<K: Key, V> Held<K, V> {
     }
 
     fn add_source(&mut self, address: Address, hash: u64) -> u32 {
-        let things = Line::default();
-        let source = self.sources.add(Source { address, hash, charged: 0, things, links: Links::NONE });
-        self.sources_index.insert(hash, source);
-        source
+        let nobody = Source { address, hash, charged: 0, things: Line::default(), links: Links::NONE };
+        let at = self.sources.place(nobody);
+        let source = self.sources.at_mut(at);
+        (source.address, source.hash, source.charged, source.things) = (address, hash, 0, Line::default());
+        self.sources_index.insert(hash, at);
+        at
     }
 
     fn enter_reserve(&mut self, at: u32, charge: usize) {
@@ -501,9 +520,7 @@ impl<K: Key, V> Held<K, V> {
             return self.move_source(source, 0, charge);
         }
         known.charged = charge;
-        let level = level_mut(&mut self.levels, charge);
-        level.charged += charge;
-        level.line.push_back(&mut self.sources, source, |source| &mut source.links);
+        self.levels.enter(&mut self.sources, source, charge);
     }
 
     /// Takes a thing out of its source's line.
@@ -514,9 +531,7 @@ impl<K: Key, V> Held<K, V> {
             return self.move_source(source, charge, 0);
         }
         let charged = known.charged;
-        let level = level_mut(&mut self.levels, charged);
-        level.charged -= charged;
-        level.line.unlink(&mut self.sources, source, |source| &mut source.links);
+        self.levels.leave(&mut self.sources, source, charged);
         if source != self.recent {
             self.forget_source(source);
         }
@@ -534,23 +549,52 @@ impl<K: Key, V> Held<K, V> {
         let before = *charged;
         *charged = before - less + more;
         let after = *charged;
-        let from = level_mut(&mut self.levels, before);
-        from.charged -= before;
         if level(before) == level(after) {
-            from.charged += after;
+            let level = self.levels.at_mut(level(before));
+            level.charged = level.charged - before + after;
             return;
         }
-        from.line.unlink(&mut self.sources, source, |source| &mut source.links);
-        let to = level_mut(&mut self.levels, after);
-        to.charged += after;
-        to.line.push_back(&mut self.sources, source, |source| &mut source.links);
+        self.levels.leave(&mut self.sources, source, before);
+        self.levels.enter(&mut self.sources, source, after);
     }
 }
 
-fn level_mut(levels: &mut [Level; LEVEL_COUNT], charged: usize) -> &mut Level {
-    match levels.get_mut(level(charged)) {
-        Some(level) => level,
-        None => panic!("every charge has its level"),
+impl Levels {
+    fn at_mut(&mut self, level: usize) -> &mut Level {
+        match self.levels.get_mut(level) {
+            Some(level) => level,
+            None => panic!("every charge has its level"),
+        }
+    }
+
+    /// Puts a source at the end of the level of its charge.
+    fn enter(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
+        let at = level(charged);
+        let level = self.at_mut(at);
+        level.charged += charged;
+        level.line.push_back(sources, source, |source| &mut source.links);
+        self.taken |= 1 << at;
+    }
+
+    /// Takes a source out of the level of its charge.
+    fn leave(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
+        let at = level(charged);
+        let level = self.at_mut(at);
+        level.charged -= charged;
+        level.line.unlink(sources, source, |source| &mut source.links);
+        if level.line.head().is_none() {
+            self.taken &= !(1 << at);
+        }
+    }
+
+    /// The levels that someone is on.
+    fn from_the_heaviest(&self) -> impl Iterator<Item = &Level> {
+        let mut left = self.taken;
+        core::iter::from_fn(move || {
+            let at = left.checked_ilog2()?;
+            left ^= 1 << at;
+            self.levels.get(at as usize)
+        })
     }
 }
 
@@ -646,20 +690,19 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    fn add(&mut self, thing: T) -> u32 {
+    /// A free place, with what was there before; `unused` where a new one has to be made.
+    #[inline(always)]
+    fn place(&mut self, unused: T) -> u32 {
         match self.free.pop() {
-            Some(at) => {
-                *self.at_mut(at) = thing;
-                at
-            }
-            None => self.widen(thing),
+            Some(at) => at,
+            None => self.widen(unused),
         }
     }
 
     /// Adds a place behind all others.
     #[cold]
-    fn widen(&mut self, thing: T) -> u32 {
-        self.places.push(thing);
+    fn widen(&mut self, unused: T) -> u32 {
+        self.places.push(unused);
         self.places.len() as u32 - 1
     }
 

@@ -238,28 +238,34 @@ impl Reassembler {
     /// the places of payloads.
     #[inline]
     fn foresee(&self, packets: &[Packet], lay: &impl Lay) {
-        if let Some(hint) = packets.get(3 * FORESIGHT).and_then(|packet| self.hint_of(packet)) {
+        if let Some(hint) = packets.get(3 * FORESIGHT).and_then(|packet| self.hint_like(packet)) {
             packet::prefetch_value(hint);
         }
-        if let Some(hint) = packets.get(2 * FORESIGHT).and_then(|packet| self.hint_of(packet)) {
-            self.held.foresee(hint.at);
+        let place_of = |packet: &Packet| {
+            let id = packet.ip().fragment?.id;
+            self.hint_like(packet).filter(|hint| hint.id == id).map(|hint| hint.at)
+        };
+        if let Some(at) = packets.get(2 * FORESIGHT).and_then(place_of) {
+            self.held.foresee(at);
         }
-        if let Some(hint) = packets.get(FORESIGHT).and_then(|packet| self.hint_of(packet))
-            && let Some(State::Open(run)) = self.held.peek(hint.at)
-        {
+        let run_of = |packet: &Packet| match self.held.glimpse(place_of(packet)?)? {
+            (key, State::Open(run)) if key.id == packet.ip().id => Some(run),
+            _ => None,
+        };
+        if let Some(run) = packets.get(FORESIGHT).and_then(run_of) {
             run.packet.foresee();
         }
         if let Some(packet) = packets.get(FORESIGHT / 2)
-            && let Some(hint) = self.hint_of(packet)
-            && let Some(State::Open(run)) = self.held.peek(hint.at)
+            && let Some(run) = run_of(packet)
             && let Some((start, len)) = run.has_room_for(packet)
         {
             lay.foresee(run.packet.laid(start, len), packet.payload());
         }
     }
 
+    /// The hint for packets with this one's identification, and others.
     #[inline]
-    fn hint_of(&self, packet: &Packet) -> Option<&Hint> {
+    fn hint_like(&self, packet: &Packet) -> Option<&Hint> {
         self.hints.get(packet.ip().fragment?.id as usize % HINT_COUNT)
     }
 
@@ -520,14 +526,16 @@ impl Reassembler {
 
     /// Gives a datagram up: for time, for memory, or because the input has ended.
     fn give_up(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut Output) {
-        let State::Open(mut run) = self.held.remove(at) else { return };
+        let State::Open(run) = self.held.at_mut(at) else {
+            self.held.remove(at);
+            return;
+        };
         let tally = run.tally();
         match self.late {
             Late::Release { mtu } => {
                 run.release(mtu.max(run.packet.ip().mtu_min() as u16));
                 out.ledger.note(Event::Absorbed, tally);
                 out.ledger.note(event, Tally { packets: 1, ..tally });
-                out.forward(run.packet);
             }
             Late::Retire => {
                 if reason == Reason::FragLate
@@ -536,7 +544,16 @@ impl Reassembler {
                     out.answer(now, Complaint::ReassemblyTime, &first);
                     out.done(first);
                 }
-                State::Open(run).retire(reason, out);
+            }
+        }
+        if let State::Open(run) = self.held.remove(at) {
+            match self.late {
+                Late::Release { .. } => out.forward(run.packet),
+                Late::Retire => {
+                    // Where memory is short, its buffer is the next one to be lent; it has not been touched for long.
+                    packet::prefetch_lines(run.packet.laid(0, run.packet.capacity()), NARROW_LINES);
+                    out.retire(run.packet, tally, reason);
+                }
             }
         }
     }
@@ -918,6 +935,8 @@ const HINT_COUNT: usize = 16_384;
 const FORESIGHT: usize = 4;
 /// Datagrams that stay near the processor without being wished for.
 const NEAR_COUNT: usize = 256;
+/// Lines of memory that a narrow packet takes.
+const NARROW_LINES: usize = 24;
 /// The offset of nothing.
 const NEVER: u32 = u32::MAX;
 /// Of so many datagrams in a row, no two have one identifier, if the fewest bits of any version serve half a round.
