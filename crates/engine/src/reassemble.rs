@@ -961,3 +961,190 @@ const POISON_CHARGE: usize = 512;
 const PAYLOAD_LEN_AT: u32 = 4;
 /// See [`PAYLOAD_LEN_AT`].
 const OFFSET_AT: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+    use packet::{Ingress, Medium, Pool, Sum};
+
+    #[test]
+    fn hints_and_batches_change_nothing_that_can_be_seen() {
+        for seed in 0..300 {
+            let mut random = Rng::with_seed(seed);
+            let limits = Limits {
+                bytes: *random.choice(&[8_000, 60_000, 1 << 28]).unwrap(),
+                patience: random.bool().then_some(Duration::from_millis(400)),
+            };
+            let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
+            let ways = [Way::Each, Way::Closely, Way::Batches];
+            let mut halves = ways.map(|way| Half::new(limits, late, way));
+            let crowd = *random.choice(&[2, 20, 500]).unwrap();
+            let mut now = Time::from_nanos(1_000_000_000);
+            for step in 0..60 {
+                if random.u8(..4) == 0 {
+                    now = now + Duration::from_millis(random.u64(1..300));
+                }
+                let frames: Vec<Vec<u8>> =
+                    (0..random.usize(1..80)).map(|_| piece(crowd, step, &mut random)).collect();
+                let [each, closely, batches] = halves.each_mut().map(|half| half.step(now, &frames));
+                assert!(each == closely, "seed {seed}, step {step}, closely:\n{each}\n{closely}");
+                assert!(each == batches, "seed {seed}, step {step}, in batches:\n{each}\n{batches}");
+            }
+            for half in &mut halves {
+                half.reassembler.flush(now, &mut half.out);
+                half.drain();
+                assert_eq!(half.out.pool.lent_count(), 0, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hint_does_not_outlive_a_round_of_identifiers() {
+        let limits = Limits { bytes: 1 << 28, patience: None };
+        let mut half = Half::new(limits, Late::Retire, Way::Each);
+        let now = Time::from_nanos(1_000_000_000);
+        let first = v4(1, 5, 0, true, 64, &[7; 64]);
+        half.step(now, &[first]);
+        // One that could go on in order, for as long as half of all identifiers have not been used since.
+        for id in 0..ROUND_MIN - 1 {
+            let id = (10_000 + id) as u16;
+            half.step(now, &[v4(1, id, 0, true, 64, &[1; 64]), v4(1, id, 64, false, 64, &[1; 64])]);
+        }
+        let more = v4(1, 5, 64, true, 64, &[8; 64]);
+        half.step(now, &[more]);
+        assert_eq!(half.reassembler.held().0.packets, 2, "it goes on");
+        half.step(now, &[v4(1, 6, 0, true, 64, &[1; 64]), v4(1, 6, 64, false, 64, &[1; 64])]);
+        half.step(now, &[v4(1, 5, 128, true, 64, &[9; 64])]);
+        assert_eq!(half.reassembler.held().0.packets, 1, "it is of another datagram");
+        assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 2);
+    }
+
+    /// One of those that are compared.
+    struct Half {
+        reassembler: Reassembler,
+        out: Output,
+        way: Way,
+        gone: Vec<String>,
+    }
+
+    /// How packets are pushed.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Way {
+        /// One by one.
+        Each,
+        /// One by one, without what hints would say.
+        Closely,
+        /// As many as there are.
+        Batches,
+    }
+
+    impl Half {
+        fn new(limits: Limits, late: Late, way: Way) -> Half {
+            let reassembler = Reassembler::new(limits, late, Secret::new(5));
+            Half { reassembler, out: Output::new(Pool::new(1 << 30), None), way, gone: Vec::new() }
+        }
+
+        /// All that can be seen of a step.
+        fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> String {
+            self.reassembler.expire(now, &mut self.out);
+            self.drain();
+            let pool = &mut self.out.pool;
+            let read = |frame: &Vec<u8>| Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap();
+            let packets: Vec<Packet> = frames.iter().map(read).collect();
+            let mut packets = packets.into_iter();
+            while !packets.as_slice().is_empty() {
+                if self.way == Way::Batches {
+                    self.reassembler.push_some(now, &mut packets, &mut self.out, &mut Copying);
+                } else {
+                    if self.way == Way::Closely {
+                        self.reassembler.hints.fill(Hint { id: 0, at: Handle::NONE });
+                    }
+                    let packet = packets.next().unwrap();
+                    self.reassembler.push(now, packet, &mut self.out);
+                }
+                self.drain();
+            }
+            let gone = core::mem::take(&mut self.gone);
+            let it = &self.reassembler;
+            let counts = (it.held(), it.charged(), it.next_deadline(), self.out.pool.lent_count());
+            let ledger = &self.out.ledger;
+            let events: Vec<_> = Event::ALL.iter().map(|event| (event.name(), ledger.event(*event))).collect();
+            let ends: Vec<_> = Reason::ALL.iter().map(|reason| (reason.name(), ledger.retired(*reason))).collect();
+            format!("{counts:?} {events:?} {ends:?} {gone:?}")
+        }
+
+        fn drain(&mut self) {
+            while let Some(packet) = self.out.next() {
+                let more = (packet.cut, packet.longest_piece());
+                self.gone.push(format!("{:02x?} {more:?}", packet.frame()));
+                self.out.done(packet);
+            }
+        }
+    }
+
+    /// A piece of one of a crowd of datagrams: mostly one that fits, in many orders, and some that do not.
+    fn piece(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
+        let number = random.usize(..crowd);
+        // Those of one number have one length; names come again.
+        let (pieces, len) = (2 + number % 5, 8 * (1 + number % 40));
+        let in_order = (step / 2) % pieces;
+        let index = if random.bool() { in_order } else { random.usize(..pieces) };
+        let more = index + 1 < pieces;
+        let (mut offset, mut len, mut more) = (index * len, if more { len } else { len - number % 8 }, more);
+        match random.u16(..120) {
+            0 => offset += 8,
+            1 => len += 8,
+            2 => len += 1,
+            3 => more = !more,
+            4 => len = 0,
+            _ => {}
+        }
+        let marks = if random.u8(..40) == 0 { random.u8(..4) } else { 0 };
+        let payload: Vec<u8> = (0..len).map(|at| (offset + at + number) as u8).collect();
+        let bytes = if number % 3 == 0 {
+            v6(number as u32, offset, more, marks, &payload)
+        } else {
+            v4(1 + number as u8 % 2, number as u16, offset, more, if marks == 3 { 70 } else { 64 }, &payload)
+        };
+        if marks == 2 && number % 3 > 0 { with_option(bytes) } else { bytes }
+    }
+
+    fn v4(source: u8, id: u16, offset: usize, more: bool, ttl: u8, payload: &[u8]) -> Vec<u8> {
+        let place = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
+        let mut bytes = vec![0x45, ttl & 3, 0, 0];
+        bytes.extend([id.to_be_bytes(), place.to_be_bytes()].concat());
+        bytes.extend([ttl, 17, 0, 0, 10, 0, 0, source, 10, 1, 1, 1]);
+        bytes.extend(payload);
+        mended(bytes)
+    }
+
+    /// The same with an option that every piece carries.
+    fn with_option(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes.splice(20..20, [0x88, 4, 1, 2]);
+        bytes[0] = 0x46;
+        mended(bytes)
+    }
+
+    fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+        let len = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[10..12].fill(0);
+        let header_len = usize::from(bytes[0] & 15) * 4;
+        let checksum = Sum::of(&bytes[..header_len]).checksum();
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    fn v6(id: u32, offset: usize, more: bool, marks: u8, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x60, marks << 4, 0, 0];
+        bytes.extend((8 + payload.len() as u16).to_be_bytes());
+        bytes.extend([44, 64]);
+        bytes.extend([[1; 16], [2; 16]].concat());
+        bytes.extend([17, 0]);
+        bytes.extend((offset as u16 | u16::from(more)).to_be_bytes());
+        bytes.extend(id.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+}
