@@ -289,7 +289,7 @@ impl Reassembler {
         // What lies where the hint says may be another datagram than the hint is of, or one of another round.
         let at = hint.at;
         let Some((key, State::Open(run))) = self.held.look(at) else { return 0 };
-        if key.id != first.id || key.hop.is_some() || self.opened.wrapping_sub(run.opened_before) >= ROUND_MIN {
+        if key.hop.is_some() || self.opened.wrapping_sub(run.opened_before) >= ROUND_MIN {
             return 0;
         }
         let mut taken = 0;
@@ -1004,18 +1004,18 @@ mod tests {
         let limits = Limits { bytes: 1 << 28, patience: None };
         let mut half = Half::new(limits, Late::Retire, Way::Each);
         let now = Time::from_nanos(1_000_000_000);
-        let first = v4(1, 5, 0, true, 64, &[7; 64]);
+        let first = v4(1, 5, 0, true, 0, &[7; 64]);
         half.step(now, &[first]);
         // One that could go on in order, for as long as half of all identifiers have not been used since.
         for id in 0..ROUND_MIN - 1 {
             let id = (10_000 + id) as u16;
-            half.step(now, &[v4(1, id, 0, true, 64, &[1; 64]), v4(1, id, 64, false, 64, &[1; 64])]);
+            half.step(now, &[v4(1, id, 0, true, 0, &[1; 64]), v4(1, id, 64, false, 0, &[1; 64])]);
         }
-        let more = v4(1, 5, 64, true, 64, &[8; 64]);
+        let more = v4(1, 5, 64, true, 0, &[8; 64]);
         half.step(now, &[more]);
         assert_eq!(half.reassembler.held().0.packets, 2, "it goes on");
-        half.step(now, &[v4(1, 6, 0, true, 64, &[1; 64]), v4(1, 6, 64, false, 64, &[1; 64])]);
-        half.step(now, &[v4(1, 5, 128, true, 64, &[9; 64])]);
+        half.step(now, &[v4(1, 6, 0, true, 0, &[1; 64]), v4(1, 6, 64, false, 0, &[1; 64])]);
+        half.step(now, &[v4(1, 5, 128, true, 0, &[9; 64])]);
         assert_eq!(half.reassembler.held().0.packets, 1, "it is of another datagram");
         assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 2);
     }
@@ -1087,7 +1087,7 @@ mod tests {
     fn piece(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
         let number = random.usize(..crowd);
         // Those of one number have one length; names come again.
-        let (pieces, len) = (2 + number % 5, 8 * (1 + number % 40));
+        let (pieces, len) = (2 + number % 5, 8 * (1 + number % 80));
         let in_order = (step / 2) % pieces;
         let index = if random.bool() { in_order } else { random.usize(..pieces) };
         let more = index + 1 < pieces;
@@ -1105,23 +1105,29 @@ mod tests {
         let bytes = if number % 3 == 0 {
             v6(number as u32, offset, more, marks, &payload)
         } else {
-            v4(1 + number as u8 % 2, number as u16, offset, more, if marks == 3 { 70 } else { 64 }, &payload)
+            let tos = if marks == 3 { 2 } else { 0 };
+            // Two sources use the same identifiers.
+            v4(1 + number as u8 % 2, number as u16 / 2, offset, more, tos, &payload)
         };
-        if marks == 2 && number % 3 > 0 { with_option(bytes) } else { bytes }
+        if marks < 2 || number % 3 == 0 {
+            bytes
+        } else {
+            with_option(bytes, *random.choice(&[0x88, 0x07]).unwrap())
+        }
     }
 
-    fn v4(source: u8, id: u16, offset: usize, more: bool, ttl: u8, payload: &[u8]) -> Vec<u8> {
+    fn v4(source: u8, id: u16, offset: usize, more: bool, tos: u8, payload: &[u8]) -> Vec<u8> {
         let place = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
-        let mut bytes = vec![0x45, ttl & 3, 0, 0];
+        let mut bytes = vec![0x45, tos, 0, 0];
         bytes.extend([id.to_be_bytes(), place.to_be_bytes()].concat());
-        bytes.extend([ttl, 17, 0, 0, 10, 0, 0, source, 10, 1, 1, 1]);
+        bytes.extend([64, 17, 0, 0, 10, 0, 0, source, 10, 1, 1, 1]);
         bytes.extend(payload);
         mended(bytes)
     }
 
-    /// The same with an option that every piece carries.
-    fn with_option(mut bytes: Vec<u8>) -> Vec<u8> {
-        bytes.splice(20..20, [0x88, 4, 1, 2]);
+    /// The same with an option, which every piece carries or only the first one may.
+    fn with_option(mut bytes: Vec<u8>, kind: u8) -> Vec<u8> {
+        bytes.splice(20..20, [kind, 4, 1, 2]);
         bytes[0] = 0x46;
         mended(bytes)
     }
