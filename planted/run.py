@@ -7,6 +7,7 @@ Writes planted/CAUGHT.md when all bugs were tried. Exits with 1 where a bug is n
 in the source, or where a test fails without any bug.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -34,9 +35,13 @@ TIME_LIMIT_SECONDS = 240
 
 
 def main():
-    # Whoever has just run all tests says so, and is spared running them once more without a bug.
-    have_passed = "--tests-have-passed" in sys.argv
-    wanted = {int(number) for number in sys.argv[1:] if not number.startswith("--")}
+    arguments = argparse.ArgumentParser(description="Plants each bug in a copy of the code and says which test catches it.")
+    arguments.add_argument("numbers", nargs="*", type=int, help="bugs to plant; none: all, and write CAUGHT.md")
+    arguments.add_argument(
+        "--tests-have-passed", action="store_true", help="do not first run all tests without a bug: they have just passed"
+    )
+    arguments = arguments.parse_args()
+    have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
     bugs = tomllib.loads(LIST.read_text())["bug"]
     bugs = [bug for bug in bugs if not wanted or bug["number"] in wanted]
     with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
