@@ -8,6 +8,7 @@
 //! The coalescer never drops and never judges: what does not join passes as it came, after all of its flow that came
 //! before it. Nothing is copied but payload, and only that of segments that join.
 
+use crate::early::Places;
 use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN, Taken};
 use crate::held::{Handle, Held, Key};
 use crate::lay::{Copying, Lay};
@@ -31,6 +32,8 @@ pub struct Coalescer {
     /// Invariant: it is these that are marked so.
     fresh: Vec<Handle>,
     moment: Time,
+    /// Where segments of all flows wait for their turn.
+    places: Places,
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
@@ -114,6 +117,7 @@ impl Coalescer {
             flows: Held::new(limit, &patiences, secret),
             fresh: Vec::with_capacity(FRESH_MAX),
             moment: Time::ZERO,
+            places: Places::new(),
             rules,
             limit,
             exempt,
@@ -360,7 +364,7 @@ impl Coalescer {
     /// The packets that are held, counted anew, and the buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, 0);
-        for (held, count) in self.flows.values().map(Flow::held) {
+        for (held, count) in self.flows.values().map(|flow| flow.held(&self.places)) {
             tally += held;
             buffers += count;
         }
@@ -369,7 +373,7 @@ impl Coalescer {
 
     /// Bytes charged against the limit.
     pub fn charged(&self) -> usize {
-        self.flows.charged() + self.fresh_flows().map(|flow| flow.charge() - FLOW_CHARGE).sum::<usize>()
+        self.flows.charged() + self.fresh_flows().map(|flow| flow.charge(&self.places) - FLOW_CHARGE).sum::<usize>()
     }
 
     /// Flows that are known.
@@ -399,7 +403,7 @@ impl Coalescer {
             out.forward(packet);
             return self.keep_limit(now, out);
         }
-        flow.take(now, packet, part, &self.rules, out);
+        flow.take(now, packet, part, &self.rules, &mut self.places, out);
         self.follow(now, at, held_something, waited, out);
     }
 
@@ -414,7 +418,7 @@ impl Coalescer {
         self.forget_fresh(at);
         let held_something = held_something && !was_fresh;
         if is_over {
-            self.flows.remove(at);
+            self.remove(at);
         } else if !held_something && holds_something && !waits && self.may_be_fresh() {
             self.flows.at_mut(at).is_fresh = true;
             return self.fresh.push(at);
@@ -429,7 +433,7 @@ impl Coalescer {
     /// behind it set, however many come after that.
     fn line_up(&mut self, now: Time, at: Handle, waits_on: bool) {
         let flow = self.flows.at_mut(at);
-        let charge = flow.charge();
+        let charge = flow.charge(&self.places);
         let (hold, idle_since) =
             if flow.holds_something() { (flow.hold(&self.rules), Time::NEVER) } else { (IDLE, now) };
         if !waits_on {
@@ -441,7 +445,13 @@ impl Coalescer {
 
     fn forget(&mut self, at: Handle) {
         self.forget_fresh(at);
-        self.flows.remove(at);
+        self.remove(at);
+    }
+
+    /// Removes a flow, which has given its places back.
+    fn remove(&mut self, at: Handle) {
+        let flow = self.flows.remove(at);
+        assert!(!flow.holds_something(), "a flow lets go of all that it holds before it is removed");
     }
 
     /// A flow is fresh no longer.
@@ -506,14 +516,14 @@ impl Coalescer {
         if !flow.holds_something() {
             return;
         }
-        flow.let_go(now, event, &self.rules, out);
+        flow.let_go(now, event, &self.rules, &mut self.places, out);
         let (is_over, is_fresh, pair) = (flow.is_over, flow.is_fresh, flow.pair);
         if !is_fresh {
             flow.idle_since = now;
             self.count_pair(pair, true, false);
         }
         if is_over {
-            self.flows.remove(at);
+            self.remove(at);
         } else if !is_fresh {
             self.flows.charge(at, FLOW_CHARGE);
             self.flows.touch(now, at, IDLE);
@@ -740,11 +750,71 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_place_is_given_back_whichever_way_a_flow_goes() {
+        let mut seen = [0; 5];
+        for seed in 0..200 {
+            let mut random = Rng::with_seed(seed);
+            let rules = Rules {
+                mode: Mode::Resize,
+                hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
+                len_max: *random.choice(&[1_000, 65_535]).unwrap(),
+                longer: Switch::Off,
+                udp: false,
+            };
+            // Room for a few flows and packets, or for all.
+            let limit = *random.choice(&[20_000, 1 << 30]).unwrap();
+            let mut coalescer = Coalescer::new(limit, rules, Vec::new(), Secret::new(5));
+            let mut out = Output::new(Pool::new(1 << 28), None);
+            let mut talks: Vec<Talk> = (0..random.usize(1..8)).map(|port| Talk::new(port, &mut random)).collect();
+            let mut frames: Vec<Vec<u8>> = talks.iter_mut().map(|talk| talk.say(&mut random)).collect();
+            let mut now = Time::from_nanos(1_000_000_000);
+            let mut most = 0;
+            for _ in 0..600 {
+                if random.u8(..8) == 0 {
+                    now = now + Duration::from_micros(*random.choice(&[1, 40, 400, 3_000, 70_000_000]).unwrap());
+                }
+                match random.u8(..60) {
+                    0 => coalescer.release(now, &mut out),
+                    1..6 => coalescer.expire(now, &mut out),
+                    _ => {
+                        // What comes waits too, if only until something is given up for it.
+                        most = most.max(coalescer.early_count() + 1);
+                        frames.push(random.choice(&mut talks).unwrap().say(&mut random));
+                        let frame = frames.swap_remove(random.usize(..frames.len()));
+                        let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+                        coalescer.push(now, packet, &mut out);
+                    }
+                }
+                while let Some(packet) = out.next() {
+                    out.done(packet);
+                }
+                let (count, free) = (coalescer.places.count(), coalescer.places.free_count());
+                assert_eq!(count - free, coalescer.early_count(), "seed {seed}");
+                assert!(count <= most, "seed {seed}: {count} places for {most} segments");
+            }
+            coalescer.release(now, &mut out);
+            assert_eq!(coalescer.places.free_count(), coalescer.places.count(), "seed {seed}");
+            let ends = [Event::Sorted, Event::RunEvicted, Event::RunLate, Event::RunAtEnd, Event::RunPushed];
+            for (seen, event) in seen.iter_mut().zip(ends) {
+                *seen += out.ledger.event(event).packets;
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 100), "each end is seen: {seen:?}");
+    }
+
     /// Where two descriptions part.
     fn difference(one: &str, other: &str) -> String {
         let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
         let end = |text: &str| text.chars().skip(at.saturating_sub(40)).take(200).collect::<String>();
         format!("at {at}: {} instead of {}", end(one), end(other))
+    }
+
+    impl Coalescer {
+        /// Segments that wait for their turn, counted anew.
+        fn early_count(&self) -> usize {
+            self.flows.values().map(Flow::early_count).sum()
+        }
     }
 
     /// One of the two that are compared.

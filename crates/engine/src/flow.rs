@@ -5,13 +5,13 @@
 //! passes as it came.
 
 use crate::coalesce::{Hold, Mode, Rules};
+use crate::early::{Places, Queue};
 use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::run::{Run, Unlike};
 use core::time::Duration;
 use packet::{Checksum, Glance, Packet, Part, TcpPart, Time};
-use std::collections::VecDeque;
 
 /// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
 #[derive(Debug)]
@@ -36,8 +36,7 @@ pub(crate) struct Flow {
     usual_len: u32,
     run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
-    early: VecDeque<(Packet, Part)>,
-    early_len: usize,
+    early: Queue,
     /// When it was last said to be idle, if nothing else was said since.
     pub(crate) idle_since: Time,
 }
@@ -67,8 +66,7 @@ impl Flow {
             last_arrival: Time::ZERO,
             usual_len: 0,
             run: None,
-            early: VecDeque::new(),
-            early_len: 0,
+            early: Queue::EMPTY,
             idle_since: now,
         }
     }
@@ -117,6 +115,12 @@ impl Flow {
     pub(crate) fn foreseen_place(&self) -> Option<&[u8]> {
         let run = self.run.as_ref()?;
         run.packet.behind(usize::from(run.first_len()))
+    }
+
+    /// How many segments wait for their turn.
+    #[cfg(test)]
+    pub(crate) fn early_count(&self) -> usize {
+        self.early.count()
     }
 
     /// Has the next segment looked at closely.
@@ -186,20 +190,28 @@ impl Flow {
     }
 
     /// Takes a segment that may join.
-    pub(crate) fn take(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        part: Part,
+        rules: &Rules,
+        places: &mut Places,
+        out: &mut Output,
+    ) {
         let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));
-        let fits_in = self.early.front().is_none_or(|(_, early)| may_precede(&part, early));
+        let fits_in = self.early.first(places).is_none_or(|early| may_precede(&part, early));
         if ahead == 0 && fits_in {
             self.append(now, packet, part, rules, out);
-            self.catch_up(now, rules, out);
+            self.catch_up(now, rules, places, out);
         } else if ahead > 0 && rules.mode == Mode::Resize && self.has_room_before_its_turn(ahead, &part) {
-            self.wait(now, packet, part, rules, out);
+            self.wait(now, packet, part, rules, places, out);
         } else {
-            self.let_go(now, Event::RunGap, rules, out);
+            self.let_go(now, Event::RunGap, rules, places, out);
             self.skip_to(now, packet, part, rules, out);
         }
         if self.is_over {
-            self.let_go(now, Event::RunPushed, rules, out);
+            self.let_go(now, Event::RunPushed, rules, places, out);
         }
     }
 
@@ -230,48 +242,43 @@ impl Flow {
     }
 
     /// Takes what waited for its turn.
-    fn catch_up(&mut self, now: Time, rules: &Rules, out: &mut Output) {
-        while let Some((_, part)) = self.early.front() {
+    fn catch_up(&mut self, now: Time, rules: &Rules, places: &mut Places, out: &mut Output) {
+        while let Some(part) = self.early.first(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
                 break;
             }
-            let Some((packet, part)) = self.pop_early() else { break };
+            let Some((packet, part)) = self.early.pop(places) else { break };
             self.append(now, packet, part, rules, out);
         }
     }
 
     fn has_room_before_its_turn(&self, ahead: i32, part: &Part) -> bool {
         ahead <= EARLY_SPAN
-            && self.early.len() < EARLY_COUNT_MAX
-            && self.early_len + usize::from(part.payload_len) <= EARLY_LEN_MAX
+            && self.early.count() < EARLY_COUNT_MAX
+            && self.early.payload_len() + usize::from(part.payload_len) <= EARLY_LEN_MAX
     }
 
     /// Keeps a segment until its turn; the last that came is mostly the last in the stream (L8g).
-    fn wait(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+    fn wait(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        part: Part,
+        rules: &Rules,
+        places: &mut Places,
+        out: &mut Output,
+    ) {
         let base = self.next_seq;
-        let place = |part: &Part| part.tcp.map_or(0, |tcp| distance(base, tcp.seq));
-        let at =
-            self.early.iter().rposition(|(_, early)| place(early) < place(&part)).map_or(0, |before| before + 1);
-        let before = at.checked_sub(1).and_then(|before| self.early.get(before));
-        let fits_in = before.is_none_or(|(_, before)| may_precede(before, &part))
-            && self.early.get(at).is_none_or(|(_, after)| may_precede(&part, after));
+        let ahead = |part: &Part| part.tcp.map_or(0, |tcp| distance(base, tcp.seq));
+        let links = self.early.seek(places, |early| ahead(early) < ahead(&part));
+        let fits_in = places.part(links.before).is_none_or(|before| may_precede(before, &part))
+            && places.part(links.after).is_none_or(|after| may_precede(&part, after));
         if !fits_in {
-            self.let_go(now, Event::RunGap, rules, out);
+            self.let_go(now, Event::RunGap, rules, places, out);
             return self.skip_to(now, packet, part, rules, out);
         }
         out.ledger.note(Event::Sorted, Tally::of(&packet));
-        self.early_len += usize::from(part.payload_len);
-        self.early.insert(at, (packet, part));
-    }
-
-    fn pop_early(&mut self) -> Option<(Packet, Part)> {
-        let (packet, part) = self.early.pop_front()?;
-        self.early_len -= usize::from(part.payload_len);
-        if self.early.is_empty() {
-            // Nobody is charged for the memory of a queue that was long once.
-            self.early = VecDeque::new();
-        }
-        Some((packet, part))
+        self.early.insert(places, links, packet, part);
     }
 
     /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
@@ -288,9 +295,9 @@ impl Flow {
     }
 
     /// Lets go of everything, in the stream's order.
-    pub(crate) fn let_go(&mut self, now: Time, event: Event, rules: &Rules, out: &mut Output) {
+    pub(crate) fn let_go(&mut self, now: Time, event: Event, rules: &Rules, places: &mut Places, out: &mut Output) {
         self.close(event, rules, out);
-        while let Some((packet, part)) = self.pop_early() {
+        while let Some((packet, part)) = self.early.pop(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
                 self.close(Event::RunGap, rules, out);
                 self.skip_to(now, packet, part, rules, out);
@@ -325,13 +332,13 @@ impl Flow {
     }
 
     /// The packets that it holds, and the buffers that they lie in.
-    pub(crate) fn held(&self) -> (Tally, usize) {
-        let (mut tally, mut buffers) = (Tally::NONE, self.early.len());
+    pub(crate) fn held(&self, places: &Places) -> (Tally, usize) {
+        let (mut tally, mut buffers) = (Tally::NONE, self.early.count());
         if let Some(run) = &self.run {
             tally += run.came();
             buffers += 1;
         }
-        self.early.iter().for_each(|(packet, _)| tally += Tally::of(packet));
+        self.early.packets(places).for_each(|packet| tally += Tally::of(packet));
         (tally, buffers)
     }
 
@@ -342,8 +349,8 @@ impl Flow {
     }
 
     /// Bytes that it is charged.
-    pub(crate) fn charge(&self) -> usize {
-        let early: usize = self.early.iter().map(|(packet, _)| packet.pinned_len()).sum();
+    pub(crate) fn charge(&self, places: &Places) -> usize {
+        let early: usize = self.early.packets(places).map(|packet| packet.pinned_len()).sum();
         FLOW_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
     }
 }

@@ -47,6 +47,7 @@ pub mod held;
 pub use packet;
 
 mod coalesce;
+mod early;
 mod flow;
 mod fragment;
 mod holes;

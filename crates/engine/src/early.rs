@@ -1,0 +1,262 @@
+//! Segments before their turn in, the same in the order of their stream out.
+//!
+//! The queues of all flows lie in one slab, whose places are used again: nothing is allocated once as many segments have
+//! waited at once as will, and a flow whose segments come in order pays for the ends of an empty queue only. Which segments
+//! may wait, how long, and before which others, is for the flow to say.
+
+use packet::{Packet, Part};
+
+/// The places of all segments that wait, whichever flow they are of.
+///
+/// Invariant: a place is in one queue and has its segment, or it is free and has none. There are never more than have
+/// been taken at once; who bounds what waits bounds them.
+#[derive(Debug)]
+pub(crate) struct Places {
+    places: Vec<Place>,
+    /// The first that is free; it knows the next.
+    free: u32,
+}
+
+#[derive(Debug)]
+struct Place {
+    segment: Option<(Packet, Part)>,
+    links: Links,
+}
+
+/// The places on both sides of one in a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    pub(crate) before: u32,
+    pub(crate) after: u32,
+}
+
+/// The segments of one flow that wait for their turn, in the order of its stream. All its methods want the places that it
+/// was filled with.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    first: u32,
+    last: u32,
+    count: u32,
+    /// Payload of all of them, in bytes.
+    payload_len: u32,
+}
+
+impl Queue {
+    /// A queue in which nothing waits.
+    pub(crate) const EMPTY: Queue = Queue { first: NONE, last: NONE, count: 0, payload_len: 0 };
+
+    /// Does nothing wait?
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    /// How many segments wait.
+    pub(crate) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Their payload, in bytes.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.payload_len as usize
+    }
+
+    /// The part of the segment whose turn is next.
+    pub(crate) fn first<'a>(&self, places: &'a Places) -> Option<&'a Part> {
+        places.part(self.first)
+    }
+
+    /// Between which places a segment belongs: behind the last one whose part `is_before` it.
+    pub(crate) fn seek(&self, places: &Places, is_before: impl Fn(&Part) -> bool) -> Links {
+        let mut links = Links { before: self.last, after: NONE };
+        while places.part(links.before).is_some_and(|part| !is_before(part)) {
+            links = Links { before: places.at(links.before).links.before, after: links.before };
+        }
+        links
+    }
+
+    /// Has a segment wait between two places that are next to each other.
+    pub(crate) fn insert(&mut self, places: &mut Places, links: Links, packet: Packet, part: Part) {
+        self.count += 1;
+        self.payload_len += u32::from(part.payload_len);
+        let at = places.take(Place { segment: Some((packet, part)), links });
+        match links.before {
+            NONE => self.first = at,
+            before => places.at_mut(before).links.after = at,
+        }
+        match links.after {
+            NONE => self.last = at,
+            after => places.at_mut(after).links.before = at,
+        }
+    }
+
+    /// The segment whose turn is next, which waits no longer.
+    pub(crate) fn pop(&mut self, places: &mut Places) -> Option<(Packet, Part)> {
+        if self.is_empty() {
+            return None;
+        }
+        let after = places.at(self.first).links.after;
+        let (packet, part) = places.give_back(self.first);
+        self.first = after;
+        match after {
+            NONE => self.last = NONE,
+            after => places.at_mut(after).links.before = NONE,
+        }
+        self.count -= 1;
+        self.payload_len -= u32::from(part.payload_len);
+        Some((packet, part))
+    }
+
+    /// All packets that wait, in the order of their stream.
+    pub(crate) fn packets<'a>(&self, places: &'a Places) -> impl Iterator<Item = &'a Packet> {
+        let mut next = self.first;
+        core::iter::from_fn(move || {
+            let (packet, _) = places.segment(next)?;
+            next = places.at(next).links.after;
+            Some(packet)
+        })
+    }
+}
+
+impl Places {
+    /// No places.
+    pub(crate) const fn new() -> Places {
+        Places { places: Vec::new(), free: NONE }
+    }
+
+    /// The part of the segment at a place; none where there is no place.
+    pub(crate) fn part(&self, at: u32) -> Option<&Part> {
+        self.segment(at).map(|(_, part)| part)
+    }
+
+    fn segment(&self, at: u32) -> Option<&(Packet, Part)> {
+        self.places.get(at as usize)?.segment.as_ref()
+    }
+
+    /// Takes a free place.
+    fn take(&mut self, place: Place) -> u32 {
+        match self.free {
+            NONE => self.widen(place),
+            at => {
+                let before = core::mem::replace(self.at_mut(at), place);
+                self.free = before.links.after;
+                at
+            }
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self, place: Place) -> u32 {
+        self.places.push(place);
+        self.places.len() as u32 - 1
+    }
+
+    /// Empties a place, which is free then.
+    fn give_back(&mut self, at: u32) -> (Packet, Part) {
+        let free = core::mem::replace(&mut self.free, at);
+        let place = self.at_mut(at);
+        place.links.after = free;
+        let Some(segment) = place.segment.take() else { panic!("who waits has a place") };
+        segment
+    }
+
+    fn at(&self, at: u32) -> &Place {
+        match self.places.get(at as usize) {
+            Some(place) => place,
+            None => panic!("a place that is linked is there"),
+        }
+    }
+
+    fn at_mut(&mut self, at: u32) -> &mut Place {
+        match self.places.get_mut(at as usize) {
+            Some(place) => place,
+            None => panic!("a place that is linked is there"),
+        }
+    }
+}
+
+/// No place: more segments than this never wait.
+const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+impl Places {
+    /// Places that there are, taken and free.
+    pub(crate) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Places in the list of free ones, which are empty.
+    pub(crate) fn free_count(&self) -> usize {
+        let (mut count, mut at) = (0, self.free);
+        while at != NONE {
+            assert!(self.segment(at).is_none(), "what is free is empty");
+            assert!(count < self.count(), "no place is free twice");
+            (count, at) = (count + 1, self.at(at).links.after);
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+    use packet::{Frame, Ingress, Medium, Pool, Sum};
+
+    #[test]
+    fn random_work_on_many_queues_agrees_with_lists() {
+        for seed in 0..100 {
+            let mut random = Rng::with_seed(seed);
+            let mut pool = Pool::new(1 << 24);
+            let mut places = Places::new();
+            let mut queues: Vec<Queue> = (0..random.usize(1..6)).map(|_| Queue::EMPTY).collect();
+            let mut lists: Vec<Vec<u32>> = vec![Vec::new(); queues.len()];
+            let mut most = 0;
+            for _ in 0..500 {
+                let index = random.usize(..queues.len());
+                let (queue, list) = (&mut queues[index], &mut lists[index]);
+                let id = random.u32(..1_000);
+                if random.bool() && list.len() < 40 {
+                    // One of the same number stays behind those that came before it.
+                    let links = queue.seek(&places, |part| part.id <= id);
+                    let at = list.iter().rposition(|known| *known <= id).map_or(0, |before| before + 1);
+                    assert_eq!(places.part(links.before).map(|part| part.id), list[..at].last().copied());
+                    assert_eq!(places.part(links.after).map(|part| part.id), list[at..].first().copied());
+                    queue.insert(&mut places, links, packet(id, &mut pool), part(id));
+                    list.insert(at, id);
+                } else {
+                    let popped = queue.pop(&mut places).map(|(packet, part)| {
+                        assert_eq!(packet.ip().id, part.id, "seed {seed}");
+                        pool.give(packet.into_buffer());
+                        part.id
+                    });
+                    assert_eq!(popped, (!list.is_empty()).then(|| list.remove(0)), "seed {seed}");
+                }
+                for (queue, list) in queues.iter().zip(&lists) {
+                    assert_eq!(queue.is_empty(), list.is_empty());
+                    assert_eq!(queue.count(), list.len());
+                    assert_eq!(queue.payload_len(), list.iter().sum::<u32>() as usize);
+                    assert_eq!(queue.first(&places).map(|part| part.id), list.first().copied());
+                    let ids: Vec<u32> = queue.packets(&places).map(|packet| packet.ip().id).collect();
+                    assert_eq!(&ids, list, "seed {seed}");
+                }
+                let waiting = lists.iter().map(Vec::len).sum();
+                most = most.max(waiting);
+                assert_eq!((places.count(), places.free_count()), (most, most - waiting), "seed {seed}");
+            }
+        }
+    }
+
+    /// A segment that carries as many bytes as its number says.
+    fn part(id: u32) -> Part {
+        Part { payload_at: 40, payload_len: id as u16, payload_sum: Sum::ZERO, id, canonical: true, tcp: None }
+    }
+
+    fn packet(id: u32, pool: &mut Pool) -> Packet {
+        let mut frame = vec![0x45, 0, 0, 20, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        frame[4..6].copy_from_slice(&(id as u16).to_be_bytes());
+        let checksum = Sum::of(&frame).checksum();
+        frame[10..12].copy_from_slice(&checksum.to_be_bytes());
+        Frame::copy(&frame, Medium::Ip, Ingress(0), pool).unwrap()
+    }
+}
