@@ -803,6 +803,34 @@ mod tests {
         assert!(seen.iter().all(|count| *count > 100), "each end is seen: {seen:?}");
     }
 
+    #[test]
+    fn a_batch_is_taken_as_its_packets_are() {
+        for seed in 0..60 {
+            let mut random = Rng::with_seed(seed);
+            let rules = Rules {
+                mode: *random.choice(&[Mode::Reversible, Mode::Resize]).unwrap(),
+                hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
+                len_max: *random.choice(&[1_000, 4_000]).unwrap(),
+                longer: Switch::Off,
+                udp: false,
+            };
+            let mut one_by_one = Half::new(&rules, false);
+            let mut at_once = Half::new(&rules, false);
+            // Sometimes more than stay near.
+            let flows: usize = *random.choice(&[3, 2 * NEAR_COUNT]).unwrap();
+            let mut talks: Vec<Talk> = (0..flows).map(|port| Talk::new(port, &mut random)).collect();
+            let mut now = Time::from_nanos(1_000_000_000);
+            for step in 0..40 {
+                now = now + Duration::from_micros(*random.choice(&[1, 40, 400, 3_000]).unwrap());
+                let frames: Vec<Vec<u8>> =
+                    (0..random.usize(1..100)).map(|_| talks[random.usize(..flows)].say(&mut random)).collect();
+                let said = [one_by_one.take(now, &frames, false), at_once.take(now, &frames, true)];
+                let [one, other] = &said;
+                assert!(one == other, "seed {seed}, step {step}: {}", difference(one, other));
+            }
+        }
+    }
+
     /// Where two descriptions part.
     fn difference(one: &str, other: &str) -> String {
         let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
@@ -841,6 +869,34 @@ mod tests {
             if self.is_close {
                 self.coalescer.settle();
             }
+            let gone = self.drain();
+            self.tell(gone)
+        }
+
+        /// All that can be seen of packets that come one by one, or at once.
+        fn take(&mut self, now: Time, frames: &[Vec<u8>], at_once: bool) -> String {
+            self.coalescer.expire(now, &mut self.out);
+            let mut gone = self.drain();
+            if !at_once {
+                for frame in frames {
+                    self.push(now, frame, Checksum::Unverified);
+                    gone.extend(self.drain());
+                }
+                return self.tell(gone);
+            }
+            let pool = &mut self.out.pool;
+            let read = |frame: &Vec<u8>| Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap();
+            let packets: Vec<Packet> = frames.iter().map(read).collect();
+            let mut packets = packets.into_iter();
+            while !packets.as_slice().is_empty() {
+                self.coalescer.push_some(now, &mut packets, &mut self.out, &mut Copying);
+                gone.extend(self.drain());
+            }
+            self.tell(gone)
+        }
+
+        /// What went out: ports, and all that can be seen of it.
+        fn drain(&mut self) -> Vec<(Vec<u8>, String)> {
             let mut gone = Vec::new();
             while let Some(packet) = self.out.next() {
                 let ports = packet.bytes().get(20..24).unwrap_or_default().to_vec();
@@ -848,6 +904,10 @@ mod tests {
                 gone.push((ports, format!("{:02x?} {more:?}", packet.frame())));
                 self.out.done(packet);
             }
+            gone
+        }
+
+        fn tell(&self, mut gone: Vec<(Vec<u8>, String)>) -> String {
             // Which flow is let go first is nobody's business.
             gone.sort_by(|(one, _), (other, _)| one.cmp(other));
             let it = &self.coalescer;
