@@ -21,12 +21,13 @@ pub fn workloads(extent: Extent, words: &[String]) -> Vec<Workload> {
         Extent::Usual => usual(),
         Extent::Full => full(),
     };
-    all.retain(|workload| has(workload, words));
+    all.retain(|workload| has(&format!("{} {workload}", workload.function), words));
     all
 }
 
-fn has(workload: &Workload, words: &[String]) -> bool {
-    let name = format!("{} {workload}", workload.function).to_lowercase();
+/// Has a name all of these words?
+pub fn has(name: &str, words: &[String]) -> bool {
+    let name = name.to_lowercase();
     words.iter().flat_map(|words| words.split_whitespace()).all(|word| name.contains(&word.to_lowercase()))
 }
 

@@ -3,6 +3,7 @@
 //! The stream has all that makes an engine allocate or hold too much: fragments in every order, some of whose datagrams
 //! never complete, repeats, overlaps, floods of names, TCP flows with and without disorder.
 
+use crate::grid::has;
 use crate::recipe::{Flows, Hold, Order, Recipe};
 use crate::rows::{Row, WIDELOAD};
 use crate::wire::{IPV4_LEN, Pair, Place, UDP, noise, put, seal_ipv4};
@@ -14,13 +15,14 @@ use engine::{
 use packet::{Frame, Ingress, Medium, Pool, Time};
 use std::time::{Duration, Instant};
 
-/// Sends so many packets through an engine and counts its allocations.
-pub fn row(packets: u64) -> Row {
-    row_of(packets, Order::Random)
+/// Has the name of its row all of these words?
+pub fn is_meant(words: &[String]) -> bool {
+    has(&format!("{} {WORKLOAD}", Function::Memory), words)
 }
 
-fn row_of(packets: u64, order: Order) -> Row {
-    let mut stream = Stream::new(order);
+/// Sends so many packets through an engine and counts its allocations.
+pub fn row(packets: u64) -> Row {
+    let mut stream = Stream::new();
     (0..WARM_ROUNDS).for_each(|_| stream.round());
     let rounds = packets.div_ceil(stream.len() as u64);
     let started = Instant::now();
@@ -42,7 +44,7 @@ fn row_of(packets: u64, order: Order) -> Row {
     );
     Row {
         function: Function::Memory,
-        workload: "fragments in every order, floods, overlaps, flows".to_string(),
+        workload: WORKLOAD.to_string(),
         system: WIDELOAD.to_string(),
         ns: Some(ns),
         ns_min: None,
@@ -68,7 +70,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(order: Order) -> Stream {
+    fn new() -> Stream {
         let secret = Secret::new(7);
         let limits = Limits { bytes: HELD_LEN / 2, patience: None };
         let rules = Rules {
@@ -84,7 +86,7 @@ impl Stream {
             ..Widening::default()
         };
         let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
-        let flows = Flows { order, per_flow: 90, ..flows(16, Hold::Section) };
+        let flows = Flows { order: Order::Random, per_flow: 90, ..flows(16, Hold::Section) };
         let (section, _) = Recipe::Flows(flows).build();
         Stream {
             side,
@@ -159,6 +161,8 @@ fn fragments() -> Vec<Vec<u8>> {
     all
 }
 
+/// The packets that are sent.
+const WORKLOAD: &str = "fragments in every order, floods, overlaps, flows";
 /// Rounds until every table has its size.
 const WARM_ROUNDS: u32 = 3;
 /// What the engine may hold, in bytes.
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn nothing_is_allocated_and_the_cap_holds() {
-        let row = row_of(50_000, Order::Forward);
+        let row = row(50_000);
         assert_eq!(row.fault, None);
         assert!(row.completed.unwrap() >= 50_000);
         assert!(row.note().starts_with("0 allocations; "), "{}", row.note());

@@ -32,7 +32,7 @@ struct Pace {
 /// What makes measuring impossible.
 pub fn measure(args: &Args) -> Result<(), String> {
     let workloads = workloads(args.extent(), &args.only);
-    if workloads.is_empty() {
+    if workloads.is_empty() && !memory::is_meant(&args.only) {
         return Err(format!("--only {}: no workload has all of these words", args.only.join(" ")));
     }
     // A file that cannot be written should not be found out at the end.
@@ -72,7 +72,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
     announce(&conditions, workloads.len());
     let mut rows = Vec::new();
     // What one workload leaves of its share of the time for counting, the next ones have.
-    let share = pace.counting / workloads.len() as u32;
+    let share = pace.counting / workloads.len().max(1) as u32;
     let mut counting = Duration::ZERO;
     for workload in &workloads {
         counting += share;
@@ -84,7 +84,7 @@ pub fn measure(args: &Args) -> Result<(), String> {
         bar.inc(1);
         rows.extend(some);
     }
-    if args.only.is_empty() {
+    if memory::is_meant(&args.only) {
         bar.set_message(format!("memory | {} packets", thousands(pace.packets)));
         let row = memory::row(pace.packets);
         bar.suspend(|| println!("{}", table::block(std::slice::from_ref(&row))));

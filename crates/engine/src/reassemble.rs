@@ -249,7 +249,7 @@ impl Reassembler {
             self.held.foresee(at);
         }
         let run_of = |packet: &Packet| match self.held.glimpse(place_of(packet)?)? {
-            (key, State::Open(run)) if key.id == packet.ip().id => Some(run),
+            (key, State::Open(run)) if key.id == packet.ip().id && key.is_of(packet) => Some(run),
             _ => None,
         };
         if let Some(run) = packets.get(FORESIGHT).and_then(run_of) {

@@ -137,14 +137,14 @@ pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let reserved = fixed.flags_offset.get() & RESERVED;
     let flags_offset = reserved | if ip.dont_fragment { DONT_FRAGMENT } else { 0 } | place;
     let tos = fixed.tos & !3 | ip.ecn.bits();
-    // The sum is that of the bytes as they stand, and of what they differ by: words just written are slow to read again.
-    let before = [fixed.version_tos(), fixed.total_len.get(), fixed.flags_offset.get(), fixed.checksum.get()];
-    let sum = fixed.sum() - Sum::long(before.into_iter().map(u32::from).sum());
+    let total_len = ip.len as u16;
+    // Bytes just written are slow to read as longer words, so the sum is that of the fields.
+    let [front, rest] = [[fixed.version_ihl, tos], [fixed.ttl, fixed.protocol]].map(u16::from_be_bytes);
+    let words = [front, total_len, fixed.id.get(), flags_offset, rest];
+    let sum = Sum::long(words.into_iter().map(u32::from).sum()) + Sum::native(fixed.ends());
     let sum = if options.is_empty() { sum } else { sum + Sum::of(options) };
     fixed.tos = tos;
-    let after = [fixed.version_tos(), ip.len as u16, flags_offset];
-    let sum = sum + Sum::long(after.into_iter().map(u32::from).sum());
-    fixed.total_len = U16::new(ip.len as u16);
+    fixed.total_len = U16::new(total_len);
     fixed.flags_offset = U16::new(flags_offset);
     fixed.checksum = U16::new(sum.checksum());
 }
@@ -317,9 +317,11 @@ impl<'a> Iterator for Options<'a> {
 }
 
 impl Ipv4Header {
-    /// The first word: version, header length and class.
-    fn version_tos(&self) -> u16 {
-        u16::from_be_bytes([self.version_ihl, self.tos])
+    /// Both addresses in one word, as they stand.
+    #[inline]
+    fn ends(&self) -> u64 {
+        let ([a, b, c, d], [e, f, g, h]) = (self.source, self.destination);
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
     }
 
     fn header_len(&self) -> usize {
