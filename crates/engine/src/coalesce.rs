@@ -140,7 +140,8 @@ impl Coalescer {
     }
 
     /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Coalescer::push) for
-    /// each, at less cost. `lay` brings each payload to its place whose checksum is known to be right.
+    /// each, at less cost. `lay` brings payloads to their places whose checksums are known to be right, where segments look
+    /// like those before them. Where something waits already, it takes none.
     pub fn push_some(
         &mut self,
         now: Time,
@@ -179,9 +180,10 @@ impl Coalescer {
             flow.foresee();
         }
         if let Some(packet) = packets.get(FORESIGHT / 2)
-            && let Some(place) = flow_of(packet).and_then(|flow| flow.foreseen_place())
+            && let Some((place, payload_at)) = flow_of(packet).and_then(|flow| flow.foreseen_place())
+            && let Some(payload) = packet.bytes().get(payload_at..)
         {
-            lay.foresee(place, packet.payload());
+            lay.foresee(place, payload);
         }
     }
 
@@ -824,7 +826,9 @@ mod tests {
                 now = now + Duration::from_micros(*random.choice(&[1, 40, 400, 3_000]).unwrap());
                 let frames: Vec<Vec<u8>> =
                     (0..random.usize(1..100)).map(|_| talks[random.usize(..flows)].say(&mut random)).collect();
-                let said = [one_by_one.take(now, &frames, false), at_once.take(now, &frames, true)];
+                let checksum = *random.choice(&[Checksum::Unverified, Checksum::Verified]).unwrap();
+                let said =
+                    [one_by_one.take(now, &frames, checksum, false), at_once.take(now, &frames, checksum, true)];
                 let [one, other] = &said;
                 assert!(one == other, "seed {seed}, step {step}: {}", difference(one, other));
             }
@@ -874,19 +878,23 @@ mod tests {
         }
 
         /// All that can be seen of packets that come one by one, or at once.
-        fn take(&mut self, now: Time, frames: &[Vec<u8>], at_once: bool) -> String {
+        fn take(&mut self, now: Time, frames: &[Vec<u8>], checksum: Checksum, at_once: bool) -> String {
             self.coalescer.expire(now, &mut self.out);
             let mut gone = self.drain();
             if !at_once {
                 for frame in frames {
-                    self.push(now, frame, Checksum::Unverified);
+                    self.push(now, frame, checksum);
                     gone.extend(self.drain());
                 }
                 return self.tell(gone);
             }
             let pool = &mut self.out.pool;
-            let read = |frame: &Vec<u8>| Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap();
-            let packets: Vec<Packet> = frames.iter().map(read).collect();
+            let mut read = |frame: &Vec<u8>| {
+                let mut packet = Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap();
+                packet.checksum = checksum;
+                packet
+            };
+            let packets: Vec<Packet> = frames.iter().map(&mut read).collect();
             let mut packets = packets.into_iter();
             while !packets.as_slice().is_empty() {
                 self.coalescer.push_some(now, &mut packets, &mut self.out, &mut Copying);

@@ -110,11 +110,11 @@ impl Flow {
         }
     }
 
-    /// Where the next segment's payload belongs, if it is as long as the first one's.
+    /// Where the next segment's payload belongs, if it is as long as the first one's, and where it starts in its packet.
     #[inline]
-    pub(crate) fn foreseen_place(&self) -> Option<&[u8]> {
+    pub(crate) fn foreseen_place(&self) -> Option<(&[u8], usize)> {
         let run = self.run.as_ref()?;
-        run.packet.behind(usize::from(run.first_len()))
+        Some((run.packet.behind(usize::from(run.first_len()))?, run.payload_at()))
     }
 
     /// How many segments wait for their turn.

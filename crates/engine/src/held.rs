@@ -33,7 +33,8 @@ pub trait Key: Eq + Copy {
 /// Things held under keys, within a limit of bytes.
 ///
 /// Invariants: every thing but the newest is in the index, in the line of its patience and in one line of ranks, its
-/// source's or the reserve; the newest came after all of those; a source is on a level as long as something unprotected of it is held; the charges of all things add up to `charged`.
+/// source's or the reserve; the newest came after all of those; a source is on a level as long as something unprotected
+/// of it is held; the charges of all things add up to `charged`.
 #[derive(Debug)]
 pub struct Held<K, V> {
     index: Index,
@@ -43,7 +44,7 @@ pub struct Held<K, V> {
     /// The longest first.
     patiences: Vec<Patience>,
     /// What was last wanted, and which patience that is, of how many nanoseconds.
-    last_wanted: (Duration, (usize, u64)),
+    last_wanted: Option<(Duration, (usize, u64))>,
     sources_index: Index,
     sources: Slab<Source>,
     /// The source that something was held of last: known even while nothing more of it is held.
@@ -145,8 +146,7 @@ impl<K: Key, V> Held<K, V> {
             index: Index::default(),
             slots: Slab::default(),
             newest: NONE,
-            // Nobody wants to wait so long.
-            last_wanted: (Duration::MAX, (0, u64::MAX)),
+            last_wanted: None,
             patiences,
             sources_index: Index::default(),
             sources: Slab::default(),
@@ -254,6 +254,7 @@ impl<K: Key, V> Held<K, V> {
         let (patience, length) = self.patience_for(wanted);
         let at = self.slots.place(Slot::free(key));
         let slot = self.slots.at_mut(at);
+        debug_assert!(slot.value.is_none());
         // A free place has nothing to be dropped.
         core::mem::forget(slot.value.replace(value));
         slot.key = key;
@@ -429,7 +430,7 @@ impl<K: Key, V> Held<K, V> {
         }
         let worth_speaking = (self.charged - self.reserve_charged) / LEVEL_SHARE;
         let mut above = 0;
-        let heaviest = self.levels.from_the_heaviest().find(|level| {
+        let heaviest = self.levels.heaviest_first().find(|level| {
             above += level.charged;
             above >= worth_speaking
         });
@@ -466,11 +467,14 @@ impl<K: Key, V> Held<K, V> {
     /// The longest that fits is better than any that does not; of those that do not, the shortest.
     #[inline]
     fn patience_for(&mut self, wanted: Duration) -> (usize, u64) {
-        let (known, patience) = self.last_wanted;
-        if known != wanted {
-            self.last_wanted = (wanted, self.seek_patience(wanted));
+        if let Some((known, patience)) = self.last_wanted
+            && known == wanted
+        {
+            return patience;
         }
-        if known == wanted { patience } else { self.last_wanted.1 }
+        let patience = self.seek_patience(wanted);
+        self.last_wanted = Some((wanted, patience));
+        patience
     }
 
     fn seek_patience(&self, wanted: Duration) -> (usize, u64) {
@@ -588,7 +592,7 @@ impl Levels {
     }
 
     /// The levels that someone is on.
-    fn from_the_heaviest(&self) -> impl Iterator<Item = &Level> {
+    fn heaviest_first(&self) -> impl Iterator<Item = &Level> {
         let mut left = self.taken;
         core::iter::from_fn(move || {
             let at = left.checked_ilog2()?;

@@ -26,7 +26,8 @@ pub struct Reassembler {
     held: Held<DatagramKey, State>,
     hints: Box<[Hint]>,
     rates: Box<[Rate]>,
-    /// Datagrams that were started, of all pairs.
+    /// Datagrams that were started, of all pairs. A pair never has more of them than this, so runs in whose time few were
+    /// started need no look at its own counters.
     opened: u32,
     /// Per hash of a pair, the payload of its last whole datagram, in bytes: what the next one will need.
     lens: Box<[u16]>,
@@ -193,20 +194,16 @@ impl Reassembler {
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_laying(now, packet, out, &mut Copying);
-    }
-
-    /// Does the same, and has `lay` bring each payload to its place.
-    pub fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
-        if self.take_alike(core::slice::from_ref(&packet), out, lay) > 0 {
+        if self.take_alike(core::slice::from_ref(&packet), out, &mut Copying) > 0 {
             out.done(packet);
         } else {
-            self.push_toward(Toward::Host, now, packet, out, lay);
+            self.push_toward(Toward::Host, now, packet, out, &mut Copying);
         }
     }
 
     /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Reassembler::push)
-    /// for each, at less cost. Who then drains the output, and calls again, has in its caches what it sends.
+    /// for each, at less cost. `lay` brings payloads to their places. Who then drains the output, and calls again, has in its
+    /// caches what it sends. Where something waits already, it takes none.
     pub fn push_some(
         &mut self,
         now: Time,
@@ -216,11 +213,12 @@ impl Reassembler {
     ) {
         let far = self.held.count() > NEAR_COUNT;
         while out.queued_count() == 0 {
-            let ahead = packets.as_ref();
+            let mut ahead = packets.as_ref();
             if far {
+                // Each step foresees one packet further, so it takes one.
                 self.foresee(ahead, lay);
+                ahead = ahead.get(..1).unwrap_or_default();
             }
-            let ahead = if far { ahead.get(..1).unwrap_or_default() } else { ahead };
             let taken = self.take_alike(ahead, out, lay);
             let Some(packet) = packets.next() else { return };
             if taken == 0 {
@@ -229,7 +227,9 @@ impl Reassembler {
             }
             out.done(packet);
             for _ in 1..taken {
-                packets.next().into_iter().for_each(|packet| out.done(packet));
+                if let Some(packet) = packets.next() {
+                    out.done(packet);
+                }
             }
         }
     }
@@ -438,14 +438,16 @@ impl Reassembler {
         lay: &mut impl Lay,
     ) -> Result<(), Reason> {
         let (patience, birth) = self.patience_for(now, &key, piece);
+        // Counted wherever its pair's counters have it, too: before it may end for want of memory.
+        let opened_before = self.opened;
+        self.opened = opened_before.wrapping_add(1);
         let start = usize::from(fragment.offset);
         let range = start..start + piece.ip().payload_len();
         let buffer = out.pool.lend(range.end.max(self.usual_len(birth))).ok_or(Reason::NoBuffer)?;
         let charge = buffer.pinned_len();
         let mut packet = Packet::open(piece, buffer);
         lay.lay(packet.laid_mut(start, range.len()), piece.payload());
-        let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), self.opened, birth);
-        self.opened = self.opened.wrapping_add(1);
+        let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), opened_before, birth);
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
         *self.hint(fragment.id) = Hint { id: fragment.id, at };
         Ok(())
@@ -480,7 +482,7 @@ impl Reassembler {
             self.close(at, out);
             return Ok(());
         }
-        run.foresee_like(piece);
+        run.expect_like(piece);
         *self.hint(fragment.id) = Hint { id: fragment.id, at };
         Ok(())
     }
@@ -641,7 +643,7 @@ impl Run {
         Run {
             next: next(&holes),
             room: room(&packet, piece),
-            shape: ip.shape.to_compare(),
+            shape: ip.shape,
             opened_before,
             packet,
             holes,
@@ -665,7 +667,7 @@ impl Run {
         if fragment.id != key.id || end > self.room as usize || !key.is_of(piece) {
             return Taken::Not;
         }
-        if self.shape != ip.shape {
+        if !self.shape.is_same(ip.shape) {
             let fits = len > 0 && (!fragment.more || len.is_multiple_of(UNIT));
             if !fits || !self.shape.is_like(ip.shape) {
                 return Taken::Not;
@@ -677,7 +679,7 @@ impl Run {
         } else if start == 0 || !self.holes.fill_between(self.packet.map_mut(), &(start..end), fragment.more) {
             return Taken::Not;
         }
-        if self.shape != ip.shape {
+        if !self.shape.is_same(ip.shape) {
             self.see(piece);
             self.shape = ip.shape;
         }
@@ -715,8 +717,8 @@ impl Run {
 
     /// Takes pieces like this one for what comes next.
     #[inline(always)]
-    fn foresee_like(&mut self, piece: &Packet) {
-        self.shape = piece.ip().shape.to_compare();
+    fn expect_like(&mut self, piece: &Packet) {
+        self.shape = piece.ip().shape;
         self.room = room(&self.packet, piece);
     }
 
@@ -939,7 +941,7 @@ const NEAR_COUNT: usize = 256;
 const NARROW_LINES: usize = 24;
 /// The offset of nothing.
 const NEVER: u32 = u32::MAX;
-/// Of so many datagrams in a row, no two have one identifier, if the fewest bits of any version serve half a round.
+/// Fewer datagrams than this use up less than half of any version's identifiers.
 const ROUND_MIN: u32 = 1 << (V4_ID_BITS - 1);
 /// Entries of the tables that are found by a hash of a source or a pair; for pairs there are two.
 const RATE_COUNT: usize = 1_024;
@@ -1018,6 +1020,22 @@ mod tests {
         half.step(now, &[v4(1, 5, 128, true, 0, &[9; 64])]);
         assert_eq!(half.reassembler.held().0.packets, 1, "it is of another datagram");
         assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 2);
+    }
+
+    #[test]
+    fn a_datagram_without_memory_uses_up_an_identifier_too() {
+        let limits = Limits { bytes: 1 << 28, patience: None };
+        // Room for a run and a packet that comes.
+        let pool = Pool::new(2 * packet::Buffer::pinned_len_for(64));
+        let mut half = Half { out: Output::new(pool, None), ..Half::new(limits, Late::Retire, Way::Each) };
+        let now = Time::from_nanos(1_000_000_000);
+        half.step(now, &[v4(1, 5, 0, true, 0, &[7; 64])]);
+        for id in 0..ROUND_MIN {
+            half.step(now, &[v4(1, (10_000 + id) as u16, 0, true, 0, &[1; 64])]);
+        }
+        assert_eq!(half.out.ledger.retired(Reason::NoBuffer).packets, u64::from(ROUND_MIN));
+        half.step(now, &[v4(1, 5, 64, true, 0, &[8; 64])]);
+        assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 1, "it is of another datagram");
     }
 
     /// One of those that are compared.
@@ -1102,14 +1120,14 @@ mod tests {
         }
         let marks = if random.u8(..40) == 0 { random.u8(..4) } else { 0 };
         let payload: Vec<u8> = (0..len).map(|at| (offset + at + number) as u8).collect();
-        let bytes = if number % 3 == 0 {
+        let bytes = if number.is_multiple_of(3) {
             v6(number as u32, offset, more, marks, &payload)
         } else {
             let tos = if marks == 3 { 2 } else { 0 };
             // Two sources use the same identifiers.
             v4(1 + number as u8 % 2, number as u16 / 2, offset, more, tos, &payload)
         };
-        if marks < 2 || number % 3 == 0 {
+        if marks < 2 || number.is_multiple_of(3) {
             bytes
         } else {
             with_option(bytes, *random.choice(&[0x88, 0x07]).unwrap())

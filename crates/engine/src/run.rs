@@ -75,6 +75,12 @@ impl Run {
         Tally::new(count, self.payload_len() + count * usize::from(self.repeated_len))
     }
 
+    /// Where the payload starts, in bytes from the IP header: of each of its segments.
+    #[inline]
+    pub(crate) fn payload_at(&self) -> usize {
+        usize::from(self.payload_at)
+    }
+
     fn payload_len(&self) -> usize {
         self.packet.len() - usize::from(self.payload_at)
     }

@@ -208,7 +208,7 @@ fn each_part_of_the_key_tells_datagrams_apart() {
     let changes: [(&str, Change); 6] = [
         ("source", |header| header.source += 1),
         ("destination", |header| header.destination += 1),
-        ("identification", |header| header.id += 64),
+        ("identification", |header| header.id += 16_384),
         ("protocol", |header| header.protocol = EXPERIMENT),
         ("VLAN", |header| header.vlans = vec![8]),
         ("ingress", |header| header.ingress += 1),

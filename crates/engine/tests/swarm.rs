@@ -167,8 +167,8 @@ fn draw_header(random: &mut Rng, version: u8, ids: u32, extras: bool) -> Header 
     let mut header = Header::plain(version);
     header.source += random.u32(..2);
     header.destination += random.u32(4..6);
-    // Multiples of 64 share a hint.
-    header.id = random.u32(..ids) * *random.choice(&[1, 64]).unwrap();
+    // Multiples of these share a hint, of the joiner and of the reassembler.
+    header.id = (random.u32(..ids) * *random.choice(&[1, 64, 16_384]).unwrap()) % 65_536;
     header.protocol = *random.choice(&[UDP, EXPERIMENT]).unwrap();
     header.vlans = random.choice([vec![], vec![7], vec![8], vec![7, 8]]).unwrap();
     header.ingress = random.u32(..2);

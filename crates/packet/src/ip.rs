@@ -406,27 +406,25 @@ impl Ip {
 impl Shape {
     /// That of a header that was changed since it was read.
     pub(crate) const CHANGED: Shape = Shape(0);
-    /// The shape of nothing.
-    const NONE: Shape = Shape(u64::MAX);
     /// The part that says length and MF.
     const PIECE: u64 = 0x1_FFFF;
 
-    /// The shape of a header that says so; `kind` is what else joining looks at, in at most 46 bits, and never 0.
+    /// The shape of a header that says so; `kind` is what else joining looks at, in at most 47 bits, and never 0.
     #[inline(always)]
     pub(crate) fn new(kind: u64, len: u16, more: bool) -> Shape {
         Shape(kind << 17 | u64::from(more) << 16 | u64::from(len))
     }
 
-    /// It to compare others with: of a changed header, one that no header has.
+    /// Are these two equal? Those of changed headers never are.
     #[inline(always)]
-    pub fn to_compare(self) -> Shape {
-        if self == Shape::CHANGED { Shape::NONE } else { self }
+    pub fn is_same(self, other: Shape) -> bool {
+        self == other && other != Shape::CHANGED
     }
 
-    /// Do these two differ in length and MF alone?
+    /// Do these two differ in length and MF at most?
     #[inline(always)]
     pub fn is_like(self, other: Shape) -> bool {
-        (self.0 ^ other.0) & !Shape::PIECE == 0
+        (self.0 ^ other.0) & !Shape::PIECE == 0 && other != Shape::CHANGED
     }
 }
 
