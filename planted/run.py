@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants one bug at a time into a copy of the workspace and sees which test catches it.
 
-    planted/run.py [--tests-have-passed] [number ...]
+    planted/run.py [--tests-have-passed] [--within SECONDS] [number ...]
 
 Writes planted/CAUGHT.md when all bugs were tried. Exits with 1 where a bug is not caught, where its text is no longer
 in the source, or where a test fails without any bug.
@@ -32,6 +32,8 @@ NEAR = {
     **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "train", "tcp")},
 }
 TIME_LIMIT_SECONDS = 240
+# Bugs from the first one of a commit to that of the next: prime, so that all come first in turn.
+TURN = 23
 
 
 def main():
@@ -40,8 +42,15 @@ def main():
     arguments.add_argument(
         "--tests-have-passed", action="store_true", help="do not first run all tests without a bug: they have just passed"
     )
+    arguments.add_argument(
+        "--within",
+        type=int,
+        metavar="SECONDS",
+        help="begin no bug after so long; each commit begins with another one, so that all have their turn",
+    )
     arguments = arguments.parse_args()
     have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
+    began = time.monotonic()
     bugs = tomllib.loads(LIST.read_text())["bug"]
     bugs = [bug for bug in bugs if not wanted or bug["number"] in wanted]
     with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
@@ -52,12 +61,25 @@ def main():
         failed = next((found for found in run_suites(copy, suites) if found), None)
         if failed:
             sys.exit(f"without any bug, {failed} fails")
-        rows = [try_bug(copy, bug) for bug in bugs]
-    if not wanted:
-        write_table(rows)
+        rows = []
+        for bug in bugs if arguments.within is None else in_turn(bugs):
+            if arguments.within is not None and time.monotonic() - began > arguments.within:
+                break
+            rows.append(try_bug(copy, bug))
+    if not wanted and len(rows) == len(bugs):
+        write_table(sorted(rows, key=lambda row: row["number"]))
     lost = [row for row in rows if not row["caught_by"]]
     print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught")
+    if len(rows) < len(bugs):
+        print(f"{len(bugs) - len(rows)} more were not tried: {arguments.within} s had passed")
     sys.exit(1 if lost else 0)
+
+
+def in_turn(bugs):
+    """The bugs, beginning with another one at each commit."""
+    count = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=HOUSE, capture_output=True, text=True)
+    start = int(count.stdout.strip() or 0) * TURN % max(len(bugs), 1)
+    return bugs[start:] + bugs[:start]
 
 
 def try_bug(copy, bug):
