@@ -1023,6 +1023,19 @@ mod tests {
     }
 
     #[test]
+    fn a_hint_to_what_is_joined_for_a_hop_is_not_one_for_the_host() {
+        let limits = Limits { bytes: 1 << 28, patience: None };
+        let mut half = Half::new(limits, Late::Retire, Way::Each);
+        let now = Time::from_nanos(1_000_000_000);
+        let [first, second] = [0, 64].map(|offset| {
+            Frame::copy(&v4(1, 5, offset, true, 0, &[7; 64]), Medium::Ip, Ingress(0), &mut half.out.pool).unwrap()
+        });
+        half.reassembler.push_hop_by_hop(now, first, &mut half.out);
+        half.reassembler.push(now, second, &mut half.out);
+        assert_eq!(half.reassembler.held().1, 2, "two runs");
+    }
+
+    #[test]
     fn a_datagram_without_memory_uses_up_an_identifier_too() {
         let limits = Limits { bytes: 1 << 28, patience: None };
         // Room for a run and a packet that comes.
