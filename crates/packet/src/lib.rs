@@ -42,7 +42,7 @@ pub use glance::Glance;
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Shape, Unfit, Version};
 pub use lanes::{prefetch, prefetch_lines, prefetch_value};
 pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
-pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Template};
+pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Raw, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};
 pub use sum::{Sum, patched};
 pub use time::Time;

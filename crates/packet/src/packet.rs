@@ -5,7 +5,7 @@ use crate::cut::{Content, Cut, Shares};
 use crate::ip::{
     Address, Common, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version, pseudo_sum,
 };
-use crate::link::{Hop, Link, Medium, Origin, Tags};
+use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 use crate::part::TcpPart;
 use crate::sum::Sum;
 use crate::train::Train;
@@ -71,7 +71,15 @@ pub enum Frame {
     /// An IP packet.
     Ip(Packet),
     /// Anything else, with the reason; it passes.
-    Other(Buffer, Unfit),
+    Other(Raw, Unfit),
+}
+
+/// A frame that is no packet to us: bytes in a buffer.
+#[derive(Debug)]
+pub struct Raw {
+    buffer: Buffer,
+    at: usize,
+    len: usize,
 }
 
 /// Why a frame did not become a packet.
@@ -89,17 +97,31 @@ impl Frame {
     /// A port puts a frame at [`HEADROOM`] less the link header's length, so that the IP header is the first content.
     #[inline]
     pub fn parse(buffer: Buffer, frame_len: usize, link: Link, ingress: Ingress) -> Frame {
-        let ip_len = frame_len - link.len;
+        Frame::parse_at(buffer, HEADROOM, frame_len - link.len, link, ingress)
+    }
+
+    /// Reads the frame of `len` bytes that lies at `at` in the buffer's memory, whatever its link header turns out to be.
+    pub fn read(buffer: Buffer, at: usize, len: usize, medium: Medium, ingress: Ingress) -> Frame {
+        match Link::parse(medium, buffer.bytes(at..at + len)) {
+            Ok(link) => Frame::parse_at(buffer, at + link.len, len - link.len, link, ingress),
+            Err(unfit) => Frame::Other(Raw { buffer, at, len }, unfit),
+        }
+    }
+
+    /// Reads the packet in the `ip_len` bytes at `ip_at`, behind this link header.
+    #[inline(always)]
+    fn parse_at(buffer: Buffer, ip_at: usize, ip_len: usize, link: Link, ingress: Ingress) -> Frame {
+        let raw = |body| Raw { buffer: Buffer(body), at: ip_at - link.len, len: link.len + ip_len };
         let Buffer(mut body) = buffer;
         let Body { memory, ip, .. } = &mut *body;
-        let read = ip.read(memory.bytes(HEADROOM..HEADROOM + ip_len));
+        let read = ip.read(memory.bytes(ip_at..ip_at + ip_len));
         if let Err(unfit) = read {
-            return Frame::Other(Buffer(body), unfit);
+            return Frame::Other(raw(body), unfit);
         }
         if link.version.is_some_and(|version| version != body.ip.version) {
-            return Frame::Other(Buffer(body), Unfit::BadVersion);
+            return Frame::Other(raw(body), Unfit::BadVersion);
         }
-        body.ip_at = HEADROOM as u32;
+        body.ip_at = ip_at as u32;
         body.trailer_len = (ip_len - body.ip.len as usize) as u16;
         (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
         body.origin = Origin::new(&link, ingress);
@@ -121,11 +143,23 @@ impl Frame {
         buffer.put(HEADROOM - link.len, bytes);
         match Frame::parse(buffer, bytes.len(), link, ingress) {
             Frame::Ip(packet) => Ok(packet),
-            Frame::Other(buffer, unfit) => {
-                pool.give(buffer);
+            Frame::Other(raw, unfit) => {
+                pool.give(raw.into_buffer());
                 Err(NoPacket::Unfit(unfit))
             }
         }
+    }
+}
+
+impl Raw {
+    /// The bytes of the frame.
+    pub fn frame(&self) -> &[u8] {
+        self.buffer.bytes(self.at..self.at + self.len)
+    }
+
+    /// Gives the buffer back.
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
     }
 }
 
@@ -399,6 +433,23 @@ impl Body {
         true
     }
 
+    /// Leaves the checksum of a packet to a card or kernel that finishes it, as it does for those of its own host: its field
+    /// then holds the pseudo-header's sum. Says where transport header and field start, from the IP header on; nothing
+    /// where there is no checksum that could be left, or where it may be wrong, which would be mended in silence.
+    pub fn leave_checksum(&mut self) -> Option<(usize, usize)> {
+        if self.checksum == Checksum::Unverified {
+            return None;
+        }
+        let (field_at, upper) = self.checksum_field()?;
+        if self.checksum == Checksum::Verified {
+            let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
+            self.set_word(field_at, half.fold());
+            self.checksum = Checksum::Partial;
+            self.as_received = false;
+        }
+        Some((usize::from(upper.at), field_at))
+    }
+
     /// What the sum over a TCP or UDP packet with its checksum is wrong by; zero where it is right, where it is still to be
     /// finished, and where there is none.
     pub fn checksum_error(&self) -> Sum {
@@ -572,6 +623,19 @@ impl Body {
         let (payload_len, piece_len) = (self.ip.payload_len(), self.ip.len);
         self.ip = self.ip.without_fragment_header();
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, piece_len);
+    }
+
+    /// Puts another link header in front of the packet; the link's padding goes.
+    ///
+    /// # Panics
+    /// Where it is longer than [`LINK_LEN_MAX`].
+    pub fn relink(&mut self, medium: Medium, header: &[u8]) {
+        assert!(header.len() <= LINK_LEN_MAX, "a link header fits in front of its packet");
+        let start = self.ip_at() - header.len();
+        self.memory.put(start, header);
+        (self.link_len, self.medium, self.announced) = (header.len() as u8, medium, None);
+        self.trailer_len = 0;
+        self.as_received = false;
     }
 
     /// Bytes that fit behind the packet in its buffer.

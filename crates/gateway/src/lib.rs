@@ -1,0 +1,1 @@
+//! The live service: workers, configuration, counters, control, shutdown.

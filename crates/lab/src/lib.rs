@@ -1,0 +1,1 @@
+//! Hosts and links in private namespaces, and what is measured on them.
