@@ -8,6 +8,19 @@ use packet::{Frame, Ingress, Medium, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
 
+mod af_packet;
+mod device;
+mod landing;
+mod open;
+mod refusal;
+mod tap;
+mod vnet;
+
+pub use af_packet::PacketSocket;
+pub use open::{Address, Fanout, Options, Spread, open};
+pub use refusal::{Refusal, Refused};
+pub use tap::{Kind, Tap};
+
 /// Where packets come from and go to.
 pub trait Port: Send {
     /// Its address, such as `packet:eth0`.
@@ -32,8 +45,21 @@ pub trait Port: Send {
     /// waits itself.
     ///
     /// # Errors
-    /// Why the first one cannot be sent at all; none was.
+    /// Why the first one cannot be sent at all; none was. [`Refusal::of`] tells the causes apart that a sender can act on.
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize>;
+
+    /// Frames that the kernel dropped because nobody took them in time, since the port was opened.
+    fn missed(&mut self) -> u64 {
+        0
+    }
+
+    /// Buffers of the pool that it holds between two calls, to receive into: they count as lent.
+    fn kept_count(&self) -> usize {
+        0
+    }
+
+    /// Gives those buffers back to the pool that lent them; the next receive lends anew.
+    fn give_back(&mut self, _pool: &mut Pool) {}
 }
 
 /// What a port can leave to the kernel or a card.

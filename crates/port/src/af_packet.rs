@@ -1,0 +1,468 @@
+//! Frames of an interface in, packets and trains out; wires in, frames on the interface out: a packet socket.
+//!
+//! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes out. The
+//! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
+
+use crate::device::{self, Device, checked, sentence};
+use crate::landing::{Landing, Layout, NOTHING};
+use crate::refusal::{refused, would_wait};
+use crate::vnet::{self, Laid, VnetHeader};
+use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
+use packet::{Buffer, Frame, Ingress, Medium, Pool};
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+/// A packet socket on one interface.
+pub struct PacketSocket {
+    socket: OwnedFd,
+    address: String,
+    medium: Medium,
+    offloads: Offloads,
+    /// Bytes of the virtio-net header that the kernel puts in front of each frame.
+    vnet_len: usize,
+    layout: Layout,
+    receiving: Box<Receiving>,
+    sending: Box<Sending>,
+    missed: u64,
+}
+
+/// What a batch of frames is received into.
+struct Receiving {
+    /// Frames that the next batch may have: it grows while there are more.
+    wanted_count: usize,
+    landings: [Landing; BATCH_COUNT],
+    controls: [Control; BATCH_COUNT],
+    parts: [[libc::iovec; 3]; BATCH_COUNT],
+    messages: [libc::mmsghdr; BATCH_COUNT],
+}
+
+/// What a batch of wires is sent from.
+struct Sending {
+    headers: [[u8; vnet::LEN]; BATCH_COUNT],
+    parts: [[libc::iovec; 3]; BATCH_COUNT],
+    messages: [libc::mmsghdr; BATCH_COUNT],
+    /// Where packets without a link header go, for IPv4 and IPv6.
+    ways: [libc::sockaddr_ll; 2],
+}
+
+/// Room for what the kernel says beside a frame.
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+// SAFETY: the pointers are written anew before each call to the kernel and followed by nobody after it.
+unsafe impl Send for Receiving {}
+// SAFETY: as for `Receiving`.
+unsafe impl Send for Sending {}
+
+impl PacketSocket {
+    /// Opens a packet socket on the interface `name`, which becomes promiscuous as long as it lives.
+    ///
+    /// # Errors
+    /// What the kernel refused, and what to do.
+    pub fn open(name: &str, options: &Options) -> io::Result<PacketSocket> {
+        let address = format!("packet:{name}");
+        let failed = |error: io::Error| {
+            sentence(&format!("{address}: cannot open it"), &error, "`ip link` lists those there are")
+        };
+        let device = Device::new(name).map_err(failed)?;
+        let index = device.index().map_err(failed)?;
+        let hardware = device.hardware().map_err(failed)?;
+        let medium = medium(hardware).ok_or_else(|| {
+            let why = format!(
+                "{address}: its frames are neither Ethernet nor bare IP (hardware type {hardware}); choose another"
+            );
+            io::Error::new(io::ErrorKind::Unsupported, why)
+        })?;
+        let mtu = device.mtu().map_err(failed)?;
+        // Protocol 0: nothing comes before all is set.
+        let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK).map_err(failed)?;
+        let tried = |what: &str, result: io::Result<()>| {
+            result
+                .map_err(|error| sentence(&format!("{address}: cannot {what}"), &error, "use Linux 4.20 or newer"))
+        };
+        let vnet_len = speak_vnet(&socket).map_err(|error| {
+            sentence(&format!("{address}: cannot agree on offloads"), &error, "use Linux 4.20 or newer")
+        })?;
+        tried("ignore what it sends", set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1))?;
+        tried("ask for VLAN tags", set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1))?;
+        if options.bypasses_queue {
+            tried("send past the queue", set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))?;
+        }
+        tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
+        tried("join it", join(&socket, index, hardware, options.fanout))?;
+        let receiving = Box::new(Receiving::new());
+        let sending = Box::new(Sending::new(index));
+        let layout = Layout::new(medium, mtu);
+        let offloads = options.offloads;
+        Ok(PacketSocket { socket, address, medium, offloads, vnet_len, layout, receiving, sending, missed: 0 })
+    }
+
+    /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
+    pub fn kernel_drops(&mut self) -> u64 {
+        self.missed += u64::from(drops(&self.socket));
+        self.missed
+    }
+}
+
+impl Port for PacketSocket {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
+        let layout = self.layout;
+        let wanted_count = self.receiving.stock(layout, pool);
+        let count = match self.receiving.call(&self.socket, layout, self.vnet_len, wanted_count) {
+            Ok(count) => count,
+            Err(error) if would_wait(&error) => return Ok(Received { was_last: true, ..Received::default() }),
+            // A train that this header cannot tell, such as one of SCTP; it is gone.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                return Ok(Received { count: 1, lost_count: 1, was_last: false });
+            }
+            Err(error) => {
+                let what = format!("{}: cannot receive", self.address);
+                return Err(sentence(&what, &error, "the interface is down or gone; set it up"));
+            }
+        };
+        let mut lost_count = 0;
+        for index in 0..count {
+            match self.receiving.take(index, layout, self.vnet_len, self.medium, ingress) {
+                Some(frame) => frames.push(frame),
+                None => lost_count += 1,
+            }
+        }
+        let was_last = count < wanted_count;
+        if !was_last {
+            self.receiving.wanted_count = (wanted_count * 2).min(BATCH_COUNT);
+        }
+        Ok(Received { count, lost_count, was_last })
+    }
+
+    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        let mut sent_count = 0;
+        for batch in wires.chunks(BATCH_COUNT) {
+            let count = match self.sending.call(&self.socket, batch, self.vnet_len, self.medium) {
+                Ok(count) => count,
+                Err(_) if sent_count > 0 => break,
+                Err(error) if would_wait(&error) => break,
+                Err(error) => {
+                    let has_to_do = batch.first().is_some_and(|wire| wire.to_do != ToDo::default());
+                    return Err(refused(&self.address, error, has_to_do));
+                }
+            };
+            sent_count += count;
+            if count < batch.len() {
+                break;
+            }
+        }
+        Ok(sent_count)
+    }
+
+    fn missed(&mut self) -> u64 {
+        self.kernel_drops()
+    }
+
+    fn kept_count(&self) -> usize {
+        self.receiving.landings.iter().map(Landing::kept_count).sum()
+    }
+
+    fn give_back(&mut self, pool: &mut Pool) {
+        self.receiving.landings.iter_mut().for_each(|landing| landing.give_back(pool));
+        self.receiving.wanted_count = FIRST_BATCH_COUNT;
+    }
+}
+
+impl Receiving {
+    fn new() -> Receiving {
+        Receiving {
+            wanted_count: FIRST_BATCH_COUNT,
+            landings: std::array::from_fn(|_| Landing::default()),
+            controls: [Control([0; CONTROL_LEN]); BATCH_COUNT],
+            parts: [[NOTHING; 3]; BATCH_COUNT],
+            messages: [NO_MESSAGE; BATCH_COUNT],
+        }
+    }
+
+    /// Lends what a batch needs and says how many frames it may have. Where memory is short it has as many as there is memory
+    /// for; where there is none at all, frames are received to their header only, and lost.
+    fn stock(&mut self, layout: Layout, pool: &mut Pool) -> usize {
+        let wanted = &mut self.landings[..self.wanted_count];
+        let mut whole = |landing: &mut Landing| landing.lend_small(layout, pool) && landing.lend_spill(pool);
+        match wanted.iter_mut().position(|landing| !whole(landing)) {
+            None | Some(0) => wanted.len(),
+            Some(count) => count,
+        }
+    }
+
+    /// Receives up to `count` frames and says how many came.
+    fn call(&mut self, socket: &OwnedFd, layout: Layout, vnet_len: usize, count: usize) -> io::Result<usize> {
+        for index in 0..count {
+            let parts = &mut self.parts[index];
+            *parts = self.landings[index].parts(layout, vnet_len);
+            let header = &mut self.messages[index].msg_hdr;
+            (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
+            let control = &mut self.controls[index].0;
+            (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), CONTROL_LEN);
+        }
+        receive_messages(socket, &mut self.messages[..count])
+    }
+
+    /// The frame that came with message `index`; none where it was cut or had no memory.
+    fn take(
+        &mut self,
+        index: usize,
+        layout: Layout,
+        vnet_len: usize,
+        medium: Medium,
+        ingress: Ingress,
+    ) -> Option<Frame> {
+        let message = &self.messages[index];
+        let landing = &mut self.landings[index];
+        if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let len = (message.msg_len as usize).checked_sub(vnet_len)?;
+        let mut buffer = landing.take(layout, len)?;
+        let header = VnetHeader::read(&landing.vnet);
+        let laid = Laid { at: layout.at, len, medium, ingress };
+        let control_len = message.msg_hdr.msg_controllen.min(CONTROL_LEN);
+        match tag(&self.controls[index].0[..control_len]) {
+            Some(tag) if medium == Medium::Ethernet && len >= ADDRESSES_LEN => {
+                insert_tag(&mut buffer, laid.at, tag);
+                let laid = Laid { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
+                Some(header.moved_by(TAG_LEN as u16).read_frame(buffer, laid))
+            }
+            _ => Some(header.read_frame(buffer, laid)),
+        }
+    }
+}
+
+impl Sending {
+    fn new(index: i32) -> Sending {
+        Sending {
+            headers: [[0; vnet::LEN]; BATCH_COUNT],
+            parts: [[NOTHING; 3]; BATCH_COUNT],
+            messages: [NO_MESSAGE; BATCH_COUNT],
+            ways: [libc::ETH_P_IP, libc::ETH_P_IPV6].map(|protocol| way(index, protocol)),
+        }
+    }
+
+    /// Sends up to a batch of wires and says how many the kernel took.
+    fn call(&mut self, socket: &OwnedFd, wires: &[Wire<'_>], vnet_len: usize, medium: Medium) -> io::Result<usize> {
+        for (index, wire) in wires.iter().enumerate() {
+            self.headers[index] = VnetHeader::of(wire.to_do).write();
+            let parts = &mut self.parts[index];
+            *parts = [part(&self.headers[index][..vnet_len]), part(wire.header), part(wire.payload)];
+            let header = &mut self.messages[index].msg_hdr;
+            (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
+            // Without a link header the kernel is told which protocol it is.
+            if medium == Medium::Ip {
+                let is_version_6 = wire.header.first().is_some_and(|first| first >> 4 == 6);
+                header.msg_name = (&raw mut self.ways[usize::from(is_version_6)]).cast();
+                header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            }
+        }
+        send_messages(socket, &mut self.messages[..wires.len()])
+    }
+}
+
+/// What stands in front of the packets of an interface; none where we cannot read it (the kernel's if_arp.h).
+fn medium(hardware: u16) -> Option<Medium> {
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Medium::Ethernet),
+        libc::ARPHRD_NONE | libc::ARPHRD_PPP | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 => {
+            Some(Medium::Ip)
+        }
+        _ => None,
+    }
+}
+
+/// Puts a virtio-net header in front of each frame and says how long it is, in bytes.
+fn speak_vnet(socket: &OwnedFd) -> io::Result<usize> {
+    match set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR_SZ, vnet::LEN as libc::c_int) {
+        Ok(()) => Ok(vnet::LEN),
+        // Kernels before 6.6 know the one without a count of buffers only.
+        Err(_) => set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map(|()| SHORT_VNET_LEN),
+    }
+}
+
+/// Sizes the kernel's memory for frames that wait; past the system's limit where that is allowed.
+fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
+    let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len)
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, len))?;
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, len)
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, len))
+}
+
+/// Binds the socket to its interface and to its group. A filter keeps everything out until both are done, so that no frame
+/// comes to it beside the group.
+fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> io::Result<()> {
+    filter(socket, &[REFUSE])?;
+    bind(socket, &way(index, libc::ETH_P_ALL))?;
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, promiscuous)?;
+    if let Some(Fanout { group, spread }) = fanout {
+        let number = i32::from(group) | spread_number(spread) << 16;
+        set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
+    }
+    if hardware != libc::ARPHRD_LOOPBACK {
+        return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+    }
+    // What goes out on loopback comes in there: our own frames are known by their mark.
+    set(socket, libc::SOL_SOCKET, libc::SO_MARK, MARK)?;
+    filter(socket, &[LOAD_MARK, IS_OURS, REFUSE, ACCEPT])
+}
+
+fn spread_number(spread: Spread) -> libc::c_int {
+    let number = match spread {
+        Spread::Flow => libc::PACKET_FANOUT_HASH,
+        Spread::Turns => libc::PACKET_FANOUT_LB,
+        Spread::Processor => libc::PACKET_FANOUT_CPU,
+        Spread::Queue => libc::PACKET_FANOUT_QM,
+    };
+    number as libc::c_int
+}
+
+/// Frames of a protocol on an interface.
+fn way(index: i32, protocol: libc::c_int) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (protocol as u16).to_be(),
+        sll_ifindex: index,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+/// The VLAN tag that the kernel took out of a frame, from what it says beside it (packet(7), `PACKET_AUXDATA`).
+fn tag(control: &[u8]) -> Option<[u8; TAG_LEN]> {
+    let word = |at: usize| control.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let half = |at: usize| control.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes);
+    let level = word(mem::offset_of!(libc::cmsghdr, cmsg_level))?;
+    let kind = word(mem::offset_of!(libc::cmsghdr, cmsg_type))?;
+    if (level as libc::c_int, kind as libc::c_int) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+        return None;
+    }
+    let told_at = size_of::<libc::cmsghdr>();
+    let status = word(told_at + mem::offset_of!(libc::tpacket_auxdata, tp_status))?;
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let [c0, c1] = half(told_at + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tci))?.to_be_bytes();
+    let protocol = half(told_at + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tpid))?;
+    let is_told = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [p0, p1] = if is_told { protocol } else { libc::ETH_P_8021Q as u16 }.to_be_bytes();
+    Some([p0, p1, c0, c1])
+}
+
+/// Puts a tag back behind the addresses of the frame at `at`, which starts that much earlier then.
+fn insert_tag(buffer: &mut Buffer, at: usize, tag: [u8; TAG_LEN]) {
+    let front = buffer.bytes_mut(at - TAG_LEN..at + ADDRESSES_LEN);
+    front.copy_within(TAG_LEN.., 0);
+    front[ADDRESSES_LEN..].copy_from_slice(&tag);
+}
+
+fn part(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
+fn receive_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
+    // SAFETY: the messages point to memory of buffers and of the socket's own that nobody else touches until the call is over.
+    let result =
+        unsafe { libc::recvmmsg(socket.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
+    checked(result).map(|count| count as usize)
+}
+
+fn send_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
+    // SAFETY: the kernel only reads what the messages point to, which is borrowed until the call is over.
+    let result = unsafe { libc::sendmmsg(socket.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _) };
+    checked(result).map(|count| count as usize)
+}
+
+/// Sets an option that is a number or a struct of numbers.
+fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads the value, which lives until the call is over.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+    checked(result).map(drop)
+}
+
+/// Frames that the kernel dropped since it was last asked.
+fn drops(socket: &OwnedFd) -> u32 {
+    let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    // SAFETY: the kernel writes at most `len` bytes to the counts, which live until the call is over.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut counts).cast(), &raw mut len) };
+    if result == 0 { counts.tp_drops } else { 0 }
+}
+
+fn bind(socket: &OwnedFd, way: &libc::sockaddr_ll) -> io::Result<()> {
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel reads the address, which lives until the call is over.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(way).cast(), len) }).map(drop)
+}
+
+/// Lets only those frames in that a classic BPF program accepts.
+fn filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
+}
+
+const fn instruction(code: u32, when_false: u8, number: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: when_false, k: number }
+}
+
+/// Frames in one call.
+const BATCH_COUNT: usize = 64;
+/// Frames in the first call: an idle port holds no more memory than for these.
+const FIRST_BATCH_COUNT: usize = 8;
+/// What the kernel says beside a frame: one header of 16 bytes and 20 bytes, rounded up to words.
+const CONTROL_LEN: usize = 40;
+/// Length of the virtio-net header without a count of buffers, in bytes.
+const SHORT_VNET_LEN: usize = 10;
+/// Length of a VLAN tag, and of the two addresses in front of it, in bytes.
+const TAG_LEN: usize = 4;
+const ADDRESSES_LEN: usize = 12;
+/// Bare IP without a header (the kernel's if_arp.h).
+const ARPHRD_RAWIP: u16 = 519;
+/// Marks what our ports send on loopback: "wide" in ASCII.
+const MARK: u32 = 0x7769_6465;
+/// A filter's steps: load the mark, look whether it is ours, and the two ends.
+const LOAD_MARK: libc::sock_filter =
+    instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32);
+const IS_OURS: libc::sock_filter = instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, MARK);
+const REFUSE: libc::sock_filter = instruction(libc::BPF_RET | libc::BPF_K, 0, 0);
+const ACCEPT: libc::sock_filter = instruction(libc::BPF_RET | libc::BPF_K, 0, u32::MAX);
+/// A message before it points anywhere.
+const NO_MESSAGE: libc::mmsghdr = libc::mmsghdr {
+    // SAFETY: all zero is a value of this struct of pointers and numbers.
+    msg_hdr: unsafe { mem::zeroed() },
+    msg_len: 0,
+};

@@ -1,0 +1,166 @@
+//! Buffers of a pool in, memory for one frame of any length out: a small buffer in front, a spill behind.
+//!
+//! Most frames are short and nobody knows how long the next one is. A short one stays in the small buffer. One that is longer
+//! fills that and goes on in the spill, which then becomes the frame's buffer: only the part in the small one is copied, to
+//! the room in front.
+
+use crate::vnet;
+use packet::{Buffer, CLASS_LENS, HEADROOM, Medium, Pool};
+use std::ptr;
+
+/// Where frames of a port lie in their buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Where a frame starts.
+    pub at: usize,
+    /// Where its first part ends, and the second starts.
+    seam: usize,
+}
+
+/// Memory for one frame with its virtio-net header.
+#[derive(Debug, Default)]
+pub(crate) struct Landing {
+    small: Option<Buffer>,
+    spill: Option<Buffer>,
+    /// The header.
+    pub vnet: [u8; vnet::LEN],
+}
+
+impl Layout {
+    /// For frames of a port with this MTU.
+    pub fn new(medium: Medium, mtu: usize) -> Layout {
+        let link_len = if medium == Medium::Ethernet { ETHERNET_LEN } else { 0 };
+        let [small, _, medium, _] = CLASS_LENS;
+        // Above the medium class a frame is a long one anyway, and the less of it is copied the better.
+        let front_len = if mtu > small && mtu <= medium { medium } else { small };
+        Layout { at: HEADROOM - link_len, seam: HEADROOM + front_len }
+    }
+
+    /// Bytes of the part in the small buffer.
+    fn front_len(self) -> usize {
+        self.seam - self.at
+    }
+}
+
+impl Landing {
+    /// Lends the small buffer, where it has none.
+    pub fn lend_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
+        if self.small.is_none() {
+            self.small = pool.lend(layout.seam - HEADROOM);
+        }
+        self.small.is_some()
+    }
+
+    /// Lends the spill, where it has none.
+    pub fn lend_spill(&mut self, pool: &mut Pool) -> bool {
+        let [.., largest] = CLASS_LENS;
+        if self.spill.is_none() {
+            self.spill = pool.lend(largest);
+        }
+        self.spill.is_some()
+    }
+
+    /// The memory as the kernel wants it: header (its first `vnet_len` bytes), small buffer, spill. What is missing has no
+    /// length; without a small buffer there is the header only.
+    pub fn parts(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
+        let Landing { small, spill, vnet } = self;
+        let vnet = part(&mut vnet[..vnet_len]);
+        let Some(small) = small else { return [vnet, NOTHING, NOTHING] };
+        let small = part(small.bytes_mut(layout.at..layout.seam));
+        let spill = spill.as_mut().map_or(NOTHING, |spill| part(spill.bytes_mut(layout.seam..SPILL_END)));
+        [vnet, small, spill]
+    }
+
+    /// Can a frame of `len` bytes, which came whole if it fits, have been cut?
+    pub fn may_be_cut(&self, layout: Layout, len: usize) -> bool {
+        let room = if self.spill.is_some() { SPILL_END - layout.at } else { layout.front_len() };
+        len >= room
+    }
+
+    /// The buffer with the frame of `len` bytes that came; none where there was no memory for it.
+    pub fn take(&mut self, layout: Layout, len: usize) -> Option<Buffer> {
+        if len <= layout.front_len() {
+            return self.small.take();
+        }
+        let small = self.small.as_ref()?;
+        let mut spill = self.spill.take()?;
+        spill.put(layout.at, small.bytes(layout.at..layout.seam));
+        Some(spill)
+    }
+
+    /// Buffers that it keeps.
+    pub fn kept_count(&self) -> usize {
+        usize::from(self.small.is_some()) + usize::from(self.spill.is_some())
+    }
+
+    /// Gives them back.
+    pub fn give_back(&mut self, pool: &mut Pool) {
+        self.small.take().into_iter().chain(self.spill.take()).for_each(|buffer| pool.give(buffer));
+    }
+}
+
+/// A part of memory that the kernel may write to.
+fn part(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+}
+
+/// A part without memory.
+pub(crate) const NOTHING: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+/// Length of an Ethernet header without tags, in bytes.
+const ETHERNET_LEN: usize = 14;
+/// Where a frame of any length ends: the longest packet behind two tags that shift it reaches a few bytes into the map, which
+/// has no meaning for a packet that was received.
+const SPILL_END: usize = HEADROOM + 65_536 + 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_any_length_lies_in_one_piece() {
+        let mut pool = Pool::new(1 << 20);
+        for (medium, mtu) in [(Medium::Ethernet, 1_500), (Medium::Ethernet, 9_000), (Medium::Ip, 65_535)] {
+            let layout = Layout::new(medium, mtu);
+            for len in [1, 60, 1_514, 2_048, 2_049, 2_062, 2_063, 9_014, 16_384, 16_398, 16_399, 65_535] {
+                let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+                let mut landing = Landing::default();
+                assert!(landing.lend_small(layout, &mut pool) && landing.lend_spill(&mut pool));
+                scatter(&mut landing, layout, &frame);
+                assert!(!landing.may_be_cut(layout, len), "{len}");
+                let buffer = landing.take(layout, len).expect("there is memory");
+                assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len} on {mtu}");
+                assert_eq!(landing.kept_count(), 1);
+                pool.give(buffer);
+                landing.give_back(&mut pool);
+                assert_eq!(pool.lent_count(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_small_buffer_takes_a_whole_packet_of_a_usual_mtu() {
+        for (mtu, front_len) in [(1_500, 2_048), (2_048, 2_048), (9_000, 16_384), (65_535, 2_048)] {
+            assert_eq!(Layout::new(Medium::Ip, mtu).front_len(), front_len, "{mtu}");
+            assert_eq!(Layout::new(Medium::Ethernet, mtu).front_len(), 14 + front_len, "{mtu}");
+        }
+    }
+
+    #[test]
+    fn without_a_spill_a_frame_that_fills_the_small_buffer_counts_as_cut() {
+        let layout = Layout::new(Medium::Ip, 1_500);
+        let mut pool = Pool::new(5_000);
+        let mut landing = Landing::default();
+        assert!(landing.lend_small(layout, &mut pool) && !landing.lend_spill(&mut pool));
+        assert!(!landing.may_be_cut(layout, 2_047) && landing.may_be_cut(layout, 2_048));
+        assert!(landing.take(layout, 2_049).is_none());
+    }
+
+    /// What the kernel does with the parts.
+    fn scatter(landing: &mut Landing, layout: Layout, frame: &[u8]) {
+        let (front, rest) = frame.split_at(frame.len().min(layout.front_len()));
+        landing.small.as_mut().expect("it was lent").put(layout.at, front);
+        landing.spill.as_mut().expect("it was lent").put(layout.seam, rest);
+        let [_, small, spill] = landing.parts(layout, 12);
+        assert!(small.iov_len + spill.iov_len > HEADROOM - layout.at + 65_535 + 8);
+    }
+}

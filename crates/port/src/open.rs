@@ -1,0 +1,179 @@
+//! An address such as `packet:eth0` in, an open port out.
+
+use crate::device::NAME_LEN_MAX;
+use crate::{Kind, Offloads, PacketSocket, Port, Tap};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+/// Where a port is: what kind it is, and the name of its interface.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `tun:wide0`: the other end of a TUN device. The name may be empty or hold `%d`.
+    Tun(String),
+    /// `tap:wide0`: the other end of a TAP device. The name may be empty or hold `%d`.
+    Tap(String),
+    /// `packet:eth0`: an interface that exists, by a packet socket.
+    Packet(String),
+    /// `xdp:eth0`: an interface that exists, by AF_XDP.
+    Xdp(String),
+}
+
+/// How a port is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// MTU that a TUN or TAP device gets, in bytes; without one it keeps what it has. Other interfaces keep theirs.
+    pub mtu: Option<u32>,
+    /// What may be left to the kernel; a port says by [`Port::offloads`] what it got. From a TUN or TAP device come only
+    /// trains of the kinds that are wanted here. A packet socket receives whatever passes, trains among it.
+    pub offloads: Offloads,
+    /// One of several queues of a TUN or TAP device: all of them are opened so, by the same name.
+    pub has_queues: bool,
+    /// Shares the interface with the other packet sockets of a group.
+    pub fanout: Option<Fanout>,
+    /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets only.
+    pub bypasses_queue: bool,
+    /// Memory of the kernel for frames that wait, in each direction, in bytes. Packet sockets only.
+    pub socket_buffer_len: u32,
+}
+
+/// A group of packet sockets that share what comes in on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fanout {
+    /// Number of the group, within the network namespace.
+    pub group: u16,
+    /// How frames are shared.
+    pub spread: Spread,
+}
+
+/// How a group of packet sockets shares frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// By flow: both directions of one go to the same socket, and all fragments of a datagram.
+    Flow,
+    /// In turns.
+    Turns,
+    /// By the processor that received the frame.
+    Processor,
+    /// By the card's receive queue.
+    Queue,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mtu: None,
+            offloads: Offloads { checksum: true, tcp: true, udp: true },
+            has_queues: false,
+            fanout: None,
+            bypasses_queue: false,
+            socket_buffer_len: SOCKET_BUFFER_LEN,
+        }
+    }
+}
+
+/// Opens the port at `address`, such as `tun:wide0`, in the network namespace of the calling thread.
+///
+/// # Errors
+/// What is wrong with the address, or what the kernel refused, and what to do.
+pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
+    let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok(match &address {
+        Address::Tun(name) => Box::new(Tap::open(name, Kind::Tun, options)?),
+        Address::Tap(name) => Box::new(Tap::open(name, Kind::Tap, options)?),
+        Address::Packet(name) => Box::new(PacketSocket::open(name, options)?),
+        Address::Xdp(name) => {
+            let sentence = format!("{address}: this build has no AF_XDP port; use packet:{name}, or {KNOWN}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
+        }
+    })
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let Some((scheme, name)) = text.split_once(':') else {
+            return Err(format!("{text:?} does not say what kind of port it is; write {KNOWN}"));
+        };
+        let address = match scheme {
+            "tun" => Address::Tun,
+            "tap" => Address::Tap,
+            "packet" => Address::Packet,
+            "xdp" => Address::Xdp,
+            _ => return Err(format!("{text:?}: there is no kind of port called {scheme:?}; write {KNOWN}")),
+        };
+        let may_be_open = matches!(scheme, "tun" | "tap");
+        if name.is_empty() && !may_be_open {
+            return Err(format!("{text:?} names no interface; `ip link` lists them"));
+        }
+        if name.contains('%') && !(may_be_open && name.matches('%').count() == 1 && name.contains("%d")) {
+            return Err(format!(
+                "{text:?}: only tun and tap take one %d in a name, for a number that the kernel chooses"
+            ));
+        }
+        let is_name = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | ':');
+        if name.len() > NAME_LEN_MAX || !name.chars().all(is_name) || matches!(name, "." | "..") {
+            return Err(format!(
+                "{text:?}: {name:?} is no name of an interface; it has up to {NAME_LEN_MAX} letters, without spaces, : and /"
+            ));
+        }
+        Ok(address(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tun(name) => write!(formatter, "tun:{name}"),
+            Address::Tap(name) => write!(formatter, "tap:{name}"),
+            Address::Packet(name) => write!(formatter, "packet:{name}"),
+            Address::Xdp(name) => write!(formatter, "xdp:{name}"),
+        }
+    }
+}
+
+/// The addresses that there are.
+const KNOWN: &str = "tun:NAME or tap:NAME for a device of its own, packet:NAME for an interface that exists";
+/// Memory for frames that wait, in bytes: 128 trains of 64 KiB, with what the kernel counts beside them.
+const SOCKET_BUFFER_LEN: u32 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_as_it_is_written() {
+        for text in ["tun:wide0", "tap:wide%d", "tun:", "packet:eth0", "xdp:eth0.7"] {
+            let address: Address = text.parse().expect("it is an address");
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!("packet:eth0".parse(), Ok(Address::Packet("eth0".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_address_says_what_to_write() {
+        let cases = [
+            ("eth0", "packet:NAME"),
+            ("pcap:eth0", "packet:NAME"),
+            ("packet:", "ip link"),
+            ("packet:eth%d", "%d"),
+            ("tun:a%db%d", "%d"),
+            ("tun:%s", "%d"),
+            ("tun:a-name-of-16-byt", "up to 15 letters"),
+            ("tun:a b", "without spaces"),
+            ("packet:../eth0", "without spaces"),
+        ];
+        for (text, advice) in cases {
+            let error = text.parse::<Address>().expect_err("it is no address");
+            assert!(error.contains(text) && error.contains(advice), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_not_built_names_those_that_are() {
+        let error = open("xdp:eth0", &Options::default()).err().expect("there is none");
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("use packet:eth0"), "{error}");
+    }
+}

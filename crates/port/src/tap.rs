@@ -1,0 +1,265 @@
+//! Frames of a TUN or TAP device in, packets and trains out; wires in, frames to its host out.
+//!
+//! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
+
+use crate::device::{self, Device, ioctl, sentence};
+use crate::landing::{Landing, Layout};
+use crate::refusal::{refused, would_wait};
+use crate::vnet::{self, Laid, VnetHeader};
+use crate::{Offloads, Options, Port, Received, ToDo, Wire};
+use packet::{Frame, Ingress, Medium, Pool};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// What stands in front of the packets of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: IP packets.
+    Tun,
+    /// Ethernet.
+    Tap,
+}
+
+/// One queue of a TUN or TAP device.
+#[derive(Debug)]
+pub struct Tap {
+    file: OwnedFd,
+    name: String,
+    address: String,
+    kind: Kind,
+    offloads: Offloads,
+    layout: Layout,
+    landing: Landing,
+}
+
+impl Tap {
+    /// Opens a queue of the device `name`, which is made where there is none; without a name the kernel takes the next free
+    /// one, and `%d` in it stands for a number.
+    ///
+    /// # Errors
+    /// What the kernel refused, and what to do.
+    pub fn open(name: &str, kind: Kind, options: &Options) -> io::Result<Tap> {
+        let asked = format!("{}:{name}", kind.scheme());
+        let file = open_device().map_err(|error| {
+            sentence(&format!("{asked}: cannot open {DEVICE}"), &error, "load it with `modprobe tun`")
+        })?;
+        let name = attach(&file, name, kind, options.has_queues).map_err(|error| {
+            let advice = "another program holds it, or it was made otherwise; take another name, or open all its queues \
+                          with several queues";
+            sentence(&format!("{asked}: cannot make or take the device"), &error, advice)
+        })?;
+        let address = format!("{}:{name}", kind.scheme());
+        let offloads = speak_vnet(&file, options.offloads).map_err(|error| {
+            sentence(&format!("{address}: cannot agree on offloads"), &error, "use Linux 4.18 or newer")
+        })?;
+        let mtu = settle_mtu(&name, options.mtu)?;
+        let layout = Layout::new(kind.medium(), mtu);
+        Ok(Tap { file, name, address, kind, offloads, layout, landing: Landing::default() })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lends what the next frame needs. With no buffer left the frame is read to its header only, and lost.
+    fn stock(&mut self, pool: &mut Pool) {
+        if self.landing.lend_small(self.layout, pool) {
+            self.landing.lend_spill(pool);
+        }
+    }
+
+    /// Length of the next frame; none where there is none.
+    fn read(&mut self) -> io::Result<Option<usize>> {
+        let parts = self.landing.parts(self.layout, vnet::LEN);
+        match read_parts(&self.file, &parts) {
+            Ok(len) => Ok(Some(len.saturating_sub(vnet::LEN))),
+            Err(error) if would_wait(&error) => Ok(None),
+            Err(error) => {
+                let what = format!("{}: cannot receive", self.address);
+                Err(sentence(&what, &error, "the device is gone; open it again"))
+            }
+        }
+    }
+
+    /// The frame of `len` bytes that was read; none where it was cut.
+    fn take(&mut self, len: usize, ingress: Ingress) -> Option<Frame> {
+        if self.landing.may_be_cut(self.layout, len) {
+            return None;
+        }
+        let header = VnetHeader::read(&self.landing.vnet);
+        let buffer = self.landing.take(self.layout, len)?;
+        Some(header.read_frame(buffer, Laid { at: self.layout.at, len, medium: self.kind.medium(), ingress }))
+    }
+}
+
+impl Kind {
+    /// The start of its addresses.
+    fn scheme(self) -> &'static str {
+        match self {
+            Kind::Tun => "tun",
+            Kind::Tap => "tap",
+        }
+    }
+
+    fn medium(self) -> Medium {
+        match self {
+            Kind::Tun => Medium::Ip,
+            Kind::Tap => Medium::Ethernet,
+        }
+    }
+
+    fn flag(self) -> libc::c_int {
+        match self {
+            Kind::Tun => libc::IFF_TUN,
+            Kind::Tap => libc::IFF_TAP,
+        }
+    }
+}
+
+impl Port for Tap {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn medium(&self) -> Medium {
+        self.kind.medium()
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
+        let mut received = Received::default();
+        while received.count < BATCH_COUNT {
+            self.stock(pool);
+            let len = match self.read() {
+                Ok(Some(len)) => len,
+                Ok(None) => {
+                    received.was_last = true;
+                    break;
+                }
+                // What came is good; the next call tells.
+                Err(_) if received.count > 0 => break,
+                Err(error) => return Err(error),
+            };
+            received.count += 1;
+            match self.take(len, ingress) {
+                Some(frame) => frames.push(frame),
+                None => received.lost_count += 1,
+            }
+        }
+        Ok(received)
+    }
+
+    /// Sends in order. The kernel takes frames that are longer than the device's MTU: it is the sender who keeps it.
+    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        for (index, wire) in wires.iter().enumerate() {
+            let header = VnetHeader::of(wire.to_do).write();
+            match write_parts(&self.file, [&header, wire.header, wire.payload]) {
+                Ok(()) => {}
+                Err(_) if index > 0 => return Ok(index),
+                Err(error) if would_wait(&error) => return Ok(0),
+                Err(error) => return Err(refused(&self.address, error, wire.to_do != ToDo::default())),
+            }
+        }
+        Ok(wires.len())
+    }
+
+    fn kept_count(&self) -> usize {
+        self.landing.kept_count()
+    }
+
+    fn give_back(&mut self, pool: &mut Pool) {
+        self.landing.give_back(pool);
+    }
+}
+
+fn open_device() -> io::Result<OwnedFd> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
+    Ok(file.into())
+}
+
+/// Makes the open file a queue of the device and returns the device's name.
+fn attach(file: &OwnedFd, name: &str, kind: Kind, has_queues: bool) -> io::Result<String> {
+    let queues = if has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
+    let mut request = device::request(name);
+    request.ifr_ifru.ifru_flags = (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues) as libc::c_short;
+    Ok(device::name(&ioctl(file, libc::TUNSETIFF, request)?))
+}
+
+/// Agrees on the header and on what may be left to each other: as much of `wanted` as the kernel knows.
+fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
+    ioctl(file, libc::TUNSETVNETHDRSZ, vnet::LEN as libc::c_int)?;
+    ioctl(file, libc::TUNSETVNETLE, libc::c_int::from(cfg!(target_endian = "little")))?;
+    let mut last = io::Error::from_raw_os_error(libc::EINVAL);
+    for offloads in fewer_and_fewer(wanted) {
+        match set_offloads(file, offloads) {
+            Ok(()) => return Ok(offloads),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// What may be asked for, the most first. Who cuts must write checksums, so without those there is nothing.
+fn fewer_and_fewer(wanted: Offloads) -> [Offloads; 4] {
+    let none = Offloads::default();
+    if !wanted.checksum {
+        return [none; 4];
+    }
+    let checksum = Offloads { checksum: true, ..none };
+    [wanted, Offloads { udp: false, ..wanted }, checksum, none]
+}
+
+fn set_offloads(file: &OwnedFd, offloads: Offloads) -> io::Result<()> {
+    let mut flags = 0;
+    if offloads.checksum {
+        flags |= libc::TUN_F_CSUM;
+    }
+    if offloads.tcp {
+        flags |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    }
+    if offloads.udp {
+        flags |= libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    }
+    // SAFETY: this request takes a number.
+    device::checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) })
+        .map(drop)
+}
+
+/// Sets the MTU where one is asked for, and tells the one that holds.
+fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
+    let device = Device::new(name)?;
+    if let Some(mtu) = wanted {
+        let advice = "a TUN device takes 68 to 65535, a TAP device up to 65521";
+        device.set_mtu(mtu).map_err(|error| sentence(&format!("{name}: cannot set MTU {mtu}"), &error, advice))?;
+    }
+    device.mtu().map_err(|error| sentence(&format!("{name}: cannot read its MTU"), &error, "it may be gone"))
+}
+
+fn read_parts(file: &OwnedFd, parts: &[libc::iovec; 3]) -> io::Result<usize> {
+    // SAFETY: the parts are memory of buffers that nobody else touches until the call is over.
+    let len = unsafe { libc::readv(file.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
+}
+
+fn write_parts(file: &OwnedFd, parts: [&[u8]; 3]) -> io::Result<()> {
+    let parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: the kernel only reads the parts, which are borrowed until the call is over.
+    let len = unsafe { libc::writev(file.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+    if len < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Frames that one call to receive reads at most.
+const BATCH_COUNT: usize = 64;
+/// Where TUN and TAP devices come from.
+const DEVICE: &str = "/dev/net/tun";

@@ -1,0 +1,346 @@
+//! A virtio-net header in, a packet's train and checksum out; what is left to do in, a header out.
+//!
+//! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
+
+use crate::{ToDo, TrainKind};
+use packet::{Buffer, Checksum, Frame, Identifications, Ingress, Medium, Packet, Sum, Train};
+
+/// What a virtio-net header says (virtio 1.2, section 5.1.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VnetHeader {
+    flags: u8,
+    kind: u8,
+    header_len: u16,
+    segment_len: u16,
+    /// Where the bytes start that the checksum covers, from the frame's start.
+    sum_at: u16,
+    /// Where the checksum field stands, from there.
+    field_at: u16,
+}
+
+/// Where a frame lies in its buffer's memory, and what it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Laid {
+    pub at: usize,
+    pub len: usize,
+    pub medium: Medium,
+    pub ingress: Ingress,
+}
+
+impl VnetHeader {
+    /// Reads it.
+    #[inline]
+    pub fn read(bytes: &[u8; LEN]) -> VnetHeader {
+        let [flags, kind, h0, h1, s0, s1, c0, c1, o0, o1, ..] = *bytes;
+        VnetHeader {
+            flags,
+            kind,
+            header_len: u16::from_ne_bytes([h0, h1]),
+            segment_len: u16::from_ne_bytes([s0, s1]),
+            sum_at: u16::from_ne_bytes([c0, c1]),
+            field_at: u16::from_ne_bytes([o0, o1]),
+        }
+    }
+
+    /// Writes it.
+    #[inline]
+    pub fn write(self) -> [u8; LEN] {
+        let [h0, h1] = self.header_len.to_ne_bytes();
+        let [s0, s1] = self.segment_len.to_ne_bytes();
+        let [c0, c1] = self.sum_at.to_ne_bytes();
+        let [o0, o1] = self.field_at.to_ne_bytes();
+        [self.flags, self.kind, h0, h1, s0, s1, c0, c1, o0, o1, 0, 0]
+    }
+
+    /// The header that leaves `to_do` to the kernel.
+    #[inline]
+    pub fn of(to_do: ToDo) -> VnetHeader {
+        let mut header = VnetHeader::default();
+        if let Some((sum_at, field_at)) = to_do.checksum {
+            header.flags = NEEDS_CHECKSUM;
+            (header.sum_at, header.field_at) = (sum_at, field_at.saturating_sub(sum_at));
+        }
+        if let Some(train) = to_do.train {
+            header.kind = kind(train.kind);
+            (header.header_len, header.segment_len) = (train.header_len, train.segment_len);
+        }
+        header
+    }
+
+    /// The header of a frame that got `len` bytes more in front of what the checksum covers.
+    pub fn moved_by(self, len: u16) -> VnetHeader {
+        VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
+    }
+
+    /// Reads the frame that came with this header.
+    ///
+    /// A half-filled checksum that is not that of a TCP or UDP packet, which would be finished on the way out, is finished
+    /// here: that of SCTP, or inside of a tunnel.
+    #[inline]
+    pub fn read_frame(self, buffer: Buffer, laid: Laid) -> Frame {
+        match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
+            Frame::Ip(mut packet) => {
+                if self.flags & NEEDS_CHECKSUM != 0 {
+                    packet.checksum = Checksum::Partial;
+                    if !self.covers_transport(&mut packet) {
+                        return self.finish(packet, laid);
+                    }
+                } else if self.flags & CHECKSUM_IS_VALID != 0 {
+                    packet.checksum = Checksum::Verified;
+                }
+                packet.train = self.train(&packet);
+                Frame::Ip(packet)
+            }
+            Frame::Other(raw, _) if self.flags & NEEDS_CHECKSUM != 0 => {
+                let mut buffer = raw.into_buffer();
+                self.finish_inside(&mut buffer, laid, false);
+                Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress)
+            }
+            other => other,
+        }
+    }
+
+    /// Is the checksum to be finished the one that the packet knows?
+    fn covers_transport(self, packet: &mut Packet) -> bool {
+        let Some((upper_at, field_at)) = packet.leave_checksum() else { return false };
+        let upper_at = packet.link().len() + upper_at;
+        let sum_at = usize::from(self.sum_at);
+        sum_at == upper_at && sum_at + usize::from(self.field_at) == packet.link().len() + field_at
+    }
+
+    /// The train that the packet is. One that is no longer than a segment is none, and neither is one whose segments lie
+    /// deeper inside of it: that leaves in fragments, or not at all.
+    fn train(self, packet: &Packet) -> Option<Train> {
+        let is_of_kind = match self.kind & !CWR {
+            TCP4 | TCP6 => packet.is_tcp(),
+            UDP => !packet.is_tcp(),
+            _ => return None,
+        };
+        let has_many = self.segment_len > 0 && packet.train_len() > usize::from(self.segment_len);
+        // Nobody says how identifications went; the kernel's own segments count up.
+        let train = Train { segment_len: self.segment_len, ids: Identifications::Rise };
+        (is_of_kind && has_many).then_some(train)
+    }
+
+    #[cold]
+    fn finish(self, packet: Packet, laid: Laid) -> Frame {
+        let is_sctp = packet.ip().upper.is_some_and(|upper| {
+            let upper_at = packet.link().len() + usize::from(upper.at);
+            upper.protocol == SCTP && usize::from(self.sum_at) == upper_at && self.field_at == SCTP_FIELD_AT
+        });
+        let mut buffer = packet.into_buffer();
+        self.finish_inside(&mut buffer, laid, is_sctp);
+        Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress)
+    }
+
+    /// Finishes the checksum over the bytes from `sum_at` to the frame's end. Bytes that do not hold the field stay.
+    #[cold]
+    fn finish_inside(self, buffer: &mut Buffer, laid: Laid, is_sctp: bool) {
+        let covered = buffer.bytes_mut(laid.at..laid.at + laid.len).get_mut(usize::from(self.sum_at)..);
+        let Some(covered) = covered else { return };
+        let field_at = usize::from(self.field_at);
+        if is_sctp {
+            finish_crc(covered, field_at);
+        } else {
+            finish_sum(covered, field_at);
+        }
+    }
+}
+
+/// Replaces the pseudo-header's sum in the field by the checksum; all ones stand for 0, which would mean "none" in UDP.
+fn finish_sum(covered: &mut [u8], field_at: usize) {
+    let checksum = match Sum::of(covered).checksum() {
+        0 => 0xFFFF,
+        checksum => checksum,
+    };
+    if let Some(field) = covered.get_mut(field_at..field_at + 2) {
+        field.copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// Writes the CRC32c of an SCTP packet (RFC 9260 section 6.8 and appendix A).
+fn finish_crc(covered: &mut [u8], field_at: usize) {
+    let Some(field) = covered.get_mut(field_at..field_at + 4) else { return };
+    field.fill(0);
+    let crc = crc32c(covered);
+    if let Some(field) = covered.get_mut(field_at..field_at + 4) {
+        field.copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, byte| CRC_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+const fn crc_table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut crc = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { CRC_POLYNOMIAL } else { 0 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+}
+
+fn kind(kind: TrainKind) -> u8 {
+    let cwr = |cwr| if cwr { CWR } else { 0 };
+    match kind {
+        TrainKind::Tcp4 { cwr: set } => TCP4 | cwr(set),
+        TrainKind::Tcp6 { cwr: set } => TCP6 | cwr(set),
+        TrainKind::Udp => UDP,
+    }
+}
+
+/// Length of the header, in bytes: with the count of buffers, which is always 0.
+pub(crate) const LEN: usize = 12;
+/// Flags and kinds (virtio 1.2, section 5.1.6; the kernel's virtio_net.h).
+const NEEDS_CHECKSUM: u8 = 1;
+const CHECKSUM_IS_VALID: u8 = 2;
+const TCP4: u8 = 1;
+const TCP6: u8 = 4;
+const UDP: u8 = 5;
+/// Beside a kind: the first segment carries CWR.
+const CWR: u8 = 0x80;
+/// Protocol number (IANA), and where the checksum stands in its header, in bytes (RFC 9260 section 3.1).
+const SCTP: u8 = 132;
+const SCTP_FIELD_AT: u16 = 8;
+/// CRC32c, bits reversed (RFC 9260 appendix A).
+const CRC_POLYNOMIAL: u32 = 0x82F6_3B78;
+static CRC_TABLE: [u32; 256] = crc_table();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrainToDo;
+    use packet::{HEADROOM, Pool};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let header =
+            VnetHeader { flags: 1, kind: 0x81, header_len: 54, segment_len: 1_448, sum_at: 34, field_at: 16 };
+        let bytes = header.write();
+        assert_eq!(bytes[..2], [1, 0x81]);
+        assert_eq!(bytes[6..8], 34u16.to_ne_bytes());
+        assert_eq!(VnetHeader::read(&bytes), header);
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_said_as_virtio_says_it() {
+        let train = |kind| ToDo {
+            checksum: Some((34, 50)),
+            train: Some(TrainToDo { segment_len: 1_448, header_len: 54, kind }),
+        };
+        let kinds = [
+            (TrainKind::Tcp4 { cwr: false }, 1),
+            (TrainKind::Tcp4 { cwr: true }, 0x81),
+            (TrainKind::Tcp6 { cwr: false }, 4),
+            (TrainKind::Tcp6 { cwr: true }, 0x84),
+            (TrainKind::Udp, 5),
+        ];
+        for (kind, number) in kinds {
+            let header = VnetHeader::of(train(kind));
+            let expected =
+                VnetHeader { flags: 1, kind: number, header_len: 54, segment_len: 1_448, sum_at: 34, field_at: 16 };
+            assert_eq!(header, expected, "{kind:?}");
+        }
+        assert_eq!(VnetHeader::of(ToDo::default()).write(), [0; LEN]);
+    }
+
+    #[test]
+    fn a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left() {
+        let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 34, field_at: 16, header_len: 54 };
+        let packet = ip(said, &tcp(250));
+        assert_eq!(packet.train, Some(Train { segment_len: 100, ids: Identifications::Rise }));
+        assert_eq!(packet.checksum, Checksum::Partial);
+        assert!(ip(said, &tcp(101)).train.is_some());
+        assert_eq!(ip(said, &tcp(100)).train, None);
+        let unlike = [VnetHeader { segment_len: 0, ..said }, VnetHeader { kind: UDP, ..said }];
+        assert!(unlike.into_iter().all(|unlike| ip(unlike, &tcp(250)).train.is_none()));
+        // The sender's fragmentation offload of old: one datagram.
+        assert_eq!(ip(VnetHeader { kind: 3, ..said }, &tcp(250)).train, None);
+    }
+
+    #[test]
+    fn a_sum_that_the_kernel_looked_at_is_verified_and_another_is_not() {
+        let said = VnetHeader { flags: CHECKSUM_IS_VALID, ..VnetHeader::default() };
+        assert_eq!(ip(said, &tcp(10)).checksum, Checksum::Verified);
+        assert_eq!(ip(VnetHeader::default(), &tcp(10)).checksum, Checksum::Unverified);
+    }
+
+    #[test]
+    fn a_sum_inside_of_a_tunnel_is_finished_here() {
+        // Protocol 47 with four bytes of its own, then a UDP header whose sum is half filled.
+        let inner = [0x12, 0x34, 0, 53, 0, 9, 0x77, 0x01, 0xAB];
+        let frame = ipv4(47, &[&[0, 0, 8, 0][..], &inner].concat());
+        let said = VnetHeader { flags: 1, kind: UDP, segment_len: 4, sum_at: 38, field_at: 6, header_len: 0 };
+        let packet = ip(said, &frame);
+        let finished = &packet.frame()[38..];
+        assert_eq!((packet.checksum, packet.train), (Checksum::Unverified, None));
+        let mut expected = inner;
+        let sum = Sum::of(&inner).checksum();
+        expected[6..8].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(finished, expected);
+        assert_ne!(expected, inner);
+    }
+
+    #[test]
+    fn a_sum_of_a_frame_that_is_no_packet_is_finished_here() {
+        let mut frame = vec![2; 12];
+        frame.extend([0x88, 0x47, 0, 0, 1, 64, 9, 9, 0, 0]);
+        let said = VnetHeader { flags: 1, sum_at: 18, field_at: 2, ..VnetHeader::default() };
+        let Frame::Other(raw, _) = read(said, &frame) else { panic!("MPLS is no IP") };
+        assert_eq!(raw.frame()[..20], frame[..20]);
+        assert_eq!(raw.frame()[20..], (!0x0909u16).to_be_bytes());
+        // A header that points outside changes nothing.
+        let outside = VnetHeader { sum_at: 500, ..said };
+        let Frame::Other(raw, _) = read(outside, &frame) else { panic!("MPLS is no IP") };
+        assert_eq!(raw.frame(), frame);
+    }
+
+    #[test]
+    fn a_half_filled_sctp_packet_gets_its_crc() {
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+        let said = VnetHeader { flags: 1, sum_at: 34, field_at: 8, ..VnetHeader::default() };
+        let mut sctp = [7u8; 28];
+        sctp[8..12].fill(0);
+        let packet = ip(said, &ipv4(132, &sctp));
+        let finished = &packet.frame()[34..];
+        assert_eq!(finished[8..12], crc32c(&sctp).to_le_bytes());
+        assert_eq!((&finished[..8], &finished[12..]), (&sctp[..8], &sctp[12..]));
+    }
+
+    fn read(said: VnetHeader, frame: &[u8]) -> Frame {
+        let mut buffer = Pool::new(1 << 20).lend(frame.len()).expect("the pool has room");
+        let at = HEADROOM - 14;
+        buffer.put(at, frame);
+        let laid = Laid { at, len: frame.len(), medium: Medium::Ethernet, ingress: Ingress(0) };
+        said.read_frame(buffer, laid)
+    }
+
+    fn ip(said: VnetHeader, frame: &[u8]) -> Packet {
+        match read(said, frame) {
+            Frame::Ip(packet) => packet,
+            Frame::Other(_, unfit) => panic!("the frame is IP: {unfit:?}"),
+        }
+    }
+
+    fn tcp(payload_len: usize) -> Vec<u8> {
+        let mut upper = vec![0; 20 + payload_len];
+        upper[12] = 5 << 4;
+        ipv4(6, &upper)
+    }
+
+    fn ipv4(protocol: u8, upper: &[u8]) -> Vec<u8> {
+        let mut header = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+        header[2..4].copy_from_slice(&((20 + upper.len()) as u16).to_be_bytes());
+        let sum = Sum::of(&header).checksum();
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&[2; 12][..], &[8, 0], &header, upper].concat()
+    }
+}

@@ -1,0 +1,246 @@
+//! Namespaces that the test made, and a loop that forwards frames between two ports.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use packet::{Checksum, Frame, Ingress, Pool};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use wideload_port::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
+
+/// A network namespace that lives as long as this.
+pub struct Namespace(File);
+
+impl Namespace {
+    pub fn new() -> Namespace {
+        let made = thread::spawn(|| {
+            // SAFETY: the call takes a number and changes this thread only.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "a test of live ports runs as root");
+            ip("link set lo up");
+            File::open("/proc/thread-self/ns/net").expect("it is there")
+        });
+        Namespace(made.join().expect("the thread ends"))
+    }
+
+    /// Enters it with the calling thread.
+    pub fn enter(&self) {
+        // SAFETY: the descriptor is open; the call changes this thread only.
+        assert_eq!(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+    }
+
+    /// Runs this in it.
+    pub fn run<T: Send>(&self, within: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let ran = scope.spawn(|| {
+                self.enter();
+                within()
+            });
+            ran.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        })
+    }
+
+    /// Its path, for `ip link set ... netns`.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+}
+
+pub fn ip(words: &str) {
+    run("ip", words);
+}
+
+pub fn run(program: &str, words: &str) {
+    let output = Command::new(program).args(words.split_whitespace()).output().expect("the program is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {words}: {said}");
+}
+
+/// Forwards frames from one port to the other.
+pub struct Forwarder {
+    pub pool: Pool,
+    pub frames: Vec<Frame>,
+    pub told: Told,
+}
+
+/// What was forwarded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub frame_count: u64,
+    pub byte_count: u64,
+    pub train_count: u64,
+    pub partial_count: u64,
+    pub lost_count: u64,
+    pub longest: usize,
+}
+
+impl Forwarder {
+    pub fn new() -> Forwarder {
+        Forwarder { pool: Pool::new(64 << 20), frames: Vec::new(), told: Told::default() }
+    }
+
+    /// One batch; true where something came.
+    pub fn forward(&mut self, from: &mut dyn Port, to: &mut dyn Port) -> bool {
+        let received = from.receive(Ingress(0), &mut self.pool, &mut self.frames).expect("the interface is up");
+        assert_eq!(received.count, received.lost_count + self.frames.len());
+        self.told.lost_count += received.lost_count as u64;
+        let to_do: Vec<ToDo> = self.frames.iter_mut().map(to_do).collect();
+        let wires: Vec<Wire> = self.frames.iter().zip(&to_do).map(|(frame, to_do)| wire(frame, *to_do)).collect();
+        let mut rest = &wires[..];
+        while !rest.is_empty() {
+            let count = to.transmit(rest).expect("the other interface takes it");
+            rest = &rest[count..];
+        }
+        for wire in &wires {
+            self.told.frame_count += 1;
+            self.told.byte_count += wire.header.len() as u64;
+            self.told.train_count += u64::from(wire.to_do.train.is_some());
+            self.told.partial_count += u64::from(wire.to_do.checksum.is_some());
+            self.told.longest = self.told.longest.max(wire.header.len());
+        }
+        for frame in self.frames.drain(..) {
+            self.pool.give(match frame {
+                Frame::Ip(packet) => packet.into_buffer(),
+                Frame::Other(raw, _) => raw.into_buffer(),
+            });
+        }
+        received.count > 0
+    }
+}
+
+/// What is left to the port: all that was left to us.
+pub fn to_do(frame: &mut Frame) -> ToDo {
+    let Frame::Ip(packet) = frame else { return ToDo::default() };
+    if packet.checksum != Checksum::Partial {
+        return ToDo::default();
+    }
+    let link_len = packet.link().len();
+    let checksum =
+        packet.leave_checksum().map(|(start, field)| ((link_len + start) as u16, (link_len + field) as u16));
+    let train = packet.train.map(|train| TrainToDo {
+        segment_len: train.segment_len,
+        header_len: (link_len + packet.len() - packet.train_len()) as u16,
+        kind: match (packet.is_tcp(), packet.ip().version) {
+            (false, _) => TrainKind::Udp,
+            (true, packet::Version::V4) => TrainKind::Tcp4 { cwr: false },
+            (true, packet::Version::V6) => TrainKind::Tcp6 { cwr: false },
+        },
+    });
+    ToDo { checksum, train }
+}
+
+pub fn wire(frame: &Frame, to_do: ToDo) -> Wire<'_> {
+    let header = match frame {
+        Frame::Ip(packet) => packet.frame(),
+        Frame::Other(raw, _) => raw.frame(),
+    };
+    Wire { header, payload: &[], to_do }
+}
+
+/// Forwards in both directions, on a thread of its own, until it is told to stop.
+pub fn forward_until(stop: &AtomicBool, one: &mut dyn Port, other: &mut dyn Port) -> ([Told; 2], Duration) {
+    let mut there = Forwarder::new();
+    let mut back = Forwarder::new();
+    let before = thread_time();
+    while !stop.load(Ordering::Relaxed) {
+        let came = there.forward(one, other) | back.forward(other, one);
+        if !came {
+            wait(&[one, other], 20);
+        }
+    }
+    let spent = thread_time() - before;
+    one.give_back(&mut there.pool);
+    other.give_back(&mut back.pool);
+    assert_eq!((there.pool.lent_count(), back.pool.lent_count()), (0, 0));
+    ([there.told, back.told], spent)
+}
+
+/// Waits until one of the ports may have a frame.
+pub fn wait(ports: &[&mut dyn Port], milliseconds: i32) {
+    let mut fds: Vec<_> = ports
+        .iter()
+        .map(|port| libc::pollfd { fd: port.fd().as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
+    // SAFETY: the list lives until the call is over.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
+}
+
+/// Receives until a frame comes that `is_it`, at most two seconds, and gives its bytes to `look`.
+pub fn receive_one<T>(port: &mut dyn Port, pool: &mut Pool, mut look: impl FnMut(&Frame) -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut frames = Vec::new();
+    while Instant::now() < until {
+        port.receive(Ingress(0), pool, &mut frames).expect("the interface is up");
+        let mut seen = None;
+        for frame in frames.drain(..) {
+            seen = seen.or_else(|| look(&frame));
+            pool.give(match frame {
+                Frame::Ip(packet) => packet.into_buffer(),
+                Frame::Other(raw, _) => raw.into_buffer(),
+            });
+        }
+        match seen {
+            Some(seen) => return seen,
+            None => wait(&[port], 20),
+        }
+    }
+    panic!("the frame came");
+}
+
+/// CPU time of the calling thread.
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the time, which lives until the call is over.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Sends `len` bytes of TCP from one namespace to `address` in the other and compares them.
+pub fn transfer(from: &Namespace, to: &Namespace, address: &str, len: usize) -> Duration {
+    let listener = to.run(|| TcpListener::bind(address).expect("the address is there"));
+    let sent = noise(len);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let bytes = &sent;
+        scope.spawn(move || {
+            from.enter();
+            let mut stream = TcpStream::connect(address).expect("the other side listens");
+            stream.write_all(bytes).expect("the connection holds");
+        });
+        let (mut stream, _) = listener.accept().expect("a connection comes");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a time");
+        let mut came = vec![0; 1 << 18];
+        let mut at = 0;
+        loop {
+            match stream.read(&mut came) {
+                Ok(0) => break,
+                Ok(len) => {
+                    assert!(came[..len] == sent[at..at + len], "bytes at {at} differ");
+                    at += len;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("after {at} bytes: {error}"),
+            }
+        }
+        assert_eq!(at, sent.len());
+    });
+    started.elapsed()
+}
+
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+pub const NOTHING: Offloads = Offloads { checksum: false, tcp: false, udp: false };

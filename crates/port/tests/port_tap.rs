@@ -1,0 +1,174 @@
+//! TUN and TAP devices in namespaces of the test: whole datagrams, trains, and what their host makes of them.
+
+mod port_support;
+
+use packet::{Frame, Pool};
+use port_support::{NOTHING, Namespace, forward_until, ip, receive_one, transfer, wire};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use wideload_port::{Kind, Offloads, Options, Port, Refusal, Tap, ToDo, Wire, open};
+
+#[test]
+fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
+    Namespace::new().run(|| {
+        let options = Options { mtu: Some(65_535), ..Options::default() };
+        let mut tap = Tap::open("", Kind::Tun, &options).expect("a device can be made");
+        assert_eq!(tap.address(), format!("tun:{}", tap.name()));
+        ip(&format!("addr add 10.7.0.1/24 dev {}", tap.name()));
+        ip(&format!("link set {} up", tap.name()));
+        let socket = UdpSocket::bind("10.7.0.1:0").expect("the address is there");
+        let sent = port_support::noise(60_000);
+        socket.send_to(&sent, "10.7.0.2:9").expect("the way is there");
+        let mut pool = Pool::new(1 << 20);
+        let came = receive_one(&mut tap, &mut pool, |frame| match frame {
+            Frame::Ip(packet) if packet.payload().len() > 8 && !packet.is_tcp() => {
+                Some(packet.payload()[8..].to_vec())
+            }
+            _ => None,
+        });
+        assert!(came == sent, "{} bytes came", came.len());
+        assert_eq!(pool.lent_count(), tap.kept_count());
+        tap.give_back(&mut pool);
+        assert_eq!((pool.lent_count(), tap.kept_count()), (0, 0));
+    });
+}
+
+#[test]
+fn a_stream_crosses_two_tuns_in_trains() {
+    let told = cross(Kind::Tun, Options::default());
+    assert!(told.train_count > 0 && told.longest > 1_500, "{told:?}");
+    assert!(told.partial_count >= told.train_count, "{told:?}");
+}
+
+#[test]
+fn a_stream_crosses_two_taps_in_trains() {
+    let told = cross(Kind::Tap, Options { mtu: Some(9_000), ..Options::default() });
+    assert!(told.train_count > 0 && told.longest > 9_014, "{told:?}");
+}
+
+#[test]
+fn without_offloads_a_stream_comes_in_finished_packets() {
+    let told = cross(Kind::Tun, Options { offloads: NOTHING, ..Options::default() });
+    assert_eq!((told.train_count, told.partial_count, told.longest), (0, 0, 1_500), "{told:?}");
+}
+
+#[test]
+fn what_was_obtained_is_what_is_told() {
+    Namespace::new().run(|| {
+        let all = Offloads { checksum: true, tcp: true, udp: true };
+        for (wanted, obtained) in [
+            (all, all),
+            (Offloads { udp: false, ..all }, Offloads { udp: false, ..all }),
+            (Offloads { checksum: false, ..all }, NOTHING),
+        ] {
+            let tap = Tap::open("", Kind::Tun, &Options { offloads: wanted, ..Options::default() });
+            assert_eq!(tap.expect("a device can be made").offloads(), obtained);
+        }
+    });
+}
+
+#[test]
+fn several_queues_share_one_name() {
+    Namespace::new().run(|| {
+        let queues = Options { has_queues: true, ..Options::default() };
+        let first = open("tun:wide%d", &queues).expect("a device can be made");
+        let name = first.address().to_owned();
+        assert_eq!(name, "tun:wide0");
+        let second = open(&name, &queues).expect("it has several queues");
+        assert_eq!(second.address(), name);
+        let error = open(&name, &Options::default()).err().expect("it was made with queues");
+        assert!(error.to_string().contains("tun:wide0: cannot make or take the device"), "{error}");
+    });
+}
+
+#[test]
+fn sending_to_a_device_that_is_down_says_so() {
+    Namespace::new().run(|| {
+        let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
+        let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let wire = Wire { header: &packet, payload: &[], to_do: ToDo::default() };
+        let error = tap.transmit(&[wire]).expect_err("it is down");
+        assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
+    });
+}
+
+#[test]
+fn a_train_that_the_kernel_does_not_know_is_refused_by_name() {
+    Namespace::new().run(|| {
+        let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
+        ip(&format!("link set {} up", tap.name()));
+        let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        // The checksum would lie behind the packet's end.
+        let to_do = ToDo { checksum: Some((500, 516)), train: None };
+        let error = tap.transmit(&[Wire { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
+        assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
+    });
+}
+
+#[test]
+fn a_frame_without_memory_is_lost_and_counted() {
+    Namespace::new().run(|| {
+        let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
+        ip(&format!("addr add 10.7.0.1/24 dev {}", tap.name()));
+        ip(&format!("link set {} up", tap.name()));
+        let socket = UdpSocket::bind("10.7.0.1:0").expect("the address is there");
+        for _ in 0..3 {
+            socket.send_to(&[7; 100], "10.7.0.2:9").expect("the way is there");
+        }
+        let mut frames = Vec::new();
+        let received = tap.receive(packet::Ingress(0), &mut Pool::new(0), &mut frames).expect("it is up");
+        assert!(received.count >= 3 && received.was_last && frames.is_empty(), "{received:?}");
+        assert_eq!(received.count, received.lost_count);
+    });
+}
+
+/// Sends 1 MiB of TCP between two devices in two namespaces, patched together, and tells what the sender's host gave.
+fn cross(kind: Kind, options: Options) -> port_support::Told {
+    let hosts = [Namespace::new(), Namespace::new()];
+    let [mut one, mut other] = [0, 1].map(|index| {
+        hosts[index].run(|| {
+            let tap = Tap::open("wide0", kind, &options).expect("a device can be made");
+            ip(&format!("addr add 10.7.0.{}/24 dev wide0", index + 1));
+            ip("link set wide0 up");
+            tap
+        })
+    });
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let forwarded = scope.spawn(|| forward_until(&stop, &mut one, &mut other));
+        transfer(&hosts[0], &hosts[1], "10.7.0.2:7000", 1 << 20);
+        stop.store(true, Ordering::Relaxed);
+        let ([there, _], _) = forwarded.join().expect("it forwards to the end");
+        there
+    })
+}
+
+#[test]
+fn a_frame_is_sent_in_two_parts() {
+    Namespace::new().run(|| {
+        let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
+        ip(&format!("addr add 10.7.0.1/24 dev {}", tap.name()));
+        ip(&format!("link set {} up", tap.name()));
+        let socket = UdpSocket::bind("10.7.0.1:9").expect("the address is there");
+        socket.send_to(b"there", "10.7.0.2:9").expect("the way is there");
+        let mut pool = Pool::new(1 << 20);
+        let sent = receive_one(&mut tap, &mut pool, |frame| match frame {
+            Frame::Ip(packet) if packet.bytes().ends_with(b"there") => {
+                Some(wire(frame, ToDo::default()).header.to_vec())
+            }
+            _ => None,
+        });
+        // Back to where it came from; without a checksum, which IPv4 allows.
+        let mut header = sent[..28].to_vec();
+        header[12..20].rotate_left(4);
+        header[26..28].fill(0);
+        let back = Wire { header: &header, payload: b"again", to_do: ToDo::default() };
+        assert_eq!(tap.transmit(&[back, back]).expect("it is up"), 2);
+        let mut came = [0; 16];
+        for _ in 0..2 {
+            let (len, from) = socket.recv_from(&mut came).expect("it comes");
+            assert_eq!((&came[..len], from.to_string()), (&b"again"[..], "10.7.0.2:9".to_owned()));
+        }
+    });
+}
