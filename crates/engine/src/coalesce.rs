@@ -249,7 +249,7 @@ impl Coalescer {
 
     /// Takes a packet of a flow that is not known.
     fn push_new(&mut self, now: Time, key: FlowKey, packet: Packet, out: &mut Output) {
-        match Part::of(&packet).filter(|part| self.rules.take(&packet, part)) {
+        match self.rules.part(&packet) {
             Some(part) => {
                 let at = self.open(now, key, &packet, part.tcp.map_or(0, |tcp| tcp.seq));
                 self.advance(now, at, packet, part, out);
@@ -260,7 +260,7 @@ impl Coalescer {
 
     /// Takes a packet of a flow that is known.
     fn push_to(&mut self, now: Time, at: Handle, packet: Packet, out: &mut Output) {
-        match Part::of(&packet).filter(|part| self.rules.take(&packet, part)) {
+        match self.rules.part(&packet) {
             Some(part) => self.advance(now, at, packet, part, out),
             None => {
                 if let Some((key, _)) = self.flows.look(at) {
@@ -571,6 +571,12 @@ impl Coalescer {
 }
 
 impl Rules {
+    /// The part of a packet that may wait for others, or join them. What stands for many is not looked at: a train passes
+    /// without its payload being summed.
+    fn part(&self, packet: &Packet) -> Option<Part> {
+        if packet.is_single() { Part::of(packet).filter(|part| self.take(packet, part)) } else { None }
+    }
+
     /// May this packet, of which this is the part, wait for others, or join them?
     #[inline]
     pub(crate) fn take(&self, packet: &Packet, part: &Part) -> bool {

@@ -19,12 +19,12 @@ pub struct Output {
     queue: VecDeque<Way>,
 }
 
-/// A packet on its way out.
+/// A packet on its way out: where it goes.
 #[derive(Debug)]
-enum Way {
-    /// It goes on.
+pub enum Way {
+    /// On.
     Forward(Packet),
-    /// It is an ICMP error of ours.
+    /// Back, by the port that the packet came from which it is about: it is an ICMP error of ours.
     Answer(Packet),
 }
 
@@ -41,15 +41,36 @@ impl Output {
         if self.queue.is_empty() { None } else { self.take() }
     }
 
-    fn take(&mut self) -> Option<Packet> {
-        let packet = match self.queue.pop_front()? {
-            Way::Answer(packet) => return Some(packet),
-            Way::Forward(packet) => packet,
-        };
-        if packet.is_single() {
-            self.ledger.forwarded += Tally::of(&packet);
-            return Some(packet);
+    /// The same, with where it goes: for who has two ports.
+    #[inline]
+    pub fn next_way(&mut self) -> Option<Way> {
+        let way = self.queue.pop_front()?;
+        if let Way::Forward(packet) = &way {
+            self.count_gone(packet);
         }
+        Some(way)
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        match self.queue.pop_front()? {
+            Way::Answer(packet) => Some(packet),
+            Way::Forward(packet) => {
+                self.count_gone(&packet);
+                Some(packet)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn count_gone(&mut self, packet: &Packet) {
+        if packet.is_single() {
+            self.ledger.forwarded += Tally::of(packet);
+            return;
+        }
+        self.count_gone_in_parts(packet);
+    }
+
+    fn count_gone_in_parts(&mut self, packet: &Packet) {
         match packet.shares() {
             Some(shares) => {
                 let (count, bytes) = shares.totals();
@@ -58,9 +79,8 @@ impl Output {
                 self.ledger.note(Event::Pieces, pieces);
                 self.ledger.forwarded += pieces;
             }
-            None => self.ledger.forwarded += Tally::of(&packet),
+            None => self.ledger.forwarded += Tally::of(packet),
         }
-        Some(packet)
     }
 
     /// Takes back a packet that the port has transmitted.

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
-use packet::{Content, Cut, Fill, Identifications, Packet, Time, Train, Tunnel, may_be_segmented};
+use packet::{Checksum, Content, Cut, Fill, Identifications, Packet, Time, Train, Tunnel, may_be_segmented};
 
 /// All that happens to a packet on its way out of one side.
 #[derive(Debug)]
@@ -46,8 +46,10 @@ pub struct Narrowing {
     pub segment: Switch,
     /// Is what is too long cut into fragments? Else a router refuses it, and a source's packets are left alone.
     pub fragment: Switch,
-    /// What becomes of trains.
+    /// What becomes of the segments of TCP trains.
     pub trains: Trains,
+    /// Who finishes half-filled checksums.
+    pub checksums: Checksums,
 }
 
 /// Whether a stage works.
@@ -59,13 +61,31 @@ pub enum Switch {
     Off,
 }
 
-/// What a port takes.
+/// How long the segments of a TCP train leave. A train of several stays a train in either case: a port that carries trains
+/// takes it whole, for any other [`Pieces`](crate::Pieces) spells it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trains {
-    /// Trains, with the segment size beside the packet: they stay as they are, as far as they fit.
-    Carried,
-    /// Single packets: TCP trains become the longest packets that fit.
-    Spelled,
+    /// As they came, as far as they fit: for what must be given back byte for byte, and for a host's receive offload.
+    Kept,
+    /// The longest that fit: for a border between two sizes.
+    Resized,
+}
+
+/// Who finishes the half-filled checksums of offloading senders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// This side, for a port that takes finished ones. A train's stays half-filled: each of its
+    /// [`Pieces`] has its own, which is made anew.
+    Finished,
+    /// The port: they stay half-filled, and no payload is summed for them. Of what leaves in IP fragments they are finished.
+    Left,
+}
+
+/// Whether the sender of what is refused hears of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Told,
+    Untold,
 }
 
 /// Who cuts.
@@ -242,26 +262,45 @@ impl Narrowing {
             fill: Fill::Full,
             segment: Switch::On,
             fragment: Switch::On,
-            trains: Trains::Spelled,
+            trains: Trains::Resized,
+            checksums: Checksums::Finished,
         }
     }
 
     /// Takes a packet: one that fits goes on, a longer one is marked to be cut, or refused.
-    fn push(&mut self, now: Time, mut packet: Packet, out: &mut Output) {
-        finish(&mut packet, out);
+    fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        if let Err((packet, reason)) = self.fit(now, packet, out) {
+            self.refuse(now, packet, reason, Sender::Told, out);
+        }
+    }
+
+    /// Sends a packet on, cut where it must be.
+    ///
+    /// # Errors
+    /// The packet, and why it can neither stay as long as it is nor be cut.
+    fn fit(&mut self, now: Time, mut packet: Packet, out: &mut Output) -> Result<(), (Packet, Reason)> {
+        finish_len(&mut packet, out);
+        if packet.checksum == Checksum::Partial && self.checksums == Checksums::Finished {
+            note_finished(&packet, out);
+        }
         self.segment(&mut packet, out);
         if self.is_below_every_link(&packet) {
-            return leave_alone(packet, self.mtu, out);
+            self.leave_alone(packet, out);
+            return Ok(());
         }
         let has_holes = packet.cut.is_some_and(|cut| cut.content == Content::Sparse);
         if has_holes || packet.wire_len() <= usize::from(self.mtu) {
-            return out.forward(packet);
+            self.forward(packet, out);
+            return Ok(());
         }
         // Pieces as long as came may be longer than this link takes.
         packet.cut = None;
         if packet.train.is_some() {
-            return self.take_apart(now, packet, out);
+            self.take_apart(now, packet, out);
+            return Ok(());
         }
+        // What is cut, or told of, has no card to finish it.
+        self.finish_checksum(&mut packet, out);
         match self.cut(now, &packet) {
             Ok(cut) => {
                 if packet.ip().dont_fragment && matches!(self.role, Role::Source(_)) {
@@ -269,8 +308,26 @@ impl Narrowing {
                 }
                 packet.cut = Some(cut);
                 out.forward(packet);
+                Ok(())
             }
-            Err(reason) => self.refuse(now, packet, reason, out),
+            Err(reason) => Err((packet, reason)),
+        }
+    }
+
+    /// Lets a packet go on, its checksum finished where that is for this side to do; a train's segments have their own.
+    #[inline]
+    fn forward(&self, mut packet: Packet, out: &mut Output) {
+        let is_mine = packet.cut.is_some() || packet.train.is_none() && self.checksums == Checksums::Finished;
+        if packet.checksum == Checksum::Partial && is_mine {
+            self.finish_checksum(&mut packet, out);
+        }
+        out.forward(packet);
+    }
+
+    /// Finishes a half-filled checksum, and counts it where that was not done when it came.
+    fn finish_checksum(&self, packet: &mut Packet, out: &mut Output) {
+        if packet.finish_checksum() && self.checksums == Checksums::Left {
+            out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
         }
     }
 
@@ -279,25 +336,24 @@ impl Narrowing {
         usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
-    /// Gives TCP the segments that this side wants: as long as fit, where a train is to be spelled out or does not fit.
-    /// Trains are on no wire, so nothing is cut here that must not be, and DF stays (law 4). A UDP train's datagrams are
-    /// its sender's, and stay.
+    /// Gives TCP the segments that this side wants: as long as fit, where a train's are not kept or do not fit. Trains are
+    /// on no wire, so nothing is cut here that must not be, and DF stays (law 4). A UDP train's datagrams are its sender's,
+    /// and stay. What stands for one packet is no train.
     fn segment(&self, packet: &mut Packet, out: &mut Output) {
         let fits = packet.wire_len() <= usize::from(self.mtu);
+        if packet.train.is_some_and(|train| packet.train_len() <= usize::from(train.segment_len)) {
+            packet.train = None;
+        }
         let stays = match packet.train {
-            Some(_) => fits && self.trains == Trains::Carried,
+            Some(_) => fits && self.trains == Trains::Kept,
             None => fits || self.segment == Switch::Off,
         };
         if stays || !packet.is_tcp() || packet.cut.is_some() || !may_be_segmented(packet) {
             return;
         }
         let payload_len = packet.train_len();
-        if payload_len == 0 {
-            packet.train = None;
-            return;
-        }
         let room = usize::from(self.mtu).saturating_sub(packet.len() - payload_len);
-        if room == 0 {
+        if payload_len == 0 || room == 0 {
             return;
         }
         let segment_len = self.segment_len(payload_len, room);
@@ -311,12 +367,22 @@ impl Narrowing {
         }
     }
 
-    /// Makes a train whose packets are too long single packets, each of which is cut, or refused, alone.
+    /// Makes a train whose packets are too long single packets, each of which is cut, or refused, alone; their sender is
+    /// told once.
     fn take_apart(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        if self.checksums == Checksums::Left {
+            note_finished(&packet, out);
+        }
+        let mut sender = Sender::Told;
         let mut pieces = Pieces::of(&packet);
         while let Some(piece) = pieces.next() {
             match piece.to_packet(&packet, &mut out.pool) {
-                Some(single) => self.push(now, single, out),
+                Some(single) => {
+                    if let Err((single, reason)) = self.fit(now, single, out) {
+                        self.refuse(now, single, reason, sender, out);
+                        sender = Sender::Untold;
+                    }
+                }
                 None => {
                     let payload_len = piece.frame_len() - packet.link().len() - usize::from(packet.ip().payload_at);
                     out.ledger.retire(Reason::NoBuffer, Tally::new(1, payload_len));
@@ -333,14 +399,22 @@ impl Narrowing {
         }
     }
 
-    fn refuse(&self, now: Time, packet: Packet, reason: Reason, out: &mut Output) {
-        match (&self.role, reason) {
-            (Role::Source(_), Reason::TooBig) => return leave_alone(packet, self.mtu, out),
-            (_, Reason::TooBig) => out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet),
+    fn refuse(&self, now: Time, packet: Packet, reason: Reason, sender: Sender, out: &mut Output) {
+        match (&self.role, reason, sender) {
+            (Role::Source(_), Reason::TooBig, _) => return self.leave_alone(packet, out),
+            (_, Reason::TooBig, Sender::Told) => out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet),
             _ => {}
         }
         let ended = Tally::of(&packet);
         out.retire(packet, ended, reason);
+    }
+
+    /// Nothing here may change its length.
+    fn leave_alone(&self, packet: Packet, out: &mut Output) {
+        if packet.wire_len() > usize::from(self.mtu) {
+            out.ledger.note(Event::LeftAlone, Tally::of(&packet));
+        }
+        self.forward(packet, out);
     }
 
     /// How a packet that is too long is cut, or why it is not.
@@ -404,20 +478,20 @@ fn inside(tunnel: Tunnel) -> Event {
     }
 }
 
-/// Finishes what an offloading sender left to its card.
-fn finish(packet: &mut Packet, out: &mut Output) {
-    if packet.finish_len() {
-        out.ledger.note(Event::LengthFinished, Tally::of(packet));
+/// Writes the length that an offloading sender left to its card, and the checksum, which may lack it too.
+#[inline]
+fn finish_len(packet: &mut Packet, out: &mut Output) {
+    if !packet.finish_len() {
+        return;
     }
-    if packet.finish_checksum() {
-        out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
-    }
+    out.ledger.note(Event::LengthFinished, Tally::of(packet));
+    note_finished(packet, out);
+    packet.finish_checksum();
 }
 
-/// Nothing here may change it.
-fn leave_alone(packet: Packet, mtu: u16, out: &mut Output) {
-    if packet.wire_len() > usize::from(mtu) {
-        out.ledger.note(Event::LeftAlone, Tally::of(&packet));
+/// Counts a half-filled checksum that is finished, if there is one: now, or on the way out, in each piece of a train.
+fn note_finished(packet: &Packet, out: &mut Output) {
+    if packet.is_half_filled() {
+        out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
     }
-    out.forward(packet);
 }

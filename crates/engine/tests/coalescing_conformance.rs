@@ -198,7 +198,7 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
             (129, Some(1), vec![1; 129]),
         ];
         for (len, segment_len, expected) in table {
-            for trains in [Trains::Carried, Trains::Spelled] {
+            for trains in [Trains::Kept, Trains::Resized] {
                 for extensions in [vec![], vec![(60, vec![0, 0, 1, 4, 0, 0, 0, 0])]] {
                     if !extensions.is_empty() && (version == 4 || len > 128) {
                         continue;
@@ -357,7 +357,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         let one = Spec { flags: ACK | PSH | FIN, id: 0xFFFF, ..Spec::tcp(4).carrying(0, 3_000) };
         let mut rig = Rig::new(
             reversible(),
-            Narrowing { trains: Trains::Carried, ..Narrowing::new(1_500, Role::Transit) },
+            Narrowing { trains: Trains::Kept, ..Narrowing::new(1_500, Role::Transit) },
             1 << 20,
         );
         let mut packet = Frame::copy(&one.bytes(), Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
@@ -423,22 +423,17 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
 fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
     for (version, headers) in [(4, 40), (6, 60)] {
         let table: [(u16, Trains, usize, &str); 6] = [
-            (65_535, Trains::Carried, 45, "it passes whole"),
-            (1_500, Trains::Carried, 45, "as they were"),
-            (1_500, Trains::Spelled, 45, "225 of 5"),
+            (65_535, Trains::Kept, 45, "it passes whole"),
+            (1_500, Trains::Kept, 45, "as they were"),
+            (1_500, Trains::Resized, 45, "225 of 5"),
             (
                 576,
-                Trains::Spelled,
+                Trains::Resized,
                 65_200usize.div_ceil(576 - headers),
                 "they: 119 fragments, or Packet Too Big; ours are segments",
             ),
-            (
-                1_280,
-                Trains::Carried,
-                65_200usize.div_ceil(1_280 - headers),
-                "they: Packet Too Big; ours are segments",
-            ),
-            (9_000, Trains::Spelled, 65_200usize.div_ceil(9_000 - headers), "they: 33, for buffers of 2,048"),
+            (1_280, Trains::Kept, 65_200usize.div_ceil(1_280 - headers), "they: Packet Too Big; ours are segments"),
+            (9_000, Trains::Resized, 65_200usize.div_ceil(9_000 - headers), "they: 33, for buffers of 2,048"),
         ];
         for (mtu, trains, count, why) in table {
             for flags_offset in [0, DF] {
@@ -529,7 +524,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
 #[test]
 fn a_train_without_payload_is_one_packet() {
     for fill in [Fill::Full, Fill::Even] {
-        for trains in [Trains::Carried, Trains::Spelled] {
+        for trains in [Trains::Kept, Trains::Resized] {
             let narrowing = Narrowing { fill, trains, ..Narrowing::new(1_500, Role::Transit) };
             let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
             let one = Spec::tcp(4);

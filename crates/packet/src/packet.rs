@@ -417,6 +417,11 @@ impl Body {
         }
     }
 
+    /// Is its checksum half-filled, and one that can be finished?
+    pub fn is_half_filled(&self) -> bool {
+        self.checksum == Checksum::Partial && self.checksum_field().is_some()
+    }
+
     /// Finishes a half-filled checksum; true where there was one.
     pub fn finish_checksum(&mut self) -> bool {
         if self.checksum != Checksum::Partial {

@@ -490,7 +490,7 @@ pub struct Left {
 impl Rig {
     /// One that makes trains, which stay trains, and lets any length pass.
     pub fn carrying(rules: Rules) -> Rig {
-        let narrowing = Narrowing { trains: Trains::Carried, ..Narrowing::new(u16::MAX, Role::Transit) };
+        let narrowing = Narrowing { trains: Trains::Kept, ..Narrowing::new(u16::MAX, Role::Transit) };
         Rig::new(rules, narrowing, 16 << 20)
     }
 
