@@ -123,27 +123,6 @@ fn a_frame_without_memory_is_lost_and_counted() {
     });
 }
 
-/// Sends 1 MiB of TCP between two devices in two namespaces, patched together, and tells what the sender's host gave.
-fn cross(kind: Kind, options: Options) -> port_support::Told {
-    let hosts = [Namespace::new(), Namespace::new()];
-    let [mut one, mut other] = [0, 1].map(|index| {
-        hosts[index].run(|| {
-            let tap = Tap::open("wide0", kind, &options).expect("a device can be made");
-            ip(&format!("addr add 10.7.0.{}/24 dev wide0", index + 1));
-            ip("link set wide0 up");
-            tap
-        })
-    });
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let forwarded = scope.spawn(|| forward_until(&stop, &mut one, &mut other));
-        transfer(&hosts[0], &hosts[1], "10.7.0.2:7000", 1 << 20);
-        stop.store(true, Ordering::Relaxed);
-        let ([there, _], _) = forwarded.join().expect("it forwards to the end");
-        there
-    })
-}
-
 #[test]
 fn a_frame_is_sent_in_two_parts() {
     Namespace::new().run(|| {
@@ -171,4 +150,25 @@ fn a_frame_is_sent_in_two_parts() {
             assert_eq!((&came[..len], from.to_string()), (&b"again"[..], "10.7.0.2:9".to_owned()));
         }
     });
+}
+
+/// Sends 1 MiB of TCP between two devices in two namespaces, patched together, and tells what the sender's host gave.
+fn cross(kind: Kind, options: Options) -> port_support::Told {
+    let hosts = [Namespace::new(), Namespace::new()];
+    let [mut one, mut other] = [0, 1].map(|index| {
+        hosts[index].run(|| {
+            let tap = Tap::open("wide0", kind, &options).expect("a device can be made");
+            ip(&format!("addr add 10.7.0.{}/24 dev wide0", index + 1));
+            ip("link set wide0 up");
+            tap
+        })
+    });
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let forwarded = scope.spawn(|| forward_until(&stop, &mut one, &mut other));
+        transfer(&hosts[0], &hosts[1], "10.7.0.2:7000", 1 << 20);
+        stop.store(true, Ordering::Relaxed);
+        let ([there, _], _) = forwarded.join().expect("it forwards to the end");
+        there
+    })
 }
