@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use wideload_port::{Fanout, Options, PacketSocket, Port, Received, Refusal, Spread, ToDo, Wire, open};
+use wideload_port::{
+    Fanout, Options, PacketSocket, Port, Proof, Received, Refusal, Spread, ToDo, Wire, open, self_test,
+};
 
 #[test]
 fn a_stream_crosses_two_packet_sockets_in_trains() {
@@ -223,6 +225,23 @@ fn bare_ip_goes_through_an_interface_without_link_headers() {
     });
 }
 
+#[test]
+fn the_kernel_cuts_right_what_is_left_to_a_packet_socket() {
+    for does_cut in [true, false] {
+        pair(1_500, |one, other| {
+            if does_cut {
+                ["tso off", "gso off", "tx off"]
+                    .iter()
+                    .for_each(|feature| run("ethtool", &format!("-K pa {feature}")));
+            }
+            let mut pool = Pool::new(4 << 20);
+            let proof = self_test(one, other, &mut pool).expect("both are up");
+            assert_eq!(proof, Proof { offloads: one.offloads(), doubts: Vec::new() }, "cut: {does_cut}");
+            assert_eq!(pool.lent_count(), 0);
+        });
+    }
+}
+
 /// Sends `len` bytes of TCP between two hosts over a forwarder between two packet sockets; tells what went there, the
 /// forwarder's CPU time and the time that passed.
 fn cross(mtu: usize, features: &[&str], len: usize) -> (Told, Duration, Duration) {
@@ -267,6 +286,7 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
         let mut other = PacketSocket::open("pb", &options).expect("it is there");
         settle(&mut one, &mut other);
         settle(&mut other, &mut one);
+        drain(&mut other);
         within(&mut one, &mut other);
     });
 }

@@ -7,7 +7,7 @@ use port_support::{NOTHING, Namespace, forward_until, ip, receive_one, transfer,
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use wideload_port::{Kind, Offloads, Options, Port, Refusal, Tap, ToDo, Wire, open};
+use wideload_port::{Kind, Offloads, Options, Port, Proof, Refusal, Tap, ToDo, Wire, open, self_test};
 
 #[test]
 fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
@@ -149,6 +149,28 @@ fn a_frame_is_sent_in_two_parts() {
             let (len, from) = socket.recv_from(&mut came).expect("it comes");
             assert_eq!((&came[..len], from.to_string()), (&b"again"[..], "10.7.0.2:9".to_owned()));
         }
+    });
+}
+
+#[test]
+fn the_kernel_cuts_right_what_is_left_to_a_tun() {
+    Namespace::new().run(|| {
+        let options = [Options::default(), Options { offloads: NOTHING, ..Options::default() }];
+        let [mut one, mut other] =
+            options.map(|options| Tap::open("wide%d", Kind::Tun, &options).expect("a device can be made"));
+        for (path, value) in [("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")] {
+            std::fs::write(format!("/proc/sys/net/{path}"), value).expect("root may");
+        }
+        for (number, name) in [(18, "wide0"), (19, "wide1")] {
+            ip(&format!("link set {name} up"));
+            ip(&format!("addr add 198.{number}.0.1/16 dev {name}"));
+            ip(&format!("-6 addr add 2001:db8:{}::1/48 dev {name} nodad", number - 17));
+        }
+        let mut pool = Pool::new(4 << 20);
+        let started = std::time::Instant::now();
+        let proof = self_test(&mut one, &mut other, &mut pool).expect("both are up");
+        assert!(started.elapsed().as_millis() < 1_000, "{:?}", started.elapsed());
+        assert_eq!(proof, Proof { offloads: one.offloads(), doubts: Vec::new() });
     });
 }
 
