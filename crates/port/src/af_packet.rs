@@ -4,7 +4,7 @@
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 use crate::device::{self, Device, checked, sentence};
-use crate::landing::{Landing, Layout, NOTHING};
+use crate::landing::{BATCH_LEN, Landing, Layout, NOTHING};
 use crate::refusal::{refused, would_wait};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
@@ -30,7 +30,7 @@ pub struct PacketSocket {
 
 /// What a batch of frames is received into.
 struct Receiving {
-    /// Frames that the next batch may have: it grows while there are more.
+    /// Frames that the next batch may have.
     wanted_count: usize,
     landings: [Landing; BATCH_COUNT],
     controls: [Control; BATCH_COUNT],
@@ -147,9 +147,7 @@ impl Port for PacketSocket {
             }
         }
         let was_last = count < wanted_count;
-        if !was_last {
-            self.receiving.wanted_count = (wanted_count * 2).min(BATCH_COUNT);
-        }
+        self.receiving.settle_batch(count, was_last);
         Ok(Received { count, lost_count, was_last })
     }
 
@@ -220,6 +218,17 @@ impl Receiving {
             (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), CONTROL_LEN);
         }
         receive_messages(socket, &mut self.messages[..count])
+    }
+
+    /// Decides how many frames the next batch may have, after one of `count`: more while more are there, fewer where they are
+    /// so long that the processor's cache would not keep them until they are sent.
+    fn settle_batch(&mut self, count: usize, was_last: bool) {
+        let len: usize = self.messages[..count].iter().map(|message| message.msg_len as usize).sum();
+        if len > BATCH_LEN {
+            self.wanted_count = (self.wanted_count / 2).max(FIRST_BATCH_COUNT);
+        } else if !was_last && 2 * len <= BATCH_LEN {
+            self.wanted_count = (self.wanted_count * 2).min(BATCH_COUNT);
+        }
     }
 
     /// The frame that came with message `index`; none where it was cut or had no memory.

@@ -13,12 +13,14 @@ mod device;
 mod landing;
 mod open;
 mod refusal;
+mod self_test;
 mod tap;
 mod vnet;
 
 pub use af_packet::PacketSocket;
 pub use open::{Address, Fanout, Options, Spread, open};
 pub use refusal::{Refusal, Refused};
+pub use self_test::{Proof, self_test};
 pub use tap::{Kind, Tap};
 
 /// Where packets come from and go to.

@@ -3,7 +3,7 @@
 //! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
 
 use crate::device::{self, Device, ioctl, sentence};
-use crate::landing::{Landing, Layout};
+use crate::landing::{BATCH_LEN, Landing, Layout};
 use crate::refusal::{refused, would_wait};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Offloads, Options, Port, Received, ToDo, Wire};
@@ -138,7 +138,8 @@ impl Port for Tap {
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         let mut received = Received::default();
-        while received.count < BATCH_COUNT {
+        let mut batch_len = 0;
+        while received.count < BATCH_COUNT && batch_len < BATCH_LEN {
             self.stock(pool);
             let len = match self.read() {
                 Ok(Some(len)) => len,
@@ -151,6 +152,7 @@ impl Port for Tap {
                 Err(error) => return Err(error),
             };
             received.count += 1;
+            batch_len += len;
             match self.take(len, ingress) {
                 Some(frame) => frames.push(frame),
                 None => received.lost_count += 1,

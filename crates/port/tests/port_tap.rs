@@ -7,7 +7,7 @@ use port_support::{NOTHING, Namespace, forward_until, ip, receive_one, transfer,
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use wideload_port::{Kind, Offloads, Options, Port, Refusal, Tap, ToDo, Wire, open};
+use wideload_port::{Kind, Offloads, Options, Port, Proof, Refusal, Tap, ToDo, Wire, open, self_test};
 
 #[test]
 fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
@@ -123,27 +123,6 @@ fn a_frame_without_memory_is_lost_and_counted() {
     });
 }
 
-/// Sends 1 MiB of TCP between two devices in two namespaces, patched together, and tells what the sender's host gave.
-fn cross(kind: Kind, options: Options) -> port_support::Told {
-    let hosts = [Namespace::new(), Namespace::new()];
-    let [mut one, mut other] = [0, 1].map(|index| {
-        hosts[index].run(|| {
-            let tap = Tap::open("wide0", kind, &options).expect("a device can be made");
-            ip(&format!("addr add 10.7.0.{}/24 dev wide0", index + 1));
-            ip("link set wide0 up");
-            tap
-        })
-    });
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let forwarded = scope.spawn(|| forward_until(&stop, &mut one, &mut other));
-        transfer(&hosts[0], &hosts[1], "10.7.0.2:7000", 1 << 20);
-        stop.store(true, Ordering::Relaxed);
-        let ([there, _], _) = forwarded.join().expect("it forwards to the end");
-        there
-    })
-}
-
 #[test]
 fn a_frame_is_sent_in_two_parts() {
     Namespace::new().run(|| {
@@ -171,4 +150,47 @@ fn a_frame_is_sent_in_two_parts() {
             assert_eq!((&came[..len], from.to_string()), (&b"again"[..], "10.7.0.2:9".to_owned()));
         }
     });
+}
+
+#[test]
+fn the_kernel_cuts_right_what_is_left_to_a_tun() {
+    Namespace::new().run(|| {
+        let options = [Options::default(), Options { offloads: NOTHING, ..Options::default() }];
+        let [mut one, mut other] =
+            options.map(|options| Tap::open("wide%d", Kind::Tun, &options).expect("a device can be made"));
+        for (path, value) in [("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")] {
+            std::fs::write(format!("/proc/sys/net/{path}"), value).expect("root may");
+        }
+        for (number, name) in [(18, "wide0"), (19, "wide1")] {
+            ip(&format!("link set {name} up"));
+            ip(&format!("addr add 198.{number}.0.1/16 dev {name}"));
+            ip(&format!("-6 addr add 2001:db8:{}::1/48 dev {name} nodad", number - 17));
+        }
+        let mut pool = Pool::new(4 << 20);
+        let started = std::time::Instant::now();
+        let proof = self_test(&mut one, &mut other, &mut pool).expect("both are up");
+        assert!(started.elapsed().as_millis() < 1_000, "{:?}", started.elapsed());
+        assert_eq!(proof, Proof { offloads: one.offloads(), doubts: Vec::new() });
+    });
+}
+
+/// Sends 1 MiB of TCP between two devices in two namespaces, patched together, and tells what the sender's host gave.
+fn cross(kind: Kind, options: Options) -> port_support::Told {
+    let hosts = [Namespace::new(), Namespace::new()];
+    let [mut one, mut other] = [0, 1].map(|index| {
+        hosts[index].run(|| {
+            let tap = Tap::open("wide0", kind, &options).expect("a device can be made");
+            ip(&format!("addr add 10.7.0.{}/24 dev wide0", index + 1));
+            ip("link set wide0 up");
+            tap
+        })
+    });
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let forwarded = scope.spawn(|| forward_until(&stop, &mut one, &mut other));
+        transfer(&hosts[0], &hosts[1], "10.7.0.2:7000", 1 << 20);
+        stop.store(true, Ordering::Relaxed);
+        let ([there, _], _) = forwarded.join().expect("it forwards to the end");
+        there
+    })
 }

@@ -1,7 +1,7 @@
 //! Namespaces that the test made, and a loop that forwards frames between two ports.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use packet::{Checksum, Frame, Ingress, Pool};
+use packet::{Buffer, Checksum, Frame, Ingress, Pool};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -102,10 +102,7 @@ impl Forwarder {
             self.told.longest = self.told.longest.max(wire.header.len());
         }
         for frame in self.frames.drain(..) {
-            self.pool.give(match frame {
-                Frame::Ip(packet) => packet.into_buffer(),
-                Frame::Other(raw, _) => raw.into_buffer(),
-            });
+            self.pool.give(into_buffer(frame));
         }
         received.count > 0
     }
@@ -130,6 +127,13 @@ pub fn to_do(frame: &mut Frame) -> ToDo {
         },
     });
     ToDo { checksum, train }
+}
+
+pub fn into_buffer(frame: Frame) -> Buffer {
+    match frame {
+        Frame::Ip(packet) => packet.into_buffer(),
+        Frame::Other(raw, _) => raw.into_buffer(),
+    }
 }
 
 pub fn wire(frame: &Frame, to_do: ToDo) -> Wire<'_> {
@@ -177,10 +181,7 @@ pub fn receive_one<T>(port: &mut dyn Port, pool: &mut Pool, mut look: impl FnMut
         let mut seen = None;
         for frame in frames.drain(..) {
             seen = seen.or_else(|| look(&frame));
-            pool.give(match frame {
-                Frame::Ip(packet) => packet.into_buffer(),
-                Frame::Other(raw, _) => raw.into_buffer(),
-            });
+            pool.give(into_buffer(frame));
         }
         match seen {
             Some(seen) => return seen,

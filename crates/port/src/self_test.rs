@@ -1,0 +1,457 @@
+//! Two ports between which frames pass in, the offloads that really do what they say out.
+//!
+//! A kernel or card that cuts trains wrongly ruins every flow in silence. So known trains are left to one port, and what comes
+//! out at the other is held against what should: each byte, each length, each sequence number, each checksum. The two are the
+//! ends of a private pair of interfaces, since the trains go to hosts that do not exist.
+
+use crate::refusal::Refusal;
+use crate::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
+use packet::tcp::Segment;
+use packet::udp::UdpHeader;
+use packet::{Checksum, Frame, Ingress, Medium, Packet, Pool, Version};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// What a self-test found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The offloads that did what they say.
+    pub offloads: Offloads,
+    /// What went wrong with the others, in a sentence each.
+    pub doubts: Vec<String>,
+}
+
+/// Leaves known checksums and trains to `one`, as far as its offloads go, and looks at what comes out at `other`; takes at
+/// most 200 ms.
+///
+/// # Errors
+/// What either port says of its interface. That `one` refuses a train is no error but a doubt.
+pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> io::Result<Proof> {
+    let offered = one.offloads();
+    let mut proof = Proof { offloads: offered, doubts: Vec::new() };
+    for trial in TRIALS.into_iter().filter(|trial| trial.is_offered(offered)) {
+        if let Err(doubt) = trial.run(one, other, pool)? {
+            proof.doubts.push(format!("{}: {}: {doubt}", one.address(), trial.name));
+            trial.withdraw(&mut proof.offloads);
+        }
+    }
+    other.give_back(pool);
+    Ok(proof)
+}
+
+/// One thing that is left to a port.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    name: &'static str,
+    version: Version,
+    upper: Upper,
+    /// Bytes of payload.
+    len: usize,
+    /// Source port, by which what comes is known.
+    number: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Upper {
+    Tcp,
+    Udp,
+}
+
+/// What came of a trial.
+struct Came {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Trial {
+    fn is_train(self) -> bool {
+        self.len > SEGMENT_LEN
+    }
+
+    fn is_offered(self, offloads: Offloads) -> bool {
+        match (self.is_train(), self.upper) {
+            (false, _) => offloads.checksum,
+            (true, Upper::Tcp) => offloads.checksum && offloads.tcp,
+            (true, Upper::Udp) => offloads.checksum && offloads.udp,
+        }
+    }
+
+    /// Who cuts has to write checksums: without these nothing is left.
+    fn withdraw(self, offloads: &mut Offloads) {
+        match (self.is_train(), self.upper) {
+            (false, _) => *offloads = Offloads::default(),
+            (true, Upper::Tcp) => offloads.tcp = false,
+            (true, Upper::Udp) => offloads.udp = false,
+        }
+    }
+
+    fn run(self, one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
+        let frame = self.frame(one.medium());
+        let Ok(mut packet) = Frame::copy(&frame, one.medium(), Ingress(0), pool) else {
+            return Err(io::Error::other("the pool has no memory for a self-test; give it 1 MiB"));
+        };
+        // Its field holds any number but 0; this writes the pseudo-header's sum.
+        packet.checksum = Checksum::Verified;
+        let to_do = self.to_do(&mut packet);
+        let (header, payload) = packet.frame().split_at(packet.frame().len() - self.len);
+        let sent = one.transmit(&[Wire { header, payload, to_do }]);
+        pool.give(packet.into_buffer());
+        match sent {
+            Ok(0) => Ok(Err("it takes nothing".to_owned())),
+            Ok(_) => self.collect(other, pool),
+            Err(error) if Refusal::of(&error) == Some(Refusal::Down) => Err(error),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    /// What is to be done with its packet, whose checksum is left.
+    fn to_do(self, packet: &mut Packet) -> ToDo {
+        let link_len = packet.link().len();
+        let place = |at: usize| (link_len + at) as u16;
+        let checksum = packet.leave_checksum().map(|(start, field)| (place(start), place(field)));
+        let kind = match (self.upper, self.version) {
+            (Upper::Udp, _) => TrainKind::Udp,
+            (Upper::Tcp, Version::V4) => TrainKind::Tcp4 { cwr: false },
+            (Upper::Tcp, Version::V6) => TrainKind::Tcp6 { cwr: false },
+        };
+        let header_len = (packet.frame().len() - self.len) as u16;
+        let train = TrainToDo { segment_len: SEGMENT_LEN as u16, header_len, kind };
+        ToDo { checksum, train: self.is_train().then_some(train) }
+    }
+
+    /// Takes what comes, until all has come or time is over.
+    fn collect(self, port: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
+        let until = Instant::now() + PATIENCE;
+        let mut came = Came { bytes: vec![0; self.len], len: 0 };
+        let mut frames = Vec::new();
+        let mut verdict = Ok(());
+        while verdict.is_ok() && came.len < self.len {
+            port.receive(Ingress(0), pool, &mut frames)?;
+            for frame in frames.drain(..) {
+                let buffer = match frame {
+                    Frame::Ip(mut packet) => {
+                        verdict = verdict.and_then(|()| self.look(&mut packet, &mut came));
+                        packet.into_buffer()
+                    }
+                    Frame::Other(raw, _) => raw.into_buffer(),
+                };
+                pool.give(buffer);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            if came.len < self.len {
+                wait(port, left)?;
+            }
+        }
+        Ok(verdict.and_then(|()| self.judge(&came)))
+    }
+
+    /// Holds a packet against what should come next, if it is one of this trial's.
+    fn look(self, packet: &mut Packet, came: &mut Came) -> Result<(), String> {
+        let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
+        let segment_len = packet.train.map_or(len, |train| usize::from(train.segment_len));
+        if self.is_train() && segment_len != SEGMENT_LEN.min(self.len.saturating_sub(offset)) {
+            return Err(format!("a segment at byte {offset} has {segment_len} bytes, not {SEGMENT_LEN}"));
+        }
+        if offset != came.len || offset + len > self.len {
+            return Err(format!("{len} bytes came for byte {offset} after {} bytes", came.len));
+        }
+        if packet.checksum != Checksum::Partial {
+            packet.checksum = Checksum::Unverified;
+        }
+        if !matches!(packet.checksum_error().fold(), 0 | 0xFFFF) {
+            return Err(format!("the segment at byte {offset} has a wrong checksum"));
+        }
+        let payload = packet.bytes().get(packet.len() - len..).unwrap_or_default();
+        came.bytes[offset..offset + len].copy_from_slice(payload);
+        came.len += len;
+        Ok(())
+    }
+
+    /// Where a packet's payload belongs, and how long it is; datagrams follow each other as they come.
+    fn place(self, packet: &Packet, next: usize) -> Option<(usize, usize)> {
+        let upper = packet.ip().upper?;
+        let bytes = packet.upper_bytes(upper);
+        let is_ours = packet.ip().version == self.version && bytes.starts_with(&[PORT, self.number, PORT, PORT]);
+        match self.upper {
+            Upper::Tcp if is_ours && packet.is_tcp() => {
+                let segment = Segment::parse(bytes)?;
+                Some((segment.header.seq.get().wrapping_sub(SEQ) as usize, segment.payload.len()))
+            }
+            Upper::Udp if is_ours && !packet.is_tcp() => Some((next, UdpHeader::parse(bytes)?.1.len())),
+            _ => None,
+        }
+    }
+
+    fn judge(self, came: &Came) -> Result<(), String> {
+        if came.len < self.len {
+            return Err(format!("of {} bytes {} came in time", self.len, came.len));
+        }
+        match came.bytes.iter().zip(self.payload()).position(|(came, sent)| *came != sent) {
+            Some(at) => Err(format!("byte {at} differs")),
+            None => Ok(()),
+        }
+    }
+
+    /// The frame, its transport checksum any number but 0.
+    fn frame(self, medium: Medium) -> Vec<u8> {
+        let upper = match self.upper {
+            Upper::Tcp => {
+                let [s0, s1, s2, s3] = SEQ.to_be_bytes();
+                vec![
+                    PORT,
+                    self.number,
+                    PORT,
+                    PORT,
+                    s0,
+                    s1,
+                    s2,
+                    s3,
+                    0,
+                    0,
+                    0,
+                    1,
+                    5 << 4,
+                    TCP_FLAGS,
+                    16,
+                    0,
+                    1,
+                    1,
+                    0,
+                    0,
+                ]
+            }
+            Upper::Udp => {
+                let [l0, l1] = ((8 + self.len) as u16).to_be_bytes();
+                vec![PORT, self.number, PORT, PORT, l0, l1, 1, 1]
+            }
+        };
+        let protocol = if self.upper == Upper::Tcp { packet::ip::TCP } else { packet::ip::UDP };
+        let ip = match self.version {
+            Version::V4 => ipv4(protocol, upper.len() + self.len),
+            Version::V6 => ipv6(protocol, upper.len() + self.len),
+        };
+        let link = match (medium, self.version) {
+            (Medium::Ethernet, Version::V4) => [&STATIONS[..], &[0x08, 0x00]].concat(),
+            (Medium::Ethernet, Version::V6) => [&STATIONS[..], &[0x86, 0xDD]].concat(),
+            _ => Vec::new(),
+        };
+        [link, ip, upper, self.payload().collect()].concat()
+    }
+
+    /// Bytes of which no two neighbouring segments are alike.
+    fn payload(self) -> impl Iterator<Item = u8> {
+        (0..self.len).map(move |at| (at * 7 + at / 251 + usize::from(self.number)) as u8)
+    }
+}
+
+fn ipv4(protocol: u8, upper_len: usize) -> Vec<u8> {
+    let [l0, l1] = ((20 + upper_len) as u16).to_be_bytes();
+    let mut header = vec![0x45, 0, l0, l1, 0, 1, 0x40, 0, 64, protocol, 0, 0];
+    header.extend(ENDS4);
+    let sum = packet::Sum::of(&header).checksum().to_be_bytes();
+    header[10..12].copy_from_slice(&sum);
+    header
+}
+
+fn ipv6(protocol: u8, upper_len: usize) -> Vec<u8> {
+    let [l0, l1] = (upper_len as u16).to_be_bytes();
+    let mut header = vec![0x60, 0, 0, 0, l0, l1, protocol, 64];
+    for network in NETWORKS6 {
+        header.extend([0x20, 0x01, 0x0D, 0xB8, 0, network, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    }
+    header
+}
+
+/// Waits until a frame may be there, at most this long.
+fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
+    let fd = port.fd();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is tried, the checksum alone first.
+const TRIALS: [Trial; 5] = [
+    Trial { name: "checksum", version: Version::V4, upper: Upper::Udp, len: 501, number: 1 },
+    Trial { name: "train of TCP over IPv4", version: Version::V4, upper: Upper::Tcp, len: 3_501, number: 2 },
+    Trial { name: "train of TCP over IPv6", version: Version::V6, upper: Upper::Tcp, len: 3_501, number: 3 },
+    Trial { name: "train of UDP over IPv4", version: Version::V4, upper: Upper::Udp, len: 3_501, number: 4 },
+    Trial { name: "train of UDP over IPv6", version: Version::V6, upper: Upper::Udp, len: 3_501, number: 5 },
+];
+/// Payload of a segment, in bytes: it passes every IPv6 link.
+const SEGMENT_LEN: usize = 1_000;
+/// How long a trial waits for what it sent: 200 ms in all.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// The first segment's sequence number: it wraps within the train.
+const SEQ: u32 = 0xFFFF_F900;
+/// Both bytes of the destination port, and the first of the source port.
+const PORT: u8 = 0xC7;
+/// ACK and PSH: only the last segment may keep that.
+const TCP_FLAGS: u8 = 0x18;
+/// Two stations that nobody has, the destination first.
+const STATIONS: [u8; 12] = [2, 0, 0, 0, 0x77, 2, 2, 0, 0, 0, 0x77, 1];
+/// Hosts in networks for benchmarks (RFC 2544 section C.2.2, RFC 6815): 198.18.0.9 sends to 198.19.0.9.
+const ENDS4: [u8; 8] = [198, 18, 0, 9, 198, 19, 0, 9];
+/// Third parts of two networks for documentation (RFC 3849): 2001:db8:1::9 sends to 2001:db8:2::9.
+const NETWORKS6: [u8; 2] = [1, 2];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Received;
+    use crate::refusal::refused;
+    use packet::{Identifications, Place, SegmentTemplate, Share};
+    use std::fs::File;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn a_port_that_cuts_right_has_all_its_offloads() {
+        for medium in [Medium::Ip, Medium::Ethernet] {
+            let proof = test(medium, Fault::None, ALL);
+            assert_eq!(proof, Proof { offloads: ALL, doubts: Vec::new() });
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_not_tried() {
+        let offered = Offloads { tcp: false, ..ALL };
+        assert_eq!(test(Medium::Ip, Fault::Refuses, offered).doubts.len(), 3);
+        assert_eq!(test(Medium::Ip, Fault::Refuses, Offloads::default()).doubts, Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_planted_fault_is_found() {
+        let only_checksum = Offloads { checksum: true, ..Offloads::default() };
+        let cases = [
+            (Fault::ByteDiffers, only_checksum, "differs"),
+            (Fault::SumIsWrong, Offloads::default(), "wrong checksum"),
+            (Fault::CutsElsewhere, only_checksum, "has 900 bytes, not 1000"),
+            (Fault::LosesTheLast, only_checksum, "came in time"),
+            (Fault::NumbersStandStill, Offloads { udp: true, ..only_checksum }, "came for byte 0 after 1000 bytes"),
+            (Fault::Refuses, Offloads::default(), "does not cut this train"),
+        ];
+        for (fault, left, doubt) in cases {
+            let proof = test(Medium::Ip, fault, ALL);
+            assert_eq!(proof.offloads, left, "{fault:?}: {:?}", proof.doubts);
+            assert!(proof.doubts.iter().all(|said| said.contains(doubt)), "{fault:?}: {:?}", proof.doubts);
+            assert!(!proof.doubts.is_empty());
+        }
+    }
+
+    fn test(medium: Medium, fault: Fault, offloads: Offloads) -> Proof {
+        let between = Arc::new(Mutex::new(Vec::new()));
+        let [mut one, mut other] = [0, 1].map(|_| Fake {
+            medium,
+            fault,
+            offloads,
+            between: Arc::clone(&between),
+            always: File::open("/dev/null").expect("it is there"),
+        });
+        let mut pool = Pool::new(1 << 20);
+        let proof = self_test(&mut one, &mut other, &mut pool).expect("both are up");
+        assert_eq!(pool.lent_count(), 0);
+        proof
+    }
+
+    const ALL: Offloads = Offloads { checksum: true, tcp: true, udp: true };
+
+    /// What is wrong with a port.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Fault {
+        None,
+        ByteDiffers,
+        SumIsWrong,
+        CutsElsewhere,
+        LosesTheLast,
+        NumbersStandStill,
+        Refuses,
+    }
+
+    /// A port that cuts by itself; what is sent at one comes out at the other.
+    struct Fake {
+        medium: Medium,
+        fault: Fault,
+        offloads: Offloads,
+        between: Arc<Mutex<Vec<Vec<u8>>>>,
+        always: File,
+    }
+
+    impl Fake {
+        fn cut(&self, wire: &Wire<'_>) -> Vec<Vec<u8>> {
+            let mut pool = Pool::new(1 << 20);
+            let frame = [wire.header, wire.payload].concat();
+            let mut packet = Frame::copy(&frame, self.medium, Ingress(0), &mut pool).expect("it is a packet");
+            packet.checksum = Checksum::Partial;
+            let template = SegmentTemplate::new(&packet, Identifications::Rise).expect("it is TCP or UDP");
+            let is_train = wire.to_do.train.is_some();
+            let segment_len = match wire.to_do.train {
+                Some(_) if self.fault == Fault::CutsElsewhere => 900,
+                Some(train) => usize::from(train.segment_len),
+                None => wire.payload.len(),
+            };
+            let count = wire.payload.len().div_ceil(segment_len);
+            let mut frames = Vec::new();
+            for (index, payload) in wire.payload.chunks(segment_len).enumerate() {
+                let mut payload = payload.to_vec();
+                if is_train && self.fault == Fault::ByteDiffers && index == 1 {
+                    payload[7] ^= 1;
+                }
+                let offset = if self.fault == Fault::NumbersStandStill { 0 } else { index * segment_len };
+                let place = Place { first: index == 0, last: index + 1 == count };
+                let mut room = [0; 128];
+                let header = template.stamp(&mut room, Share { index, offset, payload: &payload, place });
+                frames.push([header, &payload].concat());
+            }
+            if self.fault == Fault::SumIsWrong {
+                let field_at = wire.to_do.checksum.map_or(0, |(_, field_at)| usize::from(field_at));
+                frames.iter_mut().for_each(|frame| frame[field_at] ^= 0x10);
+            }
+            if is_train && self.fault == Fault::LosesTheLast {
+                frames.pop();
+            }
+            frames
+        }
+    }
+
+    impl Port for Fake {
+        fn address(&self) -> &str {
+            "fake"
+        }
+
+        fn medium(&self) -> Medium {
+            self.medium
+        }
+
+        fn offloads(&self) -> Offloads {
+            self.offloads
+        }
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.always.as_fd()
+        }
+
+        fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
+            let came: Vec<_> = self.between.lock().expect("nobody panics").drain(..).collect();
+            for frame in &came {
+                frames.push(Frame::Ip(Frame::copy(frame, self.medium, ingress, pool).expect("it is a packet")));
+            }
+            Ok(Received { count: came.len(), lost_count: 0, was_last: true })
+        }
+
+        fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+            if self.fault == Fault::Refuses {
+                return Err(refused("fake", io::Error::from_raw_os_error(libc::EINVAL), true));
+            }
+            let cut = wires.iter().flat_map(|wire| self.cut(wire));
+            self.between.lock().expect("nobody panics").extend(cut);
+            Ok(wires.len())
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Packet sockets on veth pairs in namespaces of the test: trains, tags, limits, and what a forwarder costs.
+
+mod port_support;
+
+use packet::{Frame, Ingress, Pool};
+use port_support::{Namespace, Told, forward_until, into_buffer, ip, receive_one, run, transfer, wait};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use wideload_port::{
+    Fanout, Options, PacketSocket, Port, Proof, Received, Refusal, Spread, ToDo, Wire, open, self_test,
+};
+
+#[test]
+fn a_stream_crosses_two_packet_sockets_in_trains() {
+    let (told, spent, elapsed) = cross(1_500, &[], 64 << 20);
+    assert!(told.train_count > 0 && told.partial_count >= told.train_count, "{told:?}");
+    assert!(told.longest > 10_000, "{told:?}");
+    report("trains", told, spent, elapsed);
+}
+
+#[test]
+fn a_stream_of_jumbo_frames_crosses_two_packet_sockets_in_trains() {
+    let (told, spent, elapsed) = cross(9_000, &[], 64 << 20);
+    assert!(told.train_count > 0, "{told:?}");
+    report("trains of jumbo frames", told, spent, elapsed);
+}
+
+#[test]
+fn without_offloads_a_stream_crosses_in_finished_packets() {
+    let (told, spent, elapsed) = cross(1_500, &["tx off", "tso off", "gso off"], 4 << 20);
+    assert_eq!((told.train_count, told.partial_count, told.longest), (0, 0, 1_514), "{told:?}");
+    report("single packets", told, spent, elapsed);
+}
+
+#[test]
+fn a_vlan_tag_is_put_back_in_front() {
+    pair(1_500, |one, other| {
+        let mut tagged = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 0x81, 0, 0x60, 7, 8, 0];
+        tagged.extend(IPV4);
+        tagged.resize(100, 0xAB);
+        tagged[18 + 2..18 + 4].copy_from_slice(&82u16.to_be_bytes());
+        let sum = packet::Sum::of(&tagged[18..38]).checksum().to_be_bytes();
+        tagged[28..30].copy_from_slice(&sum);
+        for tag in [&[0x81, 0, 0x60, 7][..], &[0x88, 0xA8, 0, 3, 0x81, 0, 0x60, 7]] {
+            let frame = [&tagged[..12], tag, &tagged[16..]].concat();
+            send(one, &frame);
+            let mut pool = Pool::new(1 << 20);
+            let came = receive_one(other, &mut pool, |came| match came {
+                Frame::Ip(packet) if packet.link().starts_with(&tagged[..12]) => {
+                    assert_eq!(packet.link().len(), 14 + tag.len());
+                    Some(packet.frame().to_vec())
+                }
+                _ => None,
+            });
+            assert_eq!(came, frame);
+            other.give_back(&mut pool);
+        }
+    });
+}
+
+#[test]
+fn what_it_sends_does_not_come_back() {
+    pair(1_500, |one, other| {
+        (0..10).for_each(|_| send(one, &ours(200)));
+        let mut pool = Pool::new(1 << 20);
+        receive_one(other, &mut pool, |frame| is_ours(frame).then_some(()));
+        assert_eq!(drain(one), 0);
+    });
+    Namespace::new().run(|| {
+        let options = Options::default();
+        let mut ports = [0, 1].map(|_| open("packet:lo", &options).expect("it is there"));
+        (0..10).for_each(|_| send(&mut *ports[0], &ours(200)));
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("it is there");
+        socket.send_to(b"from the host", "127.0.0.1:9").expect("it is up");
+        for port in &mut ports {
+            let mut pool = Pool::new(1 << 20);
+            receive_one(&mut **port, &mut pool, |frame| {
+                assert!(!is_ours(frame), "a frame of ours came back");
+                matches!(frame, Frame::Ip(packet) if packet.bytes().ends_with(b"from the host")).then_some(())
+            });
+        }
+    });
+}
+
+#[test]
+fn a_frame_above_the_mtu_is_refused_by_name_and_those_before_it_are_sent() {
+    pair(1_500, |one, other| {
+        let (fits, too_long) = (ours(1_514), ours(1_519));
+        let wires = [&fits, &fits, &too_long, &fits].map(|frame| plain(frame));
+        assert_eq!(one.transmit(&wires).expect("the first two fit"), 2);
+        let error = one.transmit(&wires[2..]).expect_err("it is too long");
+        assert_eq!(Refusal::of(&error), Some(Refusal::TooLong), "{error}");
+        assert!(error.to_string().contains("packet:pa: cannot send"), "{error}");
+        assert_eq!(drain(other), 2);
+    });
+}
+
+#[test]
+fn a_train_that_makes_no_sense_is_refused_by_name() {
+    pair(1_500, |one, _| {
+        let frame = ours(100);
+        let wire = Wire { header: &frame, payload: &[], to_do: ToDo { checksum: Some((900, 916)), train: None } };
+        let error = one.transmit(&[wire]).expect_err("it is nonsense");
+        assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
+    });
+}
+
+#[test]
+fn an_interface_that_goes_down_says_so_and_comes_back() {
+    pair(1_500, |one, other| {
+        let mut pool = Pool::new(1 << 20);
+        ip("link set pa down");
+        let error = one.receive(Ingress(0), &mut pool, &mut Vec::new()).expect_err("it is down");
+        assert!(error.to_string().contains("packet:pa: cannot receive"), "{error}");
+        let error = one.transmit(&[plain(&ours(100))]).expect_err("it is down");
+        assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
+        ip("link set pa up");
+        one.give_back(&mut pool);
+        settle(one, other);
+        settle(other, one);
+    });
+}
+
+#[test]
+fn what_nobody_takes_in_time_is_counted() {
+    pair(1_500, |one, other| {
+        assert_eq!(other.missed(), 0);
+        let frame = ours(1_514);
+        (0..5_000).for_each(|_| send(one, &frame));
+        let taken = drain(other);
+        let missed = other.missed();
+        assert!(missed > 0 && taken > 0, "{missed} missed, {taken} taken");
+        assert_eq!(missed + taken, 5_000);
+        assert_eq!(other.missed(), missed);
+    });
+}
+
+#[test]
+fn a_frame_without_memory_is_lost_and_counted() {
+    pair(1_500, |one, other| {
+        // Nothing at all, and room for two short frames and what is behind one.
+        for (limit, lost) in [(0, 5), (70_000, 0)] {
+            let mut pool = Pool::new(limit);
+            let mut frames = Vec::new();
+            let mut told = Received::default();
+            (0..5).for_each(|_| send(one, &ours(100)));
+            for _ in 0..100 {
+                wait(&[other], 20);
+                let received = other.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
+                told.count += received.count;
+                told.lost_count += received.lost_count;
+                frames.drain(..).for_each(|frame| pool.give(into_buffer(frame)));
+                if told.count == 5 {
+                    break;
+                }
+            }
+            assert_eq!((told.count, told.lost_count), (5, lost), "with {limit} bytes");
+            assert!(pool.heap_len() <= limit);
+        }
+    });
+}
+
+#[test]
+fn a_group_shares_what_comes_and_keeps_a_flow_together() {
+    pair(1_500, |one, _| {
+        let options = Options { fanout: Some(Fanout { group: 7, spread: Spread::Flow }), ..Options::default() };
+        let mut group = [0, 1, 2].map(|_| PacketSocket::open("pb", &options).expect("it is there"));
+        for flow in 0..30u8 {
+            for _ in 0..3 {
+                let mut frame = ours(100);
+                frame[14 + 12] = flow;
+                let sum = packet::Sum::of(&[&frame[14..24], &[0, 0], &frame[26..34]].concat()).checksum();
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                send(one, &frame);
+            }
+        }
+        let mut pool = Pool::new(16 << 20);
+        let mut flows = group.each_mut().map(|port| {
+            let mut frames = Vec::new();
+            wait(&[port], 20);
+            while port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up").count > 0 {
+                wait(&[port], 20);
+            }
+            frames
+        });
+        let count: usize = flows.iter().map(Vec::len).sum();
+        assert_eq!(count, 90);
+        let sets = flows.each_mut().map(|frames| {
+            let flow = |frame: Frame| match frame {
+                Frame::Ip(packet) => packet.bytes()[12],
+                Frame::Other(..) => panic!("all are packets"),
+            };
+            frames.drain(..).map(flow).collect::<HashSet<u8>>()
+        });
+        assert!(sets.iter().all(|set| !set.is_empty()), "{sets:?}");
+        assert_eq!(sets.iter().map(HashSet::len).sum::<usize>(), 30, "{sets:?}");
+    });
+}
+
+#[test]
+fn what_is_no_interface_of_ours_says_what_to_do() {
+    Namespace::new().run(|| {
+        let error = open("packet:eth7", &Options::default()).err().expect("there is none");
+        assert!(error.to_string().contains("packet:eth7: cannot open it: No such device"), "{error}");
+    });
+}
+
+#[test]
+fn bare_ip_goes_through_an_interface_without_link_headers() {
+    Namespace::new().run(|| {
+        let mut tun = wideload_port::Tap::open("wide0", wideload_port::Kind::Tun, &Options::default())
+            .expect("it can be made");
+        ip("link set wide0 up");
+        let mut socket = open("packet:wide0", &Options::default()).expect("it is there");
+        assert_eq!(socket.medium(), packet::Medium::Ip);
+        let frame = ours(100)[14..].to_vec();
+        let came = |packet: &Frame| is_ours(packet).then_some(());
+        let mut pool = Pool::new(1 << 20);
+        send(&mut *socket, &frame);
+        receive_one(&mut tun, &mut pool, came);
+        send(&mut tun, &frame);
+        receive_one(&mut *socket, &mut pool, came);
+    });
+}
+
+#[test]
+fn the_kernel_cuts_right_what_is_left_to_a_packet_socket() {
+    for does_cut in [true, false] {
+        pair(1_500, |one, other| {
+            if does_cut {
+                ["tso off", "gso off", "tx off"]
+                    .iter()
+                    .for_each(|feature| run("ethtool", &format!("-K pa {feature}")));
+            }
+            let mut pool = Pool::new(4 << 20);
+            let proof = self_test(one, other, &mut pool).expect("both are up");
+            assert_eq!(proof, Proof { offloads: one.offloads(), doubts: Vec::new() }, "cut: {does_cut}");
+            assert_eq!(pool.lent_count(), 0);
+        });
+    }
+}
+
+/// Sends `len` bytes of TCP between two hosts over a forwarder between two packet sockets; tells what went there, the
+/// forwarder's CPU time and the time that passed.
+fn cross(mtu: usize, features: &[&str], len: usize) -> (Told, Duration, Duration) {
+    let [middle, left, right] = [0, 1, 2].map(|_| Namespace::new());
+    for (number, host) in [(1, &left), (2, &right)] {
+        middle.run(|| {
+            ip(&format!(
+                "link add port{number} mtu {mtu} type veth peer name host mtu {mtu} netns {}",
+                host.path()
+            ));
+            features.iter().for_each(|feature| run("ethtool", &format!("-K port{number} {feature}")));
+            ip(&format!("link set port{number} addrgenmode none up"));
+        });
+        host.run(|| {
+            features.iter().for_each(|feature| run("ethtool", &format!("-K host {feature}")));
+            ip(&format!("addr add 10.7.0.{number}/24 dev host"));
+            ip("link set host addrgenmode none up");
+        });
+    }
+    let [mut one, mut other] = middle.run(|| {
+        [1, 2].map(|number| PacketSocket::open(&format!("port{number}"), &Options::default()).expect("it is there"))
+    });
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let forwarded = scope.spawn(|| forward_until(&stop, &mut one, &mut other));
+        let elapsed = transfer(&left, &right, "10.7.0.2:7000", len);
+        stop.store(true, Ordering::Relaxed);
+        let ([there, back], spent) = forwarded.join().expect("it forwards to the end");
+        assert_eq!((there.lost_count, back.lost_count), (0, 0));
+        (Told { frame_count: there.frame_count + back.frame_count, ..there }, spent, elapsed)
+    })
+}
+
+/// Runs this with sockets at both ends of a veth pair, `pa` and `pb`, over which nothing else goes.
+fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
+    Namespace::new().run(|| {
+        ip(&format!("link add pa mtu {mtu} type veth peer name pb mtu {mtu}"));
+        ip("link set pa addrgenmode none arp off up");
+        ip("link set pb addrgenmode none arp off up");
+        let options = Options { socket_buffer_len: 1 << 20, ..Options::default() };
+        let mut one = PacketSocket::open("pa", &options).expect("it is there");
+        let mut other = PacketSocket::open("pb", &options).expect("it is there");
+        settle(&mut one, &mut other);
+        settle(&mut other, &mut one);
+        drain(&mut other);
+        within(&mut one, &mut other);
+    });
+}
+
+/// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
+fn settle(one: &mut dyn Port, other: &mut dyn Port) {
+    let came = (0..100).any(|_| {
+        send(one, &ours(100));
+        drain(other) > 0
+    });
+    assert!(came, "a frame comes through");
+}
+
+fn plain(frame: &[u8]) -> Wire<'_> {
+    let (header, payload) = frame.split_at(frame.len().min(34));
+    Wire { header, payload, to_do: ToDo::default() }
+}
+
+fn send(port: &mut dyn Port, frame: &[u8]) {
+    assert_eq!(port.transmit(&[plain(frame)]).expect("it is up"), 1);
+}
+
+/// Takes frames until none comes for a while and says how many they were.
+fn drain(port: &mut dyn Port) -> u64 {
+    let mut pool = Pool::new(64 << 20);
+    let mut frames = Vec::new();
+    let mut idle_count = 0;
+    while idle_count < 3 {
+        let received = port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
+        idle_count = if received.count == 0 { idle_count + 1 } else { 0 };
+        if received.was_last {
+            wait(&[port], 20);
+        }
+    }
+    port.give_back(&mut pool);
+    frames.len() as u64
+}
+
+/// An Ethernet frame of `len` bytes with an experimental protocol, from us to a station that is none.
+fn ours(len: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
+    frame.extend(IPV4);
+    frame.resize(len, 0xCD);
+    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+    let sum = packet::Sum::of(&frame[14..34]).checksum().to_be_bytes();
+    frame[24..26].copy_from_slice(&sum);
+    frame
+}
+
+fn is_ours(frame: &Frame) -> bool {
+    matches!(frame, Frame::Ip(packet) if packet.ip().upper.is_some_and(|upper| upper.protocol == 253))
+}
+
+fn report(what: &str, told: Told, spent: Duration, elapsed: Duration) {
+    let per_frame = spent.as_nanos() as u64 / told.frame_count.max(1);
+    let gigabits = told.byte_count as f64 * 8.0 / elapsed.as_nanos() as f64;
+    let per_core = told.byte_count as f64 * 8.0 / spent.as_nanos() as f64;
+    println!(
+        "{what}: {per_frame} ns of CPU per frame, {gigabits:.1} Gbit/s, {per_core:.1} Gbit/s per core; {told:?}"
+    );
+}
+
+/// An IPv4 header without length and checksum, of the experimental protocol 253 (RFC 3692 section 2.1).
+const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, 253, 0, 0, 10, 7, 0, 1, 10, 7, 0, 99];
