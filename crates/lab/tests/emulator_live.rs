@@ -192,7 +192,7 @@ fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked
 #[ignore = "twelve seconds of a machine to itself; prints the table"]
 fn the_standard_calibration_is_exact_where_it_can_be() {
     let rate = Shape { delay: Duration::from_millis(10), ..shape("rate=500M") };
-    let load = Load { count: 125_000, len: 1_500, pace: Duration::from_nanos(24_000) };
+    let load = Load { count: 140_000, len: 1_500, pace: Duration::from_nanos(21_800) };
     let mut trials = Trial::standard();
     trials.push(Trial { shape: rate, load, rows: Rows::Rate });
     let calibration = calibrate_over(Medium::Ethernet, &trials, Scheduling::Realtime);

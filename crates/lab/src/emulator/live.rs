@@ -1,8 +1,8 @@
 //! Two ports in, the frames of each sent to the other over an emulated link; what became of them out.
 //!
 //! One thread does it all: it takes what came, asks the two links what is due, and sends it. Till shortly before the next
-//! frame is due it sleeps; the rest it spins, for a sleep ends tens of microseconds late. How late each frame left is
-//! counted, and a run in which that matters is no experiment: it says so itself, in words and in its JSON.
+//! frame is due it sleeps; the rest it spins, for a sleep ends some microseconds late. How late each frame left is counted,
+//! and a run in which that matters is no experiment: it says so itself, in words and in its JSON.
 //!
 //! What it cannot know is how long a frame lay in the kernel before it was taken in; that shows at the outer ends, where
 //! [`calibrate`](super::calibrate) measures.
@@ -104,6 +104,7 @@ pub fn run(a: &mut dyn Port, b: &mut dyn Port, shapes: [Shape; 2], course: &Cour
     let mut inlet = Inlet { pool: Pool::new(INLET_LIMIT), frames: Vec::with_capacity(INLET_BATCH) };
     // Memory is locked as it stands, so what a run needs is there first.
     let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
+    let mut rest = Rest::new();
     let start = (course.clock)();
     loop {
         let [there, back] = &mut lanes;
@@ -115,7 +116,7 @@ pub fn run(a: &mut dyn Port, b: &mut dyn Port, shapes: [Shape; 2], course: &Cour
         there.let_out(b, course.clock);
         back.let_out(a, course.clock);
         if took_all_of_a && took_all_of_b {
-            wait([&*a, &*b], [&*there, &*back], course)?;
+            rest.wait([&*a, &*b], [&*there, &*back], course)?;
         }
     }
     let time_ns = (course.clock)().since(start).as_nanos() as u64;
@@ -308,22 +309,52 @@ impl Way {
     }
 }
 
-/// Sleeps till something came or till shortly before something is due, and spins the rest.
-fn wait(ports: [&dyn Port; 2], lanes: [&Lane; 2], course: &Course<'_>) -> io::Result<()> {
-    let next = lanes.iter().filter_map(|lane| lane.next_departure()).fold(course.until, Time::min);
-    let now = (course.clock)();
-    let gap = next.since(now);
-    if gap <= SPIN {
-        // Within it, only the last is spun blindly: what arrives meanwhile is taken in, for its own delay starts there.
-        while next.since((course.clock)()) > Duration::ZERO && gap <= BLIND_SPIN {
-            std::hint::spin_loop();
-        }
-        return Ok(());
+/// How the thread waits: asleep till shortly before something is due, and from there on awake, if it has slept for as long.
+///
+/// A thread before all others that never sleeps is taken off its processor for 50 ms in each second, so that others live
+/// (the kernel's fair server); where departures are dense, waking a few microseconds late costs far less than that.
+struct Rest {
+    /// What it slept and has not spun, at most [`SPIN`].
+    slept: Duration,
+    /// What was paid for is spun up to here.
+    spin_till: Time,
+}
+
+impl Rest {
+    fn new() -> Rest {
+        Rest { slept: SPIN, spin_till: Time::ZERO }
     }
+
+    /// Waits till something came or till the first thing is due.
+    fn wait(&mut self, ports: [&dyn Port; 2], lanes: [&Lane; 2], course: &Course<'_>) -> io::Result<()> {
+        let next = lanes.iter().filter_map(|lane| lane.next_departure()).fold(course.until, Time::min);
+        let now = (course.clock)();
+        let gap = next.since(now);
+        if gap <= BLIND_SPIN {
+            while (course.clock)() < next {
+                std::hint::spin_loop();
+            }
+            return Ok(());
+        }
+        // What arrives meanwhile is taken in, for its own delay starts there; so a spin is a turn of the whole loop.
+        if next <= self.spin_till {
+            return Ok(());
+        }
+        if gap <= self.slept {
+            (self.slept, self.spin_till) = (self.slept - gap, next);
+            return Ok(());
+        }
+        let sleep = if gap > SPIN { gap - SPIN } else { gap };
+        sleep_till_readable(ports, lanes, sleep.min(STOP_LOOK))?;
+        self.slept = (self.slept + (course.clock)().since(now)).min(SPIN);
+        Ok(())
+    }
+}
+
+fn sleep_till_readable(ports: [&dyn Port; 2], lanes: [&Lane; 2], timeout: Duration) -> io::Result<()> {
     let [a, b] = ports;
     let [there, back] = lanes;
     let mut fds = [PollFd::from_borrowed_fd(a.fd(), wants(back)), PollFd::from_borrowed_fd(b.fd(), wants(there))];
-    let timeout = (gap - SPIN).min(STOP_LOOK);
     let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
     match poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
