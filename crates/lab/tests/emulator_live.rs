@@ -11,7 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wideload_lab::emulator::{
-    Calibration, Course, LATE, Load, Losses, Outcome, Rows, Scheduling, Shape, Trial, calibrate, monotonic, run,
+    Calibration, Course, LATE, Load, Losses, Outcome, POOL_LIMIT, Rows, Scheduling, Shape, Trial, calibrate,
+    monotonic, run,
 };
 
 #[test]
@@ -29,7 +30,8 @@ fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_latenes
     let course =
         Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
     let (at_b, at_a, outcome) = std::thread::scope(|scope| {
-        let emulator = scope.spawn(|| run(&mut inner_a, &mut inner_b, shapes.clone(), &course));
+        let emulator =
+            scope.spawn(|| run(&mut inner_a, &mut inner_b, shapes.clone(), &mut Pool::new(POOL_LIMIT), &course));
         let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
         for index in 0..1_000 {
             outer_a.put(&frame(1, index));
@@ -68,7 +70,7 @@ fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
     let (clock, stop) = (counting_clock(), AtomicBool::new(false));
     let until = Time::from_nanos(30_000_000);
     let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
-    let outcome = run(&mut inner_a, &mut inner_b, shapes, &course).unwrap();
+    let outcome = run(&mut inner_a, &mut inner_b, shapes, &mut Pool::new(POOL_LIMIT), &course).unwrap();
     assert!(clock() >= until);
     assert_eq!((outcome.ways[0].inside.frames, outcome.ways[0].sent_count), (10, 0));
     assert!(outcome.is_valid, "nothing left, so nothing was late: {:?}", outcome.faults);
@@ -81,8 +83,15 @@ fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
     let course =
         Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
     let outcome = std::thread::scope(|scope| {
-        let emulator =
-            scope.spawn(|| run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &course));
+        let emulator = scope.spawn(|| {
+            run(
+                &mut inner_a,
+                &mut inner_b,
+                [Shape::default(), Shape::default()],
+                &mut Pool::new(POOL_LIMIT),
+                &course,
+            )
+        });
         // More than the two sockets hold, with nobody at the other end.
         let mut sent = 0;
         while sent < 5_000 {
@@ -113,7 +122,9 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
     let (clock, stop) = (counting_clock(), AtomicBool::new(false));
     let until = Time::from_nanos(50_000_000);
     let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
-    let outcome = run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &course).unwrap();
+    let outcome =
+        run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &mut Pool::new(POOL_LIMIT), &course)
+            .unwrap();
     let mut came = Vec::new();
     outer_b.take(&mut came);
     assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
@@ -131,7 +142,9 @@ fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
     let (clock, stop) = (monotonic(), AtomicBool::new(false));
     let course =
         Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
-    let error = run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &course).unwrap_err();
+    let error =
+        run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &mut Pool::new(POOL_LIMIT), &course)
+            .unwrap_err();
     let said = error.to_string();
     assert!(
         said.starts_with("a: a train of segments or a half-filled checksum came") && said.contains("ethtool -K"),

@@ -5,7 +5,7 @@
 //! delay is the zero of all others.
 
 use super::draw::Losses;
-use super::live::{Course, LATE, Outcome, Scheduling, monotonic, run};
+use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 use super::shape::{Queue, Shape};
 use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
 use port::{Port, ToDo, Wire};
@@ -93,9 +93,10 @@ pub fn calibrate(
     let [a, b] = inner;
     let [sender, receiver] = outer;
     let mut calibration = Calibration::default();
+    let mut pools = [Pool::new(POOL_LIMIT), Pool::new(POOL_LIMIT)];
     for (number, trial) in trials.iter().enumerate() {
         let probes = Probes::new(sender, number as u32, trial.load.len)?;
-        let seen = attempt([a, b], [sender, receiver], trial, probes, scheduling)?;
+        let seen = attempt([a, b], [sender, receiver], &mut pools, trial, probes, scheduling)?;
         calibration.rows.extend(seen.rows(trial));
         calibration.faults.extend(seen.faults(trial));
     }
@@ -155,6 +156,7 @@ struct Arrival {
 fn attempt(
     inner: [&mut dyn Port; 2],
     outer: [&mut dyn Port; 2],
+    pools: &mut [Pool; 2],
     trial: &Trial,
     mut probes: Probes,
     scheduling: Scheduling,
@@ -162,13 +164,14 @@ fn attempt(
     let clock = monotonic();
     let [a, b] = inner;
     let [sender, receiver] = outer;
+    let [inner_pool, outer_pool] = pools;
     let shapes = [trial.shape.clone(), Shape::default()];
     let (stop, arrived_count) = (AtomicBool::new(false), AtomicU64::new(0));
     let course = Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling };
     let reader = probes.clone();
     thread::scope(|scope| {
-        let emulator = scope.spawn(|| run(a, b, shapes, &course));
-        let arrivals = scope.spawn(|| receive(receiver, &reader, &clock, &stop, &arrived_count));
+        let emulator = scope.spawn(|| run(a, b, shapes, inner_pool, &course));
+        let arrivals = scope.spawn(|| receive(receiver, outer_pool, &reader, &clock, &stop, &arrived_count));
         let is_over = || emulator.is_finished() || arrivals.is_finished();
         let sent = send(sender, &mut probes, trial.load, &clock, &is_over);
         if sent.is_ok() {
@@ -209,16 +212,16 @@ fn send(
 
 fn receive(
     port: &mut dyn Port,
+    pool: &mut Pool,
     probes: &Probes,
     clock: &dyn Fn() -> Time,
     stop: &AtomicBool,
     arrived_count: &AtomicU64,
 ) -> io::Result<Vec<Arrival>> {
-    let mut pool = Pool::new(RECEIVE_LIMIT);
     let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
     while !stop.load(Ordering::Relaxed) {
         look(port, PollFlags::IN)?;
-        port.receive(Ingress(0), &mut pool, &mut frames)?;
+        port.receive(Ingress(0), pool, &mut frames)?;
         let arrived = clock();
         for frame in frames.drain(..) {
             let (read, buffer) = match frame {
@@ -448,8 +451,6 @@ const ETHERNET_HEADER: [u8; 14] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 
 const EXPERIMENT: u8 = 253;
 /// What every probe says first.
 const MARK: [u8; 8] = *b"wideload";
-/// Memory for one batch of arrivals, in bytes.
-const RECEIVE_LIMIT: usize = 64 << 20;
 /// How long is waited for a probe that must come.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After how long without an arrival a trial is over, where nobody knows how many come.

@@ -93,15 +93,24 @@ pub struct Way {
 
 /// Joins two ports by two links: frames of `a` go to `b` as the first shape says, those of `b` to `a` as the second.
 ///
+/// Frames are received by way of `pool`, whose limit may be [`POOL_LIMIT`]. A port may keep a buffer of it for the next time,
+/// so runs of the same ports have the same pool.
+///
 /// The interfaces behind the ports must have their offloads off. Whether they do is seen in what comes, not in what a port
 /// would take: the first frame that is a train, or whose checksum was left half-filled for a card, ends the run.
 ///
 /// # Errors
 /// What the kernel says of a port that is gone; that a frame came which is none on any wire.
-pub fn run(a: &mut dyn Port, b: &mut dyn Port, shapes: [Shape; 2], course: &Course<'_>) -> io::Result<Outcome> {
+pub fn run(
+    a: &mut dyn Port,
+    b: &mut dyn Port,
+    shapes: [Shape; 2],
+    pool: &mut Pool,
+    course: &Course<'_>,
+) -> io::Result<Outcome> {
     let [there, back] = shapes;
     let mut lanes = [Lane::new(there, course), Lane::new(back, course)];
-    let mut inlet = Inlet { pool: Pool::new(INLET_LIMIT), frames: Vec::with_capacity(INLET_BATCH) };
+    let mut inlet = Inlet { pool, frames: Vec::with_capacity(INLET_BATCH) };
     // Memory is locked as it stands, so what a run needs is there first.
     let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
     let mut rest = Rest::new();
@@ -134,8 +143,8 @@ pub fn monotonic() -> impl Fn() -> Time + Clone + Send + Sync {
 }
 
 /// What frames are taken in by: they are copied to their link at once, so a batch is all that is ever lent.
-struct Inlet {
-    pool: Pool,
+struct Inlet<'a> {
+    pool: &'a mut Pool,
     frames: Vec<Frame>,
 }
 
@@ -175,11 +184,11 @@ impl Lane {
         &mut self,
         port: &mut dyn Port,
         ingress: Ingress,
-        inlet: &mut Inlet,
+        inlet: &mut Inlet<'_>,
         clock: &dyn Fn() -> Time,
     ) -> io::Result<bool> {
         let received = port
-            .receive(ingress, &mut inlet.pool, &mut inlet.frames)
+            .receive(ingress, inlet.pool, &mut inlet.frames)
             .map_err(|error| said(port, error.kind(), format!("cannot receive: {error}; is the interface up?")))?;
         self.lost_by_port_count += received.lost_count as u64;
         let now = clock();
@@ -409,8 +418,8 @@ const STOP_LOOK: Duration = Duration::from_millis(20);
 const LATE_PART: u32 = 20;
 /// Frames that are sent at once.
 const BATCH: usize = 32;
-/// Memory for one batch of each port, in bytes.
-const INLET_LIMIT: usize = 64 << 20;
+/// Memory that is enough for one batch of each port, in bytes.
+pub const POOL_LIMIT: usize = 64 << 20;
 /// Frames of a batch for which the list has room from the start.
 const INLET_BATCH: usize = 256;
 /// Frames for which a link has memory from the start: a gigabit a second for 20 ms, and 200 more.

@@ -14,6 +14,6 @@ mod shape;
 pub use calibrate::{Calibration, Load, PROBE_LEN_MIN, Row, Rows, Trial, calibrate};
 pub use draw::Losses;
 pub use lateness::Lateness;
-pub use live::{Course, LATE, Outcome, Scheduling, Way, monotonic, run};
+pub use live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, Way, monotonic, run};
 pub use model::{Counters, Departure, Fate, Link, Tally};
 pub use shape::{BadShape, Burst, Queue, REORDER_PATIENCE, Reorder, Shape};
