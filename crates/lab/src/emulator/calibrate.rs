@@ -1,0 +1,459 @@
+//! Shapes in, what really came of them out: asked, measured, and the difference.
+//!
+//! Probes with a number and the time of their sending go into one outer end, through the emulator, and out of the other.
+//! What is measured has the cost of both ends in it (system calls, wake-ups); so a plain wire is measured too, and its
+//! delay is the zero of all others.
+
+use super::draw::Losses;
+use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
+use super::shape::{Queue, Shape};
+use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
+use port::{Port, ToDo, Wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fmt, io, thread};
+
+/// One shape, what is sent through it, and what is looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// What the emulator is asked for.
+    pub shape: Shape,
+    /// What is sent.
+    pub load: Load,
+    /// What is looked at.
+    pub rows: Rows,
+}
+
+/// Probes of one length at one pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// How many.
+    pub count: usize,
+    /// Length of each frame, in bytes, link header counted; at least [`PROBE_LEN_MIN`].
+    pub len: usize,
+    /// From one to the next; what is due together is sent together.
+    pub pace: Duration,
+}
+
+/// What is looked at in a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Median and 99 % of the delay.
+    Delay,
+    /// Mean delay, and the mean distance from it: half of the jitter.
+    Jitter,
+    /// Which probes were lost: exactly those of the model.
+    Loss,
+    /// Bits per second on the line, overhead counted.
+    Rate,
+    /// Of a burst, how many find room, and the delay of the last.
+    Queue,
+}
+
+/// What was asked and what came.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// In the order of the trials.
+    pub rows: Vec<Row>,
+    /// What made trials worthless, each in a sentence.
+    pub faults: Vec<String>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What the emulator was asked for.
+    pub shape: Shape,
+    /// What the figure tells.
+    pub figure: String,
+    /// In what it is counted.
+    pub unit: String,
+    /// As the shape says it.
+    pub asked: f64,
+    /// As it came.
+    pub measured: f64,
+    /// The second less the first.
+    pub error: f64,
+}
+
+/// Runs every trial, one after the other: probes go from the first outer end to the second, over the inner two, which the
+/// emulator joins.
+///
+/// # Errors
+/// What the kernel says of a port; that a port's medium carries no probes.
+pub fn calibrate(
+    inner: [&mut dyn Port; 2],
+    outer: [&mut dyn Port; 2],
+    trials: &[Trial],
+    scheduling: Scheduling,
+) -> io::Result<Calibration> {
+    let [a, b] = inner;
+    let [sender, receiver] = outer;
+    let mut calibration = Calibration::default();
+    let mut pools = [Pool::new(POOL_LIMIT), Pool::new(POOL_LIMIT)];
+    for (number, trial) in trials.iter().enumerate() {
+        let probes = Probes::new(sender, number as u32, trial.load.len)?;
+        let seen = attempt([a, b], [sender, receiver], &mut pools, trial, probes, scheduling)?;
+        calibration.rows.extend(seen.rows(trial));
+        calibration.faults.extend(seen.faults(trial));
+    }
+    Ok(calibration)
+}
+
+impl Trial {
+    /// Delays of 0, 1, 5 and 20 ms; jitter of 1 ms; losses of 1 % and 10 %; 10, 100 and 500 Mbit/s; a queue of 20 packets.
+    pub fn standard() -> Vec<Trial> {
+        let delay = |millis| Shape { delay: Duration::from_millis(millis), ..Shape::default() };
+        let loss = |loss, seed| Shape { loss, seed, ..delay(1) };
+        let rate = |megabits: u64| Shape { rate_bits_per_second: Some(megabits * 1_000_000), ..delay(5) };
+        let every = |count, micros| Load { count, len: 1_500, pace: Duration::from_micros(micros) };
+        // A tenth faster than the line, for a second.
+        let fill = |megabits: u64| {
+            let pace = Duration::from_nanos(1_500 * 8 * 1_000 * 10 / 11 / megabits);
+            Load { count: (1e9 / pace.as_nanos() as f64) as usize, len: 1_500, pace }
+        };
+        let queue = Shape { queue: Queue::Packets(20), ..rate(10) };
+        let trial = |shape, load, rows| Trial { shape, load, rows };
+        vec![
+            trial(delay(0), every(500, 1_000), Rows::Delay),
+            trial(delay(1), every(500, 1_000), Rows::Delay),
+            trial(delay(5), every(500, 1_000), Rows::Delay),
+            trial(delay(20), every(500, 1_000), Rows::Delay),
+            // Three times the jitter apart, so that none waits for the one before it.
+            trial(Shape { jitter: Duration::from_millis(1), ..delay(5) }, every(500, 3_000), Rows::Jitter),
+            trial(loss(0.01, 1), every(10_000, 100), Rows::Loss),
+            trial(loss(0.1, 2), every(10_000, 100), Rows::Loss),
+            trial(rate(10), fill(10), Rows::Rate),
+            trial(rate(100), fill(100), Rows::Rate),
+            trial(rate(500), fill(500), Rows::Rate),
+            trial(queue, every(100, 0), Rows::Queue),
+        ]
+    }
+
+    /// How many probes come, where that does not hang on the time.
+    fn expected_count(&self) -> Option<u64> {
+        let is_timed = matches!(self.rows, Rows::Rate | Rows::Queue);
+        let arrives = Losses::new(&self.shape).take(self.load.count).filter(|lost| !lost).count();
+        (!is_timed).then_some(arrives as u64)
+    }
+}
+
+/// What one trial showed.
+struct Seen {
+    arrivals: Vec<Arrival>,
+    outcome: Outcome,
+}
+
+struct Arrival {
+    index: u64,
+    sent: Time,
+    arrived: Time,
+}
+
+fn attempt(
+    inner: [&mut dyn Port; 2],
+    outer: [&mut dyn Port; 2],
+    pools: &mut [Pool; 2],
+    trial: &Trial,
+    mut probes: Probes,
+    scheduling: Scheduling,
+) -> io::Result<Seen> {
+    let clock = monotonic();
+    let [a, b] = inner;
+    let [sender, receiver] = outer;
+    let [inner_pool, outer_pool] = pools;
+    let shapes = [trial.shape.clone(), Shape::default()];
+    let (stop, arrived_count) = (AtomicBool::new(false), AtomicU64::new(0));
+    let course = Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling };
+    let reader = probes.clone();
+    thread::scope(|scope| {
+        let emulator = scope.spawn(|| run(a, b, shapes, inner_pool, &course));
+        let arrivals = scope.spawn(|| receive(receiver, outer_pool, &reader, &clock, &stop, &arrived_count));
+        let is_over = || emulator.is_finished() || arrivals.is_finished();
+        let sent = send(sender, &mut probes, trial.load, &clock, &is_over);
+        if sent.is_ok() {
+            await_arrivals(trial, &arrived_count, &is_over);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let outcome = emulator.join().expect("the emulator asserts what holds");
+        let arrivals = arrivals.join().expect("receiving does not panic");
+        sent?;
+        Ok(Seen { outcome: outcome?, arrivals: arrivals? })
+    })
+}
+
+fn send(
+    port: &mut dyn Port,
+    probes: &mut Probes,
+    load: Load,
+    clock: &dyn Fn() -> Time,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    let start = clock();
+    for index in 0..load.count {
+        let due = start + load.pace * index as u32;
+        let early = due.since(clock());
+        if early > Duration::ZERO {
+            thread::sleep(early);
+        }
+        let probe = probes.write(index as u64, clock());
+        while port.transmit(&[Wire { header: probe, payload: &[], to_do: ToDo::default() }])? == 0 {
+            if is_over() {
+                return Ok(());
+            }
+            look(port, PollFlags::OUT)?;
+        }
+    }
+    Ok(())
+}
+
+fn receive(
+    port: &mut dyn Port,
+    pool: &mut Pool,
+    probes: &Probes,
+    clock: &dyn Fn() -> Time,
+    stop: &AtomicBool,
+    arrived_count: &AtomicU64,
+) -> io::Result<Vec<Arrival>> {
+    let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        look(port, PollFlags::IN)?;
+        port.receive(Ingress(0), pool, &mut frames)?;
+        let arrived = clock();
+        for frame in frames.drain(..) {
+            let (read, buffer) = match frame {
+                Frame::Ip(packet) => (probes.read(packet.frame()), packet.into_buffer()),
+                Frame::Other(raw, _) => (probes.read(raw.frame()), raw.into_buffer()),
+            };
+            arrivals.extend(read.map(|(index, sent)| Arrival { index, sent, arrived }));
+            pool.give(buffer);
+        }
+        arrived_count.store(arrivals.len() as u64, Ordering::Relaxed);
+    }
+    Ok(arrivals)
+}
+
+/// Waits till all is there that can come, or till nothing came for a while.
+fn await_arrivals(trial: &Trial, arrived_count: &AtomicU64, is_over: &dyn Fn() -> bool) {
+    let (expected, patience) = match trial.expected_count() {
+        Some(expected) => (expected, PATIENCE),
+        None => (u64::MAX, QUIET),
+    };
+    let clock = monotonic();
+    let (mut count, mut since) = (0, clock());
+    while !is_over() && count < expected && clock().since(since) < patience + trial.shape.delay + trial.shape.jitter
+    {
+        thread::sleep(LOOK);
+        let seen = arrived_count.load(Ordering::Relaxed);
+        if seen > count {
+            (count, since) = (seen, clock());
+        }
+    }
+}
+
+/// Waits a little while for a port.
+fn look(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+    match poll(&mut [PollFd::from_borrowed_fd(port.fd(), flags)], Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Seen {
+    fn rows(&self, trial: &Trial) -> Vec<Row> {
+        let row = |figure: &str, unit: &str, asked: f64, measured: f64| Row {
+            shape: trial.shape.clone(),
+            figure: figure.to_owned(),
+            unit: unit.to_owned(),
+            asked,
+            measured,
+            error: measured - asked,
+        };
+        let delays = self.sorted_delays();
+        let (asked, jitter) = (millis(trial.shape.delay), millis(trial.shape.jitter));
+        let mut rows = match trial.rows {
+            Rows::Delay => vec![
+                row("delay, median", "ms", asked, quantile(&delays, 0.5)),
+                row("delay, 99 %", "ms", asked, quantile(&delays, 0.99)),
+            ],
+            Rows::Jitter => {
+                let mean = mean(delays.iter().copied());
+                let distance = self::mean(delays.iter().map(|delay| (delay - mean).abs()));
+                vec![
+                    row("delay, mean", "ms", asked, mean),
+                    row("distance from it, mean", "ms", jitter / 2.0, distance),
+                ]
+            }
+            Rows::Loss => {
+                let (asked, lost) = (lost_by_model(trial), self.lost(trial));
+                let differing = asked.symmetric_difference(&lost).count();
+                vec![
+                    row("lost", "packets", asked.len() as f64, lost.len() as f64),
+                    row("lost, others than the model's", "packets", 0.0, differing as f64),
+                ]
+            }
+            Rows::Rate => {
+                let rate = trial.shape.rate_bits_per_second.unwrap_or_default() as f64 / 1e6;
+                vec![row("rate", "Mbit/s", rate, self.rate(trial) / 1e6)]
+            }
+            Rows::Queue => self.queue_rows(trial, row),
+        };
+        let lateness = &self.outcome.ways[0].lateness;
+        rows.push(row("lateness, median", "us", 0.0, lateness.quantile(0.5) as f64 / 1e3));
+        rows.push(row("lateness, 99 %", "us", 0.0, lateness.quantile(0.99) as f64 / 1e3));
+        rows
+    }
+
+    /// One frame is on the line and as many wait as the queue takes.
+    fn queue_rows(&self, trial: &Trial, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
+        let Trial { shape, load, .. } = trial;
+        let waiting = match shape.queue {
+            Queue::Packets(count) => count,
+            Queue::Bytes(len) => len / load.len,
+        };
+        let bits = 8.0 * (load.len + shape.overhead_len) as f64;
+        let on_line = bits / shape.rate_bits_per_second.unwrap_or(u64::MAX) as f64 * 1e3;
+        let longest = (waiting + 1) as f64 * on_line + millis(shape.delay);
+        vec![
+            row("of a burst, found room", "packets", (waiting + 1) as f64, self.arrivals.len() as f64),
+            row("delay, longest", "ms", longest, quantile(&self.sorted_delays(), 1.0)),
+        ]
+    }
+
+    fn faults(&self, trial: &Trial) -> Vec<String> {
+        let mut faults: Vec<String> =
+            self.outcome.faults.iter().map(|fault| format!("{}: {fault}", trial.shape)).collect();
+        if self.arrivals.is_empty() {
+            faults.push(format!("{}: no probe arrived; are all four interfaces up?", trial.shape));
+        }
+        let offered = self.outcome.ways[0].counters.offered.frames;
+        if offered != trial.load.count as u64 {
+            faults.push(format!(
+                "{}: {} probes were sent and {offered} frames crossed the link, so numbers do not match; \
+                 keep everything else off the interfaces",
+                trial.shape, trial.load.count
+            ));
+        }
+        faults
+    }
+
+    fn sorted_delays(&self) -> Vec<f64> {
+        let delay = |arrival: &Arrival| millis(arrival.arrived.since(arrival.sent));
+        let mut delays: Vec<f64> = self.arrivals.iter().map(delay).collect();
+        delays.sort_by(f64::total_cmp);
+        delays
+    }
+
+    fn lost(&self, trial: &Trial) -> HashSet<u64> {
+        let arrived: HashSet<u64> = self.arrivals.iter().map(|arrival| arrival.index).collect();
+        (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
+    }
+
+    /// Bits on the line per second, from the first arrival to the last.
+    fn rate(&self, trial: &Trial) -> f64 {
+        let [first, .., last] = self.arrivals.as_slice() else { return 0.0 };
+        let bits = 8 * (trial.load.len + trial.shape.overhead_len) * (self.arrivals.len() - 1);
+        bits as f64 / last.arrived.since(first.arrived).as_secs_f64()
+    }
+}
+
+impl fmt::Display for Calibration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:46} {:30} {:>10} {:>10} {:>10} unit", "shape", "figure", "asked", "measured", "error")?;
+        for Row { shape, figure, unit, asked, measured, error } in &self.rows {
+            let shape = if *shape == Shape::default() { "(plain)".to_owned() } else { shape.to_string() };
+            writeln!(f, "{shape:46} {figure:30} {asked:>10.3} {measured:>10.3} {error:>+10.3} {unit}")?;
+        }
+        self.faults.iter().try_for_each(|fault| writeln!(f, "not valid: {fault}"))
+    }
+}
+
+/// A frame that is written over and over: the link's header, a mark, the trial, the number, the time.
+#[derive(Clone)]
+struct Probes {
+    frame: Vec<u8>,
+    header_len: usize,
+}
+
+impl Probes {
+    fn new(port: &dyn Port, trial: u32, len: usize) -> io::Result<Probes> {
+        assert!((PROBE_LEN_MIN..=65_535).contains(&len), "a probe has room for what it carries: {len} bytes");
+        let mut frame = match port.medium() {
+            Medium::Ethernet => ETHERNET_HEADER.to_vec(),
+            Medium::Ip => ip_header(len as u16),
+            other => {
+                let what =
+                    format!("{}: its medium ({other:?}) carries no probes; use Ethernet or IP", port.address());
+                return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+            }
+        };
+        let header_len = frame.len();
+        frame.extend(MARK);
+        frame.extend(trial.to_be_bytes());
+        frame.resize(len, 0);
+        Ok(Probes { frame, header_len })
+    }
+
+    fn write(&mut self, index: u64, sent: Time) -> &[u8] {
+        let at = self.header_len + MARK.len() + 4;
+        self.frame[at..at + 8].copy_from_slice(&index.to_be_bytes());
+        self.frame[at + 8..at + 16].copy_from_slice(&sent.nanos().to_be_bytes());
+        &self.frame
+    }
+
+    /// Number and time of a probe of this trial; none for any other frame.
+    fn read(&self, frame: &[u8]) -> Option<(u64, Time)> {
+        let mark = self.header_len..self.header_len + MARK.len() + 4;
+        if frame.get(mark.clone())? != &self.frame[mark.clone()] {
+            return None;
+        }
+        let number = |at| Some(u64::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+        Some((number(mark.end)?, Time::from_nanos(number(mark.end + 8)?)))
+    }
+}
+
+fn ip_header(len: u16) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, EXPERIMENT, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    header[2..4].copy_from_slice(&len.to_be_bytes());
+    let sum = Sum::of(&header).checksum();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+fn lost_by_model(trial: &Trial) -> HashSet<u64> {
+    let lost = Losses::new(&trial.shape).take(trial.load.count).enumerate();
+    lost.filter(|(_, is_lost)| *is_lost).map(|(index, _)| index as u64).collect()
+}
+
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
+    sorted.get(at).copied().unwrap_or_default()
+}
+
+fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = numbers.len().max(1) as f64;
+    numbers.sum::<f64>() / count
+}
+
+fn millis(stretch: Duration) -> f64 {
+    stretch.as_secs_f64() * 1e3
+}
+
+/// Shortest probe, in bytes: what Ethernet takes without padding.
+pub const PROBE_LEN_MIN: usize = 60;
+/// To all stations, so that no interface has to listen for an address; the type is for local experiments (IEEE 802 section 9.2.3).
+const ETHERNET_HEADER: [u8; 14] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 0x88, 0xB5];
+/// The first protocol number for experiments (RFC 3692 section 2.1).
+const EXPERIMENT: u8 = 253;
+/// What every probe says first.
+const MARK: [u8; 8] = *b"wideload";
+/// How long is waited for a probe that must come.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After how long without an arrival a trial is over, where nobody knows how many come.
+const QUIET: Duration = Duration::from_millis(500);
+/// How long one look for frames or for the end takes.
+const LOOK: Duration = Duration::from_millis(5);

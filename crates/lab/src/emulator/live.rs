@@ -1,0 +1,466 @@
+//! Two ports in, the frames of each sent to the other over an emulated link; what became of them out.
+//!
+//! One thread does it all: it takes what came, asks the two links what is due, and sends it. Till shortly before the next
+//! frame is due it sleeps; the rest it spins, for a sleep ends some microseconds late. How late each frame left is counted,
+//! and a run in which that matters is no experiment: it says so itself, in words and in its JSON.
+//!
+//! What it cannot know is how long a frame lay in the kernel before it was taken in; that shows at the outer ends, where
+//! [`calibrate`](super::calibrate) measures.
+
+use super::lateness::Lateness;
+use super::model::{Counters, Departure, Link, Tally};
+use super::shape::Shape;
+use arrayvec::ArrayVec;
+use packet::{Checksum, Frame, Ingress, Pool, Time};
+use port::realtime::Realtime;
+use port::{Port, ToDo, Wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a run takes, and what is asked of it.
+pub struct Course<'a> {
+    /// The time, which must pass as the system's does.
+    pub clock: &'a (dyn Fn() -> Time + Sync),
+    /// Ends the run once it is true.
+    pub stop: &'a AtomicBool,
+    /// Ends the run at this time.
+    pub until: Time,
+    /// A departure that is later than this counts as late. Where a link has no delay of which 5 % could be taken, it is
+    /// also what 99 % of its departures must keep.
+    pub late: Duration,
+    /// Whether the thread runs before all ordinary ones.
+    pub scheduling: Scheduling,
+}
+
+/// How the emulator's thread is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// Before all ordinary threads, with the program's memory locked, where the kernel allows it.
+    Realtime,
+    /// As any other.
+    Ordinary,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Are its figures those of the links that were asked for?
+    pub is_valid: bool,
+    /// Why not, each in a sentence.
+    pub faults: Vec<String>,
+    /// How the thread was scheduled, in words.
+    pub scheduling: String,
+    /// How long it took, in nanoseconds.
+    pub time_ns: u64,
+    /// From the first port to the second, and back.
+    pub ways: [Way; 2],
+}
+
+/// What became of one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// Where its frames came from.
+    pub from: String,
+    /// Where they went to.
+    pub to: String,
+    /// What was asked for.
+    pub shape: Shape,
+    /// What the link did with them.
+    pub counters: Counters,
+    /// Still on the link when the run ended.
+    pub inside: Tally,
+    /// Off the link, and not yet taken by the port they went to when the run ended.
+    pub waiting_count: u64,
+    /// Taken by the port they went to.
+    pub sent_count: u64,
+    /// What the port that they went to refused.
+    pub refused_count: u64,
+    /// Why it refused the first of them.
+    pub first_refusal: Option<String>,
+    /// Lost by the port that they came from: no buffer, or cut.
+    pub lost_by_port_count: u64,
+    /// How much later than due they were sent.
+    pub lateness: Lateness,
+    /// Sent later than [`Course::late`].
+    pub late_count: u64,
+    /// What 99 % of the departures must keep, in nanoseconds.
+    pub allowed_lateness_ns: u64,
+}
+
+/// Joins two ports by two links: frames of `a` go to `b` as the first shape says, those of `b` to `a` as the second.
+///
+/// Frames are received by way of `pool`, whose limit may be [`POOL_LIMIT`]. A port may keep a buffer of it for the next time,
+/// so runs of the same ports have the same pool.
+///
+/// The interfaces behind the ports must have their offloads off. Whether they do is seen in what comes, not in what a port
+/// would take: the first frame that is a train, or whose checksum was left half-filled for a card, ends the run.
+///
+/// # Errors
+/// What the kernel says of a port that is gone; that a frame came which is none on any wire.
+pub fn run(
+    a: &mut dyn Port,
+    b: &mut dyn Port,
+    shapes: [Shape; 2],
+    pool: &mut Pool,
+    course: &Course<'_>,
+) -> io::Result<Outcome> {
+    let [there, back] = shapes;
+    let mut lanes = [Lane::new(there, course), Lane::new(back, course)];
+    let mut inlet = Inlet { pool, frames: Vec::with_capacity(INLET_BATCH) };
+    // Memory is locked as it stands, so what a run needs is there first.
+    let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
+    let mut rest = Rest::new();
+    let start = (course.clock)();
+    loop {
+        let [there, back] = &mut lanes;
+        if (course.clock)() >= course.until || course.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let took_all_of_a = there.take_in(a, Ingress(0), &mut inlet, course.clock)?;
+        let took_all_of_b = back.take_in(b, Ingress(1), &mut inlet, course.clock)?;
+        there.let_out(b, course.clock);
+        back.let_out(a, course.clock);
+        if took_all_of_a && took_all_of_b {
+            rest.wait([&*a, &*b], [&*there, &*back], course)?;
+        }
+    }
+    let time_ns = (course.clock)().since(start).as_nanos() as u64;
+    let [there, back] = lanes;
+    let ways = [there.end(a, b), back.end(b, a)];
+    let faults: Vec<String> = ways.iter().flat_map(Way::faults).collect();
+    let scheduling = scheduling(realtime.as_ref());
+    Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, ways })
+}
+
+/// A clock that starts at zero.
+pub fn monotonic() -> impl Fn() -> Time + Clone + Send + Sync {
+    let start = Instant::now();
+    move || Time::from_nanos(start.elapsed().as_nanos() as u64)
+}
+
+/// What frames are taken in by: they are copied to their link at once, so a batch is all that is ever lent.
+struct Inlet<'a> {
+    pool: &'a mut Pool,
+    frames: Vec<Frame>,
+}
+
+/// One direction at work.
+struct Lane {
+    link: Link,
+    late: Duration,
+    /// Off the link; the port has not taken them yet.
+    ready: VecDeque<Departure>,
+    sent_count: u64,
+    refused_count: u64,
+    first_refusal: Option<String>,
+    lost_by_port_count: u64,
+    lateness: Lateness,
+    late_count: u64,
+}
+
+impl Lane {
+    fn new(shape: Shape, course: &Course<'_>) -> Lane {
+        let mut link = Link::new(shape);
+        link.foresee(FORESEEN_COUNT, FORESEEN_LEN);
+        Lane {
+            link,
+            late: course.late,
+            ready: VecDeque::with_capacity(BATCH),
+            sent_count: 0,
+            refused_count: 0,
+            first_refusal: None,
+            lost_by_port_count: 0,
+            lateness: Lateness::default(),
+            late_count: 0,
+        }
+    }
+
+    /// Puts what came at the port on the link, and says whether that was all.
+    fn take_in(
+        &mut self,
+        port: &mut dyn Port,
+        ingress: Ingress,
+        inlet: &mut Inlet<'_>,
+        clock: &dyn Fn() -> Time,
+    ) -> io::Result<bool> {
+        let received = port
+            .receive(ingress, inlet.pool, &mut inlet.frames)
+            .map_err(|error| said(port, error.kind(), format!("cannot receive: {error}; is the interface up?")))?;
+        self.lost_by_port_count += received.lost_count as u64;
+        let now = clock();
+        for frame in inlet.frames.drain(..) {
+            if !is_on_a_wire(&frame) {
+                return Err(said(port, io::ErrorKind::InvalidData, NO_WIRE.to_owned()));
+            }
+            let buffer = match frame {
+                Frame::Ip(packet) => {
+                    self.link.push(now, packet.frame());
+                    packet.into_buffer()
+                }
+                Frame::Other(raw, _) => {
+                    self.link.push(now, raw.frame());
+                    raw.into_buffer()
+                }
+            };
+            inlet.pool.give(buffer);
+        }
+        Ok(received.was_last)
+    }
+
+    /// Sends what is due, till the port takes no more.
+    fn let_out(&mut self, port: &mut dyn Port, clock: &dyn Fn() -> Time) {
+        loop {
+            let now = clock();
+            while self.ready.len() < BATCH
+                && let Some(departure) = self.link.pop(now)
+            {
+                self.ready.push_back(departure);
+            }
+            if self.ready.is_empty() {
+                return;
+            }
+            let wires: ArrayVec<Wire<'_>, BATCH> = self.ready.iter().take(BATCH).map(wire).collect();
+            let taken = port.transmit(&wires);
+            drop(wires);
+            match taken {
+                Ok(0) => return,
+                Ok(count) => self.sent(count, clock()),
+                Err(error) => self.refused(&error),
+            }
+        }
+    }
+
+    fn sent(&mut self, count: usize, now: Time) {
+        for departure in self.ready.drain(..count) {
+            let late = now.since(departure.due);
+            self.lateness.record(late.as_nanos() as u64);
+            self.late_count += u64::from(late > self.late);
+            self.link.give_back(departure);
+        }
+        self.sent_count += count as u64;
+    }
+
+    fn refused(&mut self, error: &io::Error) {
+        let Some(departure) = self.ready.pop_front() else { return };
+        let len = departure.frame().len();
+        self.first_refusal.get_or_insert_with(|| format!("a frame of {len} bytes: {error}"));
+        self.refused_count += 1;
+        self.link.give_back(departure);
+    }
+
+    /// When there is something to send; none while the port takes no more, for then it is waited on.
+    fn next_departure(&self) -> Option<Time> {
+        if self.ready.is_empty() { self.link.next_departure() } else { None }
+    }
+
+    fn end(self, from: &dyn Port, to: &dyn Port) -> Way {
+        let delay = self.link.shape().delay;
+        let allowed = if delay.is_zero() { self.late } else { delay / LATE_PART };
+        let counters = *self.link.counters();
+        let waiting_count = self.ready.len() as u64;
+        let delivered = counters.delivered.frames;
+        assert!(
+            delivered == self.sent_count + self.refused_count + waiting_count,
+            "what comes off a link is sent, refused or waits: {delivered} frames",
+        );
+        Way {
+            from: from.address().to_owned(),
+            to: to.address().to_owned(),
+            shape: self.link.shape().clone(),
+            counters,
+            inside: self.link.inside(),
+            waiting_count,
+            sent_count: self.sent_count,
+            refused_count: self.refused_count,
+            first_refusal: self.first_refusal,
+            lost_by_port_count: self.lost_by_port_count,
+            lateness: self.lateness,
+            late_count: self.late_count,
+            allowed_lateness_ns: allowed.as_nanos() as u64,
+        }
+    }
+}
+
+impl Way {
+    /// Why its figures are not those of its shape.
+    fn faults(&self) -> Vec<String> {
+        let Way { from, to, .. } = self;
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let (p99, allowed) = (self.lateness.quantile(0.99), self.allowed_lateness_ns);
+        let without_room = self.counters.without_room.frames;
+        let mut faults = Vec::new();
+        if p99 > allowed {
+            let (p99, allowed) = (micros(p99), micros(allowed));
+            faults.push(format!(
+                "{from} to {to}: 1 % of the frames left {p99:.1} us late or later, and {allowed:.1} us are allowed; \
+                 lower the rate, raise the delay, or leave the machine more time"
+            ));
+        }
+        if without_room > 0 {
+            faults.push(format!(
+                "{from} to {to}: {without_room} frames found no memory in the emulator; shorten the queue"
+            ));
+        }
+        if self.lost_by_port_count > 0 {
+            faults.push(format!(
+                "{from}: {} frames were lost before the emulator saw them; lower the rate",
+                self.lost_by_port_count
+            ));
+        }
+        if let Some(refusal) = &self.first_refusal {
+            faults.push(format!("{to}: it refused {} frames, first {refusal}", self.refused_count));
+        }
+        faults
+    }
+}
+
+/// How the thread waits: asleep till shortly before something is due, and from there on awake, if it has slept for as long.
+///
+/// A thread before all others that never sleeps is taken off its processor for 50 ms in each second, so that others live
+/// (the kernel's fair server); where departures are dense, waking a few microseconds late costs far less than that.
+struct Rest {
+    /// What it slept and has not spun, at most [`SPIN`].
+    slept: Duration,
+    /// What was paid for is spun up to here.
+    spin_till: Time,
+}
+
+impl Rest {
+    fn new() -> Rest {
+        Rest { slept: SPIN, spin_till: Time::ZERO }
+    }
+
+    /// Waits till something came or till the first thing is due.
+    fn wait(&mut self, ports: [&dyn Port; 2], lanes: [&Lane; 2], course: &Course<'_>) -> io::Result<()> {
+        let next = lanes.iter().filter_map(|lane| lane.next_departure()).fold(course.until, Time::min);
+        let now = (course.clock)();
+        let gap = next.since(now);
+        if gap <= BLIND_SPIN {
+            while (course.clock)() < next {
+                std::hint::spin_loop();
+            }
+            return Ok(());
+        }
+        // What arrives meanwhile is taken in, for its own delay starts there; so a spin is a turn of the whole loop.
+        if next <= self.spin_till {
+            return Ok(());
+        }
+        if gap <= self.slept {
+            (self.slept, self.spin_till) = (self.slept - gap, next);
+            return Ok(());
+        }
+        let sleep = if gap > SPIN { gap - SPIN } else { gap };
+        sleep_till_readable(ports, lanes, sleep.min(STOP_LOOK))?;
+        self.slept = (self.slept + (course.clock)().since(now)).min(SPIN);
+        Ok(())
+    }
+}
+
+fn sleep_till_readable(ports: [&dyn Port; 2], lanes: [&Lane; 2], timeout: Duration) -> io::Result<()> {
+    let [a, b] = ports;
+    let [there, back] = lanes;
+    let mut fds = [PollFd::from_borrowed_fd(a.fd(), wants(back)), PollFd::from_borrowed_fd(b.fd(), wants(there))];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(io::Error::other(format!("cannot wait for frames: {error}"))),
+    }
+}
+
+/// What a port is waited on for, by the lane that sends to it.
+fn wants(lane: &Lane) -> PollFlags {
+    if lane.ready.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
+}
+
+fn wire(departure: &Departure) -> Wire<'_> {
+    Wire { header: departure.frame(), payload: &[], to_do: ToDo::default() }
+}
+
+fn is_on_a_wire(frame: &Frame) -> bool {
+    match frame {
+        Frame::Ip(packet) => packet.train.is_none() && packet.checksum != Checksum::Partial,
+        Frame::Other(..) => true,
+    }
+}
+
+fn said(port: &dyn Port, kind: io::ErrorKind, what: String) -> io::Error {
+    io::Error::new(kind, format!("{}: {what}", port.address()))
+}
+
+fn scheduling(realtime: Option<&Realtime>) -> String {
+    let Some(realtime) = realtime else { return "ordinary".to_owned() };
+    let fifo =
+        realtime.without_fifo.as_ref().map_or("SCHED_FIFO".to_owned(), |why| format!("no SCHED_FIFO ({why})"));
+    let lock = realtime
+        .without_lock
+        .as_ref()
+        .map_or("memory locked".to_owned(), |why| format!("memory not locked ({why})"));
+    format!("{fifo}, {lock}")
+}
+
+/// A bound for late departures that suits most runs.
+pub const LATE: Duration = Duration::from_millis(1);
+/// Why a run ends at a frame that is none on any wire.
+const NO_WIRE: &str = "a train of segments or a half-filled checksum came, and the emulator joins wires; \
+                       switch the sender's offloads off: `ethtool -K IF tso off gso off gro off tx off`";
+/// How long before a departure the thread stops sleeping: a wake-up by the timer is later than this once in a hundred times
+/// (measured on a virtual machine of two cores).
+const SPIN: Duration = Duration::from_micros(80);
+/// How long before a departure it looks at nothing but the clock: about what two empty looks at ports take.
+const BLIND_SPIN: Duration = Duration::from_micros(4);
+/// How long it sleeps at most, so that it sees the sign to stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+/// Share of the delay that 99 % of the departures may be late by: a 20th.
+const LATE_PART: u32 = 20;
+/// Frames that are sent at once.
+const BATCH: usize = 32;
+/// Memory that is enough for one batch of each port, in bytes.
+pub const POOL_LIMIT: usize = 64 << 20;
+/// Frames of a batch for which the list has room from the start.
+const INLET_BATCH: usize = 256;
+/// Frames for which a link has memory from the start: a gigabit a second for 20 ms, and 200 more.
+const FORESEEN_COUNT: usize = 2_000;
+/// Their length: an Ethernet frame with tags, in bytes.
+const FORESEEN_LEN: usize = 1_522;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_says_each_reason_why_its_figures_are_not_those_of_its_shape() {
+        let mut way = Way {
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            shape: Shape::default(),
+            counters: Counters::default(),
+            inside: Tally::default(),
+            waiting_count: 0,
+            sent_count: 100,
+            refused_count: 0,
+            first_refusal: None,
+            lost_by_port_count: 0,
+            lateness: Lateness::default(),
+            late_count: 0,
+            allowed_lateness_ns: 50_000,
+        };
+        (0..99).for_each(|_| way.lateness.record(49_000));
+        way.lateness.record(9_000_000);
+        assert_eq!(way.faults(), [""; 0], "one in a hundred may be late");
+        way.lateness.record(9_000_000);
+        way.counters.without_room.frames = 1;
+        way.lost_by_port_count = 2;
+        (way.refused_count, way.first_refusal) = (3, Some("a frame of 9014 bytes: Message too long".to_owned()));
+        let faults = way.faults();
+        for (fault, start) in
+            faults.iter().zip(["a to b: 1 % of", "a to b: 1 frames", "a: 2 frames", "b: it refused 3"])
+        {
+            assert!(fault.starts_with(start), "{fault}");
+        }
+        assert_eq!(faults.len(), 4);
+    }
+}

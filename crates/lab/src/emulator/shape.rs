@@ -1,0 +1,443 @@
+//! `delay=20ms,rate=500M,loss=1%` in, a shape out; and back again.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// What one direction of a wire does to frames. The default is a plain wire: at once, everything, in order.
+///
+/// A frame meets a queue, a line of so many bits per second, then the way: there it may be lost or damaged, and it takes
+/// the delay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Shape {
+    /// From the end of a frame's transmission to its arrival.
+    pub delay: Duration,
+    /// The delay differs by up to this in both directions, evenly; a frame that would arrive before an earlier one arrives
+    /// with it.
+    pub jitter: Duration,
+    /// What the line carries; none: any number of bits at once.
+    pub rate_bits_per_second: Option<u64>,
+    /// Counted on the line for each frame beside its own bytes, such as 24 for Ethernet's preamble, check and gap.
+    pub overhead_len: usize,
+    /// How much waits for the line; what comes to a full queue is dropped.
+    pub queue: Queue,
+    /// Share of frames that are lost on the way, each by itself.
+    pub loss: f64,
+    /// Losses in bursts, beside `loss`.
+    pub burst: Option<Burst>,
+    /// Share of bits that are flipped on the way.
+    pub bit_errors: f64,
+    /// Frames that others overtake.
+    pub reorder: Option<Reorder>,
+    /// Share of frames of which a second copy arrives; it takes nothing of the line.
+    pub duplicates: f64,
+    /// Which frames all this befalls. Two directions with one seed lose the same numbers.
+    pub seed: u64,
+}
+
+/// How much waits for the line, beside the frame that is on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// So many frames.
+    Packets(usize),
+    /// Frames of so many bytes.
+    Bytes(usize),
+}
+
+/// A line that loses all frames for a while (Gilbert 1960): it is in a burst for `begins / (begins + ends)` of the frames.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Burst {
+    /// Share of frames at which a burst begins, of those outside of one.
+    pub begins: f64,
+    /// Share of frames at which a burst ends, of those in one; bursts have `1 / ends` frames in the middle.
+    pub ends: f64,
+}
+
+/// Frames that others overtake.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reorder {
+    /// Share of frames that are held back.
+    pub share: f64,
+    /// How many frames overtake one that is held back, in packets; where they do not come, it arrives late by
+    /// [`REORDER_PATIENCE`] all the same.
+    pub displacement: usize,
+}
+
+/// Why a text is not a shape, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadShape(String);
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            rate_bits_per_second: None,
+            overhead_len: 0,
+            queue: Queue::Packets(1_000),
+            loss: 0.0,
+            burst: None,
+            bit_errors: 0.0,
+            reorder: None,
+            duplicates: 0.0,
+            seed: 0,
+        }
+    }
+}
+
+impl Shape {
+    /// Could a wire be like this?
+    ///
+    /// # Errors
+    /// The first thing that no wire does.
+    pub fn check(&self) -> Result<(), BadShape> {
+        let burst = self.burst.unwrap_or(Burst { begins: 0.0, ends: 0.0 });
+        let shares = [
+            ("loss", self.loss),
+            ("burst", burst.begins),
+            ("burst", burst.ends),
+            ("ber", self.bit_errors),
+            ("reorder", self.reorder.map_or(0.0, |reorder| reorder.share)),
+            ("duplicate", self.duplicates),
+        ];
+        if let Some((key, share)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            return bad(format!("{key}={share}: a share lies between 0 and 1 (or 0 % and 100 %)"));
+        }
+        if self.jitter > self.delay {
+            let (jitter, delay) = (Stretch(self.jitter), Stretch(self.delay));
+            return bad(format!(
+                "jitter={jitter}: it is above the delay ({delay}), so frames would arrive before they left; raise delay"
+            ));
+        }
+        if self.delay > DELAY_MAX {
+            return bad(format!("delay={}: it is above {}", Stretch(self.delay), Stretch(DELAY_MAX)));
+        }
+        if self.rate_bits_per_second == Some(0) {
+            return bad("rate=0: nothing would ever arrive; leave rate out for a line without one".to_owned());
+        }
+        if self.reorder.is_some_and(|reorder| reorder.displacement == 0) {
+            return bad("reorder: a displacement of 0 reorders nothing; give at least 1".to_owned());
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: &str, value: &str) -> Result<(), BadShape> {
+        match key {
+            "delay" => self.delay = stretch(key, value)?,
+            "jitter" => self.jitter = stretch(key, value)?,
+            "rate" => {
+                self.rate_bits_per_second = Some(scaled(key, value, "", "500M, 2.5G, 64k (bits per second)")?)
+            }
+            "overhead" => self.overhead_len = scaled(key, value, "B", "24B")? as usize,
+            "queue" => self.queue = queue(value)?,
+            "loss" => self.loss = share(key, value)?,
+            "burst" => {
+                let (begins, ends) = pair(key, value, "1%:25% (where a burst begins, where it ends)")?;
+                self.burst = Some(Burst { begins: share(key, begins)?, ends: share(key, ends)? });
+            }
+            "ber" => self.bit_errors = share(key, value)?,
+            "reorder" => {
+                let (held, displacement) = pair(key, value, "2%:3 (share, packets that overtake)")?;
+                let displacement = whole(key, displacement, "3")? as usize;
+                self.reorder = Some(Reorder { share: share(key, held)?, displacement });
+            }
+            "duplicate" => self.duplicates = share(key, value)?,
+            "seed" => self.seed = whole(key, value, "7")?,
+            _ => return bad(format!("{key}: a link has no such property; it has {}", KEYS.join(", "))),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Shape {
+    type Err = BadShape;
+
+    fn from_str(text: &str) -> Result<Shape, BadShape> {
+        let mut shape = Shape::default();
+        let mut seen = Vec::new();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let Some((key, value)) = word.split_once('=') else {
+                return bad(format!("{word}: it has no value; write it as {word}=…"));
+            };
+            if seen.contains(&key) {
+                return bad(format!("{key}: it is given twice; leave one out"));
+            }
+            seen.push(key);
+            shape.take(key, value)?;
+        }
+        shape.check()?;
+        Ok(shape)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = Shape::default();
+        let mut words = Vec::new();
+        let mut say = |differs: bool, word: String| words.extend(differs.then_some(word));
+        say(self.delay != plain.delay, format!("delay={}", Stretch(self.delay)));
+        say(self.jitter != plain.jitter, format!("jitter={}", Stretch(self.jitter)));
+        if let Some(rate) = self.rate_bits_per_second {
+            say(true, format!("rate={}", Scaled(rate)));
+        }
+        say(self.overhead_len != plain.overhead_len, format!("overhead={}B", self.overhead_len));
+        say(self.queue != plain.queue, format!("queue={}", self.queue));
+        say(self.loss != plain.loss, format!("loss={}", Share(self.loss)));
+        if let Some(burst) = self.burst {
+            say(true, format!("burst={}:{}", Share(burst.begins), Share(burst.ends)));
+        }
+        say(self.bit_errors != plain.bit_errors, format!("ber={:e}", self.bit_errors));
+        if let Some(reorder) = self.reorder {
+            say(true, format!("reorder={}:{}", Share(reorder.share), reorder.displacement));
+        }
+        say(self.duplicates != plain.duplicates, format!("duplicate={}", Share(self.duplicates)));
+        say(self.seed != plain.seed, format!("seed={}", self.seed));
+        f.write_str(&words.join(","))
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Queue::Packets(count) => write!(f, "{count}p"),
+            Queue::Bytes(len) => write!(f, "{}B", Scaled(*len as u64)),
+        }
+    }
+}
+
+impl From<Shape> for String {
+    fn from(shape: Shape) -> String {
+        shape.to_string()
+    }
+}
+
+impl TryFrom<String> for Shape {
+    type Error = BadShape;
+
+    fn try_from(text: String) -> Result<Shape, BadShape> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for BadShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for BadShape {}
+
+fn bad<T>(sentence: String) -> Result<T, BadShape> {
+    Err(BadShape(sentence))
+}
+
+fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
+    for (unit, nanos) in STRETCH_UNITS {
+        let Some(number) = value.strip_suffix(unit) else { continue };
+        return match decimal(number, nanos) {
+            Some(nanos) => Ok(Duration::from_nanos(nanos)),
+            None => bad(format!("{key}={value}: `{number}` is no number from 0 on; write such as 20ms")),
+        };
+    }
+    bad(format!("{key}={value}: a stretch of time needs a unit; write such as 20ms, or with us, ns or s"))
+}
+
+/// A share, as `1%` or `0.01`.
+fn share(key: &str, value: &str) -> Result<f64, BadShape> {
+    let (number, whole) = value.strip_suffix('%').map_or((value, 1.0), |number| (number, 100.0));
+    match number.parse::<f64>() {
+        Ok(number) if (0.0..=whole).contains(&number) => Ok(number / whole),
+        Ok(_) => bad(format!("{key}={value}: a share lies between 0 and 1 (or 0 % and 100 %)")),
+        Err(_) => bad(format!("{key}={value}: `{number}` is no number; write a share such as 1% or 0.01")),
+    }
+}
+
+fn queue(value: &str) -> Result<Queue, BadShape> {
+    match value.strip_suffix('p') {
+        Some(count) => Ok(Queue::Packets(whole("queue", count, "200p")? as usize)),
+        None => Ok(Queue::Bytes(scaled("queue", value, "B", "200p (packets) or 64kB (bytes)")? as usize)),
+    }
+}
+
+/// A number with k, M or G (powers of ten), in front of `unit`.
+fn scaled(key: &str, value: &str, unit: &str, example: &str) -> Result<u64, BadShape> {
+    let read = value.strip_suffix(unit).and_then(|number| {
+        let scale = SCALES.into_iter().find(|(letter, _)| number.ends_with(*letter));
+        let (number, scale) = scale.map_or((number, 1), |(_, scale)| (&number[..number.len() - 1], scale));
+        decimal(number, scale)
+    });
+    match read {
+        Some(number) => Ok(number),
+        None => bad(format!("{key}={value}: it is no such number; write such as {example}")),
+    }
+}
+
+fn whole(key: &str, value: &str, example: &str) -> Result<u64, BadShape> {
+    match value.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => bad(format!("{key}: `{value}` is no whole number; write such as {example}")),
+    }
+}
+
+fn pair<'a>(key: &str, value: &'a str, example: &str) -> Result<(&'a str, &'a str), BadShape> {
+    match value.split_once(':') {
+        Some(pair) => Ok(pair),
+        None => bad(format!("{key}={value}: it takes two numbers; write such as {example}")),
+    }
+}
+
+/// A decimal number times `scale`, exactly: what lies below one is refused.
+fn decimal(number: &str, scale: u64) -> Option<u64> {
+    let (before, behind) = number.split_once('.').unwrap_or((number, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if before.is_empty() || !is_digits(before) || !is_digits(behind) {
+        return None;
+    }
+    let mut value = before.parse::<u64>().ok()?.checked_mul(scale)?;
+    let mut place = scale;
+    for digit in behind.bytes() {
+        let tenth = u64::from(digit - b'0');
+        if tenth > 0 && !place.is_multiple_of(10) {
+            return None;
+        }
+        place /= 10;
+        value = value.checked_add(tenth * place)?;
+    }
+    Some(value)
+}
+
+/// A stretch in the largest unit of which it is a whole number.
+struct Stretch(Duration);
+
+impl fmt::Display for Stretch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        let fits = |(_, unit): &&(&str, u64)| nanos.is_multiple_of(u128::from(*unit));
+        let (name, unit) = STRETCH_UNITS.iter().filter(fits).max_by_key(|(_, unit)| *unit).unwrap_or(&("ns", 1));
+        write!(f, "{}{name}", nanos / u128::from(*unit))
+    }
+}
+
+/// A number with the largest letter of which it is a whole number.
+struct Scaled(u64);
+
+impl fmt::Display for Scaled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match SCALES.into_iter().find(|(_, scale)| self.0 > 0 && self.0.is_multiple_of(*scale)) {
+            Some((letter, scale)) => write!(f, "{}{letter}", self.0 / scale),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// A share in percent where that reads back as the same number.
+struct Share(f64);
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.0 * 100.0;
+        if percent / 100.0 == self.0 { write!(f, "{percent}%") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// How long after its own time a frame that is held back arrives at the latest.
+pub const REORDER_PATIENCE: Duration = Duration::from_millis(10);
+/// Longest delay, so that no sum of times passes the end of time.
+const DELAY_MAX: Duration = Duration::from_secs(3_600);
+/// Every property, as it is written.
+const KEYS: [&str; 11] =
+    ["delay", "jitter", "rate", "overhead", "queue", "loss", "burst", "ber", "reorder", "duplicate", "seed"];
+/// Units of time and their nanoseconds; `s` ends all others, so it is asked last.
+const STRETCH_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+/// Letters for powers of ten.
+const SCALES: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('k', 1_000)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_property_is_read_and_written_back() {
+        let text = "delay=20ms,jitter=1500us,rate=500M,overhead=24B,queue=200p,loss=1%,burst=1%:25%,ber=1e-6,\
+                    reorder=2%:3,duplicate=0.1%,seed=7";
+        let shape: Shape = text.parse().unwrap();
+        let asked = Shape {
+            delay: Duration::from_millis(20),
+            jitter: Duration::from_micros(1_500),
+            rate_bits_per_second: Some(500_000_000),
+            overhead_len: 24,
+            queue: Queue::Packets(200),
+            loss: 0.01,
+            burst: Some(Burst { begins: 0.01, ends: 0.25 }),
+            bit_errors: 1e-6,
+            reorder: Some(Reorder { share: 0.02, displacement: 3 }),
+            duplicates: 0.001,
+            seed: 7,
+        };
+        assert_eq!(shape, asked);
+        assert_eq!(shape.to_string(), text);
+        assert_eq!("".parse(), Ok(Shape::default()));
+        assert_eq!(Shape::default().to_string(), "");
+        assert_eq!(
+            "delay=1.5ms,rate=2.5G,queue=64kB".parse::<Shape>().unwrap().to_string(),
+            "delay=1500us,rate=2500M,queue=64kB"
+        );
+    }
+
+    #[test]
+    fn a_written_shape_reads_back_as_itself_whatever_it_is() {
+        let mut rng = fastrand::Rng::with_seed(20);
+        for _ in 0..20_000 {
+            let delay = rng.u64(0..10_000_000_000);
+            let shape = Shape {
+                delay: Duration::from_nanos(delay),
+                jitter: Duration::from_nanos(rng.u64(0..=delay)),
+                rate_bits_per_second: rng.bool().then(|| rng.u64(1..)),
+                overhead_len: rng.usize(0..100),
+                queue: if rng.bool() { Queue::Packets(rng.usize(..)) } else { Queue::Bytes(rng.usize(..)) },
+                loss: rng.f64(),
+                burst: rng.bool().then(|| Burst { begins: rng.f64(), ends: rng.f64() }),
+                bit_errors: rng.f64() * 1e-5,
+                reorder: rng.bool().then(|| Reorder { share: rng.f64(), displacement: rng.usize(1..) }),
+                duplicates: f64::from(rng.u32(0..=1_000)) / 1_000.0,
+                seed: rng.u64(..),
+            };
+            assert_eq!(shape.to_string().parse(), Ok(shape.clone()), "{shape}");
+            let json = serde_json::to_string(&shape).unwrap();
+            assert_eq!(serde_json::from_str::<Shape>(&json).unwrap(), shape);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_shape_is_said_in_one_sentence() {
+        for (text, sentence) in [
+            ("delay=20", "delay=20: a stretch of time needs a unit; write such as 20ms, or with us, ns or s"),
+            ("delay=-1ms", "delay=-1ms: `-1` is no number from 0 on; write such as 20ms"),
+            ("delay=0.5ns", "delay=0.5ns: `0.5` is no number from 0 on; write such as 20ms"),
+            ("delay", "delay: it has no value; write it as delay=…"),
+            (
+                "dely=1ms",
+                "dely: a link has no such property; it has delay, jitter, rate, overhead, queue, loss, burst, ber, reorder, duplicate, seed",
+            ),
+            ("loss=1%,loss=2%", "loss: it is given twice; leave one out"),
+            ("loss=120%", "loss=120%: a share lies between 0 and 1 (or 0 % and 100 %)"),
+            ("loss=NaN", "loss=NaN: a share lies between 0 and 1 (or 0 % and 100 %)"),
+            ("loss=few", "loss=few: `few` is no number; write a share such as 1% or 0.01"),
+            (
+                "jitter=1ms",
+                "jitter=1ms: it is above the delay (0s), so frames would arrive before they left; raise delay",
+            ),
+            ("rate=0", "rate=0: nothing would ever arrive; leave rate out for a line without one"),
+            ("rate=5x", "rate=5x: it is no such number; write such as 500M, 2.5G, 64k (bits per second)"),
+            ("queue=5", "queue=5: it is no such number; write such as 200p (packets) or 64kB (bytes)"),
+            ("reorder=2%", "reorder=2%: it takes two numbers; write such as 2%:3 (share, packets that overtake)"),
+            ("reorder=2%:0", "reorder: a displacement of 0 reorders nothing; give at least 1"),
+            ("seed=x", "seed: `x` is no whole number; write such as 7"),
+            ("delay=3601s", "delay=3601s: it is above 3600s"),
+        ] {
+            assert_eq!(text.parse::<Shape>().map_err(|bad| bad.to_string()), Err(sentence.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Frames in at one end of a pair of sockets, out of the emulator at the end of another.
+
+use packet::{Checksum, Frame, HEADROOM, Ingress, Medium, Pool, Sum, Time};
+use port::{Offloads, Port, Received, ToDo, Wire};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair, sockopt};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use wideload_lab::emulator::{
+    Calibration, Course, LATE, Load, Losses, Outcome, POOL_LIMIT, Rows, Scheduling, Shape, Trial, calibrate,
+    monotonic, run,
+};
+
+#[test]
+fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_lateness_is_told() {
+    let shapes: [Shape; 2] = ["delay=3ms,jitter=1ms,rate=200M,loss=5%,seed=1", "delay=1ms,loss=20%,seed=2"]
+        .map(|text| text.parse().unwrap());
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(Medium::Ethernet);
+    let (stop, clock) = (AtomicBool::new(false), monotonic());
+    let frame =
+        |from: u8, index: usize| vec![from, index as u8, (index >> 8) as u8, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 6];
+    let expected = |from: u8, shape: &Shape| -> Vec<Vec<u8>> {
+        let lost = Losses::new(shape).take(1_000).enumerate();
+        lost.filter(|(_, lost)| !lost).map(|(index, _)| frame(from, index)).collect()
+    };
+    let course =
+        Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
+    let (at_b, at_a, outcome) = std::thread::scope(|scope| {
+        let emulator =
+            scope.spawn(|| run(&mut inner_a, &mut inner_b, shapes.clone(), &mut Pool::new(POOL_LIMIT), &course));
+        let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
+        for index in 0..1_000 {
+            outer_a.put(&frame(1, index));
+            outer_b.put(&frame(2, index));
+            outer_b.take(&mut at_b);
+            outer_a.take(&mut at_a);
+        }
+        let wanted = [expected(1, &shapes[0]).len(), expected(2, &shapes[1]).len()];
+        while !emulator.is_finished() && [at_b.len(), at_a.len()] != wanted {
+            outer_b.take(&mut at_b);
+            outer_a.take(&mut at_a);
+        }
+        stop.store(true, Ordering::Relaxed);
+        (at_b, at_a, emulator.join().unwrap().unwrap())
+    });
+    assert_eq!(at_b, expected(1, &shapes[0]), "the whole frames, in order, and no others");
+    assert_eq!(at_a, expected(2, &shapes[1]), "and back");
+    for way in &outcome.ways {
+        assert_eq!(way.counters.offered.frames, 1_000);
+        assert_eq!((way.inside.frames, way.waiting_count, way.refused_count), (0, 0, 0));
+        assert_eq!(way.lateness.count(), way.sent_count, "every departure is counted");
+    }
+    assert_eq!((&*outcome.ways[0].from, &*outcome.ways[0].to), ("a", "b"));
+    let p99s = outcome.ways.iter().map(|way| way.lateness.quantile(0.99) <= way.allowed_lateness_ns);
+    assert_eq!(outcome.is_valid, p99s.into_iter().all(|kept| kept), "{:?}", outcome.faults);
+    let json = serde_json::to_string(&outcome).unwrap();
+    assert!(json.contains(&format!(r#""is_valid":{}"#, outcome.is_valid)), "{json}");
+    assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
+}
+
+#[test]
+fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
+    let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(Medium::Ethernet);
+    (0..10).for_each(|_| outer_a.put(&[0; 60]));
+    let shapes = ["delay=3600s".parse().unwrap(), Shape::default()];
+    let (clock, stop) = (counting_clock(), AtomicBool::new(false));
+    let until = Time::from_nanos(30_000_000);
+    let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
+    let outcome = run(&mut inner_a, &mut inner_b, shapes, &mut Pool::new(POOL_LIMIT), &course).unwrap();
+    assert!(clock() >= until);
+    assert_eq!((outcome.ways[0].inside.frames, outcome.ways[0].sent_count), (10, 0));
+    assert!(outcome.is_valid, "nothing left, so nothing was late: {:?}", outcome.faults);
+}
+
+#[test]
+fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(Medium::Ethernet);
+    let (clock, stop) = (monotonic(), AtomicBool::new(false));
+    let course =
+        Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
+    let outcome = std::thread::scope(|scope| {
+        let emulator = scope.spawn(|| {
+            run(
+                &mut inner_a,
+                &mut inner_b,
+                [Shape::default(), Shape::default()],
+                &mut Pool::new(POOL_LIMIT),
+                &course,
+            )
+        });
+        // More than the two sockets hold, with nobody at the other end.
+        let mut sent = 0;
+        while sent < 5_000 {
+            sent += usize::from(outer_a.try_put(&[sent as u8; 1_500]));
+        }
+        let mut came = Vec::new();
+        while !emulator.is_finished() && came.len() < sent {
+            outer_b.take(&mut came);
+        }
+        assert!(
+            came.iter().enumerate().all(|(index, frame)| *frame == [index as u8; 1_500]),
+            "all, whole, in order"
+        );
+        stop.store(true, Ordering::Relaxed);
+        emulator.join().unwrap().unwrap()
+    });
+    assert_eq!((outcome.ways[0].sent_count, outcome.ways[0].waiting_count), (5_000, 0));
+    assert_eq!(outcome.ways[0].refused_count, 0);
+}
+
+#[test]
+fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(Medium::Ethernet);
+    inner_b.mtu = 1_000;
+    for len in [100, 1_200, 200] {
+        outer_a.put(&vec![1; len]);
+    }
+    let (clock, stop) = (counting_clock(), AtomicBool::new(false));
+    let until = Time::from_nanos(50_000_000);
+    let course = Course { clock: &clock, stop: &stop, until, late: LATE, scheduling: Scheduling::Ordinary };
+    let outcome =
+        run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &mut Pool::new(POOL_LIMIT), &course)
+            .unwrap();
+    let mut came = Vec::new();
+    outer_b.take(&mut came);
+    assert_eq!(came.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
+    assert_eq!(outcome.ways[0].refused_count, 1);
+    let fault = "b: it refused 1 frames, first a frame of 1200 bytes: Message too long (os error 90)";
+    assert!(outcome.faults.iter().any(|said| said == fault), "{:?}", outcome.faults);
+    assert!(!outcome.is_valid);
+}
+
+#[test]
+fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
+    let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(Medium::Ip);
+    inner_a.checksum = Checksum::Partial;
+    outer_a.put(&udp_packet());
+    let (clock, stop) = (monotonic(), AtomicBool::new(false));
+    let course =
+        Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
+    let error =
+        run(&mut inner_a, &mut inner_b, [Shape::default(), Shape::default()], &mut Pool::new(POOL_LIMIT), &course)
+            .unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.starts_with("a: a train of segments or a half-filled checksum came") && said.contains("ethtool -K"),
+        "{said}"
+    );
+}
+
+#[test]
+fn in_a_calibration_exactly_the_packets_that_the_model_loses_are_lost() {
+    for medium in [Medium::Ethernet, Medium::Ip] {
+        let load = Load { count: 2_000, len: 60, pace: Duration::from_micros(20) };
+        let trial = |shape: &str, rows| Trial { shape: shape.parse().unwrap(), load, rows };
+        let calibration = calibrate_over(
+            medium,
+            &[
+                trial("delay=1ms,loss=1%,seed=1", Rows::Loss),
+                trial("delay=1ms,loss=10%,seed=2", Rows::Loss),
+                trial("burst=2%:20%,seed=3", Rows::Loss),
+            ],
+            Scheduling::Ordinary,
+        );
+        let rows: HashMap<(String, &str), f64> =
+            calibration.rows.iter().map(|row| ((row.shape.to_string(), &*row.figure), row.measured)).collect();
+        for row in calibration.rows.iter().filter(|row| row.figure == "lost") {
+            assert!(row.error == 0.0 && row.measured > 5.0, "{row:?}");
+            assert_eq!(rows[&(row.shape.to_string(), "lost, others than the model's")], 0.0, "{calibration}");
+        }
+        let json = serde_json::to_string(&calibration).unwrap();
+        assert_eq!(serde_json::from_str::<Calibration>(&json).unwrap(), calibration);
+    }
+}
+
+#[test]
+fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked() {
+    let trial = |shape: &str, count, pace, rows| {
+        let load = Load { count, len: 1_000, pace: Duration::from_micros(pace) };
+        Trial { shape: shape.parse().unwrap(), load, rows }
+    };
+    let trials = [
+        trial("delay=5ms", 20, 500, Rows::Delay),
+        trial("delay=5ms,jitter=1ms", 20, 3_000, Rows::Jitter),
+        trial("rate=20M", 100, 200, Rows::Rate),
+        trial("rate=1M,queue=5p", 20, 0, Rows::Queue),
+    ];
+    let calibration = calibrate_over(Medium::Ethernet, &trials, Scheduling::Ordinary);
+    let figure = |name: &str| calibration.rows.iter().find(|row| row.figure == name).unwrap();
+    for name in ["delay, median", "delay, longest"] {
+        assert!(figure(name).error >= 0.0, "a link is never early: {calibration}");
+    }
+    assert!(figure("delay, mean").measured >= 4.0, "{calibration}");
+    assert!(figure("rate").measured > 0.0 && figure("of a burst, found room").measured >= 6.0, "{calibration}");
+    assert_eq!(calibration.rows.len(), 7 + 2 * trials.len());
+    assert_eq!(calibration.to_string().lines().count(), 1 + calibration.rows.len() + calibration.faults.len());
+}
+
+/// `cargo test --release -p wideload-lab --test emulator_live -- --ignored --nocapture`
+#[test]
+#[ignore = "twelve seconds of a machine to itself; prints the table"]
+fn the_standard_calibration_is_exact_where_it_can_be() {
+    let rate = Shape { delay: Duration::from_millis(10), ..shape("rate=500M") };
+    let load = Load { count: 140_000, len: 1_500, pace: Duration::from_nanos(21_800) };
+    let mut trials = Trial::standard();
+    trials.push(Trial { shape: rate, load, rows: Rows::Rate });
+    let calibration = calibrate_over(Medium::Ethernet, &trials, Scheduling::Realtime);
+    println!("{calibration}");
+    for row in calibration.rows.iter().filter(|row| row.unit == "packets" && row.figure.starts_with("lost")) {
+        assert_eq!(row.error, 0.0, "{row:?}");
+    }
+}
+
+/// A clock that goes on by a millisecond whenever somebody looks, so a run of 30 ms is one of 30 looks on any machine.
+fn counting_clock() -> impl Fn() -> Time + Sync {
+    let looks = AtomicU64::new(0);
+    move || Time::from_nanos(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
+}
+
+fn shape(text: &str) -> Shape {
+    text.parse().unwrap()
+}
+
+fn calibrate_over(medium: Medium, trials: &[Trial], scheduling: Scheduling) -> Calibration {
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(medium);
+    calibrate([&mut inner_a, &mut inner_b], [&mut outer_a, &mut outer_b], trials, scheduling).unwrap()
+}
+
+/// One end of a pair of sockets that keep frames apart and in order, and that take no more while the other end is full.
+struct Fake {
+    socket: OwnedFd,
+    address: &'static str,
+    medium: Medium,
+    mtu: usize,
+    checksum: Checksum,
+}
+
+/// The emulator's two ports, and the far ends of them.
+fn two_wires(medium: Medium) -> ([Fake; 2], [Fake; 2]) {
+    let wire = |address| {
+        let (near, far) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).unwrap();
+        let end = |socket: OwnedFd, address| {
+            sockopt::set_socket_send_buffer_size(&socket, 1 << 20).unwrap();
+            Fake { socket, address, medium, mtu: 65_535, checksum: Checksum::Unverified }
+        };
+        (end(near, address), end(far, "far"))
+    };
+    let ((inner_a, outer_a), (inner_b, outer_b)) = (wire("a"), wire("b"));
+    ([inner_a, inner_b], [outer_a, outer_b])
+}
+
+impl Fake {
+    fn try_put(&mut self, frame: &[u8]) -> bool {
+        self.transmit(&[Wire { header: frame, payload: &[], to_do: ToDo::default() }]).unwrap() == 1
+    }
+
+    fn put(&mut self, frame: &[u8]) {
+        while !self.try_put(frame) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn take(&mut self, came: &mut Vec<Vec<u8>>) {
+        let mut frame = [0; 65_535];
+        while let Ok((_, len)) = recv(&self.socket, &mut frame[..], RecvFlags::empty()) {
+            came.push(frame[..len].to_vec());
+        }
+    }
+}
+
+impl Port for Fake {
+    fn address(&self) -> &str {
+        self.address
+    }
+
+    fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads::default()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
+        for count in 0..64 {
+            let mut buffer = pool.lend(2_048).expect("a batch fits the pool");
+            let at = HEADROOM - 14;
+            match recv(&self.socket, buffer.bytes_mut(at..HEADROOM + 2_048), RecvFlags::empty()) {
+                Ok((_, len)) => {
+                    let mut frame = Frame::read(buffer, at, len, self.medium, ingress);
+                    if let Frame::Ip(packet) = &mut frame {
+                        packet.checksum = self.checksum;
+                    }
+                    frames.push(frame);
+                }
+                Err(Errno::AGAIN) => {
+                    pool.give(buffer);
+                    return Ok(Received { count, lost_count: 0, was_last: true });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Received { count: 64, lost_count: 0, was_last: false })
+    }
+
+    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        for (count, wire) in wires.iter().enumerate() {
+            if wire.header.len() > self.mtu {
+                return if count == 0 { Err(Errno::MSGSIZE.into()) } else { Ok(count) };
+            }
+            match send(&self.socket, wire.header, SendFlags::NOSIGNAL) {
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Ok(count),
+                Err(error) if count == 0 => return Err(error.into()),
+                Err(_) => return Ok(count),
+            }
+        }
+        Ok(wires.len())
+    }
+}
+
+fn udp_packet() -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 28, 0, 1, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    let sum = Sum::of(&packet).checksum();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend([0, 1, 0, 2, 0, 8, 0, 0]);
+    packet
+}

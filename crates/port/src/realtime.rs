@@ -1,0 +1,135 @@
+//! A thread's wish to be on time in, what the kernel granted it out.
+
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+use rustix::thread::{current_timer_slack, set_current_timer_slack};
+use std::io;
+use std::marker::PhantomData;
+use std::num::NonZeroU64;
+use std::sync::Mutex;
+
+/// A thread that the kernel runs before all ordinary ones, wakes without slack, and takes no memory from; until this is
+/// dropped, on the same thread.
+///
+/// What the kernel refuses is left out and said here: an ordinary user has none of the three but the slack.
+#[derive(Debug)]
+pub struct Realtime {
+    /// Why it does not run by SCHED_FIFO; none: it does.
+    pub without_fifo: Option<String>,
+    /// Why the memory that the program has is not locked; none: it is.
+    pub without_lock: Option<String>,
+    former_policy: Option<(libc::c_int, libc::sched_param)>,
+    former_slack: Option<NonZeroU64>,
+    of_one_thread: PhantomData<*const ()>,
+}
+
+impl Realtime {
+    /// Asks for all of it, for the calling thread. The memory is that of the whole program, as it is now.
+    pub fn ask() -> Realtime {
+        let former_slack = current_timer_slack().ok().and_then(NonZeroU64::new);
+        // Under SCHED_FIFO there is no slack at all; this is for those who have to do without.
+        let slack = set_current_timer_slack(NonZeroU64::new(1));
+        let former_policy = policy().and_then(|former| {
+            let first = libc::sched_param { sched_priority: 1 };
+            // Threads that it starts are not its equals.
+            set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, first)?;
+            Ok(former)
+        });
+        let lock = lock();
+        Realtime {
+            without_fifo: former_policy.as_ref().err().map(io::Error::to_string),
+            without_lock: lock.err().map(|error| error.to_string()),
+            former_policy: former_policy.ok(),
+            former_slack: former_slack.filter(|_| slack.is_ok()),
+            of_one_thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Realtime {
+    fn drop(&mut self) {
+        if let Some((policy, parameters)) = self.former_policy {
+            // Who is no superuser may go back to an ordinary thread, but not to one whose children are its equals.
+            set_policy(policy, parameters)
+                .or_else(|_| set_policy(policy | libc::SCHED_RESET_ON_FORK, parameters))
+                .expect("a thread may go back to what it was");
+        }
+        if self.former_slack.is_some() {
+            set_current_timer_slack(self.former_slack).expect("a thread may go back to what it was");
+        }
+        if self.without_lock.is_none() {
+            unlock();
+        }
+    }
+}
+
+/// How many have asked for the program's memory to be locked: it is, until the last is gone.
+static LOCKED_COUNT: Mutex<usize> = Mutex::new(0);
+
+fn lock() -> io::Result<()> {
+    let mut count = LOCKED_COUNT.lock().expect("nothing panics while it counts");
+    // Pages that nobody has touched (reserved stacks, mostly) are locked once they are touched.
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT)?;
+    *count += 1;
+    Ok(())
+}
+
+fn unlock() {
+    let mut count = LOCKED_COUNT.lock().expect("nothing panics while it counts");
+    *count -= 1;
+    if *count == 0 {
+        munlockall().expect("what was locked can be unlocked");
+    }
+}
+
+fn policy() -> io::Result<(libc::c_int, libc::sched_param)> {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: thread 0 is the calling one, and the parameters are a live, writable value for the length of the call.
+    let policy = unsafe {
+        checked(libc::sched_getparam(0, &mut parameters))?;
+        checked(libc::sched_getscheduler(0))?
+    };
+    Ok((policy, parameters))
+}
+
+fn set_policy(policy: libc::c_int, parameters: libc::sched_param) -> io::Result<()> {
+    // SAFETY: thread 0 is the calling one, and the parameters are a live value for the length of the call.
+    checked(unsafe { libc::sched_setscheduler(0, policy, &parameters) }).map(drop)
+}
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_what_it_was_once_it_no_longer_asks() {
+        let before = (policy().unwrap().0, current_timer_slack().unwrap());
+        let realtime = Realtime::ask();
+        let is_fifo = policy().unwrap().0 & libc::SCHED_FIFO != 0;
+        assert_eq!(is_fifo, realtime.without_fifo.is_none(), "{realtime:?}");
+        assert!(is_fifo || current_timer_slack().unwrap() == 1, "{realtime:?}");
+        let child = std::thread::spawn(|| policy().unwrap().0).join().unwrap();
+        assert_eq!(child, libc::SCHED_OTHER, "a thread that it starts is an ordinary one");
+        drop(realtime);
+        assert_eq!((policy().unwrap().0, current_timer_slack().unwrap()), before);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_said_and_the_rest_is_granted() {
+        let thread = std::thread::spawn(|| {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_uid(nobody).unwrap();
+            let realtime = Realtime::ask();
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Rtprio).current;
+            (realtime.without_fifo.clone(), limit, current_timer_slack().unwrap())
+        });
+        let (without_fifo, limit, slack) = thread.join().unwrap();
+        if rustix::process::geteuid().is_root() && limit == Some(0) {
+            assert_eq!(without_fifo.as_deref(), Some("Operation not permitted (os error 1)"));
+            assert_eq!(slack, 1);
+        }
+    }
+}
