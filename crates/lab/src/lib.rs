@@ -1,3 +1,9 @@
 //! Hosts and links in private namespaces, and what is measured on them.
+#![forbid(unsafe_code)]
 
+pub mod demo;
 pub mod emulator;
+pub mod net;
+pub mod traffic;
+pub mod trio;
+pub mod usage;

@@ -10,8 +10,24 @@ use packet::{Frame, Ingress, Medium, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
 
+pub mod addresses;
+pub mod bridges;
+pub mod clock;
+pub mod features;
+pub mod intercept;
+pub mod interfaces;
+pub mod monitor;
+pub mod namespace;
+pub mod napi;
+pub mod neighbours;
+pub mod netlink;
+pub mod routes;
+pub mod xdp;
+
 mod af_packet;
+mod bpf;
 mod device;
+mod failure;
 mod landing;
 mod open;
 mod refusal;

@@ -1,0 +1,111 @@
+//! A configuration in, the sides that it asks for out.
+
+use crate::config::{Config, Holding, Role as ConfigRole, SideConfig, Stage};
+use crate::worker::Way;
+use core::time::Duration;
+use engine::{
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Checksums, Coalescer, Full, Hold, Identifiers, Join, JoinLimits,
+    Joiner, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Trains,
+    Widening,
+};
+use packet::Pool;
+use port::Offloads;
+
+/// What all choices of one process are drawn from: nobody outside can foresee them.
+#[derive(Clone, Copy, Debug)]
+pub struct Secrets {
+    /// Identifiers, and how answers are spread.
+    pub seed: Secret,
+    /// Places in tables.
+    pub table_key: Secret,
+}
+
+impl Secrets {
+    /// Drawn from the kernel.
+    ///
+    /// # Errors
+    /// The kernel gives nothing that is random.
+    pub fn draw() -> std::io::Result<Secrets> {
+        let draw = || {
+            let mut bytes = [0; 16];
+            getrandom::fill(&mut bytes)
+                .map_err(|error| std::io::Error::other(format!("cannot draw random numbers: {error}")))?;
+            Ok::<_, std::io::Error>(Secret::new(u128::from_ne_bytes(bytes)))
+        };
+        Ok(Secrets { seed: draw()?, table_key: draw()? })
+    }
+}
+
+/// The way to a side, as it is configured, by a port that takes these offloads.
+pub fn way(config: &Config, side: &SideConfig, offloads: Offloads, secrets: Secrets) -> Way {
+    let pool = Pool::new(2 * config.limits.memory + POOL_EXTRA);
+    let answers = match config.role {
+        ConfigRole::WideInterface => None,
+        ConfigRole::Router | ConfigRole::Border => {
+            Some(Answers::new(config.answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, secrets.seed))
+        }
+    };
+    let releases_when_idle = side.hold == Holding::Burst;
+    Way::new(self::side(config, side, offloads, secrets), Output::new(pool, answers), releases_when_idle)
+}
+
+/// A side, as it is configured.
+pub fn side(config: &Config, side: &SideConfig, offloads: Offloads, secrets: Secrets) -> Side {
+    let role = match config.role {
+        ConfigRole::WideInterface => Role::Source(Identifiers::new(secrets.seed, config.limits.datagram_lifetime)),
+        ConfigRole::Router | ConfigRole::Border => Role::Transit,
+    };
+    let reversible = side.coalesce == Some(Mode::Reversible);
+    let narrowing = Narrowing {
+        fill: side.fill,
+        segment: unless(config, Stage::Segment, side.segment),
+        fragment: unless(config, Stage::Fragment, side.fragment),
+        trains: if reversible { Trains::Kept } else { Trains::Resized },
+        checksums: if offloads.checksum { Checksums::Left } else { Checksums::Finished },
+        ..Narrowing::new(side.mtu, role)
+    };
+    Side { widening: widening(config, side, secrets), narrowing }
+}
+
+fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widening {
+    let Secrets { seed, table_key } = secrets;
+    let bytes = config.limits.memory;
+    let patience = |join| side.patience_of(join, config.role);
+    let whole = [Join::Destination, Join::Hop].into_iter().find(|join| side.joins_as(*join));
+    let reassembler = whole.map(|join| {
+        let limits = Limits { bytes, patience: patience(join) };
+        Reassembler::new(limits, Late::Release { mtu: side.mtu }, seed).with_table_key(table_key)
+    });
+    let joiner = side.joins_as(Join::Graceful).then(|| {
+        let patience = patience(Join::Graceful).unwrap_or(JOIN_PATIENCE);
+        let limits = JoinLimits { bytes, patience, full: Full::Pass, runs: RunsBy::Datagram };
+        Joiner::new(limits, side.mtu, seed).with_table_key(table_key)
+    });
+    let coalescer = side.coalesce.map(|mode| {
+        let hold = match side.hold {
+            Holding::Burst => Hold::Fixed(BURST_MAX),
+            Holding::Adaptive => Hold::Adaptive,
+            Holding::Fixed(stretch) => Hold::Fixed(stretch),
+        };
+        let rules = Rules { mode, hold, len_max: side.mtu, longer: side.segment, udp: false };
+        Coalescer::new(bytes, rules, side.exempt.clone(), seed).with_table_key(table_key)
+    });
+    let is_on = |stage| !config.bypass.contains(&stage);
+    Widening {
+        joins: side.joins(),
+        reassembler: reassembler.filter(|_| is_on(Stage::Reassemble)),
+        joiner: joiner.filter(|_| is_on(Stage::Join)),
+        coalescer: coalescer.filter(|_| is_on(Stage::Coalesce)),
+    }
+}
+
+fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {
+    if config.bypass.contains(&stage) { Switch::Off } else { switch }
+}
+
+/// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to receive into.
+const POOL_EXTRA: usize = 32 << 20;
+/// Longest wait of a run that is released when its port has nothing more to give: for ports that never come to an end.
+const BURST_MAX: Duration = Duration::from_millis(1);
+/// How long joining on the way waits for the next fragment (rel:G18).
+const JOIN_PATIENCE: Duration = Duration::from_millis(10);

@@ -1,0 +1,135 @@
+//! What a worker is to do in, and that it lives out: the only things that cross between threads.
+
+use crate::snapshot::Snapshot;
+use crate::worker::Way;
+use engine::Side;
+use rustix::event::{EventfdFlags, eventfd};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// What a worker can be told beside to stop.
+pub enum Order {
+    /// Say how things are.
+    Tell(Sender<Snapshot>),
+    /// Change something while packets pass.
+    Change(Box<dyn FnOnce(&mut [Way; 2]) + Send>),
+    /// Go on with these sides: what the old ones hold is theirs.
+    Replace(Box<[Side; 2]>),
+}
+
+/// A worker's end: orders come out.
+#[derive(Debug)]
+pub struct Orders {
+    orders: Receiver<Order>,
+    shared: Arc<Shared>,
+}
+
+/// The other end: orders go in.
+#[derive(Clone, Debug)]
+pub struct Reins {
+    orders: Sender<Order>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Readable while the worker has something to look at.
+    bell: OwnedFd,
+    beats: AtomicU64,
+    stops: AtomicBool,
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Tell(_) => "Tell",
+            Order::Change(_) => "Change",
+            Order::Replace(_) => "Replace",
+        })
+    }
+}
+
+/// Both ends.
+///
+/// # Errors
+/// The kernel has no descriptor left.
+pub fn orders() -> io::Result<(Reins, Orders)> {
+    let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+        .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot make one: {error}")))?;
+    let shared = Arc::new(Shared { bell, beats: AtomicU64::new(0), stops: AtomicBool::new(false) });
+    let (sender, receiver) = mpsc::channel();
+    Ok((Reins { orders: sender, shared: Arc::clone(&shared) }, Orders { orders: receiver, shared }))
+}
+
+impl Orders {
+    /// To wait on.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+
+    /// Was it not told to stop?
+    pub fn go_on(&self) -> bool {
+        !self.shared.stops.load(Ordering::Acquire)
+    }
+
+    /// Says that the worker got around once more.
+    pub fn beat(&self) {
+        self.shared.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The next order, if there is one.
+    pub fn next(&self) -> Option<Order> {
+        let mut count = [0; 8];
+        // Nothing to read is no order.
+        let _ = rustix::io::read(&self.shared.bell, &mut count);
+        self.orders.try_recv().ok()
+    }
+}
+
+impl Reins {
+    /// Tells the worker to let go of what it holds, and to end.
+    pub fn stop(&self) {
+        self.shared.stops.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// How often the worker got around; it does at least four times a second.
+    pub fn beats(&self) -> u64 {
+        self.shared.beats.load(Ordering::Relaxed)
+    }
+
+    /// Gives an order; false where there is no worker any more.
+    pub fn give(&self, order: Order) -> bool {
+        let given = self.orders.send(order).is_ok();
+        self.ring();
+        given
+    }
+
+    /// Asks how things are.
+    ///
+    /// # Errors
+    /// The worker is gone, or does not answer.
+    pub fn ask(&self) -> io::Result<Snapshot> {
+        let (to, from) = mpsc::channel();
+        if !self.give(Order::Tell(to)) {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"));
+        }
+        from.recv_timeout(ANSWER_PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "the worker does not answer"),
+            RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"),
+        })
+    }
+
+    fn ring(&self) {
+        // A full counter rings as well.
+        let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
+    }
+}
+
+/// How long a worker may take to answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);

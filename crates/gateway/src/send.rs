@@ -1,0 +1,290 @@
+//! Packets that leave in, wires of a port out: whole where the port takes trains, spelled out where it does not.
+//!
+//! What leaves is gathered, never copied but for headers, and goes to the port many at a time. A port that is full is waited
+//! for, but not long; a port that refuses a train it said it takes is given finished segments from then on.
+
+use arrayvec::ArrayVec;
+use engine::{Cuts, Output};
+use packet::{PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
+use port::{Offloads, Port, Refusal, ToDo, TrainKind, TrainToDo, Wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Sends to one port.
+#[derive(Debug)]
+pub struct Sender {
+    /// What the port has not refused yet.
+    offloads: Offloads,
+    /// Where headers are written that stand in no packet.
+    rooms: Box<[u8]>,
+    batch: Vec<Leaving>,
+    sent: Sent,
+}
+
+/// What became of what was given to the port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Sent {
+    /// Packets that it took, as they stand on the wire.
+    pub packets: u64,
+    /// Their bytes, link headers counted once for each that the port was given.
+    pub bytes: u64,
+    /// Calls: what the port was given in one piece.
+    pub wires: u64,
+    /// Packets that were dropped because it stayed full.
+    pub full: u64,
+    /// Packets that it does not take: too long for its interface, or malformed to it.
+    pub refused: u64,
+    /// Packets that were dropped because its interface is down or gone.
+    pub down: u64,
+    /// Trains and half-filled checksums that it said it takes, and did not; they left all the same.
+    pub offloads_refused: u64,
+}
+
+/// A packet of the batch on its way.
+#[derive(Debug)]
+struct Leaving {
+    packet: Packet,
+    plan: Plan,
+}
+
+/// How a packet is put on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// As it is, with this left to the port.
+    Whole(ToDo),
+    /// In its pieces.
+    Spelled,
+}
+
+/// What stopped a round.
+enum Stop {
+    /// Everything was sent, or dropped and counted.
+    Done,
+    /// The port refuses what it was to do for the packet at this place.
+    Unable(usize),
+}
+
+impl Sender {
+    /// A sender to a port that takes these.
+    pub fn new(offloads: Offloads) -> Sender {
+        Sender {
+            offloads,
+            rooms: vec![0; WIRE_COUNT * ROOM_LEN].into_boxed_slice(),
+            batch: Vec::with_capacity(BATCH_COUNT),
+            sent: Sent::default(),
+        }
+    }
+
+    /// What became of everything so far.
+    pub fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    /// What the port is still trusted with.
+    pub fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    /// Takes a packet into the batch; the batch is full where this says so, and is to be [flushed](Sender::flush).
+    pub fn put(&mut self, mut packet: Packet) -> bool {
+        let plan = plan(&mut packet, self.offloads);
+        self.batch.push(Leaving { packet, plan });
+        self.batch.len() >= BATCH_COUNT
+    }
+
+    /// Sends the batch, and gives its buffers back to `out`.
+    pub fn flush(&mut self, port: &mut dyn Port, out: &mut Output) {
+        let mut from = 0;
+        while from < self.batch.len() {
+            match self.round(from, port) {
+                Stop::Done => break,
+                Stop::Unable(at) => {
+                    self.relieve(at);
+                    from = at;
+                }
+            }
+        }
+        self.batch.drain(..).for_each(|leaving| out.done(leaving.packet));
+    }
+
+    /// Sends a frame that is no packet of the engine.
+    pub fn pass(&mut self, frame: &[u8], port: &mut dyn Port) {
+        let wires = [Wire { header: frame, payload: &[], to_do: ToDo::default() }];
+        give(&wires, &[Owner { place: 0, packets: 1 }], port, &mut self.sent);
+    }
+
+    /// Sends what stands in the batch from `from` on, until the port is unable to do what it was to.
+    fn round(&mut self, from: usize, port: &mut dyn Port) -> Stop {
+        let mut waiting = self.batch.iter().enumerate().skip(from);
+        let mut current: Option<(usize, Cuts<'_>)> = None;
+        loop {
+            let mut wires = ArrayVec::<Wire<'_>, WIRE_COUNT>::new();
+            let mut owners = ArrayVec::<Owner, WIRE_COUNT>::new();
+            let mut rooms = self.rooms.chunks_exact_mut(ROOM_LEN);
+            while let Some(room) = rooms.next() {
+                if current.is_none() {
+                    let Some((place, leaving)) = waiting.next() else { break };
+                    if let Plan::Whole(to_do) = leaving.plan {
+                        wires.push(Wire { header: leaving.packet.frame(), payload: &[], to_do });
+                        owners.push(Owner { place, packets: leaving.packet.wire_count() as u64 });
+                        continue;
+                    }
+                    current = Some((place, Cuts::of(&leaving.packet)));
+                }
+                let Some((place, cuts)) = &mut current else { break };
+                match cuts.next(room) {
+                    Some(piece) => {
+                        wires.push(Wire { header: piece.header, payload: piece.payload, to_do: ToDo::default() });
+                        owners.push(Owner { place: *place, packets: 1 });
+                    }
+                    None => current = None,
+                }
+            }
+            if wires.is_empty() {
+                return Stop::Done;
+            }
+            if let Stop::Unable(at) = give(&wires, &owners, port, &mut self.sent) {
+                return Stop::Unable(at);
+            }
+        }
+    }
+
+    /// The port is not asked again for what it refused to do for this packet.
+    fn relieve(&mut self, at: usize) {
+        let Some(leaving) = self.batch.get(at) else { return };
+        self.sent.offloads_refused += 1;
+        match leaving.plan {
+            Plan::Whole(ToDo { train: Some(TrainToDo { kind: TrainKind::Udp, .. }), .. }) => {
+                self.offloads.udp = false
+            }
+            Plan::Whole(ToDo { train: Some(_), .. }) => self.offloads.tcp = false,
+            _ => self.offloads = Offloads::default(),
+        }
+        for leaving in self.batch.iter_mut().skip(at) {
+            leaving.plan = plan(&mut leaving.packet, self.offloads);
+        }
+    }
+}
+
+/// Whose wire it is, and how many packets it stands for.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    place: usize,
+    packets: u64,
+}
+
+/// Gives wires to the port, and waits a little where it is full.
+fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Sent) -> Stop {
+    let mut done = 0;
+    let mut waits = 0;
+    while done < wires.len() {
+        match port.transmit(&wires[done..]) {
+            Ok(0) if waits < WAITS_MAX => {
+                waits += 1;
+                wait_for_room(port);
+            }
+            Ok(0) => {
+                sent.full += count(&owners[done..]);
+                break;
+            }
+            Ok(taken) => {
+                for (wire, owner) in wires.iter().zip(owners).skip(done).take(taken) {
+                    sent.packets += owner.packets;
+                    sent.bytes += (wire.header.len() + wire.payload.len()) as u64;
+                }
+                sent.wires += taken as u64;
+                done += taken;
+            }
+            Err(error) => match Refusal::of(&error) {
+                Some(Refusal::Down) => {
+                    sent.down += count(&owners[done..]);
+                    break;
+                }
+                Some(Refusal::ToDo) => return Stop::Unable(owners[done].place),
+                Some(Refusal::TooLong) | None => {
+                    sent.refused += owners[done].packets;
+                    done += 1;
+                }
+            },
+        }
+    }
+    Stop::Done
+}
+
+fn count(owners: &[Owner]) -> u64 {
+    owners.iter().map(|owner| owner.packets).sum()
+}
+
+fn wait_for_room(port: &dyn Port) {
+    let mut fds = [PollFd::from_borrowed_fd(port.fd(), PollFlags::OUT)];
+    // However it ends, the port is asked again.
+    let _ = poll(&mut fds, Some(&WAIT));
+}
+
+/// How a packet leaves by a port that takes these.
+fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
+    if packet.cut.is_some() {
+        return Plan::Spelled;
+    }
+    match packet.train {
+        Some(train) => {
+            let kind = train_kind(packet).filter(|kind| match kind {
+                TrainKind::Udp => offloads.udp,
+                TrainKind::Tcp4 { .. } | TrainKind::Tcp6 { .. } => offloads.tcp,
+            });
+            let Some((kind, checksum)) = kind.zip(packet.leave_checksum()) else { return Plan::Spelled };
+            let link_len = packet.link().len();
+            let header_len = (link_len + packet.len() - packet.train_len()) as u16;
+            Plan::Whole(ToDo {
+                checksum: Some(from_frame(link_len, checksum)),
+                train: Some(TrainToDo { segment_len: train.segment_len, header_len, kind }),
+            })
+        }
+        None => {
+            if !offloads.checksum {
+                packet.finish_checksum();
+                return Plan::Whole(ToDo::default());
+            }
+            let checksum = packet.leave_checksum().map(|places| from_frame(packet.link().len(), places));
+            Plan::Whole(ToDo { checksum, train: None })
+        }
+    }
+}
+
+fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
+    ((link_len + start) as u16, (link_len + field) as u16)
+}
+
+/// What a train carries, where kernels and cards know how to cut it: no option and no extension header stands in front.
+fn train_kind(packet: &Packet) -> Option<TrainKind> {
+    let plain = match packet.ip().version {
+        Version::V4 => PLAIN_V4_LEN,
+        Version::V6 => PLAIN_V6_LEN,
+    };
+    let upper = packet.ip().upper.filter(|upper| upper.at == plain)?;
+    match upper.protocol {
+        packet::ip::UDP => Some(TrainKind::Udp),
+        packet::ip::TCP => {
+            let segment = tcp::Segment::parse(packet.upper_bytes(upper))?;
+            let cwr = segment.header.flags() & tcp::CWR != 0;
+            Some(match packet.ip().version {
+                Version::V4 => TrainKind::Tcp4 { cwr },
+                Version::V6 => TrainKind::Tcp6 { cwr },
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Packets that are gathered before the port is called: few enough that what was read is still near.
+const BATCH_COUNT: usize = 64;
+/// Wires that a port is given at once.
+const WIRE_COUNT: usize = 64;
+/// Room for the headers of one wire, in bytes.
+const ROOM_LEN: usize = PIECE_HEADER_LEN_MAX;
+/// How often a full port is waited for, each time at most [`WAIT`], before packets are dropped.
+const WAITS_MAX: u32 = 4;
+const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
+/// IP headers without options or extension headers, in bytes.
+const PLAIN_V4_LEN: u16 = 20;
+/// See [`PLAIN_V4_LEN`].
+const PLAIN_V6_LEN: u16 = 40;

@@ -1,0 +1,99 @@
+//! A worker in, its figures out.
+
+use crate::send::Sent;
+use engine::{Ledger, Tally};
+use packet::Packet;
+use std::io;
+use std::time::Duration;
+
+/// How things are with one worker.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// To the narrow end, to the wide end.
+    pub ways: [WaySnapshot; 2],
+    /// The wide end, the narrow end.
+    pub ends: [EndSnapshot; 2],
+    /// Processor time that it took so far.
+    pub processor_time: Duration,
+}
+
+/// How things are with one direction.
+#[derive(Clone, Debug)]
+pub struct WaySnapshot {
+    /// Every fate.
+    pub ledger: Ledger,
+    /// What is held.
+    pub held: Tally,
+    /// Packets that wait for a next hop.
+    pub unresolved: u64,
+    /// Heap memory of its pool, lent and free, in bytes.
+    pub pool_len: u64,
+    /// Buffers on loan.
+    pub lent_count: u64,
+    /// The law that is broken, if one is.
+    pub broken: Option<String>,
+}
+
+/// How things are with one port.
+#[derive(Clone, Debug)]
+pub struct EndSnapshot {
+    /// Its address.
+    pub address: String,
+    /// Does it work?
+    pub is_up: bool,
+    /// What came.
+    pub seen: Seen,
+    /// What went.
+    pub sent: Sent,
+    /// Frames that the kernel dropped because nobody took them in time.
+    pub missed: u64,
+}
+
+/// What came in by one port, before the engine counts it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Frames that it gave.
+    pub frames: u64,
+    /// Their bytes, as they were given: link headers once for each train.
+    pub bytes: u64,
+    /// Packets on the wire among them.
+    pub packets: u64,
+    /// Packets on the wire longer than 8,000 bytes among them.
+    pub wide_packets: u64,
+    /// Frames that came and found no buffer, or came cut.
+    pub lost: u64,
+    /// Frames that carry no packet for us, and passed.
+    pub passed: u64,
+    /// Frames that are the kernel's, and were left to it.
+    pub left: u64,
+    /// Frames that carry no packet and are longer than the other side takes: dropped.
+    pub oversize: u64,
+    /// Packets whose next hop does not answer, or that have no route: dropped.
+    pub unreachable: u64,
+    /// Packets that found no room to wait for their next hop.
+    pub errors: u64,
+    /// The last error of the port.
+    pub last_error: Option<String>,
+}
+
+impl Seen {
+    /// Counts a packet that came.
+    pub(crate) fn packet(&mut self, packet: &Packet) {
+        let count = packet.wire_count() as u64;
+        self.frames += 1;
+        self.bytes += packet.frame().len() as u64;
+        self.packets += count;
+        if packet.wire_len() > WIDE_LEN {
+            self.wide_packets += count;
+        }
+    }
+
+    /// Counts an error.
+    pub(crate) fn note(&mut self, error: &io::Error) {
+        self.errors += 1;
+        self.last_error = Some(error.to_string());
+    }
+}
+
+/// Packets above this are wide, in bytes.
+pub const WIDE_LEN: usize = 8_000;

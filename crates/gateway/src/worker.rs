@@ -1,0 +1,370 @@
+//! Frames of two ports in, packets of the right sizes to the other port out: one thread, nothing shared.
+//!
+//! There are two ways through it, to the narrow side and to the wide one. Each has a pool, a ledger and a [`Side`] of its own:
+//! what comes in by one end leaves by the other, answers go back, and no buffer ever changes ways.
+
+use crate::links::{Link, Links};
+use crate::orders::{Order, Orders};
+use crate::send::Sender;
+use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
+use engine::{Output, Side, Way as Leaving};
+use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time};
+use port::Port;
+use port::clock::Clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+/// One thread's work: two ends, two ways.
+pub struct Worker {
+    clock: Clock,
+    /// The wide end, the narrow end.
+    ends: [End; 2],
+    /// To the narrow end, to the wide end.
+    ways: [Way; 2],
+    frames: Vec<Frame>,
+    orders: Orders,
+}
+
+/// A port and what belongs to it.
+pub struct End {
+    port: Box<dyn Port>,
+    links: Links,
+    /// Longest packet that its link takes, IP header counted, in bytes.
+    mtu: usize,
+    sender: Sender,
+    seen: Seen,
+    is_up: bool,
+}
+
+/// All that happens to packets of one direction.
+#[derive(Debug)]
+pub struct Way {
+    /// The policy of the side that they leave by.
+    pub side: Side,
+    /// Where they wait, and are counted.
+    pub out: Output,
+    /// Is what is held released when the port has nothing more to give?
+    pub releases_when_idle: bool,
+    /// Packets whose next hop is being asked for, and until when they wait.
+    unresolved: VecDeque<(Time, Packet)>,
+}
+
+/// How a worker went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// There may be more at once.
+    Busy,
+    /// Nothing is there.
+    Idle,
+}
+
+impl End {
+    /// An end with a port, whose packets get link headers in this manner.
+    pub fn new(port: Box<dyn Port>, links: Links, mtu: u16) -> End {
+        let sender = Sender::new(port.offloads());
+        End { port, links, mtu: mtu.into(), sender, seen: Seen::default(), is_up: true }
+    }
+
+    /// The longest frame that carries no IP packet and fits.
+    fn frame_len_max(&self) -> usize {
+        self.mtu + LINK_LEN_MAX
+    }
+
+    fn snapshot(&mut self) -> EndSnapshot {
+        EndSnapshot {
+            address: self.port.address().to_owned(),
+            is_up: self.is_up,
+            seen: self.seen.clone(),
+            sent: self.sender.sent(),
+            missed: self.port.missed(),
+        }
+    }
+
+    /// Takes what the port has; none where it is down.
+    fn receive(&mut self, ingress: Ingress, out: &mut Output, frames: &mut Vec<Frame>) -> Turn {
+        match self.port.receive(ingress, &mut out.pool, frames) {
+            Ok(received) => {
+                self.is_up = true;
+                self.seen.lost += received.lost_count as u64;
+                if received.was_last { Turn::Idle } else { Turn::Busy }
+            }
+            Err(error) => {
+                self.is_up = false;
+                self.seen.note(&error);
+                Turn::Idle
+            }
+        }
+    }
+}
+
+impl Way {
+    /// A way with nothing held.
+    pub fn new(side: Side, out: Output, releases_when_idle: bool) -> Way {
+        Way { side, out, releases_when_idle, unresolved: VecDeque::new() }
+    }
+
+    /// When it has work without a packet that comes.
+    fn next_deadline(&self, now: Time) -> Option<Time> {
+        let unresolved = (!self.unresolved.is_empty()).then(|| now.later(LOOK.as_nanos() as u64));
+        self.side.next_deadline().into_iter().chain(unresolved).min()
+    }
+
+    fn snapshot(&self, kept_count: usize) -> WaySnapshot {
+        let (held, buffers) = self.side.widening.held();
+        let lent_count = self.out.pool.lent_count();
+        let accounted = buffers + self.out.queued_count() + self.unresolved.len() + kept_count;
+        let broken = if lent_count != accounted {
+            Some(format!("{lent_count} buffers are lent, {accounted} are held, kept or waiting"))
+        } else {
+            self.out.ledger.check(held).err()
+        };
+        WaySnapshot {
+            ledger: self.out.ledger.clone(),
+            held,
+            unresolved: self.unresolved.len() as u64,
+            pool_len: self.out.pool.heap_len() as u64,
+            lent_count: lent_count as u64,
+            broken,
+        }
+    }
+}
+
+impl Worker {
+    /// A worker between a wide and a narrow end; `ways` are to the narrow end and to the wide one.
+    pub fn new(clock: Clock, ends: [End; 2], ways: [Way; 2], orders: Orders) -> Worker {
+        Worker { clock, ends, ways, frames: Vec::with_capacity(FRAME_COUNT), orders }
+    }
+
+    /// Works until it is told to stop; what is held leaves then.
+    pub fn run(&mut self) {
+        let mut turn = Turn::Busy;
+        while self.orders.go_on() {
+            let ready = self.wait(turn);
+            let now = self.clock.now();
+            self.orders.beat();
+            turn = Turn::Idle;
+            for way in [TO_NARROW, TO_WIDE] {
+                if ready[way] && self.receive(way, now) == Turn::Busy {
+                    turn = Turn::Busy;
+                }
+                self.expire(way, now);
+            }
+            if ready[ORDERS] {
+                self.obey();
+            }
+        }
+        self.flush();
+    }
+
+    /// Lets go of everything that is held.
+    pub fn flush(&mut self) {
+        let now = self.clock.now();
+        for way in [TO_NARROW, TO_WIDE] {
+            let Way { side, out, .. } = &mut self.ways[way];
+            side.flush(now, out);
+            self.drain(way, now);
+        }
+    }
+
+    /// Which ends, and whether orders, want a look; at the latest when something that is held becomes late.
+    fn wait(&mut self, turn: Turn) -> [bool; 3] {
+        let now = self.clock.now();
+        let timeout = match turn {
+            Turn::Busy => Duration::ZERO,
+            Turn::Idle => {
+                let deadline = self.ways.iter().filter_map(|way| way.next_deadline(now)).min();
+                deadline.map_or(BEAT, |deadline| deadline.since(now).min(BEAT))
+            }
+        };
+        let [wide, narrow] = &self.ends;
+        let mut fds = [
+            PollFd::from_borrowed_fd(wide.port.fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(narrow.port.fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.orders.fd(), PollFlags::IN),
+        ];
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => fds.map(|fd| !fd.revents().is_empty()),
+            // A signal: look at everything.
+            Err(_) => [true; 3],
+        }
+    }
+
+    /// Takes a batch that came in for this way, and sends what leaves.
+    fn receive(&mut self, way: usize, now: Time) -> Turn {
+        let mut frames = std::mem::take(&mut self.frames);
+        let turn = self.ends[way].receive(Ingress(way as u32), &mut self.ways[way].out, &mut frames);
+        for frame in frames.drain(..) {
+            match frame {
+                Frame::Ip(packet) => self.push(way, now, packet),
+                Frame::Other(raw, _) => self.pass(way, now, raw),
+            }
+        }
+        self.frames = frames;
+        let Way { side, out, releases_when_idle, .. } = &mut self.ways[way];
+        if turn == Turn::Idle && *releases_when_idle {
+            side.release(now, out);
+        }
+        self.drain(way, now);
+        turn
+    }
+
+    fn push(&mut self, way: usize, now: Time, packet: Packet) {
+        let end = &mut self.ends[way];
+        end.seen.packet(&packet);
+        let Way { side, out, .. } = &mut self.ways[way];
+        if !end.links.takes(&packet) {
+            end.seen.left += 1;
+            return out.done(packet);
+        }
+        side.push(now, packet, out);
+    }
+
+    /// A frame that carries no packet for us goes on as it is, behind what came before it.
+    fn pass(&mut self, way: usize, now: Time, raw: Raw) {
+        self.drain(way, now);
+        let [wide, narrow] = &mut self.ends;
+        let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
+        from.seen.frames += 1;
+        from.seen.bytes += raw.frame().len() as u64;
+        if !from.links.passes_others() {
+            from.seen.left += 1;
+        } else if raw.frame().len() > to.frame_len_max() {
+            from.seen.oversize += 1;
+        } else {
+            from.seen.passed += 1;
+            to.sender.pass(raw.frame(), to.port.as_mut());
+        }
+        self.ways[way].out.pool.give(raw.into_buffer());
+    }
+
+    fn expire(&mut self, way: usize, now: Time) {
+        let Way { side, out, unresolved, .. } = &mut self.ways[way];
+        let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
+        if is_due(side.next_deadline()) {
+            side.expire(now, out);
+        }
+        if !unresolved.is_empty() {
+            self.retry(way, now);
+        }
+        if self.ways[way].out.queued_count() > 0 {
+            self.drain(way, now);
+        }
+    }
+
+    /// Sends all that waits for the ports.
+    fn drain(&mut self, way: usize, now: Time) {
+        while let Some(leaving) = self.ways[way].out.next_way() {
+            match leaving {
+                Leaving::Forward(packet) => self.send(way, now, packet, 1 - way),
+                Leaving::Answer(packet) => self.send(way, now, packet, way),
+            }
+        }
+        for end in &mut self.ends {
+            end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+        }
+    }
+
+    fn send(&mut self, way: usize, now: Time, mut packet: Packet, to: usize) {
+        let end = &mut self.ends[to];
+        let Way { out, unresolved, .. } = &mut self.ways[way];
+        match end.links.link(now, &mut packet) {
+            Link::Ready => {
+                if end.sender.put(packet) {
+                    end.sender.flush(end.port.as_mut(), out);
+                }
+            }
+            Link::Asked if unresolved.len() < UNRESOLVED_MAX => {
+                unresolved.push_back((now.later(UNRESOLVED_PATIENCE.as_nanos() as u64), packet));
+            }
+            Link::Asked | Link::None => {
+                end.seen.unreachable += packet.wire_count() as u64;
+                out.done(packet);
+            }
+        }
+    }
+
+    /// Tries again what had no next hop.
+    fn retry(&mut self, way: usize, now: Time) {
+        for _ in 0..self.ways[way].unresolved.len() {
+            let Some((until, mut packet)) = self.ways[way].unresolved.pop_front() else { return };
+            let end = &mut self.ends[1 - way];
+            match end.links.link(now, &mut packet) {
+                Link::Ready => {
+                    if end.sender.put(packet) {
+                        end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+                    }
+                }
+                Link::Asked if until > now => self.ways[way].unresolved.push_back((until, packet)),
+                Link::Asked | Link::None => {
+                    end.seen.unreachable += packet.wire_count() as u64;
+                    self.ways[way].out.done(packet);
+                }
+            }
+        }
+        let end = &mut self.ends[1 - way];
+        end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+    }
+
+    fn obey(&mut self) {
+        while let Some(order) = self.orders.next() {
+            match order {
+                Order::Tell(to) => {
+                    // Who asked may be gone.
+                    let _ = to.send(self.snapshot());
+                }
+                Order::Change(change) => change(&mut self.ways),
+                Order::Replace(sides) => {
+                    self.flush();
+                    for (way, side) in self.ways.iter_mut().zip(*sides) {
+                        way.side = side;
+                    }
+                }
+            }
+        }
+    }
+
+    /// How things are.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let [wide, narrow] = &mut self.ends;
+        let [to_narrow, to_wide] = &self.ways;
+        let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
+        Snapshot { ways, ends: [wide.snapshot(), narrow.snapshot()], processor_time: thread_time() }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [wide, narrow] = &self.ends;
+        f.debug_struct("Worker")
+            .field("wide", &wide.port.address())
+            .field("narrow", &narrow.port.address())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Processor time of this thread so far.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The ways through a worker: each comes in by the end with its own number, and leaves by the other.
+const TO_NARROW: usize = 0;
+/// See [`TO_NARROW`].
+const TO_WIDE: usize = 1;
+/// Where orders stand among what is waited for.
+const ORDERS: usize = 2;
+/// A worker gets around at least as often.
+const BEAT: Duration = Duration::from_millis(250);
+/// How often next hops are looked at while packets wait for one.
+const LOOK: Duration = Duration::from_millis(1);
+/// Packets that wait for next hops, at most, in each direction.
+const UNRESOLVED_MAX: usize = 256;
+/// How long a packet waits for its next hop: the kernel asks three times, a second apart (net.ipv4.neigh.default).
+const UNRESOLVED_PATIENCE: Duration = Duration::from_secs(3);
+/// Frames that a port gives at once.
+const FRAME_COUNT: usize = 64;

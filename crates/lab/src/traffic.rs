@@ -1,0 +1,231 @@
+//! A number of bytes in, what it took to bring them from one host to another out.
+//!
+//! Both hosts are threads of this process, each inside its namespace, with ordinary sockets. What is sent is drawn from a seed;
+//! the receiver keeps every byte, and compares its SHA-256 with the sender's when the clock has stopped, so that the proof costs
+//! the measurement nothing.
+
+use crate::usage::thread_time;
+use port::namespace::Namespace;
+use rustix::net::sockopt;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What one transfer took.
+#[derive(Clone, Debug, Serialize)]
+pub struct Transfer {
+    /// Bytes of payload that arrived.
+    pub bytes: u64,
+    /// From the first byte sent to the last one received, in seconds.
+    pub seconds: f64,
+    /// Processor time of the sending thread, in seconds.
+    pub sender_seconds: f64,
+    /// Processor time of the receiving thread, in seconds.
+    pub receiver_seconds: f64,
+    /// Messages that were sent; of a stream, 0.
+    pub messages_sent: u64,
+    /// Messages that arrived.
+    pub messages: u64,
+    /// SHA-256 of what was sent.
+    pub sha256: String,
+    /// Did all of it arrive unchanged?
+    pub intact: bool,
+}
+
+impl Transfer {
+    /// Payload, in bits per second.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.seconds
+    }
+}
+
+/// Sends `len` bytes in one TCP connection from a host to an address of the other, with this congestion control.
+///
+/// # Errors
+/// What a socket says.
+pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: u64) -> io::Result<Transfer> {
+    let sent = content(seed, len);
+    let listener = to.enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
+    let target = listener.local_addr()?;
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| to.enter(|| receive_tcp(&listener, len)));
+        let sender = scope.spawn(|| from.enter(|| send_tcp(target, &sent)));
+        let sending = sender.join().expect("a sender that panics has said why");
+        let receiving = receiver.join().expect("a receiver that panics has said why");
+        let ((began, sender_time), (ended, receiver_time, received)) = (sending?, receiving?);
+        Ok(Transfer {
+            bytes: received.len() as u64,
+            seconds: ended.duration_since(began).as_secs_f64(),
+            sender_seconds: sender_time.as_secs_f64(),
+            receiver_seconds: receiver_time.as_secs_f64(),
+            messages_sent: 0,
+            messages: 0,
+            intact: received == sent,
+            sha256: digest(&received),
+        })
+    })
+}
+
+fn send_tcp(target: SocketAddr, content: &[u8]) -> io::Result<(Instant, Duration)> {
+    let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
+    sockopt::set_tcp_congestion(&stream, CONGESTION)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (began, before) = (Instant::now(), thread_time());
+    for part in content.chunks(WRITE_LEN) {
+        stream.write_all(part)?;
+    }
+    stream.shutdown(std::net::Shutdown::Write)?;
+    // The other end closes when it has all.
+    let _ = stream.read(&mut [0]);
+    Ok((began, thread_time() - before))
+}
+
+fn receive_tcp(listener: &TcpListener, len: usize) -> io::Result<(Instant, Duration, Vec<u8>)> {
+    // Written once, so that no page is made while the clock runs.
+    let mut received = vec![1; len];
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let before = thread_time();
+    let mut done = 0;
+    while done < len {
+        match stream.read(&mut received[done..(done + READ_LEN).min(len)])? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    let ended = Instant::now();
+    received.truncate(done);
+    Ok((ended, thread_time() - before, received))
+}
+
+/// Sends `count` UDP messages of `len` bytes at `rate` payload bits a second from a host to an address of the other.
+///
+/// Each message carries its number; it counts as arrived where it came whole and unchanged.
+///
+/// # Errors
+/// What a socket says.
+pub fn udp(
+    from: &Namespace,
+    to: &Namespace,
+    address: IpAddr,
+    message: Messages,
+    seed: u64,
+) -> io::Result<Transfer> {
+    let pattern = content(seed, message.len);
+    let receiver = to.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
+    receiver.set_read_timeout(Some(QUIET))?;
+    // More than a host grants by itself, where it may be asked for.
+    let _ = sockopt::set_socket_recv_buffer_size_force(&receiver, SOCKET_BUFFER_LEN);
+    let target = receiver.local_addr()?;
+    thread::scope(|scope| {
+        let receiving = scope.spawn(|| to.enter(|| receive_udp(&receiver, &pattern, message)));
+        let sending = scope.spawn(|| from.enter(|| send_udp(target, &pattern, message)));
+        let sending = sending.join().expect("a sender that panics has said why");
+        let receiving = receiving.join().expect("a receiver that panics has said why");
+        let ((began, sender_time), (ended, receiver_time, messages, wrong)) = (sending?, receiving?);
+        Ok(Transfer {
+            bytes: messages * message.len as u64,
+            seconds: ended.duration_since(began).as_secs_f64(),
+            sender_seconds: sender_time.as_secs_f64(),
+            receiver_seconds: receiver_time.as_secs_f64(),
+            messages_sent: message.count,
+            messages,
+            intact: wrong == 0,
+            sha256: digest(&pattern),
+        })
+    })
+}
+
+/// Messages of one length at one rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages {
+    /// Of each, in bytes: at least 8.
+    pub len: usize,
+    /// How many.
+    pub count: u64,
+    /// Payload bits per second; none: as fast as the sender can.
+    pub rate: Option<f64>,
+}
+
+fn send_udp(target: SocketAddr, pattern: &[u8], message: Messages) -> io::Result<(Instant, Duration)> {
+    let local = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(local)?;
+    socket.connect(target)?;
+    let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_LEN);
+    let mut content = pattern.to_vec();
+    let gap = message.rate.map(|rate| Duration::from_secs_f64(message.len as f64 * 8.0 / rate));
+    let (began, before) = (Instant::now(), thread_time());
+    for index in 0..message.count {
+        if let Some(gap) = gap {
+            let due = began + gap.mul_f64(index as f64);
+            let early = due.saturating_duration_since(Instant::now());
+            if early > SLEEP_MIN {
+                thread::sleep(early);
+            }
+        }
+        content[..8].copy_from_slice(&index.to_be_bytes());
+        while let Err(error) = socket.send(&content) {
+            match error.kind() {
+                // The first packets may find nobody who knows the way.
+                io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused => {}
+                _ if error.raw_os_error() == Some(ENOBUFS) => thread::yield_now(),
+                _ => return Err(error),
+            }
+        }
+    }
+    Ok((began, thread_time() - before))
+}
+
+fn receive_udp(socket: &UdpSocket, pattern: &[u8], message: Messages) -> io::Result<(Instant, Duration, u64, u64)> {
+    let mut room = vec![1; message.len + 1];
+    let mut seen = vec![false; message.count as usize];
+    let (mut messages, mut wrong, mut ended, mut before) = (0, 0, Instant::now(), None);
+    while messages + wrong < message.count {
+        let len = match socket.recv(&mut room) {
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        };
+        ended = Instant::now();
+        before.get_or_insert_with(thread_time);
+        let number = room[..8].try_into().map(u64::from_be_bytes).expect("eight bytes are eight bytes");
+        let whole = len == message.len && room[8..len] == pattern[8..];
+        match seen.get_mut(number as usize) {
+            Some(seen) if whole && !*seen => {
+                *seen = true;
+                messages += 1;
+            }
+            _ => wrong += 1,
+        }
+    }
+    let time = before.map_or(Duration::ZERO, |before| thread_time() - before);
+    Ok((ended, time, messages, wrong))
+}
+
+/// `len` bytes drawn from a seed.
+pub fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut content = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut content);
+    content
+}
+
+/// The SHA-256 of bytes, in hexadecimal.
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The usual one: the machine's own may pace.
+const CONGESTION: &str = "cubic";
+/// How long a transfer may stand still.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long after the last message no more is waited for: longer than any reassembly of ours waits on the way.
+const QUIET: Duration = Duration::from_millis(800);
+const WRITE_LEN: usize = 1 << 18;
+const READ_LEN: usize = 1 << 18;
+const SOCKET_BUFFER_LEN: usize = 8 << 20;
+/// A sleep shorter than this would be longer than asked.
+const SLEEP_MIN: Duration = Duration::from_micros(60);
+const ENOBUFS: i32 = 105;

@@ -1,0 +1,152 @@
+//! Memory shared with the kernel in, entries put and taken out: the four rings of an AF_XDP socket.
+//!
+//! A ring has one producer and one consumer, each with a count that only it moves. What one side wrote is read by the other
+//! behind an acquire of the count that the first released (linux/Documentation/networking/af_xdp.rst).
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A ring in shared memory, of entries of type `E`.
+#[derive(Debug)]
+pub struct Ring<E> {
+    map: Mapping,
+    offsets: libc::xdp_ring_offset,
+    mask: u32,
+    /// Our own count: of what was put, or taken.
+    ours: u32,
+    /// What the other side was seen to have.
+    theirs: u32,
+    entry: std::marker::PhantomData<E>,
+}
+
+/// Memory that is given back when it is dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    start: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to whoever holds it, on whatever thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// `len` bytes of zeros.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn anonymous(len: usize) -> io::Result<Mapping> {
+        // SAFETY: the kernel chooses the place.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)? };
+        Ok(Mapping { start, len })
+    }
+
+    fn shared(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Mapping> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: the kernel chooses the place.
+        let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, offset)? };
+        Ok(Mapping { start, len })
+    }
+
+    /// Where it is, for the kernel.
+    pub fn address(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// The bytes from `at` on.
+    pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
+        // SAFETY: the range was checked, and whoever holds the chunk's address from a ring is its only user.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(at), len) }
+    }
+
+    /// The bytes from `at` on, to be changed.
+    pub fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast::<u8>().add(at), len) }
+    }
+
+    fn count(&self, at: u64) -> &AtomicU32 {
+        assert!(at as usize + 4 <= self.len && at.is_multiple_of(4), "a count lies inside its ring");
+        // SAFETY: inside the mapping and aligned; both sides use it as an atomic word.
+        unsafe { &*self.start.cast::<u8>().add(at as usize).cast::<AtomicU32>() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows it any more. That it fails cannot be helped.
+        let _ = unsafe { munmap(self.start, self.len) };
+    }
+}
+
+impl<E: Copy> Ring<E> {
+    /// Maps the ring of `count` entries that the socket has at this offset.
+    ///
+    /// # Errors
+    /// The kernel does not map it.
+    pub fn new(fd: BorrowedFd<'_>, at: u64, offsets: libc::xdp_ring_offset, count: u32) -> io::Result<Ring<E>> {
+        assert!(count.is_power_of_two(), "a ring's length is a power of two");
+        let len = offsets.desc as usize + count as usize * size_of::<E>();
+        let map = Mapping::shared(fd, at, len)?;
+        Ok(Ring { map, offsets, mask: count - 1, ours: 0, theirs: 0, entry: std::marker::PhantomData })
+    }
+
+    /// Entries that can be put, in a ring that we fill.
+    pub fn room(&mut self) -> u32 {
+        let free = |ring: &Ring<E>| ring.mask + 1 - ring.ours.wrapping_sub(ring.theirs);
+        if free(self) == 0 {
+            self.theirs = self.map.count(self.offsets.consumer).load(Ordering::Acquire);
+        }
+        free(self)
+    }
+
+    /// Entries that can be put, as the kernel has it at this moment.
+    pub fn room_exactly(&mut self) -> u32 {
+        self.theirs = self.map.count(self.offsets.consumer).load(Ordering::Acquire);
+        self.mask + 1 - self.ours.wrapping_sub(self.theirs)
+    }
+
+    /// Puts an entry; there is room.
+    pub fn put(&mut self, entry: E) {
+        assert!(self.room() > 0, "a ring that is full is asked first");
+        // SAFETY: the entry is ours until the count is released, and lies inside the mapping.
+        unsafe { self.entry(self.ours).write(entry) };
+        self.ours = self.ours.wrapping_add(1);
+    }
+
+    /// Shows the kernel all that was put.
+    pub fn publish(&mut self) {
+        self.map.count(self.offsets.producer).store(self.ours, Ordering::Release);
+    }
+
+    /// The next entry of a ring that the kernel fills.
+    pub fn take(&mut self) -> Option<E> {
+        if self.ours == self.theirs {
+            self.theirs = self.map.count(self.offsets.producer).load(Ordering::Acquire);
+            if self.ours == self.theirs {
+                return None;
+            }
+        }
+        // SAFETY: the kernel released it with its count, and it lies inside the mapping.
+        let entry = unsafe { self.entry(self.ours).read() };
+        self.ours = self.ours.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Gives the places of all that was taken back to the kernel.
+    pub fn release(&mut self) {
+        self.map.count(self.offsets.consumer).store(self.ours, Ordering::Release);
+    }
+
+    fn entry(&self, index: u32) -> *mut E {
+        let at = self.offsets.desc as usize + (index & self.mask) as usize * size_of::<E>();
+        // SAFETY: the mapping was made for `mask + 1` entries.
+        unsafe { self.map.start.cast::<u8>().add(at).cast::<E>() }
+    }
+}
