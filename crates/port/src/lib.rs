@@ -4,6 +4,8 @@
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod clock;
+
 use packet::{Frame, Ingress, Medium, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
