@@ -4,7 +4,14 @@
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod addresses;
 pub mod clock;
+mod failure;
+pub mod features;
+pub mod interfaces;
+pub mod namespace;
+pub mod netlink;
+pub mod routes;
 
 use packet::{Frame, Ingress, Medium, Pool};
 use std::io;

@@ -1,0 +1,160 @@
+//! An interface in, its IP addresses out; and changes to them.
+
+use crate::netlink::Netlink;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// Addresses that begin alike, or one of them with the number of bits that its neighbours share: `192.0.2.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    /// An address that begins so.
+    pub address: IpAddr,
+    /// How many of its first bits count.
+    pub bit_count: u8,
+}
+
+/// An address that an interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The interface.
+    pub index: u32,
+    /// The address, and the prefix that lies on the link.
+    pub prefix: Prefix,
+    /// Whether it may be used.
+    pub state: AddressState,
+}
+
+/// Whether an address may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressState {
+    /// It may.
+    Usable,
+    /// The kernel is asking whether another host has it (RFC 4862 section 5.4).
+    Tentative,
+    /// Another host has it.
+    Duplicate,
+}
+
+impl Prefix {
+    /// `bit_count` bits of `address`.
+    ///
+    /// # Panics
+    /// Where the address has fewer bits.
+    pub fn new(address: impl Into<IpAddr>, bit_count: u8) -> Prefix {
+        let address = address.into();
+        assert!(bit_count <= bits(address), "{address} has no {bit_count} bits");
+        Prefix { address, bit_count }
+    }
+
+    /// This address alone.
+    pub fn host(address: impl Into<IpAddr>) -> Prefix {
+        let address = address.into();
+        Prefix { address, bit_count: bits(address) }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bit_count)
+    }
+}
+
+impl Netlink {
+    /// All addresses of all interfaces.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
+        let answers =
+            self.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()), "cannot list addresses")?;
+        let read = |answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) => Address::read(&message),
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(read).collect())
+    }
+
+    /// Gives an interface an address, and its link the prefix. Nobody is asked whether another host has it; the kernel
+    /// puts an IPv6 address to use by and by, when [`Netlink::route_to`] it says that it is local.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `NotFound` for the interface, or that the right is missing.
+    pub fn add_address(&mut self, name: &str, prefix: Prefix) -> io::Result<()> {
+        let mut message = self.address(name, prefix)?;
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        if let IpAddr::V4(address) = prefix.address
+            && prefix.bit_count < 31
+        {
+            let hosts = u32::MAX >> prefix.bit_count;
+            message.attributes.push(AddressAttribute::Broadcast((address.to_bits() | hosts).into()));
+        }
+        let what = format!("{name}: cannot add address {prefix}");
+        self.order(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, what)
+    }
+
+    /// Takes an address from an interface.
+    ///
+    /// # Errors
+    /// `NotFound` for the address or the interface, or that the right is missing.
+    pub fn remove_address(&mut self, name: &str, prefix: Prefix) -> io::Result<()> {
+        let message = self.address(name, prefix)?;
+        self.order(RouteNetlinkMessage::DelAddress(message), 0, format!("{name}: cannot remove address {prefix}"))
+    }
+
+    fn address(&mut self, name: &str, prefix: Prefix) -> io::Result<AddressMessage> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(prefix.address);
+        message.header.prefix_len = prefix.bit_count;
+        message.header.index = self.index(name)?;
+        message.attributes =
+            vec![AddressAttribute::Local(prefix.address), AddressAttribute::Address(prefix.address)];
+        Ok(message)
+    }
+}
+
+impl Address {
+    /// `None` for a family that is not IP.
+    pub(crate) fn read(message: &AddressMessage) -> Option<Address> {
+        let header = &message.header;
+        let mut state = u32::from(header.flags.bits());
+        let mut local = None;
+        let mut shared = None;
+        for attribute in &message.attributes {
+            match attribute {
+                AddressAttribute::Local(address) => local = Some(*address),
+                AddressAttribute::Address(address) => shared = Some(*address),
+                AddressAttribute::Flags(flags) => state = flags.bits(),
+                _ => {}
+            }
+        }
+        let state = AddressFlags::from_bits_retain(state);
+        Some(Address {
+            index: header.index,
+            prefix: Prefix { address: local.or(shared)?, bit_count: header.prefix_len },
+            state: match () {
+                () if state.contains(AddressFlags::Dadfailed) => AddressState::Duplicate,
+                () if state.contains(AddressFlags::Tentative) => AddressState::Tentative,
+                () => AddressState::Usable,
+            },
+        })
+    }
+}
+
+pub(crate) fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn bits(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}

@@ -1,0 +1,253 @@
+//! An interface in, what it does to packets on its own out: segments, checksums, trains; and changes to that.
+//!
+//! Every call opens its own socket, so it speaks of the interfaces of the namespace in which the calling thread is; a
+//! [`Previous`] keeps the socket, and restores where it was made.
+
+use crate::failure::{failed, last};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// What an interface can do on its own, and does, by the names that `ethtool -k` has in its driver's words: such as
+/// `tx-tcp-segmentation`, `rx-gro`.
+#[derive(Clone, Debug)]
+pub struct Features {
+    names: Vec<String>,
+    blocks: Vec<Block>,
+}
+
+/// What was wished before a change.
+#[derive(Debug)]
+#[must_use = "the change stays where this is dropped"]
+pub struct Previous {
+    card: Card,
+    wishes: Vec<Wish>,
+}
+
+impl Features {
+    /// The features of an interface.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn of(name: &str) -> io::Result<Features> {
+        Card::open(name)?.features()
+    }
+
+    /// Is this one on? One that the kernel does not know is not.
+    pub fn is_on(&self, feature: &str) -> bool {
+        self.has(feature, |block| block.active)
+    }
+
+    /// Can it be switched?
+    pub fn can_change(&self, feature: &str) -> bool {
+        self.has(feature, |block| block.available & !block.never_changed)
+    }
+
+    /// The names of all that are on.
+    pub fn on(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str).filter(|name| !name.is_empty() && self.is_on(name))
+    }
+
+    fn has(&self, feature: &str, of: impl Fn(&Block) -> u32) -> bool {
+        self.place(feature).is_some_and(|(block, bit)| of(&self.blocks[block]) & bit != 0)
+    }
+
+    fn place(&self, feature: &str) -> Option<(usize, u32)> {
+        let at = self.names.iter().position(|name| name == feature)?;
+        (at / 32 < self.blocks.len()).then_some((at / 32, 1 << (at % 32)))
+    }
+}
+
+/// Switches features of an interface, all of them or none.
+///
+/// # Errors
+/// `NotFound` for the interface, `InvalidInput` for a feature that the kernel does not know, `Unsupported` for one that
+/// this interface cannot switch or did not, or that the right is missing.
+pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
+    let card = Card::open(name)?;
+    let features = card.features()?;
+    let mut wishes = vec![Wish::default(); features.blocks.len()];
+    for (feature, switch) in switches {
+        let (block, bit) = features.place(feature).ok_or_else(|| {
+            let text = format!("{name}: no feature {feature}; `ethtool -k {name}` lists those that there are");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        if features.is_on(feature) == (*switch == Switch::On) {
+            continue;
+        }
+        if !features.can_change(feature) {
+            return Err(unsupported(format!("{name}: cannot set {feature} {switch}: it is fixed")));
+        }
+        wishes[block].valid |= bit;
+        wishes[block].requested |= if *switch == Switch::On { bit } else { 0 };
+    }
+    let previous = features.blocks.iter().zip(&wishes);
+    let previous =
+        previous.map(|(block, wish)| Wish { valid: wish.valid, requested: block.requested & wish.valid });
+    let previous = Previous { wishes: previous.collect(), card };
+    previous.card.wish(&wishes)?;
+    let after = previous.card.features()?;
+    match switches.iter().find(|(feature, switch)| after.is_on(feature) != (*switch == Switch::On)) {
+        None => Ok(previous),
+        Some((feature, switch)) => {
+            previous.restore()?;
+            Err(unsupported(format!("{name}: cannot set {feature} {switch}: it depends on another feature")))
+        }
+    }
+}
+
+/// Lets an interface stand for a wire: whatever would join, split or leave unfinished a packet is off, so that each frame
+/// is what a wire would carry.
+///
+/// # Errors
+/// As [`set`].
+pub fn as_a_wire(name: &str) -> io::Result<Previous> {
+    let features = Features::of(name)?;
+    let is_off_a_wire = |feature: &&str| alters_packets(feature) && features.can_change(feature);
+    let switches: Vec<_> = features.on().filter(is_off_a_wire).map(|feature| (feature, Switch::Off)).collect();
+    set(name, &switches)
+}
+
+impl Previous {
+    /// Puts back what was wished before.
+    ///
+    /// # Errors
+    /// `NotFound` where the interface has gone, or that the right is missing.
+    pub fn restore(self) -> io::Result<()> {
+        self.card.wish(&self.wishes)
+    }
+
+    /// Was there nothing to change?
+    pub fn is_same(&self) -> bool {
+        self.wishes.iter().all(|wish| wish.valid == 0)
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Switch::On { "on" } else { "off" })
+    }
+}
+
+fn alters_packets(feature: &str) -> bool {
+    let begins = |with: &[&str]| with.iter().any(|start| feature.starts_with(start));
+    feature.ends_with("-segmentation")
+        || begins(&["tx-checksum", "tx-scatter-gather", "tx-gso-", "rx-gro", "rx-lro", "rx-checksum", "rx-udp-gro"])
+}
+
+fn unsupported(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+/// 32 features (`struct ethtool_get_features_block`).
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    available: u32,
+    requested: u32,
+    active: u32,
+    never_changed: u32,
+}
+
+/// What is to become of 32 features (`struct ethtool_set_features_block`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Wish {
+    valid: u32,
+    requested: u32,
+}
+
+#[derive(Debug)]
+struct Card {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl Card {
+    fn open(name: &str) -> io::Result<Card> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+            let text = format!("{name}: not the name of an interface; it has 1 to 15 bytes");
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .map_err(|why| failed("cannot open a socket", &why.into()))?;
+        Ok(Card { socket, name: name.to_owned() })
+    }
+
+    fn features(&self) -> io::Result<Features> {
+        let what = "cannot read its features";
+        let mut count = [GET_COUNTS, 0, 1 << FEATURE_NAMES, 0, 0];
+        self.ioctl(&mut count, what)?;
+        let count = count[4] as usize;
+        let mut names = vec![0; 3 + count * NAME_LEN / 4];
+        (names[0], names[1], names[2]) = (GET_NAMES, FEATURE_NAMES, count as u32);
+        self.ioctl(&mut names, what)?;
+        let block_count = count.div_ceil(32);
+        let mut blocks = vec![0; 2 + block_count * 4];
+        (blocks[0], blocks[1]) = (GET_FEATURES, block_count as u32);
+        self.ioctl(&mut blocks, what)?;
+        Ok(Features { names: read_names(&names[3..]), blocks: read_blocks(&blocks[2..]) })
+    }
+
+    fn wish(&self, wishes: &[Wish]) -> io::Result<()> {
+        let mut words = vec![SET_FEATURES, wishes.len() as u32];
+        words.extend(wishes.iter().flat_map(|wish| [wish.valid, wish.requested]));
+        self.ioctl(&mut words, "cannot set its features")
+    }
+
+    /// `words` begins with its command and is as long as that says.
+    fn ioctl(&self, words: &mut [u32], what: &str) -> io::Result<()> {
+        // SAFETY: all zeros are an `ifreq`.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
+            *to = from.cast_signed();
+        }
+        request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        // SAFETY: the kernel writes no more than `words` holds, as its head says.
+        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+        if done < 0 { Err(last(format!("{}: {what}", self.name))) } else { Ok(()) }
+    }
+}
+
+fn read_names(words: &[u32]) -> Vec<String> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let name = |slot: &[u8]| {
+        let text = slot.split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    };
+    bytes.chunks_exact(NAME_LEN).map(name).collect()
+}
+
+fn read_blocks(words: &[u32]) -> Vec<Block> {
+    let (blocks, _) = words.as_chunks::<4>();
+    let read = |&[available, requested, active, never_changed]: &[u32; 4]| Block {
+        available,
+        requested,
+        active,
+        never_changed,
+    };
+    blocks.iter().map(read).collect()
+}
+
+/// From `linux/sockios.h` and `linux/ethtool.h`.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+/// ETHTOOL_GSSET_INFO.
+const GET_COUNTS: u32 = 0x37;
+/// ETHTOOL_GSTRINGS.
+const GET_NAMES: u32 = 0x1b;
+/// ETHTOOL_GFEATURES.
+const GET_FEATURES: u32 = 0x3a;
+/// ETHTOOL_SFEATURES.
+const SET_FEATURES: u32 = 0x3b;
+/// ETH_SS_FEATURES.
+const FEATURE_NAMES: u32 = 4;
+/// ETH_GSTRING_LEN, in bytes.
+const NAME_LEN: usize = 32;

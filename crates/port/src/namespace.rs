@@ -1,0 +1,196 @@
+//! A name or nothing in, a network namespace out: its own interfaces, addresses, routes and sockets.
+//!
+//! A socket, a TUN device or a [`Netlink`] stays for good in the namespace in which it was opened, whichever thread uses it
+//! later. So it is enough to open things inside.
+
+use crate::failure::{advised, failed};
+use crate::netlink::Netlink;
+use rustix::fs::fstat;
+use rustix::process::{getgid, getuid};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
+use rustix::thread::{capabilities, move_into_link_name_space, unshare_unsafe};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
+use std::path::{Component, Path, PathBuf};
+use std::thread::{self, Builder, JoinHandle};
+
+/// A network namespace, held by a file descriptor.
+///
+/// One that was made here has no name: it goes, with all that is in it, when the last descriptor, thread and socket in it
+/// goes, however the process ends.
+#[derive(Debug)]
+pub struct Namespace {
+    fd: OwnedFd,
+}
+
+impl Namespace {
+    /// A fresh namespace, with nothing in it but a loopback interface that is up.
+    ///
+    /// # Errors
+    /// Most often that the right to make one is missing; see [`become_own_root`].
+    pub fn new() -> io::Result<Namespace> {
+        let made = thread::scope(|scope| {
+            let maker = Builder::new().name("namespace".to_owned()).spawn_scoped(scope, || {
+                // SAFETY: the thread ends with this closure, and its descriptors and memory stay shared.
+                unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+                let namespace = Namespace::here()?;
+                Netlink::open()?.set_up("lo")?;
+                Ok(namespace)
+            })?;
+            maker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        made.map_err(|why: io::Error| advised("cannot make a network namespace", &why, RIGHTS))
+    }
+
+    /// The namespace in which the calling thread is.
+    ///
+    /// # Errors
+    /// That `/proc` is not there.
+    pub fn here() -> io::Result<Namespace> {
+        let file = File::open(HERE).map_err(|why| advised(HERE, &why, "mount /proc"))?;
+        Ok(Namespace { fd: file.into() })
+    }
+
+    /// A namespace that has a name, as `ip netns` gives them, or a path, such as `/proc/4711/ns/net`.
+    ///
+    /// # Errors
+    /// That there is none, or that it cannot be entered.
+    pub fn open(name: &str) -> io::Result<Namespace> {
+        let path = if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMED).join(name) };
+        let what = format!("namespace {name}");
+        let file =
+            File::open(path).map_err(|why| advised(&what, &why, "`ip netns` lists those that have a name"))?;
+        let namespace = Namespace { fd: file.into() };
+        namespace.inside(|| ()).map_err(|why| advised(format!("{what}: cannot enter it"), &why, ENTRY))?;
+        Ok(namespace)
+    }
+
+    /// Runs `f` on a thread inside and gives what it gives; a panic in `f` goes on in the caller.
+    ///
+    /// # Panics
+    /// As `f` does; where there can be no further thread; and where the process has no right to enter: after
+    /// [`Namespace::new`] and [`Namespace::open`] it had the right, and what [`Namespace::here`] gave needs it only from a
+    /// thread that is elsewhere.
+    pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.inside(f).expect("a namespace that was open to us stays so")
+    }
+
+    /// Starts a thread of this name that lives inside.
+    ///
+    /// # Errors
+    /// That there can be no further thread, or that it has no right to enter.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        // A thread starts where the one that makes it is.
+        let spawned = self.inside(|| Builder::new().name(name.to_owned()).spawn(f)).and_then(|spawned| spawned);
+        spawned.map_err(|why| advised(format!("{name}: cannot start it in its namespace"), &why, ENTRY))
+    }
+
+    /// What a setting under `/proc/sys/net/` says inside, such as `ipv4/ip_forward`.
+    ///
+    /// # Errors
+    /// That there is no such setting.
+    pub fn sysctl(&self, name: &str) -> io::Result<String> {
+        let path = setting(name)?;
+        let said = self.enter(|| fs::read_to_string(&path)).map_err(|why| failed(path.display(), &why))?;
+        Ok(said.trim_end().to_owned())
+    }
+
+    /// Changes a setting under `/proc/sys/net/` inside, such as `ipv4/ip_forward` to `1`.
+    ///
+    /// # Errors
+    /// That there is no such setting, that it takes no such value, or that the right is missing.
+    pub fn set_sysctl(&self, name: &str, value: &str) -> io::Result<()> {
+        let path = setting(name)?;
+        self.enter(|| OpenOptions::new().write(true).open(&path)?.write_all(value.as_bytes())).map_err(|why| {
+            let what = format!("{}: cannot set {value}", path.display());
+            match why.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    advised(what, &why, SETTINGS)
+                }
+                _ => failed(what, &why),
+            }
+        })
+    }
+
+    fn inside<T: Send>(&self, f: impl FnOnce() -> T + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let inside = Builder::new().spawn_scoped(scope, || self.move_in().map(|()| f()))?;
+            inside.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    fn move_in(&self) -> io::Result<()> {
+        if self.is_here() {
+            return Ok(());
+        }
+        Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+
+    /// Where this is so, to move in needs no right.
+    fn is_here(&self) -> bool {
+        match (fs::metadata(HERE), fstat(&self.fd)) {
+            (Ok(here), Ok(held)) => here.dev() == held.st_dev && here.ino() == held.st_ino,
+            _ => false,
+        }
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Lets a person who is not root make namespaces, and be root in them: puts the process into a user namespace of its own.
+///
+/// Does nothing where the process may already make namespaces. It must be called before the process has a second thread.
+/// What the process could not do to the host it cannot do after this either, and the bpf programs of
+/// [`Intercept`](crate::intercept::Intercept) stay forbidden.
+///
+/// # Errors
+/// That the kernel does not let such people have user namespaces, or that there is a second thread.
+pub fn become_own_root() -> io::Result<()> {
+    let held = capabilities(None)?.effective;
+    if held.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN) {
+        return Ok(());
+    }
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    // SAFETY: the kernel refuses it to a process of several threads, and descriptors stay shared.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }.map_err(|why| {
+        let advice = if why == rustix::io::Errno::INVAL { SINGLE } else { USER_NAMESPACES };
+        advised("cannot make a user namespace", &why.into(), advice)
+    })?;
+    let write = |file: &str, text: String| {
+        fs::write(file, text).map_err(|why| advised(format!("{file}: cannot become root"), &why, USER_NAMESPACES))
+    };
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("0 {uid} 1"))?;
+    write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+fn setting(name: &str) -> io::Result<PathBuf> {
+    let path = Path::new(name);
+    let is_plain = !name.is_empty() && path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain {
+        let text = format!("{name}: not a setting; name it as under {SYSCTLS}, such as ipv4/ip_forward");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(Path::new(SYSCTLS).join(path))
+}
+
+const HERE: &str = "/proc/thread-self/ns/net";
+const NAMED: &str = "/run/netns";
+const SYSCTLS: &str = "/proc/sys/net";
+const RIGHTS: &str = "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)";
+const ENTRY: &str = "it must be a network namespace; run as root or give CAP_SYS_ADMIN";
+const SETTINGS: &str = "run as root, or mount /proc/sys writable";
+const SINGLE: &str = "call it before there is a second thread";
+const USER_NAMESPACES: &str = "run as root, or allow user namespaces (sysctl user.max_user_namespaces above 0, \
+                               kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)";

@@ -1,0 +1,359 @@
+//! A destination in, the way that the kernel would send it out; and changes to routes and rules.
+
+use crate::addresses::{Prefix, family};
+use crate::netlink::{Netlink, malformed};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop, RouteProtocol,
+    RouteScope, RouteType, RouteVia,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use packet::Version;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A route: where packets for a prefix go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The table in which it is; [`MAIN`] is the one that people mean.
+    pub table: u32,
+    /// What becomes of the packets.
+    pub kind: RouteKind,
+    /// Packets for these addresses.
+    pub destination: Prefix,
+    /// Who takes them next; nobody where the destination is on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// The interface by which they leave; none where they do not.
+    pub index: Option<u32>,
+    /// The address that the host gives as its own.
+    pub source: Option<IpAddr>,
+    /// Among routes for the same prefix the one with the lowest wins.
+    pub metric: u32,
+    /// Longest packet, in bytes, where the route says it: as a person set it or, in an answer of
+    /// [`Netlink::route_to`], as the kernel learnt it of the path.
+    pub mtu: Option<u32>,
+}
+
+/// What becomes of packets that take a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteKind {
+    /// They are sent.
+    Unicast,
+    /// They are for this host.
+    Local,
+    /// They are for all on the link.
+    Broadcast,
+    /// They are for those who asked.
+    Multicast,
+    /// They are dropped, with or without an answer.
+    Refused,
+    /// Another of the kernel's kinds.
+    Other,
+}
+
+/// A rule: which table is asked, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The version it is for.
+    pub version: Version,
+    /// Lower ones are asked first.
+    pub priority: u32,
+    /// The table it names, where it names one.
+    pub table: Option<u32>,
+}
+
+impl Route {
+    /// By a gateway, in the main table; the kernel finds the interface.
+    pub fn via(destination: Prefix, gateway: IpAddr) -> Route {
+        Route { gateway: Some(gateway), ..Route::to(destination) }
+    }
+
+    /// On the link of an interface, in the main table.
+    pub fn on(destination: Prefix, index: u32) -> Route {
+        Route { index: Some(index), ..Route::to(destination) }
+    }
+
+    fn to(destination: Prefix) -> Route {
+        Route {
+            table: MAIN,
+            kind: RouteKind::Unicast,
+            destination,
+            gateway: None,
+            index: None,
+            source: None,
+            metric: 0,
+            mtu: None,
+        }
+    }
+}
+
+impl Netlink {
+    /// The main table's routes of both versions; one of several next hops is there once for each.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn routes(&mut self) -> io::Result<Vec<Route>> {
+        self.routes_of(MAIN)
+    }
+
+    /// As [`Netlink::routes`], of another table.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn routes_of(&mut self, table: u32) -> io::Result<Vec<Route>> {
+        let mut routes = Vec::new();
+        for family in FAMILIES {
+            let mut question = RouteMessage::default();
+            question.header.address_family = family;
+            question.attributes.push(RouteAttribute::Table(table));
+            let what = format!("cannot list the routes of table {table}");
+            match self.list(RouteNetlinkMessage::GetRoute(question), what) {
+                // The kernel makes a table when its first route comes.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+                answers => routes.extend(answers?.into_iter().flat_map(read)),
+            }
+        }
+        routes.retain(|route| route.table == table);
+        Ok(routes)
+    }
+
+    /// The route that the kernel would take for this destination.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable` or `HostUnreachable` where there is none, or a route that refuses.
+    pub fn route_to(&mut self, destination: IpAddr) -> io::Result<Route> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = family(destination);
+        question.header.destination_prefix_length = Prefix::host(destination).bit_count;
+        question.attributes.push(RouteAttribute::Destination(destination.into()));
+        let what = format!("no route to {destination}");
+        let answer = self.ask(RouteNetlinkMessage::GetRoute(question), &what)?;
+        read(answer).into_iter().next().ok_or_else(|| malformed(what))
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, that its gateway cannot be reached, or that the right is missing.
+    pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
+        let what = format!("cannot add the route to {} in table {}", route.destination, route.table);
+        self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_EXCL, what)
+    }
+
+    /// Removes a route.
+    ///
+    /// # Errors
+    /// `NotFound`, or that the right is missing.
+    pub fn remove_route(&mut self, route: &Route) -> io::Result<()> {
+        let what = format!("cannot remove the route to {} from table {}", route.destination, route.table);
+        self.order(RouteNetlinkMessage::DelRoute(write(route)), 0, what)
+    }
+
+    /// All rules of both versions.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn rules(&mut self) -> io::Result<Vec<Rule>> {
+        let mut rules = Vec::new();
+        for family in FAMILIES {
+            let mut question = RuleMessage::default();
+            question.header.family = family;
+            let answers = self.list(RouteNetlinkMessage::GetRule(question), "cannot list rules")?;
+            rules.extend(answers.iter().filter_map(Rule::read));
+        }
+        Ok(rules)
+    }
+
+    /// Lets packets of both versions ask a table: `ip rule add pref PRIORITY lookup TABLE`.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where either version has it, which leaves both as they were; or that the right is missing.
+    pub fn add_rule(&mut self, priority: u32, table: u32) -> io::Result<()> {
+        let what = format!("cannot add rule {priority} for table {table}");
+        let [first, second] = FAMILIES;
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        self.order(RouteNetlinkMessage::NewRule(rule(first, priority, table)), flags, &what)?;
+        let added = self.order(RouteNetlinkMessage::NewRule(rule(second, priority, table)), flags, &what);
+        if added.is_err() {
+            self.order(RouteNetlinkMessage::DelRule(rule(first, priority, table)), 0, &what)?;
+        }
+        added
+    }
+
+    /// Takes back what [`Netlink::add_rule`] added.
+    ///
+    /// # Errors
+    /// `NotFound` where either version lacks it, after it was removed from the other; or that the right is missing.
+    pub fn remove_rule(&mut self, priority: u32, table: u32) -> io::Result<()> {
+        let what = format!("cannot remove rule {priority} for table {table}");
+        let removed = FAMILIES
+            .map(|family| self.order(RouteNetlinkMessage::DelRule(rule(family, priority, table)), 0, &what));
+        removed.into_iter().collect()
+    }
+}
+
+impl Rule {
+    fn read(answer: &RouteNetlinkMessage) -> Option<Rule> {
+        let RouteNetlinkMessage::NewRule(message) = answer else { return None };
+        let mut rule = Rule {
+            version: if message.header.family == AddressFamily::Inet { Version::V4 } else { Version::V6 },
+            priority: 0,
+            table: None,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                RuleAttribute::Priority(priority) => rule.priority = *priority,
+                RuleAttribute::Table(table) if message.header.action == RuleAction::ToTable => {
+                    rule.table = Some(*table);
+                }
+                _ => {}
+            }
+        }
+        Some(rule)
+    }
+}
+
+/// The routes that an answer tells of: one for each next hop, none where it tells of something else.
+pub(crate) fn read(answer: RouteNetlinkMessage) -> Vec<Route> {
+    match answer {
+        RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message) => read_routes(&message),
+        _ => Vec::new(),
+    }
+}
+
+fn read_routes(message: &RouteMessage) -> Vec<Route> {
+    let Some(unspecified) = unspecified(message.header.address_family) else { return Vec::new() };
+    let header = &message.header;
+    let mut route = Route {
+        table: header.table.into(),
+        kind: RouteKind::read(header.kind),
+        ..Route::to(Prefix { address: unspecified, bit_count: header.destination_prefix_length })
+    };
+    let mut hops: &[RouteNextHop] = &[];
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(table) => route.table = *table,
+            RouteAttribute::Destination(address) => {
+                route.destination.address = ip(address).unwrap_or(unspecified);
+            }
+            RouteAttribute::PrefSource(address) => route.source = ip(address),
+            RouteAttribute::Priority(metric) => route.metric = *metric,
+            RouteAttribute::Metrics(metrics) => route.mtu = metrics.iter().find_map(mtu),
+            RouteAttribute::MultiPath(paths) => hops = paths,
+            hop => route.read_hop(hop),
+        }
+    }
+    if hops.is_empty() { vec![route] } else { hops.iter().map(|hop| route.by(hop)).collect() }
+}
+
+impl Route {
+    fn read_hop(&mut self, attribute: &RouteAttribute) {
+        match attribute {
+            RouteAttribute::Gateway(address) => self.gateway = ip(address),
+            RouteAttribute::Via(RouteVia::Inet(address)) => self.gateway = Some((*address).into()),
+            RouteAttribute::Via(RouteVia::Inet6(address)) => self.gateway = Some((*address).into()),
+            RouteAttribute::Oif(index) => self.index = Some(*index),
+            _ => {}
+        }
+    }
+
+    fn by(&self, hop: &RouteNextHop) -> Route {
+        let mut route = Route { index: Some(hop.interface_index), ..self.clone() };
+        for attribute in &hop.attributes {
+            route.read_hop(attribute);
+        }
+        route
+    }
+}
+
+impl RouteKind {
+    fn read(kind: RouteType) -> RouteKind {
+        match kind {
+            RouteType::Unicast => RouteKind::Unicast,
+            RouteType::Local | RouteType::Anycast => RouteKind::Local,
+            RouteType::Broadcast => RouteKind::Broadcast,
+            RouteType::Multicast => RouteKind::Multicast,
+            RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit => RouteKind::Refused,
+            _ => RouteKind::Other,
+        }
+    }
+
+    fn write(self) -> RouteType {
+        match self {
+            RouteKind::Unicast | RouteKind::Other => RouteType::Unicast,
+            RouteKind::Local => RouteType::Local,
+            RouteKind::Broadcast => RouteType::Broadcast,
+            RouteKind::Multicast => RouteType::Multicast,
+            RouteKind::Refused => RouteType::Unreachable,
+        }
+    }
+}
+
+fn write(route: &Route) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(route.destination.address),
+        destination_prefix_length: route.destination.bit_count,
+        protocol: RouteProtocol::Static,
+        scope: scope(route),
+        kind: route.kind.write(),
+        flags: RouteFlags::empty(),
+        ..RouteHeader::default()
+    };
+    let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Table(route.table));
+    attributes.push(RouteAttribute::Destination(route.destination.address.into()));
+    attributes.extend(route.gateway.map(|gateway| {
+        let is_own_version = gateway.is_ipv4() == route.destination.address.is_ipv4();
+        if is_own_version { RouteAttribute::Gateway(gateway.into()) } else { RouteAttribute::Via(gateway.into()) }
+    }));
+    attributes.extend(route.index.map(RouteAttribute::Oif));
+    attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
+    attributes.extend((route.metric > 0).then_some(RouteAttribute::Priority(route.metric)));
+    attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
+    message
+}
+
+fn scope(route: &Route) -> RouteScope {
+    match route.kind {
+        RouteKind::Local => RouteScope::Host,
+        RouteKind::Unicast | RouteKind::Broadcast if route.gateway.is_none() => RouteScope::Link,
+        _ => RouteScope::Universe,
+    }
+}
+
+fn rule(family: AddressFamily, priority: u32, table: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family;
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![RuleAttribute::Priority(priority), RuleAttribute::Table(table)];
+    message
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+fn mtu(metric: &RouteMetric) -> Option<u32> {
+    match metric {
+        RouteMetric::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    }
+}
+
+fn unspecified(family: AddressFamily) -> Option<IpAddr> {
+    match family {
+        AddressFamily::Inet => Some(Ipv4Addr::UNSPECIFIED.into()),
+        AddressFamily::Inet6 => Some(Ipv6Addr::UNSPECIFIED.into()),
+        _ => None,
+    }
+}
+
+/// The number of the main table (RT_TABLE_MAIN).
+pub const MAIN: u32 = 254;
+const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
