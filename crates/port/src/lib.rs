@@ -10,6 +10,7 @@ mod failure;
 pub mod features;
 pub mod interfaces;
 pub mod namespace;
+pub mod neighbours;
 pub mod netlink;
 pub mod routes;
 
