@@ -9,6 +9,7 @@ pub mod clock;
 mod failure;
 pub mod features;
 pub mod interfaces;
+pub mod monitor;
 pub mod namespace;
 pub mod neighbours;
 pub mod netlink;

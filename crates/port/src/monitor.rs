@@ -1,0 +1,127 @@
+//! Nothing in, what changed in a namespace out.
+
+use crate::addresses::Address;
+use crate::failure::failed;
+use crate::interfaces::Interface;
+use crate::neighbours::Neighbour;
+use crate::netlink::{messages, until_done};
+use crate::routes::{self, Route};
+use netlink_packet_core::NetlinkPayload;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Tells of changes in the namespace in which it was opened. Never waits: its descriptor is readable when something
+/// may be there.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: Socket,
+    changes: VecDeque<Change>,
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An interface.
+    Link(Turn, Interface),
+    /// An address.
+    Address(Turn, Address),
+    /// A route, in any table.
+    Route(Turn, Route),
+    /// A neighbour.
+    Neighbour(Turn, Neighbour),
+    /// Changes were lost, for they came faster than they were read: ask for everything anew.
+    Lost,
+}
+
+/// Which way a thing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It came, or it is otherwise than it was.
+    Set,
+    /// It went.
+    Gone,
+}
+
+impl Monitor {
+    /// Opens one in the namespace of the calling thread, and begins to listen.
+    ///
+    /// # Errors
+    /// That the process can open no further socket.
+    pub fn open() -> io::Result<Monitor> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.set_non_blocking(true)?;
+            socket.bind(&SocketAddr::new(0, GROUPS))?;
+            Ok(Monitor { socket, changes: VecDeque::new() })
+        };
+        open().map_err(|why| failed("cannot open a netlink socket", &why))
+    }
+
+    /// The next change, if one is there.
+    #[expect(clippy::should_implement_trait, reason = "after nothing there may be something again")]
+    pub fn next(&mut self) -> Option<Change> {
+        while self.changes.is_empty() {
+            match until_done(|| self.socket.recv_from_full()) {
+                Ok((bytes, _)) => self.read(&bytes),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(_) => return Some(Change::Lost),
+            }
+        }
+        self.changes.pop_front()
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        for message in messages(bytes) {
+            match message.map(|message| message.payload) {
+                Ok(NetlinkPayload::InnerMessage(message)) => self.changes.extend(changes(message)),
+                Ok(_) => {}
+                Err(_) => self.changes.push_back(Change::Lost),
+            }
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
+    match message {
+        RouteNetlinkMessage::NewLink(link) => interface(&link, Turn::Set).into_iter().collect(),
+        RouteNetlinkMessage::DelLink(link) => interface(&link, Turn::Gone).into_iter().collect(),
+        RouteNetlinkMessage::NewAddress(address) => {
+            Address::read(&address).map(|address| Change::Address(Turn::Set, address)).into_iter().collect()
+        }
+        RouteNetlinkMessage::DelAddress(address) => {
+            Address::read(&address).map(|address| Change::Address(Turn::Gone, address)).into_iter().collect()
+        }
+        RouteNetlinkMessage::NewNeighbour(neighbour) => {
+            Neighbour::read(&neighbour).map(|it| Change::Neighbour(Turn::Set, it)).into_iter().collect()
+        }
+        RouteNetlinkMessage::DelNeighbour(neighbour) => {
+            Neighbour::read(&neighbour).map(|it| Change::Neighbour(Turn::Gone, it)).into_iter().collect()
+        }
+        RouteNetlinkMessage::NewRoute(_) => of_routes(message, Turn::Set),
+        RouteNetlinkMessage::DelRoute(_) => of_routes(message, Turn::Gone),
+        _ => Vec::new(),
+    }
+}
+
+/// A bridge says under its own family that it let a port go; the interface stays.
+fn interface(link: &LinkMessage, turn: Turn) -> Option<Change> {
+    let is_whole = link.header.interface_family == AddressFamily::Unspec;
+    is_whole.then(|| Change::Link(turn, Interface::read(link)))
+}
+
+fn of_routes(message: RouteNetlinkMessage, turn: Turn) -> Vec<Change> {
+    routes::read(message).into_iter().map(|route| Change::Route(turn, route)).collect()
+}
+
+/// RTMGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE.
+const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
