@@ -8,6 +8,7 @@ pub mod addresses;
 pub mod clock;
 mod failure;
 pub mod features;
+pub mod intercept;
 pub mod interfaces;
 pub mod monitor;
 pub mod namespace;
