@@ -78,8 +78,8 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(read).collect())
     }
 
-    /// Gives an interface an address, and its link the prefix. It may be used at once: nobody is asked whether another
-    /// host has it.
+    /// Gives an interface an address, and its link the prefix. Nobody is asked whether another host has it; the kernel
+    /// puts an IPv6 address to use by and by, when [`Netlink::route_to`] it says that it is local.
     ///
     /// # Errors
     /// `AlreadyExists`, `NotFound` for the interface, or that the right is missing.

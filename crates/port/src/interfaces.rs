@@ -130,7 +130,7 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Up, Switch::Off, "cannot set it down")
     }
 
-    /// Lets an interface take frames for whichever address, or no longer.
+    /// Lets an interface take frames for whichever address, or only for its own.
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
@@ -166,7 +166,7 @@ impl Netlink {
         Ok(Interface::read(&message))
     }
 
-    pub(crate) fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {
+    fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {
         let mut message = named(name);
         message.attributes.push(attribute);
         self.order(RouteNetlinkMessage::SetLink(message), 0, what)
@@ -234,7 +234,7 @@ impl fmt::Display for Mac {
     }
 }
 
-pub(crate) fn named(name: &str) -> LinkMessage {
+fn named(name: &str) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.to_owned()));
     message

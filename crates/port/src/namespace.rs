@@ -71,8 +71,9 @@ impl Namespace {
     /// Runs `f` on a thread inside and gives what it gives; a panic in `f` goes on in the caller.
     ///
     /// # Panics
-    /// As `f` does, and where the process has no right to enter, which it lost or never had: [`Namespace::new`] and
-    /// [`Namespace::open`] prove it, [`Namespace::here`] needs it only from a thread that is elsewhere.
+    /// As `f` does; where there can be no further thread; and where the process has no right to enter: after
+    /// [`Namespace::new`] and [`Namespace::open`] it had the right, and what [`Namespace::here`] gave needs it only from a
+    /// thread that is elsewhere.
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         self.inside(f).expect("a namespace that was open to us stays so")
     }
@@ -87,7 +88,8 @@ impl Namespace {
         f: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
         // A thread starts where the one that makes it is.
-        self.inside(|| Builder::new().name(name.to_owned()).spawn(f))?
+        let spawned = self.inside(|| Builder::new().name(name.to_owned()).spawn(f)).and_then(|spawned| spawned);
+        spawned.map_err(|why| advised(format!("{name}: cannot start it in its namespace"), &why, ENTRY))
     }
 
     /// What a setting under `/proc/sys/net/` says inside, such as `ipv4/ip_forward`.

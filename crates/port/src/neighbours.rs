@@ -70,7 +70,8 @@ impl Netlink {
         }
     }
 
-    /// Lets the kernel ask who has this address, if it does not know; the answer comes by and by.
+    /// Lets the kernel ask who has this address, if it does not know; the answer comes by and by. For an IPv6 address the
+    /// kernel asks once the interface has a link-local address that is not tentative.
     ///
     /// # Errors
     /// `NotFound` for the interface, or that the right is missing.

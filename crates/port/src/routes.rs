@@ -9,6 +9,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use packet::Version;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,15 +61,6 @@ pub struct Rule {
     pub priority: u32,
     /// The table it names, where it names one.
     pub table: Option<u32>,
-}
-
-/// A version of IP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
 }
 
 impl Route {

@@ -1,0 +1,92 @@
+//! A process without rights in, proof that it can be root of its own namespaces out.
+//!
+//! The child is a fork with one thread: neither a test's thread nor a program that another user may not read would do.
+
+mod system_pair;
+
+use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, waitpid};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use system_pair::{FAR, NEAR, pair};
+use wideload_port::intercept::Intercept;
+use wideload_port::namespace::{Namespace, become_own_root};
+
+#[test]
+fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root() {
+    let said = in_a_child_without_rights(|| {
+        let refused = Namespace::new().expect_err("it has no right").to_string();
+        become_own_root()?;
+        let [near, far] = pair();
+        let receiver = far.namespace.enter(|| UdpSocket::bind((FAR, 7000)))?;
+        let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 7000)))?;
+        sender.send_to(b"across", (FAR, 7000))?;
+        let mut buffer = [0; 16];
+        let (len, from) = receiver.recv_from(&mut buffer)?;
+        near.namespace.set_sysctl("ipv4/ip_forward", "1")?;
+        let why = near.namespace.enter(|| Intercept::all(near.index)).expect_err("the host forbids it");
+        assert_eq!(why.kind(), io::ErrorKind::PermissionDenied);
+        Ok(format!("{refused} | {len} bytes from {from}"))
+    });
+    assert_eq!(
+        said,
+        "cannot make a network namespace: Operation not permitted; run as root, or allow user namespaces (sysctl \
+         kernel.unprivileged_userns_clone=1) | 6 bytes from 192.0.2.1:7000"
+    );
+}
+
+#[test]
+fn a_process_of_several_threads_is_told_to_call_it_earlier() {
+    let said = in_a_child_without_rights(|| {
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let second = std::thread::spawn(move || wait.recv());
+        let why = become_own_root().expect_err("there is a second thread");
+        drop(end);
+        second.join().expect("it does not panic").ok();
+        Ok(why.to_string())
+    });
+    assert_eq!(said, "cannot make a user namespace: Invalid argument; call it before there is a second thread");
+}
+
+/// What `f` says in a child that is nobody, or why it failed.
+fn in_a_child_without_rights(f: impl FnOnce() -> io::Result<String>) -> String {
+    let (reader, writer): (OwnedFd, OwnedFd) = rustix::pipe::pipe().expect("descriptors are free");
+    // SAFETY: the C library readies its allocator for a child, and the child prints nothing.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", io::Error::last_os_error());
+    if child == 0 {
+        std::panic::set_hook(Box::new(|_| {}));
+        let said = catch_unwind(AssertUnwindSafe(|| become_nobody().and_then(|()| f())));
+        let text = match said {
+            Ok(Ok(text)) => text,
+            Ok(Err(why)) => why.to_string(),
+            Err(panic) => format!("it panicked: {:?}", panic.downcast_ref::<String>()),
+        };
+        File::from(writer).write_all(text.as_bytes()).ok();
+        // SAFETY: nothing of the parent's is to run at this end.
+        unsafe { libc::_exit(0) };
+    }
+    drop(writer);
+    let mut text = String::new();
+    File::from(reader).read_to_string(&mut text).expect("it is text");
+    waitpid(rustix::process::Pid::from_raw(child), WaitOptions::empty()).expect("it is our child");
+    text
+}
+
+fn become_nobody() -> io::Result<()> {
+    // SAFETY: three calls on numbers, in a process of one thread.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
+            && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
+    };
+    if !done {
+        return Err(io::Error::last_os_error());
+    }
+    // A program that such a person starts may write its own maps; one that changed its user may not.
+    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+}
+
+const NOBODY: u32 = 65_534;
