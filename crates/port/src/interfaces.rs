@@ -166,7 +166,7 @@ impl Netlink {
         Ok(Interface::read(&message))
     }
 
-    fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {
+    pub(crate) fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {
         let mut message = named(name);
         message.attributes.push(attribute);
         self.order(RouteNetlinkMessage::SetLink(message), 0, what)
@@ -234,7 +234,7 @@ impl fmt::Display for Mac {
     }
 }
 
-fn named(name: &str) -> LinkMessage {
+pub(crate) fn named(name: &str) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.to_owned()));
     message

@@ -4,18 +4,6 @@
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod addresses;
-pub mod clock;
-mod failure;
-pub mod features;
-pub mod intercept;
-pub mod interfaces;
-pub mod monitor;
-pub mod namespace;
-pub mod neighbours;
-pub mod netlink;
-pub mod routes;
-
 use packet::{Frame, Ingress, Medium, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -31,6 +19,7 @@ pub mod namespace;
 pub mod napi;
 pub mod neighbours;
 pub mod netlink;
+pub mod realtime;
 pub mod routes;
 pub mod xdp;
 
