@@ -1,1 +1,3 @@
 //! The live service: workers, configuration, counters, control, shutdown.
+
+pub mod config;

@@ -1,0 +1,274 @@
+//! A file of TOML in, a configuration of the live gateway out, or all that is wrong with the file.
+//!
+//! What a side says is about what leaves by it. What a file does not say is as the role has it:
+//!
+//! | | toward the wide side | toward the narrow side |
+//! |---|---|---|
+//! | wide interface | reassemble, coalesce, segment, fragment | segment, fragment |
+//! | border | coalesce, segment, fragment; MSS both ways | segment, fragment |
+//! | router | fragment | fragment |
+//!
+//! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows it
+//! may have been misread: then only the lines before it are judged.
+
+mod check;
+mod problem;
+mod read;
+mod syntax;
+mod table;
+mod value;
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use engine::{Exempt, Join, Mode, Prefix, Prefixes, Switch};
+use packet::Fill;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+
+pub use problem::{Place, Problem, Problems};
+
+/// All that a live gateway is told before it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who stands where the packets pass.
+    pub role: Role,
+    /// The name of it: that of the file, without what follows the last point.
+    pub name: String,
+    /// Threads that packets are shared out to.
+    pub workers: usize,
+    /// Where ICMP errors come from: one address of IPv4, one of IPv6.
+    pub answer_from: [IpAddr; 2],
+    /// The socket that it is spoken to by.
+    pub control: PathBuf,
+    /// Where its counters can be fetched; none: nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// Whom the process becomes once it has its ports; none: it stays who it is.
+    pub user: Option<String>,
+    /// Stages that are left out at the start.
+    pub bypass: Vec<Stage>,
+    /// What leaves by the wide side.
+    pub wide: SideConfig,
+    /// What leaves by the narrow side.
+    pub narrow: SideConfig,
+    /// How much is held and remembered.
+    pub limits: LimitsConfig,
+    /// What becomes of the MSS that hosts announce.
+    pub mss: MssConfig,
+    /// What moves to the wide interface.
+    pub wide_interface: WideInterfaceConfig,
+    /// What is right and hardly meant.
+    pub warnings: Problems,
+}
+
+/// Who stands where the packets pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The host's own card: it reassembles for its host and cuts in its name.
+    WideInterface,
+    /// A router: nothing grows but by a stage that is named.
+    Router,
+    /// A gateway between two packet sizes.
+    Border,
+}
+
+/// What can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Fragments become whole datagrams.
+    Reassemble,
+    /// Fragments are joined on the way.
+    Join,
+    /// TCP segments are joined.
+    Coalesce,
+    /// TCP is cut into segments.
+    Segment,
+    /// Anything is cut into fragments.
+    Fragment,
+    /// The MSS that hosts announce is raised.
+    Mss,
+}
+
+/// What leaves by one side.
+#[derive(Clone, Debug)]
+pub struct SideConfig {
+    /// Where packets come from and go: `tun:NAME`, `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`.
+    pub port: String,
+    /// Longest packet that leaves, IP header counted, in bytes.
+    pub mtu: u16,
+    /// How TCP segments are joined.
+    pub coalesce: Option<Mode>,
+    /// How fragments are joined.
+    pub join: Join,
+    /// How they are joined for some destinations.
+    pub join_for: Vec<(Prefix, Join)>,
+    /// Is TCP that is too long cut into segments?
+    pub segment: Switch,
+    /// Is what is too long cut into fragments?
+    pub fragment: Switch,
+    /// How long segments are held for the next of their flow.
+    pub hold: Holding,
+    /// How long a datagram's other fragments are waited for; none: as is [usual](SideConfig::patience_of).
+    pub patience: Option<Duration>,
+    /// How a cut shares a payload out.
+    pub fill: Fill,
+    /// Is what the kernel or the card can do left to it?
+    pub offloads: Switch,
+    /// Flows that are never held.
+    pub exempt: Vec<Exempt>,
+}
+
+/// How long segments are held for the next of their flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// Until the port has nothing more to give.
+    Burst,
+    /// As long as the flow's own pace says.
+    Adaptive,
+    /// As long.
+    Fixed(Duration),
+}
+
+/// How much is held and remembered, by each worker and in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Memory for fragments, and as much for segments, in bytes.
+    pub memory: usize,
+    /// Flows whose MSS is remembered.
+    pub flows: usize,
+    /// How long a datagram may be on its way: no identifier is used again sooner.
+    pub datagram_lifetime: Duration,
+}
+
+/// What becomes of the MSS that hosts announce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MssConfig {
+    /// When it is raised.
+    pub raise: Raise,
+    /// Longest packet toward a host whose MSS is not known, IP header counted, in bytes.
+    pub safe: u16,
+}
+
+/// When the MSS that hosts announce is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raise {
+    /// Never.
+    Never,
+    /// Where both directions of a connection pass.
+    BothWays,
+    /// Wherever an announcement passes.
+    Always,
+}
+
+/// What moves to the wide interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WideInterfaceConfig {
+    /// Destinations whose routes move; none named: all of the narrow interface's.
+    pub prefixes: Vec<Prefix>,
+}
+
+impl Config {
+    /// The configuration that stands in a file.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn read(path: &Path) -> Result<Config, Problems> {
+        let file = path.to_string_lossy();
+        let unread =
+            |error| Problems::unread(&file, format!("cannot read: {error}"), "give a file that can be read");
+        let mut bytes = Vec::new();
+        let opened = File::open(path).map_err(unread)?;
+        opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
+        match str::from_utf8(&bytes) {
+            Ok(text) => Config::parse(text, &file),
+            Err(error) => {
+                let (text, _) = bytes.split_at(error.valid_up_to());
+                let mut notes = problem::Notes::default();
+                notes.amiss(text.len(), "", "this letter is no UTF-8", "save the file as UTF-8");
+                let [problems, _] = notes.sorted(&String::from_utf8_lossy(text), &file);
+                Err(problems)
+            }
+        }
+    }
+
+    /// The configuration that stands in a text; `file` is the name of the file that it is from.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn parse(text: &str, file: &str) -> Result<Config, Problems> {
+        if text.len() > FILE_LEN_MAX {
+            let what = format!("the file is longer than {} KiB", FILE_LEN_MAX >> 10);
+            return Err(Problems::unread(file, what, "give a configuration of the gateway"));
+        }
+        let (entries, errors) = DeTable::parse_recoverable(text);
+        let root = table::Table::root(entries.get_ref());
+        let mut notes = problem::Notes::default();
+        syntax::note(text, &errors, &mut notes);
+        let said = read::Said::read(&root, &mut notes);
+        check::check(&said, &mut notes);
+        let config = said.settle(&name_of(file), &mut notes);
+        let [problems, warnings] = notes.sorted(text, file);
+        match config {
+            Some(config) if problems.is_empty() => Ok(Config { warnings, ..config }),
+            _ => {
+                assert!(!problems.is_empty(), "what is refused has a reason");
+                Err(problems)
+            }
+        }
+    }
+}
+
+impl SideConfig {
+    /// How fragments are joined, by their destination.
+    pub fn joins(&self) -> Prefixes<Join> {
+        self.join_for.iter().fold(Prefixes::new(self.join), |joins, (prefix, join)| joins.with(*prefix, *join))
+    }
+
+    /// Are fragments for any destination joined so?
+    pub fn joins_as(&self, join: Join) -> bool {
+        self.join == join || self.join_for.iter().any(|(_, other)| *other == join)
+    }
+
+    /// How long a datagram's other fragments are waited for where they are joined so; none: as a host waits, 30 s for
+    /// IPv4 and 60 s for IPv6.
+    pub fn patience_of(&self, join: Join, role: Role) -> Option<Duration> {
+        let usual = match (join, role) {
+            (Join::Graceful, _) => Some(GRACEFUL_PATIENCE),
+            (_, Role::WideInterface) => None,
+            _ => Some(TRANSIT_PATIENCE),
+        };
+        self.patience.or(usual)
+    }
+}
+
+impl Role {
+    /// The names, as they are written in a file.
+    pub const NAMES: [(&str, Role); 3] =
+        [("wide-interface", Role::WideInterface), ("router", Role::Router), ("border", Role::Border)];
+}
+
+impl Stage {
+    /// The names, as they are written in a file.
+    pub const NAMES: [(&str, Stage); 6] = [
+        ("reassemble", Stage::Reassemble),
+        ("join", Stage::Join),
+        ("coalesce", Stage::Coalesce),
+        ("segment", Stage::Segment),
+        ("fragment", Stage::Fragment),
+        ("mss", Stage::Mss),
+    ];
+}
+
+/// A file's name without its directory and what follows the last point.
+fn name_of(file: &str) -> String {
+    let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    stem.unwrap_or_else(|| "wideload".to_owned())
+}
+
+/// Longest file that is read, in bytes: no configuration is as long.
+const FILE_LEN_MAX: usize = 64 << 10;
+/// How long datagrams are waited for on the way (rel:G18).
+const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
+/// How long graceful joining waits for the next fragment (rel:G18).
+const GRACEFUL_PATIENCE: Duration = Duration::from_millis(10);
