@@ -8,8 +8,8 @@
 //! | border | coalesce, segment, fragment; MSS both ways | segment, fragment |
 //! | router | fragment | fragment |
 //!
-//! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows it may
-//! have been misread: then only the lines before it are judged.
+//! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows it
+//! may have been misread: then only the lines before it are judged.
 
 mod check;
 mod problem;
@@ -109,7 +109,7 @@ pub struct SideConfig {
     pub fragment: Switch,
     /// How long segments are held for the next of their flow.
     pub hold: Holding,
-    /// How long a datagram's other fragments are waited for; none: as it is usual for [each way](SideConfig::patience_of).
+    /// How long a datagram's other fragments are waited for; none: as is [usual](SideConfig::patience_of).
     pub patience: Option<Duration>,
     /// How a cut shares a payload out.
     pub fill: Fill,
@@ -180,11 +180,16 @@ impl Config {
         let mut bytes = Vec::new();
         let opened = File::open(path).map_err(unread)?;
         opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            Problems::unread(&file, format!("byte {} is no UTF-8", at + 1), "save the file as UTF-8")
-        })?;
-        Config::parse(&text, &file)
+        match str::from_utf8(&bytes) {
+            Ok(text) => Config::parse(text, &file),
+            Err(error) => {
+                let (text, _) = bytes.split_at(error.valid_up_to());
+                let mut notes = problem::Notes::default();
+                notes.amiss(text.len(), "", "this letter is no UTF-8", "save the file as UTF-8");
+                let [problems, _] = notes.sorted(&String::from_utf8_lossy(text), &file);
+                Err(problems)
+            }
+        }
     }
 
     /// The configuration that stands in a text; `file` is the name of the file that it is from.
@@ -262,7 +267,7 @@ fn name_of(file: &str) -> String {
 }
 
 /// Longest file that is read, in bytes: no configuration is as long.
-const FILE_LEN_MAX: usize = 1 << 20;
+const FILE_LEN_MAX: usize = 64 << 10;
 /// How long datagrams are waited for on the way (rel:G18).
 const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
 /// How long graceful joining waits for the next fragment (rel:G18).

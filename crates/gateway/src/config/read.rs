@@ -133,8 +133,8 @@ impl<'a> Said<'a> {
 
     /// The configuration; none where something is wrong, which has been noted.
     pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
-        let role = self.role.here()?.value;
         let control = self.control(name, notes);
+        let role = self.role.here()?.value;
         let (wide, narrow) = (self.wide.as_ref()?.settle(role)?, self.narrow.as_ref()?.settle(role)?);
         Some(Config {
             role,
@@ -205,7 +205,7 @@ impl<'a> SideSaid<'a> {
         let [reassemble, segment, fragment, even, offloads] =
             ["reassemble", "segment", "fragment", "even", "offloads"].map(&mut switch);
         let example = if which == Which::Wide { 9_000 } else { 1_500 };
-        let mtu_mend = format!("write mtu = {example}, or what the link takes, 68 to 65,535");
+        let mtu_mend = format!("write mtu = {example}, or what the link takes, 68 to 65535");
         let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
         SideSaid {
             which,
@@ -361,7 +361,7 @@ fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<Jo
 
 fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Join>) {
     table.check_keys(&FOR, notes, |key| {
-        SIDE.contains(&key).then(|| format!("{key} is for the whole side; write it above, beside the port"))
+        SIDE.contains(&key).then(|| "write it in the side's own table, in front of this one".to_owned())
     });
     let prefix = table.need("prefix", "write it, such as prefix = \"192.0.2.0/24\"", notes, &value::prefix);
     let reassemble = table.take("reassemble", notes, &value::switch);

@@ -5,10 +5,10 @@ use super::table::shown_key;
 use super::value::either;
 use toml::de::Error;
 
-/// Notes what the parser did not understand.
+/// Notes what the parser did not understand: the first of it, where there is very much.
 pub(super) fn note(text: &str, errors: &[Error], notes: &mut Notes) {
     let mut last_line_at = None;
-    for error in errors {
+    for error in errors.iter().take(NOTED_MAX) {
         let at = error.span().map_or(text.len(), |span| span.start).min(text.trim_end().len());
         let line_at = start_of_line(text, at);
         if error.message() == "duplicate key" {
@@ -34,7 +34,12 @@ fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
     let key = key_of(text, line_at);
     let first = first_line_of(text, &key, line_at);
     let first = first.map_or(String::new(), |number| format!(", first in line {number}"));
-    let wrong = Wrong::new(format!("this stands twice{first}"), "leave one of them out");
+    let mend = if line(text, line_at).trim_start().starts_with("[[") {
+        format!("write [[{}]] each time, with two brackets", name(&key))
+    } else {
+        "leave one of them out".to_owned()
+    };
+    let wrong = Wrong::new(format!("this stands twice{first}"), mend);
     if header(line(text, line_at)).is_some() {
         notes.twice(at, name(&key), wrong);
     } else {
@@ -72,7 +77,7 @@ fn wrong(message: &str) -> Wrong {
         words => format!("write {} here", either(words, "or")),
     };
     match what {
-        "string values must be quoted" => {
+        "string values must be quoted" | "invalid boolean" | "invalid float" => {
             Wrong::new("this is no value", "write a number, true, false, or a text in quotation marks")
         }
         "missing escaped value" => Wrong::new("no letter is written so", "write \\\\ for a single \\"),
@@ -102,8 +107,8 @@ fn first_line_of(text: &str, key: &[&str], line_at: usize) -> Option<usize> {
     for (number, line) in text.get(..line_at)?.lines().enumerate() {
         let here = match header(line) {
             Some(named) => {
-                // Another table of the same list.
-                if named.len() < key.len() && key.starts_with(&named) {
+                let is_of_list = line.trim_start().starts_with("[[");
+                if is_of_list && named.len() < key.len() && key.starts_with(&named) {
                     found = None;
                 }
                 table = named;
@@ -135,7 +140,7 @@ fn header(line: &str) -> Option<Vec<&str>> {
 /// The key in front of a line.
 fn own_key(line: &str) -> Option<Vec<&str>> {
     let own = line.split(['=', '#']).next()?;
-    words(own).or_else(|| words(own.split_whitespace().next()?))
+    words(own).or_else(|| words(own.split_whitespace().next()?.trim_end_matches(':')))
 }
 
 /// The words of a key with points, if it looks like one.
@@ -148,3 +153,6 @@ fn words(text: &str) -> Option<Vec<&str>> {
 fn name(key: &[&str]) -> String {
     key.join(".")
 }
+
+/// More is read by nobody, and may be every line of what is no configuration at all.
+const NOTED_MAX: usize = 100;

@@ -190,7 +190,7 @@ impl<'a> Table<'a> {
         if tables.len() == array.len() { Given::As(At { at, value: tables }) } else { Given::Wrong }
     }
 
-    /// Notes the keys that nobody knows; `advice` is what to do about one of them, if it is more than the nearest key.
+    /// Notes the keys that nobody knows. `advice` is what to do about one that is near no known key.
     pub fn check_keys(&self, known: &[&str], notes: &mut Notes, advice: impl Fn(&str) -> Option<String>) {
         for key in self.entries.keys() {
             let text: &str = key.get_ref();
@@ -203,7 +203,7 @@ impl<'a> Table<'a> {
                     format!("write {nearest}")
                 }
                 None => advice(text)
-                    .unwrap_or_else(|| format!("leave it out; the keys here are {}", value::either(known, "and"))),
+                    .unwrap_or_else(|| format!("leave it out, or write one of {}", value::either(known, "and"))),
             };
             notes.wrong(key.span().start, self.name_of(text), Wrong::new("there is no such key", mend));
         }

@@ -219,7 +219,7 @@ pub(super) fn exempt(value: &DeValue<'_>) -> Result<Exempt, Wrong> {
         });
     };
     let port =
-        port.parse().map_err(|_| Wrong::new(format!("{port} is no port"), "give a number from 0 to 65,535"))?;
+        port.parse().map_err(|_| Wrong::new(format!("{port} is no port"), "give a number from 0 to 65535"))?;
     let prefix = match prefix {
         "" => None,
         prefix => Some(unbracketed(prefix).ok_or_else(unclear)?.parse().map_err(sentence)?),
