@@ -47,7 +47,7 @@ pub enum Rows {
     Jitter,
     /// Which probes were lost: exactly those of the model.
     Loss,
-    /// Bits per second on the line, overhead counted.
+    /// Bits per second on the line, overhead counted, while it is full.
     Rate,
     /// Of a burst, how many find room, and the delay of the last.
     Queue,
@@ -298,7 +298,7 @@ impl Seen {
             }
             Rows::Rate => {
                 let rate = trial.shape.rate_bits_per_second.unwrap_or_default() as f64 / 1e6;
-                vec![row("rate", "Mbit/s", rate, self.rate(trial) / 1e6)]
+                vec![row("rate, median", "Mbit/s", rate, self.rate(trial) / 1e6)]
             }
             Rows::Queue => self.queue_rows(trial, row),
         };
@@ -353,11 +353,16 @@ impl Seen {
         (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
     }
 
-    /// Bits on the line per second, from the first arrival to the last.
+    /// Bits on the line per second: the median of stretches of equally many frames, for a sender that was held up leaves
+    /// the line idle.
     fn rate(&self, trial: &Trial) -> f64 {
-        let [first, .., last] = self.arrivals.as_slice() else { return 0.0 };
-        let bits = 8 * (trial.load.len + trial.shape.overhead_len) * (self.arrivals.len() - 1);
-        bits as f64 / last.arrived.since(first.arrived).as_secs_f64()
+        let frame_count = (self.arrivals.len().saturating_sub(1) / STRETCH_COUNT).max(1);
+        let bits = (8 * (trial.load.len + trial.shape.overhead_len) * frame_count) as f64;
+        let marks: Vec<Time> = self.arrivals.iter().step_by(frame_count).map(|arrival| arrival.arrived).collect();
+        let mut rates: Vec<f64> =
+            marks.windows(2).map(|ends| bits / ends[1].since(ends[0]).as_secs_f64().max(1e-9)).collect();
+        rates.sort_by(f64::total_cmp);
+        quantile(&rates, 0.5)
     }
 }
 
@@ -451,6 +456,8 @@ const ETHERNET_HEADER: [u8; 14] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 
 const EXPERIMENT: u8 = 253;
 /// What every probe says first.
 const MARK: [u8; 8] = *b"wideload";
+/// Into how many stretches a trial is cut to see its rate.
+const STRETCH_COUNT: usize = 20;
 /// How long is waited for a probe that must come.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After how long without an arrival a trial is over, where nobody knows how many come.
