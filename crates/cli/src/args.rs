@@ -24,6 +24,42 @@ pub enum Job {
     /// A capture in, the same traffic at other packet sizes out
     #[command(after_help = REWRITE_HELP)]
     Rewrite(Rewrite),
+    /// Two hosts and a gateway in private namespaces: before and after, with real TCP and UDP
+    #[command(after_help = DEMO_HELP)]
+    Demo(Demo),
+    /// Says what is wrong with a configuration, or that nothing is
+    Check(Check),
+    /// Says what this machine allows, and what to change
+    Doctor(Doctor),
+    /// Puts back what a wide interface that died has left
+    Undo,
+}
+
+/// What `wideload demo` was asked.
+#[derive(Debug, Parser)]
+pub struct Demo {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `wideload check` was asked.
+#[derive(Debug, Parser)]
+pub struct Check {
+    /// Configuration to read
+    pub config: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `wideload doctor` was asked.
+#[derive(Debug, Parser)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `wideload rewrite` was asked.
@@ -301,6 +337,11 @@ const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default());
+const DEMO_HELP: &str = "\
+Takes about 20 seconds. Nothing outside is touched: the hosts are namespaces of this process, and go with it. Root, or a \
+kernel that lets you have user namespaces, is all it needs.
+
+Exit status: 0 all bytes arrived, and the wide host saw wide packets; 1 they did not, or something is missing.";
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.

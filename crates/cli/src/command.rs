@@ -230,7 +230,7 @@ fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     }
 }
 
-fn complain(message: &str) {
+pub(crate) fn complain(message: &str) {
     // There is nowhere left to say that this failed.
     let _ = writeln!(io::stderr(), "wideload: {message}");
 }

@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod check;
 pub mod command;
+pub mod demo;
+pub mod doctor;
 pub mod report;
 pub mod rewrite;

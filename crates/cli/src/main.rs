@@ -4,11 +4,15 @@
 use clap::Parser;
 use std::process::ExitCode;
 use wideload::args::{Args, Job};
-use wideload::command;
+use wideload::{check, command, demo, doctor};
 
 fn main() -> ExitCode {
     let status = match Args::parse().job {
         Job::Rewrite(args) => command::rewrite(&args),
+        Job::Demo(args) => demo::demo(&args),
+        Job::Check(args) => check::check(&args),
+        Job::Doctor(args) => doctor::doctor(&args),
+        Job::Undo => check::undo(),
     };
     ExitCode::from(status as u8)
 }

@@ -5,6 +5,7 @@ pub mod config;
 pub mod links;
 pub mod next_hops;
 pub mod orders;
+pub mod roles;
 pub mod send;
 pub mod service;
 pub mod snapshot;

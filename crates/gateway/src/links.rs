@@ -1,7 +1,7 @@
 //! A packet that leaves in, the link header that it needs out; a packet that came in, whether it is ours out.
 
 use crate::next_hops::NextHops;
-use packet::{Medium, Packet, Time};
+use packet::{Medium, Packet, Time, Version};
 
 /// How packets get their link headers at one end.
 #[derive(Debug)]
@@ -10,8 +10,12 @@ pub enum Links {
     Bridge,
     /// They have none: a TUN.
     Bare,
+    /// All are for one station: a TAP, whose host asks nobody for addresses.
+    Station([u8; 6]),
     /// Each gets that of its next hop, as the kernel knows it; only what is for this station is taken.
     NextHops(Box<NextHops>),
+    /// The same, and each has one hop less to go; what is for the router itself is the kernel's.
+    Router(Box<NextHops>),
 }
 
 /// What became of asking for a link header.
@@ -27,10 +31,11 @@ pub enum Link {
 
 impl Links {
     /// Is a packet that came in by this end ours? Else it is the kernel's.
-    pub fn takes(&self, packet: &Packet) -> bool {
+    pub fn takes(&mut self, now: Time, packet: &Packet) -> bool {
         match self {
-            Links::Bridge | Links::Bare => true,
-            Links::NextHops(hops) => hops.takes(packet),
+            Links::Bridge | Links::Bare | Links::Station(_) => true,
+            Links::NextHops(hops) => hops.is_for_station(packet),
+            Links::Router(hops) => hops.is_for_station(packet) && hops.passes_on(now, packet),
         }
     }
 
@@ -49,7 +54,29 @@ impl Links {
                 }
                 Link::Ready
             }
-            Links::NextHops(hops) => hops.link(now, packet),
+            Links::Station(mac) => {
+                let header = ethernet(*mac, PEER, packet.ip().version);
+                packet.relink(Medium::Ethernet, &header);
+                Link::Ready
+            }
+            Links::NextHops(hops) | Links::Router(hops) => hops.link(now, packet),
         }
     }
 }
+
+/// An Ethernet header.
+pub(crate) fn ethernet(to: [u8; 6], from: [u8; 6], version: Version) -> [u8; ETHERNET_LEN] {
+    let ether_type: [u8; 2] = match version {
+        Version::V4 => [0x08, 0x00],
+        Version::V6 => [0x86, 0xDD],
+    };
+    let mut header = [0; ETHERNET_LEN];
+    header[..6].copy_from_slice(&to);
+    header[6..12].copy_from_slice(&from);
+    header[12..].copy_from_slice(&ether_type);
+    header
+}
+
+pub(crate) const ETHERNET_LEN: usize = 14;
+/// The station that a host behind a TAP sees everything come from: locally administered (IEEE 802 section 8.4).
+const PEER: [u8; 6] = [0x02, 0x57, 0x49, 0x44, 0x45, 0x00];

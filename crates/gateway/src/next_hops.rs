@@ -4,14 +4,14 @@
 //! changes. A destination is looked up once and remembered. A neighbour that nobody sends to by the kernel would be forgotten by
 //! it, so it is asked to look again now and then.
 
-use crate::links::Link;
-use packet::{Medium, Packet, Time, Version};
+use crate::links::{Link, ethernet};
+use packet::{Medium, Packet, Time};
 use port::addresses::Prefix;
 use port::interfaces::Interface;
 use port::monitor::{Change, Monitor, Turn};
 use port::netlink::Netlink;
 use port::routes::{Route, RouteKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct NextHops {
     mac: [u8; 6],
     netlink: Netlink,
     monitor: Monitor,
+    /// Addresses of this host.
+    own: HashSet<IpAddr>,
     /// Longest prefix first, then lowest metric.
     routes: Vec<Route>,
     destinations: HashMap<IpAddr, Destination>,
@@ -66,6 +68,7 @@ impl NextHops {
             mac,
             netlink,
             monitor,
+            own: HashSet::new(),
             routes: Vec::new(),
             destinations: HashMap::new(),
             stations: HashMap::new(),
@@ -76,8 +79,15 @@ impl NextHops {
     }
 
     /// Is this packet for our station, and not of what the kernel needs to know its neighbours?
-    pub fn takes(&self, packet: &Packet) -> bool {
+    pub fn is_for_station(&self, packet: &Packet) -> bool {
         packet.link().get(..6) == Some(&self.mac[..]) && !packet.is_neighbour_discovery()
+    }
+
+    /// Would a router pass this packet on? What is for one of its own addresses, it takes itself.
+    pub fn passes_on(&mut self, now: Time, packet: &Packet) -> bool {
+        self.follow(now);
+        let (_, destination) = packet.addresses();
+        !self.own.contains(&IpAddr::from(destination))
     }
 
     /// Gives a packet the link header of its next hop.
@@ -93,14 +103,7 @@ impl NextHops {
                 None => return Link::Asked,
             },
         };
-        let ether_type: [u8; 2] = match packet.ip().version {
-            Version::V4 => [0x08, 0x00],
-            Version::V6 => [0x86, 0xDD],
-        };
-        let mut header = [0; ETHERNET_LEN];
-        header[..6].copy_from_slice(&mac);
-        header[6..12].copy_from_slice(&self.mac);
-        header[12..].copy_from_slice(&ether_type);
+        let header = ethernet(mac, self.mac, packet.ip().version);
         packet.relink(Medium::Ethernet, &header);
         Link::Ready
     }
@@ -193,6 +196,7 @@ impl NextHops {
         routes.retain(|route| route.index == Some(self.index) || route.kind == RouteKind::Refused);
         routes.sort_by_key(|route| (u8::MAX - route.destination.bit_count, route.metric));
         self.routes = routes;
+        self.own = self.netlink.addresses()?.iter().map(|address| address.prefix.address).collect();
         self.destinations.clear();
         Ok(())
     }
@@ -232,7 +236,6 @@ pub(crate) fn contains(prefix: Prefix, address: IpAddr) -> bool {
     one_len == other_len && (prefix.bit_count == 0 || differ >> (128 - u32::from(prefix.bit_count)) == 0)
 }
 
-const ETHERNET_LEN: usize = 14;
 /// Destinations and neighbours that are remembered.
 const DESTINATIONS_MAX: usize = 65_536;
 /// How often changes are taken.

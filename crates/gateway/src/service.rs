@@ -1,9 +1,9 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
 use crate::build::{Secrets, side, way};
-use crate::config::{Config, Role};
-use crate::links::Links;
+use crate::config::Config;
 use crate::orders::{Order, Reins, orders};
+use crate::roles::{Seized, links};
 use crate::snapshot::Snapshot;
 use crate::worker::{End, Worker};
 use engine::{Side, Switch};
@@ -18,6 +18,7 @@ pub struct Service {
     config: Config,
     offloads: [Offloads; 2],
     crew: Vec<Member>,
+    _seized: Seized,
 }
 
 /// A worker on its thread.
@@ -40,7 +41,8 @@ impl Service {
             offloads = [ports[0].offloads(), ports[1].offloads()];
             crew.push(hire(&config, number, ports)?);
         }
-        Ok(Service { config, offloads, crew })
+        let _seized = Seized::start(&config)?;
+        Ok(Service { config, offloads, crew, _seized })
     }
 
     /// What it was told.
@@ -126,11 +128,8 @@ fn hire(config: &Config, number: usize, ports: [Box<dyn Port>; 2]) -> io::Result
         way(config, &config.narrow, narrow.offloads(), secrets),
         way(config, &config.wide, wide.offloads(), secrets),
     ];
-    let links = || match config.role {
-        Role::Border => Links::Bridge,
-        Role::Router | Role::WideInterface => Links::Bridge,
-    };
-    let ends = [End::new(wide, links(), config.wide.mtu), End::new(narrow, links(), config.narrow.mtu)];
+    let [at_wide, at_narrow] = links(config, wide.as_ref())?;
+    let ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
     let mut worker = Worker::new(Clock::start(), ends, ways, orders);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))

@@ -216,7 +216,7 @@ impl Worker {
         let end = &mut self.ends[way];
         end.seen.packet(&packet);
         let Way { side, out, .. } = &mut self.ways[way];
-        if !end.links.takes(&packet) {
+        if !end.links.takes(now, &packet) {
             end.seen.left += 1;
             return out.done(packet);
         }

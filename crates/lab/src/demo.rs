@@ -5,9 +5,8 @@
 
 use crate::net::Offloading;
 use crate::traffic::{self, Messages, Transfer};
-use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+use crate::trio::{Middle, NARROW, Receiver, Trio, WIDE, v4, v6};
 use port::interfaces::Counters;
-use port::napi::ReceiveThread;
 use serde::Serialize;
 use std::io;
 use std::net::IpAddr;
@@ -20,6 +19,8 @@ pub struct Demo {
     pub mtus: [u32; 2],
     /// One row for each transfer, the bridge's first.
     pub rows: Vec<Row>,
+    /// Does each host's kernel join packets as they come (GRO)? Only where its processor time could not be told otherwise.
+    pub hosts_join: bool,
     /// Did every byte arrive unchanged?
     pub intact: bool,
     /// Did the wide host see wide packets, both ways, where the gateway stood?
@@ -72,6 +73,15 @@ struct Load {
     address: IpAddr,
 }
 
+impl Demo {
+    /// The rows in another order: what was sent, and below each other what it took through the bridge and through the gateway.
+    pub fn rows_by_load(&self) -> Vec<&Row> {
+        let half = self.rows.len() / 2;
+        let (before, after) = self.rows.split_at(half);
+        before.iter().zip(after).flat_map(|(before, after)| [before, after]).collect()
+    }
+}
+
 /// Runs the demo, and tells each step before it begins.
 ///
 /// # Errors
@@ -80,7 +90,7 @@ pub fn run(mut tell: impl FnMut(&str)) -> io::Result<Demo> {
     let mtus = [9_000, 1_500];
     tell("making two hosts and what stands between them");
     let trio = Trio::new(mtus, Offloading::Off)?;
-    let threads = trio.receive_threads();
+    let receivers = trio.receivers();
     let mut rows = Vec::new();
     for name in ["bridge", "wideload"] {
         let middle = if name == "bridge" { trio.bridge()? } else { trio.gateway(&trio.border(BORDER, "", ""))? };
@@ -88,14 +98,15 @@ pub fn run(mut tell: impl FnMut(&str)) -> io::Result<Demo> {
         for load in loads() {
             let to = if load.to_wide { "to wide" } else { "to narrow" };
             tell(&format!("{name}: {} {to}", load.protocol));
-            rows.push(row(&trio, &middle, name, load, threads)?);
+            rows.push(row(&trio, &middle, name, load, &receivers)?);
         }
         trio.clear(middle)?;
     }
     let intact = rows.iter().all(|row| row.transfer.intact && row.transfer.bytes > 0);
     let mut through = rows.iter().filter(|row| row.middle == "wideload" && row.protocol == "TCP");
     let wide = through.all(|row| row.wide.mean_len > f64::from(mtus[1]));
-    Ok(Demo { mtus, rows, intact, wide })
+    let hosts_join = receivers.iter().flatten().any(Receiver::joins);
+    Ok(Demo { mtus, rows, hosts_join, intact, wide })
 }
 
 fn loads() -> [Load; 4] {
@@ -112,15 +123,15 @@ fn row(
     middle: &Middle,
     name: &'static str,
     load: Load,
-    threads: [Option<ReceiveThread>; 2],
+    receivers: &[Option<Receiver>; 2],
 ) -> io::Result<Row> {
     let [from, to] = if load.to_wide { [&trio.narrow, &trio.wide] } else { [&trio.wide, &trio.narrow] };
-    let before = (trio.counters()?, times(threads), gateway_time(middle)?);
+    let before = (trio.counters()?, times(receivers), gateway_time(middle)?);
     let transfer = match load.protocol {
         "TCP" => traffic::tcp(from.space(), to.space(), load.address, TCP_LEN, SEED)?,
         _ => traffic::udp(from.space(), to.space(), load.address, MESSAGES, SEED)?,
     };
-    let after = (trio.counters()?, times(threads), gateway_time(middle)?);
+    let after = (trio.counters()?, times(receivers), gateway_time(middle)?);
     let gigabytes = transfer.bytes as f64 / 1e9;
     let receiver = usize::from(!load.to_wide);
     let host = |index: usize| {
@@ -158,8 +169,8 @@ fn host_row([before, after]: [Counters; 2], receives: bool, transfer: &Transfer,
     }
 }
 
-fn times(threads: [Option<ReceiveThread>; 2]) -> [Option<Duration>; 2] {
-    threads.map(|thread| thread.and_then(|thread| thread.time().ok()))
+fn times(receivers: &[Option<Receiver>; 2]) -> [Option<Duration>; 2] {
+    receivers.each_ref().map(|receiver| receiver.as_ref().and_then(|receiver| receiver.thread.time().ok()))
 }
 
 fn gateway_time(middle: &Middle) -> io::Result<Option<Duration>> {

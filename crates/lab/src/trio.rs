@@ -14,6 +14,7 @@ use port::addresses::Prefix;
 use port::features::{self, Switch};
 use port::interfaces::Counters;
 use port::napi::ReceiveThread;
+use port::xdp::Passing;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -159,18 +160,37 @@ impl Trio {
         Ok([of(&self.wide, wide)?, of(&self.narrow, narrow)?])
     }
 
-    /// Gives both hosts' interfaces a thread of their own to receive by. It needs GRO, which is switched on for it; none where
-    /// the kernel's threads cannot be seen.
-    pub fn receive_threads(&self) -> [Option<ReceiveThread>; 2] {
+    /// Gives both hosts' interfaces a thread of their own to receive by, as long as the receivers live.
+    pub fn receivers(&self) -> [Option<Receiver>; 2] {
         let [wide, _, _, narrow] = self.names();
-        [(&self.wide, wide), (&self.narrow, narrow)].map(|(host, name)| {
-            host.space()
-                .enter(|| {
-                    drop(features::set(name, &[("rx-gro", Switch::On)])?);
-                    ReceiveThread::of(name)
-                })
-                .ok()
+        [(&self.wide, wide), (&self.narrow, narrow)].map(|(host, name)| Receiver::of(host, name).ok())
+    }
+}
+
+/// How a host's interface receives: by NAPI on a thread of its own, whose processor time can be read.
+#[derive(Debug)]
+pub struct Receiver {
+    /// The kernel's thread.
+    pub thread: ReceiveThread,
+    /// Has a veth receive by NAPI without joining packets; none where GRO had to be switched on for it.
+    passing: Option<Passing>,
+}
+
+impl Receiver {
+    fn of(host: &Host, name: &str) -> io::Result<Receiver> {
+        let index = host.tell(|netlink| Ok(netlink.interface(name)?.index))?;
+        host.space().enter(|| {
+            let passing = Passing::attach(index).ok();
+            if passing.is_none() {
+                drop(features::set(name, &[("rx-gro", Switch::On)])?);
+            }
+            Ok(Receiver { thread: ReceiveThread::of(name)?, passing })
         })
+    }
+
+    /// Does the host's kernel join packets as they come (GRO)? Only where it had to be switched on to have the thread.
+    pub fn joins(&self) -> bool {
+        self.passing.is_none()
     }
 }
 

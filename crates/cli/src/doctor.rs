@@ -1,0 +1,151 @@
+//! A machine in, what it allows out: `wideload doctor`.
+//!
+//! Everything is tried, not looked up: in a namespace of its own, on devices of its own, which go with it.
+
+use crate::args::Doctor;
+use crate::command::Status;
+use port::intercept::Intercept;
+use port::interfaces::Interface;
+use port::namespace::{Namespace, become_own_root};
+use port::netlink::Netlink;
+use port::realtime::Realtime;
+use port::{Offloads, Options};
+use serde::Serialize;
+use std::fs;
+use std::io;
+
+/// What was tried, and what came of it.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// What it is good for.
+    what: &'static str,
+    /// Does it work?
+    works: bool,
+    /// Can the gateway do without?
+    is_needed: bool,
+    /// What was seen, and what to do where it does not work.
+    said: String,
+}
+
+/// `wideload doctor`: to be called while the process has one thread.
+pub fn doctor(args: &Doctor) -> Status {
+    let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
+    let findings = look();
+    if args.json {
+        let json = serde_json::json!({
+            "findings": findings,
+            "interfaces": interfaces.iter().map(|it| serde_json::json!({ "name": it.name, "mtu": it.mtu, "up": it.is_up })).collect::<Vec<_>>(),
+        });
+        println!("{json:#}");
+    } else {
+        findings.iter().for_each(|finding| println!("{}", line(finding)));
+        println!("\ninterfaces here:");
+        interfaces.iter().for_each(|interface| println!("  {}", describe(interface)));
+    }
+    let lacks = findings.iter().any(|finding| finding.is_needed && !finding.works);
+    if lacks { Status::Failed } else { Status::Done }
+}
+
+fn line(finding: &Finding) -> String {
+    let mark = match (finding.works, finding.is_needed) {
+        (true, _) => "ok     ",
+        (false, true) => "MISSING",
+        (false, false) => "without",
+    };
+    format!("{mark}  {:<26} {}", finding.what, finding.said)
+}
+
+fn describe(interface: &Interface) -> String {
+    let state = match (interface.is_up, interface.has_carrier) {
+        (false, _) => "down",
+        (true, false) => "no carrier",
+        (true, true) => "up",
+    };
+    format!("{:<16} MTU {:>6}  {state}", interface.name, interface.mtu)
+}
+
+fn look() -> Vec<Finding> {
+    let rights = become_own_root().and_then(|()| Namespace::new());
+    let mut findings =
+        vec![finding("rights", true, rights.as_ref().map(|_| "namespaces can be made and set up".to_owned()))];
+    if let Ok(space) = &rights {
+        findings.extend(space.enter(tried));
+    }
+    findings.push(realtime());
+    findings.push(buffers());
+    findings
+}
+
+fn finding<E: ToString>(what: &'static str, is_needed: bool, outcome: Result<String, E>) -> Finding {
+    let works = outcome.is_ok();
+    Finding { what, works, is_needed, said: outcome.unwrap_or_else(|error| error.to_string()) }
+}
+
+/// What can be tried inside an own namespace.
+fn tried() -> Vec<Finding> {
+    let options = Options { mtu: Some(9_000), ..Options::default() };
+    let tun = port::open("tun:doctor0", &options).map(|port| carries(port.offloads()));
+    let mut findings = vec![finding("TUN device", true, tun)];
+    if let Err(error) = cable() {
+        findings.push(finding("veth pair", false, Err::<String, _>(error)));
+        return findings;
+    }
+    let packet = port::open("packet:doctor1", &Options::default()).map(|port| carries(port.offloads()));
+    findings.push(finding("packet socket", true, packet));
+    let express = port::open("xdp:doctor1", &Options::default()).map(|_| "opens on a veth, copied".to_owned());
+    findings.push(finding("AF_XDP socket", false, express));
+    let index = Netlink::open().and_then(|mut netlink| Ok(netlink.interface("doctor1")?.index));
+    let intercept = index.and_then(Intercept::all).map(|_| "the kernel leaves packets to the gateway".to_owned());
+    findings.push(finding("intercepting (TCX)", false, intercept));
+    findings
+}
+
+fn cable() -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    netlink.make_veth("doctor1", "doctor2", &Namespace::here()?)?;
+    netlink.set_up("doctor1")?;
+    netlink.set_up("doctor2")
+}
+
+fn carries(offloads: Offloads) -> String {
+    let named = [(offloads.checksum, "checksums"), (offloads.tcp, "TCP trains"), (offloads.udp, "UDP trains")];
+    let left: Vec<_> = named.iter().filter(|(is_on, _)| *is_on).map(|(_, name)| *name).collect();
+    if left.is_empty() { "carries single packets".to_owned() } else { format!("carries {}", left.join(", ")) }
+}
+
+fn realtime() -> Finding {
+    let realtime = Realtime::ask();
+    let refused: Vec<&str> =
+        [&realtime.without_fifo, &realtime.without_lock].into_iter().flatten().map(String::as_str).collect();
+    Finding {
+        what: "real-time priority",
+        works: refused.is_empty(),
+        is_needed: false,
+        said: if refused.is_empty() {
+            "granted: the link emulator can be on time".to_owned()
+        } else {
+            refused.join("; ")
+        },
+    }
+}
+
+/// What the kernel lets a socket hold, as it stands for who is not root.
+fn buffers() -> Finding {
+    let limit = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();
+        text.trim().parse::<u64>().unwrap_or(0)
+    };
+    let smallest = limit("rmem_max").min(limit("wmem_max"));
+    let works = smallest >= BUFFER_LEN;
+    let said = if works {
+        format!("{smallest} bytes")
+    } else {
+        format!(
+            "net.core.rmem_max or wmem_max is {smallest} bytes; who is not root drops bursts: sysctl -w net.core.rmem_max={BUFFER_LEN} net.core.wmem_max={BUFFER_LEN}"
+        )
+    };
+    Finding { what: "socket buffers", works, is_needed: false, said }
+}
+
+/// What a port asks for, in bytes.
+const BUFFER_LEN: u64 = 16 << 20;

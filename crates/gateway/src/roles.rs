@@ -1,0 +1,122 @@
+//! A role in, what belongs to it beside the engine out: how packets get link headers, and what the host gives up meanwhile.
+
+use crate::config::{Config, Role, SideConfig};
+use crate::links::Links;
+use crate::next_hops::NextHops;
+use crate::wide_interface::Moved;
+use packet::Medium;
+use port::intercept::Intercept;
+use port::netlink::Netlink;
+use port::{Address, Port};
+use std::io;
+
+/// What the host has given up, until this is dropped.
+#[derive(Debug)]
+pub struct Seized {
+    _moved: Option<Moved>,
+    _intercepts: Vec<Intercept>,
+}
+
+impl Seized {
+    /// Has the kernel of this thread's namespace leave to the gateway what is the gateway's: to be called once both ports
+    /// are open, so that nothing is lost between.
+    ///
+    /// # Errors
+    /// What the kernel refuses; nothing stays changed.
+    pub fn start(config: &Config) -> io::Result<Seized> {
+        let mut netlink = Netlink::open()?;
+        let mut intercepts = Vec::new();
+        let mut moved = None;
+        match config.role {
+            Role::Border => {
+                for side in [&config.wide, &config.narrow] {
+                    if let Some(index) = packet_socket_on(side, &mut netlink)? {
+                        intercepts.extend(allowed(Intercept::all(index), &mut netlink, side)?);
+                    }
+                }
+            }
+            Role::WideInterface => {
+                if let Some(index) = packet_socket_on(&config.narrow, &mut netlink)? {
+                    intercepts.push(Intercept::ip(index)?);
+                }
+                moved = Some(Moved::start(config, &interface(&config.wide)?, &interface(&config.narrow)?)?);
+            }
+            Role::Router => {
+                for side in [&config.wide, &config.narrow] {
+                    if let Some(index) = packet_socket_on(side, &mut netlink)? {
+                        intercepts.push(Intercept::ip(index)?);
+                    }
+                }
+            }
+        }
+        Ok(Seized { _moved: moved, _intercepts: intercepts })
+    }
+}
+
+/// How packets get their link headers at the wide end and at the narrow one; in the namespace of this thread, with no right
+/// but to read.
+///
+/// # Errors
+/// An interface is not there, or is of another kind.
+pub fn links(config: &Config, wide: &dyn Port) -> io::Result<[Links; 2]> {
+    Ok(match config.role {
+        Role::Border => [Links::Bridge, Links::Bridge],
+        Role::WideInterface => {
+            [own(&config.wide, wide)?, Links::NextHops(Box::new(NextHops::new(&interface(&config.narrow)?)?))]
+        }
+        Role::Router => {
+            let hops = |side| Ok::<_, io::Error>(Links::Router(Box::new(NextHops::new(&interface(side)?)?)));
+            [hops(&config.wide)?, hops(&config.narrow)?]
+        }
+    })
+}
+
+/// The host behind a device of ours takes bare packets, or frames for its own link address.
+fn own(side: &SideConfig, port: &dyn Port) -> io::Result<Links> {
+    if port.medium() == Medium::Ip {
+        return Ok(Links::Bare);
+    }
+    let name = interface(side)?;
+    let mac = Netlink::open()?.interface(&name)?.mac;
+    let mac = mac.ok_or_else(|| io::Error::other(format!("{name}: it has no link address")))?;
+    Ok(Links::Station(mac))
+}
+
+/// The name of a side's interface.
+fn interface(side: &SideConfig) -> io::Result<String> {
+    let address: Address =
+        side.port.parse().map_err(|error: String| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok(match address {
+        Address::Tun(name) | Address::Tap(name) | Address::Packet(name) | Address::Xdp(name) => name,
+    })
+}
+
+/// The index of the interface that a side has a packet socket on; what comes in by another port, the kernel never sees.
+fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Option<u32>> {
+    match side.port.parse() {
+        Ok(Address::Packet(name)) => Ok(Some(netlink.interface(&name)?.index)),
+        _ => Ok(None),
+    }
+}
+
+/// A bump in the wire does without where the right is missing and the interface has no address: the kernel then drops what is
+/// not for its own station.
+fn allowed(
+    intercept: io::Result<Intercept>,
+    netlink: &mut Netlink,
+    side: &SideConfig,
+) -> io::Result<Option<Intercept>> {
+    let name = interface(side)?;
+    match intercept {
+        Ok(intercept) => Ok(Some(intercept)),
+        Err(error) => {
+            let index = netlink.interface(&name)?.index;
+            let usable = |address: &port::addresses::Address| {
+                let ours = address.prefix.address;
+                let is_link_local = matches!(ours, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
+                address.index == index && !is_link_local
+            };
+            if netlink.addresses()?.iter().any(usable) { Err(error) } else { Ok(None) }
+        }
+    }
+}
