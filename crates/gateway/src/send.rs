@@ -84,6 +84,11 @@ impl Sender {
         self.offloads
     }
 
+    /// Trusts a port that was opened anew with what it says it takes.
+    pub fn trust(&mut self, offloads: Offloads) {
+        self.offloads = offloads;
+    }
+
     /// Takes a packet into the batch; the batch is full where this says so, and is to be [flushed](Sender::flush).
     pub fn put(&mut self, mut packet: Packet) -> bool {
         let plan = plan(&mut packet, self.offloads);

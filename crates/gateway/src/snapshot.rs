@@ -72,6 +72,8 @@ pub struct Seen {
     pub unreachable: u64,
     /// Packets that found no room to wait for their next hop.
     pub errors: u64,
+    /// Frames that the kernel dropped before the port was opened anew.
+    pub missed_before: u64,
     /// The last error of the port.
     pub last_error: Option<String>,
 }

@@ -7,6 +7,7 @@ use crate::links::{Link, Links};
 use crate::orders::{Order, Orders};
 use crate::send::Sender;
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
+use arrayvec::ArrayVec;
 use engine::{Output, Side, Way as Leaving};
 use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time};
 use port::Port;
@@ -15,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 /// One thread's work: two ends, two ways.
@@ -37,7 +39,14 @@ pub struct End {
     sender: Sender,
     seen: Seen,
     is_up: bool,
+    /// Opens its port anew: the interface may have been made anew under the same name.
+    reopen: Option<Reopen>,
+    /// When that was tried last.
+    tried_at: Time,
 }
+
+/// Opens a port anew, or says why it cannot be.
+pub type Reopen = Box<dyn FnMut() -> io::Result<Box<dyn Port>> + Send>;
 
 /// All that happens to packets of one direction.
 #[derive(Debug)]
@@ -65,7 +74,40 @@ impl End {
     /// An end with a port, whose packets get link headers in this manner.
     pub fn new(port: Box<dyn Port>, links: Links, mtu: u16) -> End {
         let sender = Sender::new(port.offloads());
-        End { port, links, mtu: mtu.into(), sender, seen: Seen::default(), is_up: true }
+        End {
+            port,
+            links,
+            mtu: mtu.into(),
+            sender,
+            seen: Seen::default(),
+            is_up: true,
+            reopen: None,
+            tried_at: Time::ZERO,
+        }
+    }
+
+    /// The same, whose port is opened anew where its interface went and came again.
+    pub fn with_reopen(self, reopen: Reopen) -> End {
+        End { reopen: Some(reopen), ..self }
+    }
+
+    /// Opens the port anew, where it is down and that was not tried a moment ago.
+    fn mend(&mut self, now: Time, out: &mut Output) {
+        let Some(reopen) = &mut self.reopen else { return };
+        if now.since(self.tried_at) < MEND_EVERY {
+            return;
+        }
+        self.tried_at = now;
+        match reopen() {
+            Ok(port) => {
+                self.seen.missed_before += self.port.missed();
+                self.port.give_back(&mut out.pool);
+                self.port = port;
+                self.sender.trust(self.port.offloads());
+                self.is_up = true;
+            }
+            Err(error) => self.seen.last_error = Some(error.to_string()),
+        }
     }
 
     /// The longest frame that carries no IP packet and fits.
@@ -79,7 +121,7 @@ impl End {
             is_up: self.is_up,
             seen: self.seen.clone(),
             sent: self.sender.sent(),
-            missed: self.port.missed(),
+            missed: self.seen.missed_before + self.port.missed(),
         }
     }
 
@@ -151,6 +193,9 @@ impl Worker {
                     turn = Turn::Busy;
                 }
                 self.expire(way, now);
+                if !self.ends[way].is_up {
+                    self.ends[way].mend(now, &mut self.ways[way].out);
+                }
             }
             if ready[ORDERS] {
                 self.obey();
@@ -179,18 +224,22 @@ impl Worker {
                 deadline.map_or(BEAT, |deadline| deadline.since(now).min(BEAT))
             }
         };
-        let [wide, narrow] = &self.ends;
-        let mut fds = [
-            PollFd::from_borrowed_fd(wide.port.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(narrow.port.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.orders.fd(), PollFlags::IN),
-        ];
+        // A port that is down would wake us for ever; it is looked at now and then.
+        let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(MEND_EVERY) };
+        let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
+        fds.push(PollFd::from_borrowed_fd(self.orders.fd(), PollFlags::IN));
+        let up = self.ends.iter().filter(|end| end.is_up);
+        fds.extend(up.map(|end| PollFd::from_borrowed_fd(end.port.fd(), PollFlags::IN)));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => fds.map(|fd| !fd.revents().is_empty()),
+        if poll(&mut fds, Some(&timeout)).is_err() {
             // A signal: look at everything.
-            Err(_) => [true; 3],
+            return [true; 3];
         }
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let has_orders = ready.next().unwrap_or(true);
+        let [wide, narrow] = &self.ends;
+        let [wide, narrow] = [wide, narrow].map(|end| !end.is_up || ready.next().unwrap_or(true));
+        [wide, narrow, has_orders]
     }
 
     /// Takes a batch that came in for this way, and sends what leaves.
@@ -358,6 +407,8 @@ const TO_NARROW: usize = 0;
 const TO_WIDE: usize = 1;
 /// Where orders stand among what is waited for.
 const ORDERS: usize = 2;
+/// How often a port that is down is opened anew.
+const MEND_EVERY: Duration = Duration::from_millis(200);
 /// A worker gets around at least as often.
 const BEAT: Duration = Duration::from_millis(250);
 /// How often next hops are looked at while packets wait for one.

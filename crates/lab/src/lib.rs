@@ -4,6 +4,7 @@
 pub mod demo;
 pub mod emulator;
 pub mod net;
+pub mod pair;
 pub mod traffic;
 pub mod trio;
 pub mod usage;

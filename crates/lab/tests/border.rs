@@ -1,0 +1,194 @@
+//! A border gateway between two real hosts: what arrives, in which sizes, and what is counted.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+use wideload_lab::net::Offloading;
+use wideload_lab::traffic::{self, Messages};
+use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+
+#[test]
+fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
+    for offloading in [Offloading::Off, Offloading::On] {
+        let trio = trio(offloading);
+        let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+        trio.settle().unwrap();
+        for (to_wide, address) in [(true, v4(WIDE)), (false, v4(NARROW)), (true, v6(WIDE)), (false, v6(NARROW))] {
+            let (from, to) = if to_wide { (&trio.narrow, &trio.wide) } else { (&trio.wide, &trio.narrow) };
+            let before = trio.counters().unwrap()[0];
+            let transfer = traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1).unwrap();
+            assert!(transfer.intact, "to {address}, {offloading:?}");
+            let after = trio.counters().unwrap()[0];
+            let (packets, bytes) = if to_wide {
+                (
+                    after.received.packet_count - before.received.packet_count,
+                    after.received.byte_count - before.received.byte_count,
+                )
+            } else {
+                (after.sent.packet_count - before.sent.packet_count, after.sent.byte_count - before.sent.byte_count)
+            };
+            let mean = bytes / packets;
+            assert!(mean > 4_000, "to {address}, {offloading:?}: {packets} packets of {mean} bytes on average");
+        }
+        check_books(&middle);
+        trio.clear(middle).unwrap();
+    }
+}
+
+#[test]
+fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
+    let trio = trio(Offloading::Off);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    for len in [8, 1_400, 1_472, 1_473, 8_000, 8_972, 8_973, 40_000, 65_507] {
+        for (from, to, address) in [(&trio.narrow, &trio.wide, v4(WIDE)), (&trio.wide, &trio.narrow, v4(NARROW))] {
+            // What the border refuses at first, the host has learnt to cut at the second try.
+            let messages = Messages { len, count: 20, rate: Some(50e6) };
+            let first = traffic::udp(from.space(), to.space(), address, messages, 2).unwrap();
+            let second = traffic::udp(from.space(), to.space(), address, messages, 2).unwrap();
+            assert!(first.intact && second.intact);
+            assert_eq!(second.messages, 20, "{len} bytes to {address}");
+        }
+    }
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn many_connections_at_once_all_arrive_unchanged() {
+    let trio = trio(Offloading::Off);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    let listener = trio.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
+    let target = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let echo = |mut stream: TcpStream| {
+                let mut came = Vec::new();
+                stream.read_to_end(&mut came).unwrap();
+                stream.write_all(&came).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+            };
+            std::thread::scope(|scope| {
+                for _ in 0..CONNECTIONS {
+                    let (stream, _) = listener.accept().unwrap();
+                    scope.spawn(move || echo(stream));
+                }
+            });
+        });
+        trio.narrow.space().enter(|| {
+            std::thread::scope(|scope| {
+                for seed in 0..CONNECTIONS {
+                    scope.spawn(move || {
+                        let sent = traffic::content(seed, 100_000 + 7 * seed as usize);
+                        let mut stream = TcpStream::connect(target).unwrap();
+                        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                        stream.write_all(&sent).unwrap();
+                        stream.shutdown(Shutdown::Write).unwrap();
+                        let mut came = Vec::new();
+                        stream.read_to_end(&mut came).unwrap();
+                        assert!(came == sent, "connection {seed}");
+                    });
+                }
+            });
+        });
+        server.join().unwrap();
+    });
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
+    let trio = trio(Offloading::Off);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    let [wide, _, _, _] = trio.names();
+    let seen = |middle: &Middle| {
+        let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
+        let end = service.snapshots().unwrap()[0].ends[0].clone();
+        (end.seen.passed, end.seen.oversize)
+    };
+    let before = seen(&middle);
+    trio.wide.space().enter(|| {
+        let mut port = port::open(&format!("packet:{wide}"), &port::Options::default()).unwrap();
+        for len in [60, 1_514, 4_000] {
+            let mut frame = vec![0x02; 12];
+            // An EtherType for local experiments (IEEE 802).
+            frame.extend([0x88, 0xB5]);
+            frame.resize(len, 7);
+            let wire = port::Wire { header: &frame, payload: &[], to_do: port::ToDo::default() };
+            assert_eq!(port.transmit(&[wire]).unwrap(), 1);
+        }
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let after = seen(&middle);
+    assert_eq!((after.0 - before.0, after.1 - before.1), (2, 1));
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn a_border_that_ends_lets_go_of_what_it_holds_and_leaves_nothing() {
+    let trio = trio(Offloading::Off);
+    let hold = "hold = \"5s\"";
+    let middle = trio.gateway(&trio.border(ONLY_PATH, hold, hold)).unwrap();
+    trio.settle().unwrap();
+    let listener = trio.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
+    let target = listener.local_addr().unwrap();
+    let mut near = trio.narrow.space().enter(|| TcpStream::connect(target).unwrap());
+    let (mut far, _) = listener.accept().unwrap();
+    // Without PSH on all but the last segment, the run waits for the rest of its five seconds.
+    near.write_all(&traffic::content(3, 2_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let ended = std::time::Instant::now();
+    trio.clear(middle).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let mut came = vec![0; 2_000];
+    far.read_exact(&mut came).unwrap();
+    assert!(came == traffic::content(3, 2_000));
+    assert!(ended.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn small_requests_are_answered_at_once() {
+    let trio = trio(Offloading::Off);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    let server = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
+    let target = server.local_addr().unwrap();
+    let client = trio.narrow.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    client.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut room = [0; 64];
+    for number in 0..200_u64 {
+        client.send_to(&number.to_be_bytes(), target).unwrap();
+        let (len, from) = server.recv_from(&mut room).unwrap();
+        server.send_to(&room[..len], from).unwrap();
+        let (len, _) = client.recv_from(&mut room).unwrap();
+        assert_eq!(&room[..len], &number.to_be_bytes());
+    }
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+/// Every packet and every buffer is accounted for, in every way and at every end.
+fn check_books(middle: &Middle) {
+    let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
+    for snapshot in service.snapshots().unwrap() {
+        for way in &snapshot.ways {
+            assert_eq!(way.broken, None);
+        }
+        for end in &snapshot.ends {
+            assert_eq!((end.sent.refused, end.sent.down, end.seen.lost), (0, 0, 0), "{}", end.address);
+        }
+    }
+}
+
+fn trio(offloading: Offloading) -> Trio {
+    Trio::new([9_000, 1_500], offloading).unwrap()
+}
+
+/// A bump in the wire is the only path between its two sides.
+const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
+const TCP_LEN: usize = 16 << 20;
+const CONNECTIONS: u64 = 20;
