@@ -25,6 +25,7 @@ pub mod map;
 pub mod tcp;
 pub mod udp;
 
+mod advice;
 mod buffer;
 mod cut;
 mod glance;
@@ -36,6 +37,7 @@ mod time;
 mod train;
 mod tunnel;
 
+pub use advice::advised_mtu;
 pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use glance::Glance;
