@@ -40,6 +40,9 @@ pub struct Narrowing {
     pub mtu: u16,
     /// Who we are to the packets.
     pub role: Role,
+    /// Longest TCP packet whose receiver nobody has looked up, IP header counted, in bytes. Others say themselves what theirs
+    /// takes; see [`Mss`](crate::Mss).
+    pub unknown_len_max: u16,
     /// How a cut shares a payload out.
     pub fill: Fill,
     /// Is TCP that is too long cut into segments? Else it is cut or refused as anything else.
@@ -259,6 +262,7 @@ impl Narrowing {
         Narrowing {
             mtu,
             role,
+            unknown_len_max: u16::MAX,
             fill: Fill::Full,
             segment: Switch::On,
             fragment: Switch::On,
@@ -336,11 +340,19 @@ impl Narrowing {
         usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
+    /// Longest TCP packet that both this side and the packet's receiver take.
+    #[inline]
+    fn tcp_len_max(&self, packet: &Packet) -> u16 {
+        let known = packet.flow_len_max;
+        self.mtu.min(if known == 0 { self.unknown_len_max } else { known })
+    }
+
     /// Gives TCP the segments that this side wants: as long as fit, where a train's are not kept or do not fit. Trains are
     /// on no wire, so nothing is cut here that must not be, and DF stays (law 4). A UDP train's datagrams are its sender's,
     /// and stay. What stands for one packet is no train.
     fn segment(&self, packet: &mut Packet, out: &mut Output) {
-        let fits = packet.wire_len() <= usize::from(self.mtu);
+        let len_max = usize::from(self.tcp_len_max(packet));
+        let fits = packet.wire_len() <= len_max;
         if packet.train.is_some_and(|train| packet.train_len() <= usize::from(train.segment_len)) {
             packet.train = None;
         }
@@ -352,7 +364,7 @@ impl Narrowing {
             return;
         }
         let payload_len = packet.train_len();
-        let room = usize::from(self.mtu).saturating_sub(packet.len() - payload_len);
+        let room = len_max.saturating_sub(packet.len() - payload_len);
         if payload_len == 0 || room == 0 {
             return;
         }

@@ -6,8 +6,8 @@ use packets::*;
 use std::time::Duration;
 use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Version};
 use wideload_engine::{
-    Answers, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Output,
-    Prefixes, Reason, Role, Rules, RunsBy, Switch,
+    Answers, Border, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Mss,
+    Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
 };
 
 #[test]
@@ -138,6 +138,11 @@ fn every_event_is_reached() {
         (Event::Level, after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags)))),
         (Event::Resized, after(Rig::router(576), &[segment(0, 1_000, 0)])),
         (Event::Segments, after(Rig::router(576), &[segment(0, 1_000, 0)])),
+        (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
+        (Event::MssLowered, crossing(&[(Toward::Narrow, syn(8_960, 0))])),
+        (Event::MssUntouched, crossing(&[(Toward::Narrow, syn(8_960, 1))])),
+        (Event::MssOneWay, crossing(&[(Toward::Wide, syn(1_460, 0)), (Toward::Wide, segment(1, 0, 0))])),
+        (Event::MssUnknown, crossing(&[(Toward::Narrow, segment(0, 1_400, 0))])),
         (Event::InVxlan, after(Rig::host(), &[tunnel(4_789, &[8, 0, 0, 0, 0, 0, 1, 0])])),
         (Event::InGeneve, after(Rig::host(), &[tunnel(6_081, &[0, 0, 0x65, 0x58, 0, 0, 1, 0])])),
         (Event::InGre, after(Rig::host(), &[V4 { protocol: 47, ..V4::whole(vec![0, 0, 8, 0]) }.bytes()])),
@@ -194,6 +199,29 @@ fn joining_within(limits: JoinLimits) -> Rig {
 
 fn join_limits(bytes: usize) -> JoinLimits {
     JoinLimits { bytes, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
+}
+
+/// A border, across which these packets went.
+fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
+    let mut rig = Rig::host();
+    let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
+    let mut mss = Mss::new(1 << 20, border, secret());
+    for (toward, bytes) in packets {
+        let mut packet = Frame::copy(bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+        mss.see(rig.now, &mut packet, *toward, &mut rig.out.ledger);
+        rig.out.done(packet);
+    }
+    rig
+}
+
+/// A SYN with this MSS, and a checksum that is wrong by so much.
+fn syn(mss: u16, sum_off: u16) -> Vec<u8> {
+    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 2, 1, 0, 0, 0, 0, 0, 2, 4];
+    tcp.extend(mss.to_be_bytes());
+    let pseudo = [&HOST_V4[..], &PEER_V4, &[0, TCP], &(tcp.len() as u16).to_be_bytes()].concat();
+    let sum = !ones_sum(&[&pseudo[..], &tcp].concat()) ^ sum_off;
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    V4 { protocol: TCP, flags: DF, ..V4::whole(tcp) }.bytes()
 }
 
 /// A side that gathers segments to 1,500 bytes.

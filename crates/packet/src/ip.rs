@@ -200,6 +200,23 @@ impl Ip {
         }
     }
 
+    /// Length of a header without options or extension headers, in bytes: what an MSS does not count, beside TCP's.
+    pub fn header_len_min(&self) -> usize {
+        match self.version {
+            Version::V4 => ipv4::HEADER_LEN,
+            Version::V6 => ipv6::HEADER_LEN,
+        }
+    }
+
+    /// Longest TCP payload that every host takes, in bytes: the MSS of one that announces none (RFC 9293 section 3.7.1,
+    /// R112).
+    pub fn mss_default(&self) -> u16 {
+        match self.version {
+            Version::V4 => ipv4::MSS_DEFAULT,
+            Version::V6 => ipv6::MSS_DEFAULT,
+        }
+    }
+
     /// Bits of the identification field.
     pub fn id_bits(&self) -> u32 {
         match self.version {
@@ -453,6 +470,13 @@ impl Address {
     /// The address as a number, the same for every packet that carries it.
     pub fn number(self) -> u128 {
         self.0
+    }
+
+    /// The address that the network around this one starts with, of the size that routes of the Internet have at the
+    /// smallest: 24 bits in IPv4, 48 in IPv6.
+    pub fn site(self) -> Address {
+        let host_bits = if mapped(self) == 0 { 80 } else { 8 };
+        Address(self.0 >> host_bits << host_bits)
     }
 
     /// No ICMP error may be sent to such an address, or about a packet for it: it stands for no one host, or for many

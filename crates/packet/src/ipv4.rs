@@ -358,7 +358,9 @@ fn place(out: &mut [u8], at: usize, bytes: &[u8]) -> usize {
 /// Every hop takes 68 bytes: 60 of header and 8 of payload (RFC 791 section 3.2, R005).
 pub const MTU_MIN: usize = 68;
 /// Header without options, in bytes.
-const HEADER_LEN: usize = 20;
+pub(crate) const HEADER_LEN: usize = 20;
+/// MSS of a host that announces none, in bytes: 576 less both headers (RFC 9293 section 3.7.1).
+pub(crate) const MSS_DEFAULT: u16 = 536;
 /// Header with all the options it can have, in bytes.
 const HEADER_LEN_MAX: usize = 60;
 /// Linux waits as long, half of what RFC 1122 section 3.3.2 asks for (R016): identifiers come back sooner than that.

@@ -296,6 +296,8 @@ pub const MTU_MIN: usize = 1_280;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The fixed header, in bytes.
 pub(crate) const HEADER_LEN: usize = 40;
+/// MSS of a host that announces none, in bytes: 1,280 less both headers (RFC 9293 section 3.7.1).
+pub(crate) const MSS_DEFAULT: u16 = 1_220;
 /// The Fragment header, in bytes.
 pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
 /// Caps on extension headers beside the Fragment header: how many, and how many bytes of them (rel:C7).

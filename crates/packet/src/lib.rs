@@ -25,10 +25,12 @@ pub mod map;
 pub mod tcp;
 pub mod udp;
 
+mod advice;
 mod buffer;
 mod cut;
 mod glance;
 mod link;
+mod mss;
 mod packet;
 mod part;
 mod sum;
@@ -36,12 +38,14 @@ mod time;
 mod train;
 mod tunnel;
 
+pub use advice::advised_mtu;
 pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use glance::Glance;
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Shape, Unfit, Version};
 pub use lanes::{prefetch, prefetch_lines, prefetch_value};
 pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
+pub use mss::{Announced, Damaged, MSS_MIN};
 pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Raw, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};
 pub use sum::{Sum, patched};

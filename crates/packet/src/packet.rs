@@ -44,6 +44,8 @@ pub struct Body {
     pub tag: u64,
     /// What is known of the transport checksum.
     pub checksum: Checksum,
+    /// Longest packet of its TCP flow that its receiver takes, IP header counted, in bytes; 0 where nobody has looked.
+    pub flow_len_max: u16,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
     pub train: Option<Train>,
     /// How IP cuts this packet on its way out.
@@ -508,15 +510,20 @@ impl Body {
         self.bytes().get(usize::from(upper.at)..).unwrap_or_default()
     }
 
-    fn word(&self, at: usize) -> u16 {
+    pub(crate) fn word(&self, at: usize) -> u16 {
         match self.bytes().get(at..at + 2) {
             Some(&[high, low]) => u16::from_be_bytes([high, low]),
             _ => panic!("a header field lies in its packet"),
         }
     }
 
-    fn set_word(&mut self, at: usize, word: u16) {
+    pub(crate) fn set_word(&mut self, at: usize, word: u16) {
         self.memory.put(self.ip_at as usize + at, &word.to_be_bytes());
+    }
+
+    /// Is no longer what came.
+    pub(crate) fn touch(&mut self) {
+        self.as_received = false;
     }
 }
 
@@ -748,6 +755,7 @@ impl Body {
         self.as_received = as_received;
         self.longest_piece = 0;
         self.checksum = Checksum::Unverified;
+        self.flow_len_max = 0;
         self.train = None;
         self.cut = None;
     }
@@ -767,6 +775,7 @@ impl Body {
             longest_piece: 0,
             tag: 0,
             checksum: Checksum::Unverified,
+            flow_len_max: 0,
             train: None,
             cut: None,
         }

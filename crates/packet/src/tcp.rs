@@ -88,6 +88,21 @@ impl<'a> Segment<'a> {
     }
 }
 
+impl TcpOption<'_> {
+    /// Bytes that it stands in; of the end of the list, the one byte that says so.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            TcpOption::End | TcpOption::NoOperation => 1,
+            TcpOption::SackPermitted => OPTION_HEADER_LEN,
+            TcpOption::WindowScale(_) => OPTION_HEADER_LEN + 1,
+            TcpOption::MaximumSegmentSize(_) => OPTION_HEADER_LEN + 2,
+            TcpOption::Timestamps { .. } => OPTION_HEADER_LEN + 8,
+            TcpOption::Sack(content) | TcpOption::Other(_, content) => OPTION_HEADER_LEN + content.len(),
+            TcpOption::Malformed(rest) => rest.len(),
+        }
+    }
+}
+
 impl TcpHeader {
     /// Length of the header with its options, in bytes.
     pub fn header_len(&self) -> usize {

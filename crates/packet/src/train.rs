@@ -36,11 +36,20 @@ pub fn may_be_segmented(packet: &Packet) -> bool {
     let ip = packet.ip();
     let Some(upper) = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none()) else { return false };
     let Some(segment) = Segment::parse(packet.upper_bytes(upper)) else { return false };
-    let signs =
-        |option| matches!(option, TcpOption::Other(MD5_SIGNATURE | AUTHENTICATION, _) | TcpOption::Malformed(_));
+    let signs = |option| match option {
+        TcpOption::Other(kind, _) => is_signature(kind),
+        TcpOption::Malformed(_) => true,
+        _ => false,
+    };
     !ip.is_authenticated(packet.bytes())
         && segment.header.flags() & (tcp::SYN | tcp::RST | tcp::URG) == 0
         && !segment.options().any(signs)
+}
+
+/// Does a TCP option of this kind cover the bytes of its segment?
+#[inline]
+pub(crate) fn is_signature(kind: u8) -> bool {
+    matches!(kind, MD5_SIGNATURE | AUTHENTICATION)
 }
 
 /// The headers of a train's segments: what they have in common is read once, what differs is written for each.

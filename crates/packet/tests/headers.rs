@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 use wideload_packet::icmp::{self, Complaint};
 use wideload_packet::{
-    Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX, Packet, Pool,
-    Template, Train, Unfit, Version,
+    Address, Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX,
+    Packet, Pool, Template, Train, Unfit, Version,
 };
 
 #[test]
@@ -232,6 +232,21 @@ fn a_fragment_header_does_not_count_against_the_limit_of_headers() {
 }
 
 // What the tests stand on.
+
+#[test]
+fn the_site_of_an_address_is_its_network_as_routes_have_it() {
+    for (address, site) in [
+        ("192.0.2.77", "192.0.2.0"),
+        ("255.255.255.255", "255.255.255.0"),
+        ("0.0.0.1", "0.0.0.0"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
+        ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff::"),
+        ("::1", "::"),
+    ] {
+        let ip = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(ip(address).site(), ip(site), "{address}");
+    }
+}
 
 /// Compares all that a packet says of its IP header.
 #[track_caller]

@@ -1,0 +1,707 @@
+//! The MSS at a border: what SYNs leave with, and that no segment is ever longer than its receiver announced.
+
+mod flows;
+
+use flows::*;
+use std::collections::HashSet;
+use std::time::Duration;
+use wideload_engine::packet::{Checksum, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
+use wideload_engine::{
+    Border, Coalescer, Event, Ledger, Mss, Narrowing, Output, Pieces, Raise, Role, SAFE_LEN, Secret, Side, Toward,
+    Widening,
+};
+
+#[test]
+fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
+    let (mut changed, mut untouched) = (0, 0);
+    for options in layouts() {
+        let read = Read::of(&options);
+        for version in VERSIONS {
+            for toward in [Toward::Wide, Toward::Narrow] {
+                let carried = carried(version, toward);
+                let expected = match read.one() {
+                    Some((at, mss)) if mss != pick(toward, mss.max(carried), mss.min(carried)) => {
+                        let mut options = options.clone();
+                        options[at..at + 2].copy_from_slice(&carried.to_be_bytes());
+                        changed += 1;
+                        options
+                    }
+                    _ => options.clone(),
+                };
+                for (sum, checksum) in [
+                    (Summed::Right, Checksum::Unverified),
+                    (Summed::Right, Checksum::Verified),
+                    (Summed::Half, Checksum::Partial),
+                ] {
+                    let spec =
+                        Spec { flags: SYN, options: options.clone(), sum, ..Spec::tcp(version).carrying(0, 3) };
+                    let mut gateway = Gateway::new(Raise::Always);
+                    let (frame, packet) = gateway.see(&spec, toward, checksum);
+                    let wanted = Spec { options: expected.clone(), ..spec.clone() }.bytes();
+                    let sum_at = spec.ip_header_len() + 16;
+                    assert_eq!(frame[..sum_at], wanted[..sum_at], "{options:02x?} {toward:?}");
+                    assert_eq!(frame[sum_at + 2..], wanted[sum_at + 2..], "{options:02x?} {toward:?}");
+                    if sum == Summed::Half {
+                        assert!(frame == wanted && packet == (Checksum::Partial, frame == spec.bytes()));
+                    } else {
+                        assert!(Seen::of(&frame, Medium::Ip).sum_is_right, "{options:02x?} {toward:?}");
+                        assert_eq!(packet, (Checksum::Verified, frame == spec.bytes()));
+                    }
+                    let touched = [Event::MssRaised, Event::MssLowered].map(|event| gateway.count(event));
+                    let changes = u64::from(expected != options);
+                    assert_eq!(touched, pick(toward, [changes, 0], [0, changes]), "{options:02x?}");
+                    let wants = read.one().is_none() && read.wants(toward, carried, version);
+                    assert_eq!(gateway.count(Event::MssUntouched), u64::from(wants), "{options:02x?} {toward:?}");
+                    untouched += u64::from(wants);
+                }
+            }
+        }
+    }
+    assert!(changed > 500 && untouched > 10_000, "{changed}, {untouched}");
+}
+
+#[test]
+fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
+    for version in VERSIONS {
+        for toward in [Toward::Wide, Toward::Narrow] {
+            let carried = carried(version, toward);
+            // At an even place and at an odd one.
+            for front in [&[][..], &[1]] {
+                for mss in (0..=u16::MAX).step_by(7).chain([47, 48, 536, 1_219, 1_460, 8_960, 65_535]) {
+                    let options = padded(&[front, &[2, 4], &mss.to_be_bytes()].concat());
+                    let spec = Spec { flags: SYN, options, ..Spec::tcp(version) };
+                    let (frame, _) = Gateway::new(Raise::Always).see(&spec, toward, Checksum::Unverified);
+                    let at = spec.ip_header_len() + 22 + front.len();
+                    let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
+                    let expected = pick(toward, mss.max(carried), mss.min(carried));
+                    assert_eq!(left, if mss < 48 { mss } else { expected }, "IPv{version}, {toward:?}");
+                    assert!(Seen::of(&frame, Medium::Ip).sum_is_right, "IPv{version}, {toward:?}, {mss}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn syns_that_are_damaged_signed_in_fragments_or_resets_pass_as_they_came_and_say_nothing() {
+    let plain = |version| Spec { flags: SYN, options: mss_option(700), ..Spec::tcp(version) };
+    for toward in [Toward::Wide, Toward::Narrow] {
+        for version in VERSIONS {
+            for (what, spec, announced) in [
+                ("damaged", Spec { sum: Summed::Off(1), ..plain(version) }, false),
+                ("a fragment", Spec { flags_offset: MF, fragment: Some(1), ..plain(version) }, false),
+                ("it resets", Spec { flags: SYN | RST, ..plain(version) }, false),
+                ("it ends", Spec { flags: SYN | FIN, ..plain(version) }, false),
+                ("no SYN", Spec { flags: ACK, ..plain(version) }, false),
+                (
+                    "signed in IPv6",
+                    Spec { extensions: vec![(AUTHENTICATION, vec![0; 24])], ..plain(version) },
+                    true,
+                ),
+            ] {
+                // IPv4 has another place for each of them.
+                let spec = match version {
+                    4 if announced => continue,
+                    4 => Spec { fragment: None, ..spec },
+                    _ => spec,
+                };
+                let mut gateway = Gateway::new(Raise::Always);
+                let (frame, (_, as_received)) = gateway.see(&spec, toward, Checksum::Unverified);
+                assert!(frame == spec.bytes() && as_received, "{what}, IPv{version}, {toward:?}");
+                let back = other(toward);
+                let answer = turned(Spec { flags: ACK, ..Spec::tcp(version).carrying(0, 10) });
+                let len = if version == 4 { 740 } else { 760 };
+                let expected = if announced { len } else { border(Raise::Always).unknown_len_max(back) };
+                assert_eq!(gateway.len_max(&answer, back), expected, "{what}, IPv{version}, {toward:?}");
+            }
+        }
+    }
+}
+
+/// One step of a handshake: who speaks, with which flags.
+type Step = (Toward, u8);
+const SYN_FROM_NARROW: Step = (Toward::Wide, SYN);
+const SYN_FROM_WIDE: Step = (Toward::Narrow, SYN);
+const ANSWER_FROM_NARROW: Step = (Toward::Wide, SYN | ACK);
+const ANSWER_FROM_WIDE: Step = (Toward::Narrow, SYN | ACK);
+const ACK_FROM_NARROW: Step = (Toward::Wide, ACK);
+const ACK_FROM_WIDE: Step = (Toward::Narrow, ACK);
+
+#[test]
+fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
+    let cases: [(&str, &[Step], &[Step], u64); 8] = [
+        ("a wide host opens", &[SYN_FROM_WIDE], &[ANSWER_FROM_NARROW], 1),
+        ("its SYN went by another way", &[], &[ANSWER_FROM_NARROW], 0),
+        ("a narrow host opens and nothing is known", &[], &[SYN_FROM_NARROW], 0),
+        ("the wide host was heard", &[SYN_FROM_NARROW, ANSWER_FROM_WIDE], &[SYN_FROM_NARROW], 1),
+        ("it opened a connection", &[SYN_FROM_WIDE], &[SYN_FROM_NARROW], 1),
+        ("only narrow hosts were heard", &[SYN_FROM_NARROW, SYN_FROM_NARROW], &[SYN_FROM_NARROW], 0),
+        (
+            "it was heard, and then went another way",
+            &[SYN_FROM_WIDE, SYN_FROM_NARROW, ACK_FROM_NARROW],
+            &[SYN_FROM_NARROW],
+            0,
+        ),
+        (
+            "a SYN-ACK whose SYN went another way",
+            &[SYN_FROM_WIDE, ANSWER_FROM_NARROW, ANSWER_FROM_NARROW],
+            &[SYN_FROM_NARROW],
+            1,
+        ),
+    ];
+    for (what, before, last, raised) in cases {
+        for version in VERSIONS {
+            for (raise, expected) in
+                [(Raise::BothWays, raised), (Raise::Never, 0), (Raise::Always, last.len() as u64)]
+            {
+                let mut gateway = Gateway::new(raise);
+                let port = if what.starts_with("it was") || what.starts_with("it op") { 2 } else { 1 };
+                before.iter().enumerate().for_each(|(index, step)| {
+                    // What opens from elsewhere opens another connection.
+                    let port = if port == 2 && index == 0 { 1 } else { port };
+                    gateway.step(version, port, *step);
+                });
+                let earlier = gateway.count(Event::MssRaised);
+                let last_port = if last[0] == ANSWER_FROM_NARROW { port } else { 9 };
+                last.iter().for_each(|step| gateway.step(version, last_port, *step));
+                assert_eq!(gateway.count(Event::MssRaised) - earlier, expected, "{what}, {raise:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_goes_on_without_its_syn_ack_stops_raising_for_its_pair_for_an_hour() {
+    for version in VERSIONS {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        gateway.step(version, 1, SYN_FROM_WIDE);
+        gateway.step(version, 2, SYN_FROM_NARROW);
+        assert_eq!(gateway.count(Event::MssRaised), 1);
+        (0..3).for_each(|_| gateway.step(version, 2, ACK_FROM_NARROW));
+        assert_eq!(gateway.count(Event::MssOneWay), 1, "a connection counts once");
+        for (minutes, raised) in [(0, 1), (1, 1), (58, 1), (1, 2)] {
+            gateway.now = gateway.now + Duration::from_secs(60 * minutes);
+            gateway.mss.expire(gateway.now);
+            gateway.step(version, 1, ACK_FROM_WIDE);
+            gateway.step(version, 3, SYN_FROM_WIDE);
+            gateway.step(version, 4, SYN_FROM_NARROW);
+            assert_eq!(gateway.count(Event::MssRaised), raised, "after {minutes} minutes more");
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_way() {
+    let whole: &[&[Step]] = &[
+        &[SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW],
+        &[SYN_FROM_NARROW, SYN_FROM_NARROW, ANSWER_FROM_WIDE, ANSWER_FROM_WIDE, ACK_FROM_NARROW, ACK_FROM_WIDE],
+        &[SYN_FROM_WIDE, ANSWER_FROM_NARROW, ACK_FROM_WIDE, ACK_FROM_NARROW],
+        // An old connection of the wide host challenges the SYN (RFC 5961).
+        &[SYN_FROM_NARROW, ACK_FROM_WIDE, ACK_FROM_NARROW],
+        &[SYN_FROM_NARROW, (Toward::Narrow, RST | ACK), ACK_FROM_NARROW],
+        &[SYN_FROM_NARROW, (Toward::Wide, RST)],
+        &[SYN_FROM_NARROW, (Toward::Wide, RST | ACK)],
+        // Both open at once.
+        &[SYN_FROM_NARROW, SYN_FROM_WIDE, ANSWER_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW],
+        // Nothing of its start was seen.
+        &[ACK_FROM_NARROW, ACK_FROM_WIDE, ACK_FROM_NARROW],
+        &[ACK_FROM_WIDE, ACK_FROM_NARROW],
+    ];
+    for steps in whole {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        steps.iter().for_each(|step| gateway.step(4, 1, *step));
+        assert_eq!(gateway.count(Event::MssOneWay), 0, "{steps:?}");
+    }
+}
+
+#[test]
+fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_again() {
+    for keeps_talking in [false, true] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW].into_iter().for_each(|step| gateway.step(4, 1, step));
+        for _ in 0..11 {
+            gateway.now = gateway.now + Duration::from_secs(60);
+            gateway.mss.expire(gateway.now);
+            if keeps_talking {
+                gateway.step(4, 1, ACK_FROM_WIDE);
+            }
+        }
+        gateway.step(4, 2, SYN_FROM_NARROW);
+        assert_eq!(gateway.count(Event::MssRaised), u64::from(keeps_talking));
+    }
+}
+
+#[test]
+fn a_connection_is_known_while_packets_of_it_pass_and_its_end_shortens_its_life() {
+    let known =
+        |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow) != SAFE_LEN;
+    for (last, seconds) in [(ACK, 7_440), (FIN | ACK, 240), (RST, 240)] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
+            gateway.step(4, 1, step);
+        }
+        // It talks every two minutes for a day.
+        for _ in 0..720 {
+            gateway.now = gateway.now + Duration::from_secs(120);
+            gateway.mss.expire(gateway.now);
+            gateway.step(4, 1, ACK_FROM_WIDE);
+        }
+        gateway.step(4, 1, (Toward::Wide, last));
+        let end = gateway.now + Duration::from_secs(seconds);
+        gateway.now = end - Duration::from_secs(3);
+        gateway.mss.expire(gateway.now);
+        assert_eq!(gateway.mss.flow_count(), 1);
+        gateway.mss.expire(end);
+        assert_eq!(gateway.mss.flow_count(), 0, "{last:08b}");
+        assert!(!known(&mut gateway));
+    }
+}
+
+#[test]
+fn of_several_announcements_the_least_counts_until_the_connection_has_closed() {
+    let mut gateway = Gateway::new(Raise::BothWays);
+    let asked = |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow);
+    for (mss, flags, expected) in [
+        (1_400, SYN, 1_440),
+        (1_460, SYN, 1_440),
+        (1_000, SYN, 1_040),
+        (1_460, SYN, 1_040),
+        (1_460, FIN | ACK, 1_040),
+        (1_300, SYN, 1_340),
+    ] {
+        let options = if flags & SYN == 0 { Vec::new() } else { mss_option(mss) };
+        gateway.see(&Spec { flags, options, ..from_narrow(4, 1) }, Toward::Wide, Checksum::Unverified);
+        assert_eq!(asked(&mut gateway), expected, "{mss}, {flags:08b}");
+    }
+}
+
+#[test]
+fn connections_of_other_ports_hosts_and_vlans_are_others() {
+    let spec = Spec { flags: SYN, options: mss_option(900), vlans: Some(vec![7]), ..from_narrow(4, 1) };
+    let mut gateway = Gateway { medium: Medium::Ethernet, ..Gateway::new(Raise::BothWays) };
+    gateway.see(&spec, Toward::Wide, Checksum::Unverified);
+    let back = Spec { flags: ACK, options: Vec::new(), ..turned(spec) };
+    assert_eq!(gateway.len_max(&back, Toward::Narrow), 940);
+    for other in [
+        Spec { ports: [back.ports[0], 77], ..back.clone() },
+        Spec { ports: [77, back.ports[1]], ..back.clone() },
+        Spec { hosts: [back.hosts[0], 77], ..back.clone() },
+        Spec { hosts: [77, back.hosts[1]], ..back.clone() },
+        Spec { vlans: Some(vec![8]), ..back.clone() },
+        Spec { vlans: Some(vec![]), ..back.clone() },
+    ] {
+        assert_eq!(gateway.len_max(&other, Toward::Narrow), SAFE_LEN);
+    }
+}
+
+#[test]
+fn a_full_table_forgets_and_what_is_open_outlives_a_flood_of_syns() {
+    for limit in [0, 2_000, 40_000] {
+        let mut gateway =
+            Gateway { mss: Mss::new(limit, border(Raise::BothWays), Secret::new(3)), ..Gateway::new(Raise::Never) };
+        for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
+            gateway.step(4, 1, step);
+        }
+        for host in 3..=255 {
+            for port in 0..20 {
+                let spec = Spec { hosts: [host, 2], ..from_narrow(4, port) };
+                let spec = Spec { flags: SYN, options: mss_option(1_460), ..spec };
+                gateway.see(&spec, Toward::Wide, Checksum::Unverified);
+                assert!(gateway.mss.charged() <= limit);
+            }
+        }
+        let expected = if limit > 2_000 { 1_480 } else { SAFE_LEN };
+        assert_eq!(gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow), expected, "{limit} bytes");
+        while let Some(deadline) = gateway.mss.next_deadline() {
+            assert!(deadline >= gateway.now);
+            gateway.now = deadline;
+            gateway.mss.expire(deadline);
+        }
+        assert_eq!((gateway.mss.flow_count(), gateway.mss.charged()), (0, 0));
+    }
+}
+
+#[test]
+fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
+    // What the receiver announced; the packets' length toward it, in version 4.
+    let toward_narrow =
+        [(Some(1_460), 1_500), (Some(1_200), 1_240), (Some(9_000), 1_500), (None, 576), (Some(48), 88)];
+    let toward_wide = [(Some(8_960), 9_000), (Some(1_460), 1_500), (Some(65_495), 9_000), (None, 576)];
+    for (toward, cases) in [(Toward::Narrow, &toward_narrow[..]), (Toward::Wide, &toward_wide)] {
+        for (mss, expected) in cases {
+            let mut gateway = Gateway::new(Raise::BothWays);
+            let syn =
+                Spec { flags: SYN, options: mss.map_or(Vec::new(), mss_option), ..turned(data(4, 1, toward, 0)) };
+            gateway.pass(&syn, other(toward), None);
+            let long = data(4, 1, toward, 40_000);
+            for segment_len in [None, Some(1_448), Some(8_900)] {
+                let left = gateway.pass(&long, toward, segment_len);
+                let longest = left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max();
+                assert_eq!(longest, Some(*expected), "{toward:?}, {mss:?}, {segment_len:?}");
+            }
+        }
+        let mut stranger = Gateway::new(Raise::BothWays);
+        let left = stranger.pass(&data(4, 1, toward, 40_000), toward, Some(1_460));
+        let longest = left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max();
+        assert_eq!(longest, Some(pick(toward, 1_500, usize::from(SAFE_LEN))));
+        let cut = pick(toward, 0, 40_000usize.div_ceil(1_460) as u64);
+        assert_eq!(stranger.count(Event::MssUnknown), cut);
+    }
+}
+
+#[test]
+fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
+    let mut gateway = Gateway::new(Raise::BothWays);
+    let spec = Spec { flags_offset: 0, ..data(4, 1, Toward::Narrow, 6_000) };
+    // As the reassembler hands it on: nobody has looked.
+    let packet = Frame::copy(&spec.bytes(), Medium::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
+    gateway.narrow.push(gateway.now, packet, &mut gateway.out);
+    let left = gateway.drain(Toward::Narrow);
+    assert_eq!(left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max(), Some(usize::from(SAFE_LEN)));
+}
+
+// The model: what each end announced, forgotten where the gateway starts anew.
+#[test]
+fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_restarts() {
+    let mut longest = [0; 2];
+    each_seed("mss", 60, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let is_small = seed % 3 == 0;
+        let new = |random: &mut fastrand::Rng| {
+            let limit = if is_small { random.usize(..6_000) } else { 1 << 20 };
+            Mss::new(limit, border(Raise::BothWays), Secret::new(seed.into()))
+        };
+        let mut gateway = Gateway::new(Raise::BothWays);
+        gateway.mss = new(&mut random);
+        let announcements = [None, Some(100), Some(536), Some(1_000), Some(1_440), Some(4_000), Some(8_960)];
+        let mut talks: Vec<Talk> = (0..random.u16(1..12))
+            .map(|port| Talk {
+                version: *random.choice(&VERSIONS).unwrap(),
+                port,
+                announces: [(); 2].map(|()| *random.choice(&announcements).unwrap()),
+                sent: [0; 2],
+            })
+            .collect();
+        // Of which ends, by port and side, a SYN passed since the start.
+        let mut heard: HashSet<(u16, usize)> = HashSet::new();
+        for _ in 0..300 {
+            if random.u8(..60) == 0 {
+                gateway.mss = new(&mut random);
+                heard.clear();
+            }
+            gateway.now = gateway.now + Duration::from_millis(random.u64(..600));
+            gateway.mss.expire(gateway.now);
+            let at = random.usize(..talks.len());
+            let toward = if random.bool() { Toward::Wide } else { Toward::Narrow };
+            let talk = &mut talks[at];
+            for _ in 0..random.usize(1..5) {
+                let (spec, segment_len) = talk.say(toward, &mut random);
+                if spec.flags & SYN != 0 {
+                    heard.insert((talk.port, sender(toward)));
+                }
+                gateway.push(&spec, toward, segment_len);
+            }
+            for frame in gateway.drain(toward) {
+                let seen = Seen::of(&frame, Medium::Ip);
+                let Some(talk) = talks.iter().find(|talk| talk.is_of(&frame, &seen, toward)) else { continue };
+                if seen.flags & SYN != 0 {
+                    continue;
+                }
+                let receiver = 1 - sender(toward);
+                let announced = talk.len_max(receiver);
+                let unknown = usize::from(border(Raise::Never).unknown_len_max(toward));
+                let bound = match heard.contains(&(talk.port, receiver)) {
+                    true if !is_small => announced,
+                    true => announced.max(unknown),
+                    false => unknown,
+                };
+                let mtu = pick(toward, 9_000, 1_500);
+                assert!(
+                    seen.ip_len() <= bound.min(mtu),
+                    "seed {seed}: {} toward {toward:?}, {bound}",
+                    seen.ip_len()
+                );
+                longest[receiver] = longest[receiver].max(seen.ip_len());
+            }
+        }
+    });
+    assert!(
+        longest == [9_000, 1_500] || std::env::var("WIDELOAD_SEED").is_ok(),
+        "it is as long as may be: {longest:?}"
+    );
+}
+
+// What the tests stand on.
+
+/// A border with its two sides, and what stands between them.
+struct Gateway {
+    wide: Side,
+    narrow: Side,
+    out: Output,
+    mss: Mss,
+    ledger: Ledger,
+    now: Time,
+    medium: Medium,
+}
+
+impl Gateway {
+    fn new(raise: Raise) -> Gateway {
+        let side = |mtu, toward| Side {
+            widening: Widening {
+                coalescer: Some(Coalescer::new(1 << 20, resize(u16::MAX), Vec::new(), Secret::new(5))),
+                ..Widening::default()
+            },
+            narrowing: Narrowing {
+                unknown_len_max: border(raise).unknown_len_max(toward),
+                ..Narrowing::new(mtu, Role::Transit)
+            },
+        };
+        Gateway {
+            wide: side(9_000, Toward::Wide),
+            narrow: side(1_500, Toward::Narrow),
+            out: Output::new(Pool::new(64 << 20), None),
+            mss: Mss::new(1 << 20, border(raise), Secret::new(3)),
+            ledger: Ledger::new(),
+            now: Time::from_nanos(1_000_000_000),
+            medium: Medium::Ip,
+        }
+    }
+
+    /// Has a packet seen; what it is then, what is known of its sum, and whether it is as it came.
+    fn see(&mut self, spec: &Spec, toward: Toward, checksum: Checksum) -> (Vec<u8>, (Checksum, bool)) {
+        let packet = self.seen(spec, toward, checksum, None);
+        let left = (packet.frame().to_vec(), (packet.checksum, packet.is_as_received()));
+        self.out.done(packet);
+        left
+    }
+
+    fn seen(&mut self, spec: &Spec, toward: Toward, checksum: Checksum, segment_len: Option<u16>) -> Packet {
+        let mut packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
+        packet.checksum = checksum;
+        packet.train = segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise });
+        self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
+        packet
+    }
+
+    /// How long packets of this connection may be.
+    fn len_max(&mut self, spec: &Spec, toward: Toward) -> u16 {
+        let packet = self.seen(spec, toward, Checksum::Unverified, None);
+        let len_max = packet.flow_len_max;
+        self.out.done(packet);
+        len_max
+    }
+
+    fn step(&mut self, version: u8, port: u16, (toward, flags): Step) {
+        let mss = pick(toward, 1_440, 8_900);
+        let options = if flags & SYN == 0 { Vec::new() } else { mss_option(mss) };
+        let spec = Spec { flags, options, ..data(version, port, toward, 0) };
+        self.see(&spec, toward, Checksum::Unverified);
+    }
+
+    /// What leaves for a packet, as it stands on the wire.
+    fn pass(&mut self, spec: &Spec, toward: Toward, segment_len: Option<u16>) -> Vec<Vec<u8>> {
+        self.push(spec, toward, segment_len);
+        self.drain(toward)
+    }
+
+    fn push(&mut self, spec: &Spec, toward: Toward, segment_len: Option<u16>) {
+        let checksum = if spec.sum == Summed::Half { Checksum::Partial } else { Checksum::Unverified };
+        let packet = self.seen(spec, toward, checksum, segment_len);
+        pick(toward, &mut self.wide, &mut self.narrow).push(self.now, packet, &mut self.out);
+    }
+
+    fn drain(&mut self, toward: Toward) -> Vec<Vec<u8>> {
+        let side = pick(toward, &mut self.wide, &mut self.narrow);
+        side.release(self.now, &mut self.out);
+        let mut left = Vec::new();
+        while let Some(packet) = self.out.next() {
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                left.push([piece.header, piece.payload].concat());
+            }
+            self.out.done(packet);
+        }
+        assert_eq!(self.out.pool.lent_count(), 0);
+        left
+    }
+
+    fn count(&self, event: Event) -> u64 {
+        self.ledger.event(event).packets
+    }
+}
+
+/// A connection, whose ends always announce the same.
+struct Talk {
+    version: u8,
+    port: u16,
+    /// Of the wide end, and of the narrow one.
+    announces: [Option<u16>; 2],
+    sent: [usize; 2],
+}
+
+impl Talk {
+    fn say(&mut self, toward: Toward, random: &mut fastrand::Rng) -> (Spec, Option<u16>) {
+        let sender = sender(toward);
+        let one = data(self.version, self.port, toward, 0);
+        match random.u8(..12) {
+            0..3 => {
+                let flags = *random.choice(&[SYN, SYN | ACK]).unwrap();
+                let options = self.announces[sender].map_or(Vec::new(), mss_option);
+                (Spec { flags, options, ..one }, None)
+            }
+            3 => (Spec { flags: *random.choice(&[FIN | ACK, RST, ACK]).unwrap(), ..one }, None),
+            what => {
+                let len_max = if what < 8 { pick(toward, 1_440, 8_940) } else { 60_000 };
+                let len = random.usize(1..=len_max);
+                let offset = self.sent[sender];
+                self.sent[sender] += len;
+                let half = if random.bool() { Summed::Half } else { Summed::Right };
+                let segment_len = (what >= 8).then(|| random.u16(500..pick(toward, 1_440, 8_940)));
+                (Spec { sum: half, ..one.carrying(offset, len) }, segment_len)
+            }
+        }
+    }
+
+    fn is_of(&self, frame: &[u8], seen: &Seen, toward: Toward) -> bool {
+        let at = seen.upper_at + pick(toward, 0, 2);
+        let is_version = seen.version == self.version;
+        is_version && u16::from_be_bytes([frame[at], frame[at + 1]]) == 10_000 + self.port
+    }
+
+    /// Longest packet that an end takes.
+    fn len_max(&self, end: usize) -> usize {
+        let (headers, default) = if self.version == 4 { (40, 536) } else { (60, 1_220) };
+        headers + usize::from(self.announces[end].unwrap_or(default))
+    }
+}
+
+/// What the test reads of options.
+struct Read {
+    /// Places and values of each MSS of the right length.
+    found: Vec<(usize, u16)>,
+    is_readable: bool,
+    is_signed: bool,
+}
+
+impl Read {
+    fn of(options: &[u8]) -> Read {
+        let mut read = Read { found: Vec::new(), is_readable: true, is_signed: false };
+        let mut at = 0;
+        while at < options.len() && options[at] != 0 {
+            let len = match (options[at], options.get(at + 1)) {
+                (1, _) => 1,
+                (_, Some(len)) if *len >= 2 && at + usize::from(*len) <= options.len() => usize::from(*len),
+                _ => {
+                    read.is_readable = false;
+                    break;
+                }
+            };
+            match (options[at], len) {
+                (2, 4) => read.found.push((at + 2, u16::from_be_bytes([options[at + 2], options[at + 3]]))),
+                (2, _) => read.is_readable = false,
+                (19 | 29, 2..) => read.is_signed = true,
+                _ => {}
+            }
+            at += len;
+        }
+        read
+    }
+
+    /// The one MSS that may be changed.
+    fn one(&self) -> Option<(usize, u16)> {
+        match &self.found[..] {
+            [one] if self.is_readable && !self.is_signed && one.1 >= 48 => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// Is what it announces unclear, or to be changed, if only it could?
+    fn wants(&self, toward: Toward, carried: u16, version: u8) -> bool {
+        let default = if version == 4 { 536 } else { 1_220 };
+        let mss = self.found.first().map_or(default, |(_, mss)| *mss);
+        let is_clear = self.is_readable && self.found.len() <= 1 && mss >= 48;
+        !is_clear || pick(toward, mss < carried, mss > carried)
+    }
+}
+
+/// All rows of up to three options, and of four with an MSS among other usual ones.
+fn layouts() -> Vec<Vec<u8>> {
+    let menu: Vec<Vec<u8>> = vec![
+        vec![1],
+        mss_option(1_460),
+        mss_option(9_500),
+        mss_option(40),
+        vec![3, 3, 7],
+        vec![4, 2],
+        [&[8, 10][..], &[7; 8]].concat(),
+        vec![34, 2],
+        [&[30, 12][..], &[5; 10]].concat(),
+        [&[19, 18][..], &[9; 16]].concat(),
+        [&[29, 16][..], &[9; 14]].concat(),
+        vec![2, 3, 5],
+        vec![8, 0],
+        vec![8, 41],
+        vec![0],
+    ];
+    let mut layouts: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut rows: Vec<Vec<u8>> = vec![Vec::new()];
+    for _ in 0..3 {
+        rows = rows.iter().flat_map(|row| menu.iter().map(move |option| [&row[..], option].concat())).collect();
+        layouts.extend(rows.iter().map(|row| padded(row)).filter(|row| row.len() <= 40));
+    }
+    layouts.sort();
+    layouts.dedup();
+    layouts
+}
+
+/// Options with zeros behind them, up to a multiple of four.
+fn padded(options: &[u8]) -> Vec<u8> {
+    let mut options = options.to_vec();
+    options.resize(options.len().next_multiple_of(4), 0);
+    options
+}
+
+fn mss_option(mss: u16) -> Vec<u8> {
+    [&[2, 4][..], &mss.to_be_bytes()].concat()
+}
+
+fn border(raise: Raise) -> Border {
+    Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise, safe_len: SAFE_LEN }
+}
+
+/// The MSS that a side carries.
+fn carried(version: u8, toward: Toward) -> u16 {
+    pick(toward, 9_000, 1_500) - if version == 4 { 40 } else { 60 }
+}
+
+fn pick<T>(toward: Toward, wide: T, narrow: T) -> T {
+    match toward {
+        Toward::Wide => wide,
+        Toward::Narrow => narrow,
+    }
+}
+
+fn other(toward: Toward) -> Toward {
+    pick(toward, Toward::Narrow, Toward::Wide)
+}
+
+/// The end that packets toward a side come from: 0 is the wide one.
+fn sender(toward: Toward) -> usize {
+    pick(toward, 1, 0)
+}
+
+/// A packet of a connection between narrow host 1 and wide host 2.
+fn data(version: u8, port: u16, toward: Toward, len: usize) -> Spec {
+    let spec = from_narrow(version, port).carrying(0, len);
+    pick(toward, spec.clone(), turned(spec))
+}
+
+fn from_narrow(version: u8, port: u16) -> Spec {
+    Spec { hosts: [1, 2], ports: [10_000 + port, 443], ..Spec::tcp(version) }
+}
+
+/// The same the other way.
+fn turned(spec: Spec) -> Spec {
+    let ([host, peer], [port, peer_port]) = (spec.hosts, spec.ports);
+    Spec { hosts: [peer, host], ports: [peer_port, port], ..spec }
+}
