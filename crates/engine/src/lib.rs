@@ -73,7 +73,7 @@ pub use identify::{Identifiers, LIFETIME};
 pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
 pub use lay::{Copying, Lay};
 pub use ledger::{Event, Ledger, Reason, Tally};
-pub use mss::{Border, Mss, Raise, SAFE_LEN, Toward};
+pub use mss::{Border, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
 pub use output::{Output, Way};
 pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};

@@ -475,7 +475,7 @@ const BYPASS_PATIENCE: Duration = Duration::from_secs(3_600);
 /// How often a connection's life is lengthened, at most.
 const MOMENT: Duration = Duration::from_secs(1);
 /// What a connection is charged, in bytes: its slot, its source and their places in tables.
-const FLOW_CHARGE: usize = 512;
+pub const FLOW_CHARGE: usize = 512;
 /// The same of a pair.
 const PAIR_CHARGE: usize = 384;
 /// The part of the memory that is for pairs.

@@ -1,12 +1,12 @@
 //! A configuration in, the sides that it asks for out.
 
-use crate::config::{Config, Holding, Role as ConfigRole, SideConfig, Stage};
+use crate::config::{self, Config, Holding, Role as ConfigRole, SideConfig, Stage};
 use crate::worker::Way;
 use core::time::Duration;
 use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Checksums, Coalescer, Full, Hold, Identifiers, Join, JoinLimits,
-    Joiner, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Trains,
-    Widening,
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Checksums, Coalescer, FLOW_CHARGE, Full, Hold, Identifiers,
+    Join, JoinLimits, Joiner, Late, Limits, Mode, Mss, Narrowing, Output, Raise, Reassembler, Role, Rules, RunsBy,
+    Secret, Side, Switch, Trains, Widening,
 };
 use packet::Pool;
 use port::Offloads;
@@ -97,6 +97,24 @@ fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widening {
         joiner: joiner.filter(|_| is_on(Stage::Join)),
         coalescer: coalescer.filter(|_| is_on(Stage::Coalesce)),
     }
+}
+
+/// What remembers the MSS of a border's hosts; none in other roles, and where it is left out.
+pub fn mss(config: &Config, secrets: Secrets) -> Option<Mss> {
+    let is_border = config.role == ConfigRole::Border && !config.bypass.contains(&Stage::Mss);
+    is_border.then(|| {
+        let border = Border {
+            wide_mtu: config.wide.mtu,
+            narrow_mtu: config.narrow.mtu,
+            raise: match config.mss.raise {
+                config::Raise::Never => Raise::Never,
+                config::Raise::BothWays => Raise::BothWays,
+                config::Raise::Always => Raise::Always,
+            },
+            safe_len: config.mss.safe,
+        };
+        Mss::new(config.limits.flows * FLOW_CHARGE, border, secrets.seed).with_table_key(secrets.table_key)
+    })
 }
 
 fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {

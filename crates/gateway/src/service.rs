@@ -1,6 +1,6 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
-use crate::build::{Secrets, side, way};
+use crate::build::{Secrets, mss, side, way};
 use crate::config::Config;
 use crate::orders::{Order, Reins, orders};
 use crate::roles::{Seized, links};
@@ -130,7 +130,7 @@ fn hire(config: &Config, number: usize, ports: [Box<dyn Port>; 2]) -> io::Result
     ];
     let [at_wide, at_narrow] = links(config, wide.as_ref())?;
     let ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
-    let mut worker = Worker::new(Clock::start(), ends, ways, orders);
+    let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || worker.run())

@@ -72,6 +72,8 @@ pub struct Seen {
     pub unreachable: u64,
     /// Packets that found no room to wait for their next hop.
     pub errors: u64,
+    /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none did.
+    pub advised_mtu: u32,
     /// Frames that the kernel dropped before the port was opened anew.
     pub missed_before: u64,
     /// The last error of the port.

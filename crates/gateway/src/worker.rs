@@ -8,8 +8,8 @@ use crate::orders::{Order, Orders};
 use crate::send::Sender;
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
 use arrayvec::ArrayVec;
-use engine::{Output, Side, Way as Leaving};
-use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time};
+use engine::{Mss, Output, Side, Toward, Way as Leaving};
+use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time, advised_mtu};
 use port::Port;
 use port::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,6 +26,8 @@ pub struct Worker {
     ends: [End; 2],
     /// To the narrow end, to the wide end.
     ways: [Way; 2],
+    /// What hosts on both sides announced, at a border.
+    mss: Option<Mss>,
     frames: Vec<Frame>,
     orders: Orders,
 }
@@ -176,8 +178,8 @@ impl Way {
 
 impl Worker {
     /// A worker between a wide and a narrow end; `ways` are to the narrow end and to the wide one.
-    pub fn new(clock: Clock, ends: [End; 2], ways: [Way; 2], orders: Orders) -> Worker {
-        Worker { clock, ends, ways, frames: Vec::with_capacity(FRAME_COUNT), orders }
+    pub fn new(clock: Clock, ends: [End; 2], ways: [Way; 2], mss: Option<Mss>, orders: Orders) -> Worker {
+        Worker { clock, ends, ways, mss, frames: Vec::with_capacity(FRAME_COUNT), orders }
     }
 
     /// Works until it is told to stop; what is held leaves then.
@@ -196,6 +198,11 @@ impl Worker {
                 if !self.ends[way].is_up {
                     self.ends[way].mend(now, &mut self.ways[way].out);
                 }
+            }
+            if let Some(mss) = &mut self.mss
+                && mss.next_deadline().is_some_and(|deadline| deadline <= now)
+            {
+                mss.expire(now);
             }
             if ready[ORDERS] {
                 self.obey();
@@ -261,13 +268,21 @@ impl Worker {
         turn
     }
 
-    fn push(&mut self, way: usize, now: Time, packet: Packet) {
+    fn push(&mut self, way: usize, now: Time, mut packet: Packet) {
         let end = &mut self.ends[way];
         end.seen.packet(&packet);
         let Way { side, out, .. } = &mut self.ways[way];
         if !end.links.takes(now, &packet) {
             end.seen.left += 1;
             return out.done(packet);
+        }
+        if way == TO_WIDE
+            && let Some(mtu) = advised_mtu(&packet)
+        {
+            end.seen.advised_mtu = mtu;
+        }
+        if let Some(mss) = &mut self.mss {
+            mss.see(now, &mut packet, TOWARD[way], &mut out.ledger);
         }
         side.push(now, packet, out);
     }
@@ -405,6 +420,7 @@ fn thread_time() -> Duration {
 const TO_NARROW: usize = 0;
 /// See [`TO_NARROW`].
 const TO_WIDE: usize = 1;
+const TOWARD: [Toward; 2] = [Toward::Narrow, Toward::Wide];
 /// Where orders stand among what is waited for.
 const ORDERS: usize = 2;
 /// How often a port that is down is opened anew.

@@ -172,6 +172,8 @@ fn send_udp(target: SocketAddr, pattern: &[u8], message: Messages) -> io::Result
                 // The first packets may find nobody who knows the way.
                 io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused => {}
                 _ if error.raw_os_error() == Some(ENOBUFS) => thread::yield_now(),
+                // A router told the host of a smaller MTU: at the next try the host cuts.
+                _ if error.raw_os_error() == Some(EMSGSIZE) && content.len() <= MESSAGE_LEN_MAX => {}
                 _ => return Err(error),
             }
         }
@@ -229,3 +231,6 @@ const SOCKET_BUFFER_LEN: usize = 8 << 20;
 /// A sleep shorter than this would be longer than asked.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 const ENOBUFS: i32 = 105;
+const EMSGSIZE: i32 = 90;
+/// Longest message of UDP over IPv4, in bytes.
+const MESSAGE_LEN_MAX: usize = 65_507;
