@@ -3,7 +3,9 @@
 mod flows;
 
 use flows::*;
-use wideload_engine::packet::{Checksum, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
+use wideload_engine::packet::{
+    Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train,
+};
 use wideload_engine::{
     Answers, Checksums, Coalescer, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side, Trains, Way,
     Widening,
@@ -109,6 +111,23 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
             assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, finished);
             side.check(&out).unwrap();
         }
+    }
+}
+
+#[test]
+fn what_comes_with_its_cut_is_finished_too() {
+    let spec = Spec { sum: Summed::Half, flags_offset: 0, ..Spec::udp(4).carrying(0, 4_000) };
+    for checksums in [Checksums::Left, Checksums::Finished] {
+        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
+        let mut out = output();
+        let mut packet = train(&spec, None, &mut out);
+        packet.cut = Some(Cut { mtu: 1_000, id: 7, fill: Fill::Full, content: Content::Whole });
+        side.push(Time::ZERO, packet, &mut out);
+        let packet = out.next().expect("it goes on");
+        assert!(packet.cut.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
+        assert!(packet.bytes() == spec.finished().bytes());
+        out.done(packet);
+        assert!(out.ledger.event(Event::ChecksumFinished).packets > 0);
     }
 }
 
