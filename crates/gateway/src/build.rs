@@ -6,7 +6,7 @@ use core::time::Duration;
 use engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Checksums, Coalescer, FLOW_CHARGE, Full, Hold, Identifiers,
     Join, JoinLimits, Joiner, Late, Limits, Mode, Mss, Narrowing, Output, Raise, Reassembler, Role, Rules, RunsBy,
-    Secret, Side, Switch, Trains, Widening,
+    Secret, Side, Switch, Toward, Trains, Widening,
 };
 use packet::Pool;
 use port::Offloads;
@@ -37,7 +37,7 @@ impl Secrets {
 }
 
 /// The way to a side, as it is configured, by a port that takes these offloads.
-pub fn way(config: &Config, side: &SideConfig, offloads: Offloads, secrets: Secrets) -> Way {
+pub fn way(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets) -> Way {
     let pool = Pool::new(2 * config.limits.memory + POOL_EXTRA);
     let answers = match config.role {
         ConfigRole::WideInterface => None,
@@ -45,12 +45,13 @@ pub fn way(config: &Config, side: &SideConfig, offloads: Offloads, secrets: Secr
             Some(Answers::new(config.answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, secrets.seed))
         }
     };
-    let releases_when_idle = side.hold == Holding::Burst;
-    Way::new(self::side(config, side, offloads, secrets), Output::new(pool, answers), releases_when_idle)
+    let releases_when_idle = of(config, toward).hold == Holding::Burst;
+    Way::new(side(config, toward, offloads, secrets), Output::new(pool, answers), releases_when_idle)
 }
 
 /// A side, as it is configured.
-pub fn side(config: &Config, side: &SideConfig, offloads: Offloads, secrets: Secrets) -> Side {
+pub fn side(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets) -> Side {
+    let side = of(config, toward);
     let role = match config.role {
         ConfigRole::WideInterface => Role::Source(Identifiers::new(secrets.seed, config.limits.datagram_lifetime)),
         ConfigRole::Router | ConfigRole::Border => Role::Transit,
@@ -62,6 +63,7 @@ pub fn side(config: &Config, side: &SideConfig, offloads: Offloads, secrets: Sec
         fragment: unless(config, Stage::Fragment, side.fragment),
         trains: if reversible { Trains::Kept } else { Trains::Resized },
         checksums: if offloads.checksum { Checksums::Left } else { Checksums::Finished },
+        unknown_len_max: border(config).map_or(u16::MAX, |border| border.unknown_len_max(toward)),
         ..Narrowing::new(side.mtu, role)
     };
     Side { widening: widening(config, side, secrets), narrowing }
@@ -101,20 +103,30 @@ fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widening {
 
 /// What remembers the MSS of a border's hosts; none in other roles, and where it is left out.
 pub fn mss(config: &Config, secrets: Secrets) -> Option<Mss> {
+    let limit = config.limits.flows * FLOW_CHARGE;
+    border(config).map(|border| Mss::new(limit, border, secrets.seed).with_table_key(secrets.table_key))
+}
+
+fn border(config: &Config) -> Option<Border> {
     let is_border = config.role == ConfigRole::Border && !config.bypass.contains(&Stage::Mss);
-    is_border.then(|| {
-        let border = Border {
-            wide_mtu: config.wide.mtu,
-            narrow_mtu: config.narrow.mtu,
-            raise: match config.mss.raise {
-                config::Raise::Never => Raise::Never,
-                config::Raise::BothWays => Raise::BothWays,
-                config::Raise::Always => Raise::Always,
-            },
-            safe_len: config.mss.safe,
-        };
-        Mss::new(config.limits.flows * FLOW_CHARGE, border, secrets.seed).with_table_key(secrets.table_key)
+    is_border.then(|| Border {
+        wide_mtu: config.wide.mtu,
+        narrow_mtu: config.narrow.mtu,
+        raise: match config.mss.raise {
+            config::Raise::Never => Raise::Never,
+            config::Raise::BothWays => Raise::BothWays,
+            config::Raise::Always => Raise::Always,
+        },
+        safe_len: config.mss.safe,
     })
+}
+
+/// What leaves by this side.
+fn of(config: &Config, toward: Toward) -> &SideConfig {
+    match toward {
+        Toward::Wide => &config.wide,
+        Toward::Narrow => &config.narrow,
+    }
 }
 
 fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {

@@ -6,7 +6,7 @@ use crate::orders::{Order, Reins, orders};
 use crate::roles::{Seized, links};
 use crate::snapshot::Snapshot;
 use crate::worker::{End, Worker};
-use engine::{Side, Switch};
+use engine::{Side, Switch, Toward};
 use port::clock::Clock;
 use port::{Offloads, Options, Port};
 use std::io;
@@ -106,7 +106,7 @@ impl Drop for Service {
 
 /// To the narrow side, to the wide one.
 fn sides(config: &Config, [wide, narrow]: [Offloads; 2], secrets: Secrets) -> [Side; 2] {
-    [side(config, &config.narrow, narrow, secrets), side(config, &config.wide, wide, secrets)]
+    [side(config, Toward::Narrow, narrow, secrets), side(config, Toward::Wide, wide, secrets)]
 }
 
 fn open(config: &Config, _number: usize) -> io::Result<[Box<dyn Port>; 2]> {
@@ -125,8 +125,8 @@ fn hire(config: &Config, number: usize, ports: [Box<dyn Port>; 2]) -> io::Result
     let (reins, orders) = orders()?;
     let [wide, narrow] = ports;
     let ways = [
-        way(config, &config.narrow, narrow.offloads(), secrets),
-        way(config, &config.wide, wide.offloads(), secrets),
+        way(config, Toward::Narrow, narrow.offloads(), secrets),
+        way(config, Toward::Wide, wide.offloads(), secrets),
     ];
     let [at_wide, at_narrow] = links(config, wide.as_ref())?;
     let ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
