@@ -35,7 +35,10 @@ impl Links {
         match self {
             Links::Bridge | Links::Bare | Links::Station(_) => true,
             Links::NextHops(hops) => hops.is_for_station(packet),
-            Links::Router(hops) => hops.is_for_station(packet) && hops.passes_on(now, packet),
+            // The kernel tells the sender of what has no hop left.
+            Links::Router(hops) => {
+                hops.is_for_station(packet) && packet.hops_left() > 1 && hops.passes_on(now, packet)
+            }
         }
     }
 
@@ -59,7 +62,14 @@ impl Links {
                 packet.relink(Medium::Ethernet, &header);
                 Link::Ready
             }
-            Links::NextHops(hops) | Links::Router(hops) => hops.link(now, packet),
+            Links::NextHops(hops) => hops.link(now, packet),
+            Links::Router(hops) => {
+                let link = hops.link(now, packet);
+                if link == Link::Ready {
+                    packet.take_hop();
+                }
+                link
+            }
         }
     }
 }

@@ -192,6 +192,22 @@ impl Ip {
         }
     }
 
+    /// Hops that the packet with this header may still take.
+    pub(crate) fn hops_left(&self, header: &[u8]) -> u8 {
+        match self.version {
+            Version::V4 => ipv4::hops_left(header),
+            Version::V6 => ipv6::hops_left(header),
+        }
+    }
+
+    /// Takes one hop.
+    pub(crate) fn take_hop(&self, header: &mut [u8]) {
+        match self.version {
+            Version::V4 => ipv4::take_hop(header),
+            Version::V6 => ipv6::take_hop(header),
+        }
+    }
+
     /// The smallest MTU that every link has: packets are never cut for a smaller one.
     pub fn mtu_min(&self) -> usize {
         match self.version {

@@ -3,7 +3,7 @@
 use crate::ip::{
     Address, Common, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version,
 };
-use crate::sum::Sum;
+use crate::sum::{Sum, patched};
 use core::net::IpAddr;
 use core::time::Duration;
 use zerocopy::byteorder::network_endian::U16;
@@ -23,6 +23,20 @@ pub struct Ipv4Header {
     checksum: U16,
     source: [u8; 4],
     destination: [u8; 4],
+}
+
+/// Hops that the packet may still take.
+pub(crate) fn hops_left(header: &[u8]) -> u8 {
+    Ipv4Header::ref_from_prefix(header).map_or(0, |(header, _)| header.ttl)
+}
+
+/// Takes one hop, and patches the checksum (RFC 1812 section 5.3.1, RFC 1624).
+pub(crate) fn take_hop(header: &mut [u8]) {
+    let Ok((header, _)) = Ipv4Header::mut_from_prefix(header) else { return };
+    let word = |header: &Ipv4Header| u16::from_be_bytes([header.ttl, header.protocol]);
+    let before = word(header);
+    header.ttl = header.ttl.saturating_sub(1);
+    header.checksum = U16::new(patched(header.checksum.get(), before, word(header)));
 }
 
 /// Reads an IPv4 header: the five checks of RFC 1812 section 5.2.2 (R032), in that order but for the checksum, which

@@ -21,6 +21,18 @@ pub struct Ipv6Header {
     destination: [u8; 16],
 }
 
+/// Hops that the packet may still take.
+pub(crate) fn hops_left(header: &[u8]) -> u8 {
+    Ipv6Header::ref_from_prefix(header).map_or(0, |(header, _)| header.hop_limit)
+}
+
+/// Takes one hop (RFC 8200 section 3).
+pub(crate) fn take_hop(header: &mut [u8]) {
+    if let Ok((header, _)) = Ipv6Header::mut_from_prefix(header) {
+        header.hop_limit = header.hop_limit.saturating_sub(1);
+    }
+}
+
 /// The Fragment header (RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -650,6 +650,19 @@ impl Body {
         self.as_received = false;
     }
 
+    /// Hops that it may still take: time to live, or hop limit.
+    pub fn hops_left(&self) -> u8 {
+        self.ip.hops_left(self.header())
+    }
+
+    /// Takes one of them, as a router does that passes it on.
+    pub fn take_hop(&mut self) {
+        let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
+        self.ip.take_hop(self.memory.bytes_mut(start..start + len));
+        self.ip.shape = Shape::CHANGED;
+        self.as_received = false;
+    }
+
     /// Bytes that fit behind the packet in its buffer.
     pub fn room(&self) -> usize {
         (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())

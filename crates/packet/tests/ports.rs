@@ -182,3 +182,27 @@ fn link(medium: Medium, len: usize, ether_type: &[u8]) -> Vec<u8> {
         _ => Vec::new(),
     }
 }
+
+#[test]
+fn a_router_takes_one_hop_and_nothing_else() {
+    let mut pool = Pool::new(1 << 20);
+    let mut v6 = vec![0x60, 0, 0, 0, 0, 4, 17, 2];
+    v6.resize(44, 1);
+    let v4 = |ttl: u8| {
+        let mut bytes = vec![0x45, 0, 0, 24, 0x12, 0x34, 0x40, 0, ttl, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 1, 2, 3, 4];
+        let sum = Sum::of(&bytes[..20]).checksum();
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    };
+    for ttl in 1..=255 {
+        let mut packet = Frame::copy(&v4(ttl), Medium::Ip, Ingress(0), &mut pool).unwrap();
+        assert_eq!(packet.hops_left(), ttl);
+        packet.take_hop();
+        assert_eq!(packet.bytes(), v4(ttl - 1));
+        pool.give(packet.into_buffer());
+    }
+    let mut packet = Frame::copy(&v6, Medium::Ip, Ingress(0), &mut pool).unwrap();
+    packet.take_hop();
+    v6[7] = 1;
+    assert_eq!((packet.hops_left(), packet.bytes()), (1, &v6[..]));
+}
