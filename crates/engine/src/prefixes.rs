@@ -29,6 +29,16 @@ pub struct Prefixes<T> {
 }
 
 impl Prefix {
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address.into()
+    }
+
+    /// How many bits of the address count, as people write it.
+    pub fn bit_count(&self) -> u8 {
+        if self.address().is_ipv4() { self.len - (LEN_MAX - V4_LEN_MAX) } else { self.len }
+    }
+
     /// Does this address begin so?
     pub fn contains(&self, address: Address) -> bool {
         (address.number() ^ self.address.number()) & mask(self.len) == 0 && is_v4(address) == is_v4(self.address)
@@ -89,8 +99,7 @@ impl FromStr for Prefix {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ip = IpAddr::from(self.address);
-        write!(f, "{ip}/{}", if ip.is_ipv4() { self.len - (LEN_MAX - V4_LEN_MAX) } else { self.len })
+        write!(f, "{}/{}", self.address(), self.bit_count())
     }
 }
 

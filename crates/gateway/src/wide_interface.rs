@@ -6,6 +6,7 @@
 
 use crate::config::Config;
 use port::addresses::Prefix;
+use port::features::Switch;
 use port::netlink::Netlink;
 use port::routes::{Route, RouteKind};
 use std::io;
@@ -15,6 +16,8 @@ use std::net::IpAddr;
 #[derive(Debug)]
 pub struct Moved {
     wide: String,
+    /// Speaks with the host in whose namespace it was opened, whatever thread ends this.
+    netlink: Netlink,
 }
 
 impl Moved {
@@ -24,10 +27,12 @@ impl Moved {
     /// What the kernel refuses; nothing stays changed.
     pub fn start(config: &Config, wide: &str, narrow: &str) -> io::Result<Moved> {
         let mut netlink = Netlink::open()?;
+        // Behind a TAP there is one station, and nobody who would answer for it.
+        netlink.set_arp(wide, Switch::Off)?;
         netlink.set_up(wide)?;
-        let moved = Moved { wide: wide.to_owned() };
-        moved.fill(&mut netlink, config, narrow)?;
-        match netlink.add_rule(RULE, TABLE) {
+        let mut moved = Moved { wide: wide.to_owned(), netlink };
+        moved.fill(config, narrow)?;
+        match moved.netlink.add_rule(RULE, TABLE) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             outcome => outcome?,
         }
@@ -35,31 +40,31 @@ impl Moved {
     }
 
     /// Writes the routes of the wide interface's table.
-    fn fill(&self, netlink: &mut Netlink, config: &Config, narrow: &str) -> io::Result<()> {
+    fn fill(&mut self, config: &Config, narrow: &str) -> io::Result<()> {
+        let netlink = &mut self.netlink;
         let wide = netlink.interface(&self.wide)?.index;
         let narrow = netlink.interface(narrow)?.index;
         let addresses = netlink.addresses()?;
         let own = |version: IpAddr| {
             let ours = addresses.iter().filter(|address| address.index == narrow);
-            let alike = ours.map(|address| address.prefix.address).filter(|own| own.is_ipv4() == version.is_ipv4());
-            alike.filter(|own| !is_link_local(*own)).next()
+            let mut alike =
+                ours.map(|address| address.prefix.address).filter(|own| own.is_ipv4() == version.is_ipv4());
+            alike.find(|own| !is_link_local(*own))
         };
-        for route in netlink.routes()? {
-            let moves = route.index == Some(narrow) && route.kind == RouteKind::Unicast;
-            if !moves || is_link_local(route.destination.address) || !wanted(config, route.destination) {
-                continue;
-            }
-            let source = route.source.or_else(|| own(route.destination.address));
-            let over = Route {
-                table: TABLE,
-                index: Some(wide),
-                gateway: None,
-                source,
-                mtu: None,
-                ..Route::on(route.destination, wide)
-            };
-            let over = Route { metric: route.metric, ..over };
+        let named = &config.wide_interface.prefixes;
+        let mut destinations: Vec<Prefix> =
+            named.iter().map(|prefix| Prefix::new(prefix.address(), prefix.bit_count())).collect();
+        if named.is_empty() {
+            let of_narrow = |route: &Route| route.index == Some(narrow) && route.kind == RouteKind::Unicast;
+            destinations
+                .extend(netlink.routes()?.iter().filter(|route| of_narrow(route)).map(|route| route.destination));
+            destinations.retain(|destination| !is_link_local(destination.address));
+        }
+        for destination in destinations {
+            let source = own(destination.address);
+            let over = Route { table: TABLE, source, ..Route::on(destination, wide) };
             match netlink.add_route(&over) {
+                // Two routes of the host that differ in their metric alone.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => outcome?,
             }
@@ -71,7 +76,7 @@ impl Moved {
 impl Drop for Moved {
     fn drop(&mut self) {
         // The interface takes its routes with it; where the rule is gone already, nothing is left to do.
-        let _ = undo();
+        let _ = take_back(&mut self.netlink);
     }
 }
 
@@ -80,18 +85,15 @@ impl Drop for Moved {
 /// # Errors
 /// What the kernel refuses.
 pub fn undo() -> io::Result<bool> {
-    let mut netlink = Netlink::open()?;
+    take_back(&mut Netlink::open()?)
+}
+
+fn take_back(netlink: &mut Netlink) -> io::Result<bool> {
     let there = netlink.rules()?.iter().any(|rule| rule.priority == RULE && rule.table == Some(TABLE));
     if there {
         netlink.remove_rule(RULE, TABLE)?;
     }
     Ok(there)
-}
-
-/// Is all of this destination among what the configuration names, or does it name nothing?
-fn wanted(config: &Config, destination: Prefix) -> bool {
-    let named = &config.wide_interface.prefixes;
-    named.is_empty() || named.iter().any(|prefix| prefix.contains(destination.address.into()))
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -189,7 +189,8 @@ fn a_router_takes_one_hop_and_nothing_else() {
     let mut v6 = vec![0x60, 0, 0, 0, 0, 4, 17, 2];
     v6.resize(44, 1);
     let v4 = |ttl: u8| {
-        let mut bytes = vec![0x45, 0, 0, 24, 0x12, 0x34, 0x40, 0, ttl, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 1, 2, 3, 4];
+        let mut bytes =
+            vec![0x45, 0, 0, 24, 0x12, 0x34, 0x40, 0, ttl, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 1, 2, 3, 4];
         let sum = Sum::of(&bytes[..20]).checksum();
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         bytes

@@ -40,6 +40,13 @@ impl<'a> Device<'a> {
         self.ask(libc::SIOCSIFMTU, request).map(drop)
     }
 
+    /// Gives it room for so many packets that wait to be sent.
+    pub fn set_queue_count(&self, count: i32) -> io::Result<()> {
+        let mut request = request(self.name);
+        request.ifr_ifru.ifru_metric = count;
+        self.ask(libc::SIOCSIFTXQLEN, request).map(drop)
+    }
+
     /// The kind of its hardware, an ARPHRD number.
     pub fn hardware(&self) -> io::Result<u16> {
         let answer = self.ask(libc::SIOCGIFHWADDR, request(self.name))?;

@@ -138,6 +138,15 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
+    /// Lets an interface ask for the hardware addresses of its neighbours, or have it believe that all are its own.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_arp(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+        let without = if switch == Switch::On { Switch::Off } else { Switch::On };
+        self.set_flag(name, LinkFlags::Noarp, without, &format!("cannot set address resolution {switch}"))
+    }
+
     /// Sets the longest IP packet that an interface takes, in bytes.
     ///
     /// # Errors

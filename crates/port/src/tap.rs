@@ -238,9 +238,14 @@ fn set_offloads(file: &OwnedFd, offloads: Offloads) -> io::Result<()> {
         .map(drop)
 }
 
-/// Sets the MTU where one is asked for, and tells the one that holds.
+/// Sets the MTU where one is asked for, and tells the one that holds. Makes room for bursts: what does not fit is dropped, and
+/// no sender waits for a device.
 fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     let device = Device::new(name)?;
+    let full = "it keeps the room that it has";
+    device
+        .set_queue_count(QUEUE_COUNT)
+        .map_err(|error| sentence(&format!("{name}: cannot make room for {QUEUE_COUNT} packets"), &error, full))?;
     if let Some(mtu) = wanted {
         let advice = "a TUN device takes 68 to 65535, a TAP device up to 65521";
         device.set_mtu(mtu).map_err(|error| sentence(&format!("{name}: cannot set MTU {mtu}"), &error, advice))?;
@@ -261,6 +266,8 @@ fn write_parts(file: &OwnedFd, parts: [&[u8]; 3]) -> io::Result<()> {
     if len < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Packets that may wait in a device until they are read: a few milliseconds of short ones.
+const QUEUE_COUNT: i32 = 8_192;
 /// Frames that one call to receive reads at most.
 const BATCH_COUNT: usize = 64;
 /// Where TUN and TAP devices come from.

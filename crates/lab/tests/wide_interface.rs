@@ -1,0 +1,154 @@
+//! A wide interface over a host's narrow one: what crosses, and what the host looks like before, during and after.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+use wideload_lab::net::Offloading;
+use wideload_lab::pair::Pair;
+use wideload_lab::traffic::{self, Messages};
+use wideload_lab::trio::{v4, v6};
+
+#[test]
+fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
+    for (mtu, device, wide_mtu) in [
+        (1_500, "tun:wide0", 65_535),
+        (9_000, "tun:wide0", 65_535),
+        (1_500, "tap:wide0", 65_521),
+        (1_500, "tun:wide0", 9_000),
+    ] {
+        for wide_count in [1, 2] {
+            let pair = Pair::new(mtu, Offloading::Off).unwrap();
+            let services: Vec<_> = (0..wide_count)
+                .map(|host| pair.start(host, &pair.wide_interface(host, device, wide_mtu, [""; 3])).unwrap())
+                .collect();
+            await_way(&pair);
+            for len in [8, 1_472, 1_473, 30_000, 65_487] {
+                for (from, to) in [(0, 1), (1, 0)] {
+                    for address in [v4(to as u8 + 1), v6(to as u8 + 1)] {
+                        let messages = Messages { len, count: 12, rate: Some(100e6) };
+                        let transfer =
+                            traffic::udp(pair.hosts[from].space(), pair.hosts[to].space(), address, messages, 5)
+                                .unwrap();
+                        assert!(transfer.intact);
+                        assert_eq!(
+                            transfer.messages, 12,
+                            "{len} bytes to {address}, link {mtu}, {device}, {wide_count} wide"
+                        );
+                    }
+                }
+            }
+            check_books(&services);
+        }
+    }
+}
+
+#[test]
+fn tcp_crosses_both_ways_between_wide_and_stock_hosts() {
+    for offloading in [Offloading::Off, Offloading::On] {
+        for wide_count in [1, 2] {
+            let pair = Pair::new(1_500, offloading).unwrap();
+            let services: Vec<_> = (0..wide_count)
+                .map(|host| pair.start(host, &pair.wide_interface(host, "tun:wide0", 65_535, [""; 3])).unwrap())
+                .collect();
+            await_way(&pair);
+            for (from, to) in [(0, 1), (1, 0)] {
+                for address in [v4(to as u8 + 1), v6(to as u8 + 1)] {
+                    let transfer =
+                        traffic::tcp(pair.hosts[from].space(), pair.hosts[to].space(), address, 8 << 20, 6)
+                            .unwrap();
+                    assert!(transfer.intact, "to {address}, {offloading:?}, {wide_count} wide");
+                }
+            }
+            check_books(&services);
+        }
+    }
+}
+
+#[test]
+fn a_host_is_as_it_was_when_its_wide_interface_ends() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let host = &pair.hosts[0];
+    let state = || {
+        host.tell(|netlink| {
+            let mut routes = netlink.routes()?;
+            routes.retain(|route| route.metric != 1_024 || route.index.is_some());
+            let rules = netlink.rules()?;
+            let names: Vec<_> = netlink.interfaces()?.into_iter().map(|interface| interface.name).collect();
+            Ok((routes, rules, names, netlink.addresses()?))
+        })
+        .unwrap()
+    };
+    await_way(&pair);
+    let before = state();
+    let service = pair.start(0, &pair.wide_interface(0, "tun:wide0", 65_535, [""; 3])).unwrap();
+    await_way(&pair);
+    let during = host.tell(|netlink| netlink.route_to(v4(2))).unwrap();
+    let wide = host.tell(|netlink| Ok(netlink.interface("wide0")?.index)).unwrap();
+    assert_eq!((during.index, during.source), (Some(wide), Some(v4(1))));
+    service.stop();
+    let after = state();
+    assert_eq!(after, before);
+    assert_eq!(exchange(&pair), Some(20));
+}
+
+#[test]
+fn only_the_prefixes_that_are_named_move() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let more = "[wide-interface]\nprefixes = [\"10.77.0.0/24\"]\n";
+    let _service = pair.start(0, &pair.wide_interface(0, "tun:wide0", 65_535, [more, "", ""])).unwrap();
+    await_way(&pair);
+    let host = &pair.hosts[0];
+    let wide = host.tell(|netlink| Ok(netlink.interface("wide0")?.index)).unwrap();
+    assert_eq!(host.tell(|netlink| netlink.route_to(v4(2))).unwrap().index, Some(wide));
+    assert_ne!(host.tell(|netlink| netlink.route_to(v6(2))).unwrap().index, Some(wide));
+}
+
+#[test]
+fn a_burst_of_small_messages_waits_in_the_device() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let _service = pair.start(0, &pair.wide_interface(0, "tun:wide0", 65_535, [""; 3])).unwrap();
+    await_way(&pair);
+    let messages = Messages { len: 64, count: 3_000, rate: None };
+    let transfer = traffic::udp(pair.hosts[0].space(), pair.hosts[1].space(), v4(2), messages, 9).unwrap();
+    assert_eq!((transfer.messages, transfer.intact), (3_000, true));
+}
+
+/// Waits until a message of each version is answered; IPv6 addresses are not usable at once.
+fn await_way(pair: &Pair) {
+    let until = Instant::now() + Duration::from_secs(10);
+    for address in [v4(2), v6(2)] {
+        let there = || {
+            let server = pair.hosts[1].space().enter(|| UdpSocket::bind(SocketAddr::new(address, 0))).ok()?;
+            let target = server.local_addr().ok()?;
+            server.set_read_timeout(Some(Duration::from_millis(300))).ok()?;
+            let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let client = pair.hosts[0].space().enter(|| UdpSocket::bind(any)).ok()?;
+            client.set_read_timeout(Some(Duration::from_millis(300))).ok()?;
+            client.send_to(b"there?", target).ok()?;
+            let (len, from) = server.recv_from(&mut [0; 16]).ok()?;
+            server.send_to(b"here", from).ok()?;
+            client.recv_from(&mut [0; 16]).ok().map(|_| len)
+        };
+        while there().is_none() {
+            assert!(Instant::now() < until, "{address}: no message comes through");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Messages that arrive of 20.
+fn exchange(pair: &Pair) -> Option<u64> {
+    let messages = Messages { len: 3_000, count: 20, rate: Some(50e6) };
+    let [one, other] = &pair.hosts;
+    traffic::udp(one.space(), other.space(), v4(2), messages, 7).ok().map(|transfer| transfer.messages)
+}
+
+fn check_books(services: &[gateway::service::Service]) {
+    for snapshot in services.iter().flat_map(|service| service.snapshots().unwrap()) {
+        for way in &snapshot.ways {
+            assert_eq!(way.broken, None);
+        }
+        for end in &snapshot.ends {
+            assert_eq!((end.sent.refused, end.sent.down, end.seen.lost), (0, 0, 0), "{}", end.address);
+        }
+    }
+}
