@@ -24,6 +24,25 @@ pub enum Job {
     /// A capture in, the same traffic at other packet sizes out
     #[command(after_help = REWRITE_HELP)]
     Rewrite(Rewrite),
+
+    /// A live look at a running gateway
+    Top(Top),
+}
+
+/// What `wideload top` was asked.
+#[derive(Debug, Parser)]
+pub struct Top {
+    /// The gateway's name, or the path of its control socket; where one runs, that one
+    #[arg(value_name = "SOCKET|NAME")]
+    pub gateway: Option<String>,
+
+    /// Print one table, of one second, and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Print the same as one line of JSON, and end
+    #[arg(long, conflicts_with = "once")]
+    pub json: bool,
 }
 
 /// What `wideload rewrite` was asked.
