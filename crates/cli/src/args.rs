@@ -33,6 +33,8 @@ pub enum Job {
     Doctor(Doctor),
     /// Puts back what a wide interface that died has left
     Undo,
+    /// A live look at a running gateway
+    Top(Top),
 }
 
 /// What `wideload demo` was asked.
@@ -59,6 +61,22 @@ pub struct Check {
 pub struct Doctor {
     /// Print JSON
     #[arg(long)]
+    pub json: bool,
+}
+
+/// What `wideload top` was asked.
+#[derive(Debug, Parser)]
+pub struct Top {
+    /// The gateway's name, or the path of its control socket; where one runs, that one
+    #[arg(value_name = "SOCKET|NAME")]
+    pub gateway: Option<String>,
+
+    /// Print one table, of one second, and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Print the same as one line of JSON, and end
+    #[arg(long, conflicts_with = "once")]
     pub json: bool,
 }
 

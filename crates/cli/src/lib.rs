@@ -8,3 +8,4 @@ pub mod demo;
 pub mod doctor;
 pub mod report;
 pub mod rewrite;
+pub mod top;

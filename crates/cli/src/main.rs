@@ -4,7 +4,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use wideload::args::{Args, Job};
-use wideload::{check, command, demo, doctor};
+use wideload::{check, command, demo, doctor, top};
 
 fn main() -> ExitCode {
     let status = match Args::parse().job {
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         Job::Check(args) => check::check(&args),
         Job::Doctor(args) => doctor::doctor(&args),
         Job::Undo => check::undo(),
+        Job::Top(args) => top::top(&args),
     };
     ExitCode::from(status as u8)
 }

@@ -354,7 +354,9 @@ fn every_counter_stands_in_the_page_of_counters() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../COUNTERS.md")).unwrap();
     let reasons = engine::Reason::ALL.iter().map(|it| (it.name(), it.what()));
     let events = engine::Event::ALL.iter().map(|it| (it.name(), it.what()));
-    let counters: Vec<_> = reasons.chain(events).collect();
+    let came = gateway::figures::Came::ALL.iter().map(|it| (it.name(), it.what()));
+    let went = gateway::figures::Went::ALL.iter().map(|it| (it.name(), it.what()));
+    let counters: Vec<_> = reasons.chain(events).chain(came).chain(went).collect();
     for (name, what) in &counters {
         assert!(page.contains(&format!("| `{name}` | {what} |")), "COUNTERS.md lacks: | `{name}` | {what} |");
     }

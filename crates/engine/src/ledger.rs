@@ -210,17 +210,23 @@ impl Ledger {
         *at_mut(&mut self.events, event as usize) += tally;
     }
 
-    /// The conservation law, given what is held: `Ok`, or the sentence that says what is missing.
-    ///
-    /// # Errors
-    /// Which side of the balance is short, with both figures.
-    pub fn check(&self, held: Tally) -> Result<(), String> {
+    /// Both sides of the law, given what is held: what came or was made, and what left, was used or is held.
+    pub fn balance(&self, held: Tally) -> [Tally; 2] {
         let mut came = self.received;
         let mut went = self.forwarded;
         went += self.retired_all();
         went += held;
         MADE.iter().for_each(|event| came += self.event(*event));
         USED.iter().for_each(|event| went += self.event(*event));
+        [came, went]
+    }
+
+    /// The conservation law, given what is held: `Ok`, or the sentence that says what is missing.
+    ///
+    /// # Errors
+    /// Which side of the balance is short, with both figures.
+    pub fn check(&self, held: Tally) -> Result<(), String> {
+        let [came, went] = self.balance(held);
         if came.packets != went.packets {
             let (came, went) = (came.packets, went.packets);
             return Err(format!(

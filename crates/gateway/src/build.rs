@@ -69,7 +69,8 @@ pub fn side(config: &Config, toward: Toward, offloads: Offloads, secrets: Secret
     Side { widening: widening(config, side, secrets), narrowing }
 }
 
-fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widening {
+/// The stages of a side that join, as they are configured.
+pub fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widening {
     let Secrets { seed, table_key } = secrets;
     let bytes = config.limits.memory;
     let patience = |join| side.patience_of(join, config.role);
@@ -95,7 +96,7 @@ fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widening {
     let is_on = |stage| !config.bypass.contains(&stage);
     Widening {
         joins: side.joins(),
-        reassembler: reassembler.filter(|_| is_on(Stage::Reassemble)),
+        reassembler: reassembler.filter(|_| is_on(rejoins_by(side))),
         joiner: joiner.filter(|_| is_on(Stage::Join)),
         coalescer: coalescer.filter(|_| is_on(Stage::Coalesce)),
     }
@@ -127,6 +128,11 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
         Toward::Wide => &config.wide,
         Toward::Narrow => &config.narrow,
     }
+}
+
+/// The stage to which a side's reassembler belongs: where it only serves joining hop by hop, it is part of that.
+pub fn rejoins_by(side: &SideConfig) -> Stage {
+    if side.joins_as(Join::Destination) || !side.joins_as(Join::Hop) { Stage::Reassemble } else { Stage::Join }
 }
 
 fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {

@@ -3,6 +3,7 @@
 use crate::snapshot::Snapshot;
 use crate::worker::Way;
 use engine::Side;
+use packet::Time;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
@@ -17,10 +18,13 @@ pub enum Order {
     /// Say how things are.
     Tell(Sender<Snapshot>),
     /// Change something while packets pass.
-    Change(Box<dyn FnOnce(&mut [Way; 2]) + Send>),
+    Change(Box<Change>),
     /// Go on with these sides: what the old ones hold is theirs.
     Replace(Box<[Side; 2]>),
 }
+
+/// A change of the ways of a worker, to the narrow end and to the wide one, at this moment; what it lets go leaves at once.
+pub type Change = dyn FnOnce(Time, &mut [Way; 2]) + Send;
 
 /// A worker's end: orders come out.
 #[derive(Debug)]

@@ -58,6 +58,11 @@ impl Service {
         self.crew.iter().map(|member| member.reins.ask()).collect()
     }
 
+    /// What asks the workers, and tells them.
+    pub fn reins(&self) -> Vec<Reins> {
+        self.crew.iter().map(|member| member.reins.clone()).collect()
+    }
+
     /// Goes on as another configuration says, which has the same ports, without losing a packet.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! A worker in, its figures out.
 
+use crate::config::Stage;
 use crate::send::Sent;
-use engine::{Ledger, Tally};
+use engine::{Coalescer, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use packet::Packet;
 use std::io;
 use std::time::Duration;
@@ -24,7 +25,9 @@ pub struct WaySnapshot {
     pub ledger: Ledger,
     /// What is held.
     pub held: Tally,
-    /// Packets that wait for a next hop.
+    /// Its stages, in the order in which packets meet them.
+    pub stages: Vec<StageSnapshot>,
+    /// Packets on the wire that wait for a next hop.
     pub unresolved: u64,
     /// Heap memory of its pool, lent and free, in bytes.
     pub pool_len: u64,
@@ -32,6 +35,17 @@ pub struct WaySnapshot {
     pub lent_count: u64,
     /// The law that is broken, if one is.
     pub broken: Option<String>,
+}
+
+/// How things are with one stage. Who rejoins whole datagrams counts as `reassemble`, for a host or for the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageSnapshot {
+    /// Which one.
+    pub stage: Stage,
+    /// Does it work?
+    pub switch: Switch,
+    /// What it holds.
+    pub held: Tally,
 }
 
 /// How things are with one port.
@@ -70,7 +84,7 @@ pub struct Seen {
     pub oversize: u64,
     /// Packets whose next hop does not answer, or that have no route: dropped.
     pub unreachable: u64,
-    /// Packets that found no room to wait for their next hop.
+    /// Times that the port could not be read.
     pub errors: u64,
     /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none did.
     pub advised_mtu: u32,
@@ -78,6 +92,25 @@ pub struct Seen {
     pub missed_before: u64,
     /// The last error of the port.
     pub last_error: Option<String>,
+}
+
+impl StageSnapshot {
+    /// The stages of a side.
+    pub(crate) fn all(side: &Side) -> Vec<StageSnapshot> {
+        let Widening { reassembler, joiner, coalescer, .. } = &side.widening;
+        let holding = |stage, held: Option<(Tally, usize)>| {
+            let switch = if held.is_some() { Switch::On } else { Switch::Off };
+            StageSnapshot { stage, switch, held: held.map_or(Tally::NONE, |(held, _)| held) }
+        };
+        let cutting = |stage, switch| StageSnapshot { stage, switch, held: Tally::NONE };
+        vec![
+            holding(Stage::Reassemble, reassembler.as_ref().map(Reassembler::held)),
+            holding(Stage::Join, joiner.as_ref().map(Joiner::held)),
+            holding(Stage::Coalesce, coalescer.as_ref().map(Coalescer::held)),
+            cutting(Stage::Segment, side.narrowing.segment),
+            cutting(Stage::Fragment, side.narrowing.fragment),
+        ]
+    }
 }
 
 impl Seen {

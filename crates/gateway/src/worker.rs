@@ -6,10 +6,10 @@
 use crate::links::{Link, Links};
 use crate::orders::{Order, Orders};
 use crate::send::Sender;
-use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
+use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot};
 use arrayvec::ArrayVec;
 use engine::{Mss, Output, Side, Toward, Way as Leaving};
-use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time, advised_mtu};
+use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time, Unfit, advised_mtu};
 use port::Port;
 use port::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -168,7 +168,8 @@ impl Way {
         WaySnapshot {
             ledger: self.out.ledger.clone(),
             held,
-            unresolved: self.unresolved.len() as u64,
+            unresolved: self.unresolved.iter().map(|(_, packet)| packet.wire_count() as u64).sum(),
+            stages: StageSnapshot::all(&self.side),
             pool_len: self.out.pool.heap_len() as u64,
             lent_count: lent_count as u64,
             broken,
@@ -256,7 +257,7 @@ impl Worker {
         for frame in frames.drain(..) {
             match frame {
                 Frame::Ip(packet) => self.push(way, now, packet),
-                Frame::Other(raw, _) => self.pass(way, now, raw),
+                Frame::Other(raw, unfit) => self.pass(way, now, raw, unfit),
             }
         }
         self.frames = frames;
@@ -288,7 +289,7 @@ impl Worker {
     }
 
     /// A frame that carries no packet for us goes on as it is, behind what came before it.
-    fn pass(&mut self, way: usize, now: Time, raw: Raw) {
+    fn pass(&mut self, way: usize, now: Time, raw: Raw, unfit: Unfit) {
         self.drain(way, now);
         let [wide, narrow] = &mut self.ends;
         let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
@@ -300,6 +301,7 @@ impl Worker {
             from.seen.oversize += 1;
         } else {
             from.seen.passed += 1;
+            self.ways[way].out.ledger.pass(unfit.into(), raw.frame().len());
             to.sender.pass(raw.frame(), to.port.as_mut());
         }
         self.ways[way].out.pool.give(raw.into_buffer());
@@ -380,7 +382,11 @@ impl Worker {
                     // Who asked may be gone.
                     let _ = to.send(self.snapshot());
                 }
-                Order::Change(change) => change(&mut self.ways),
+                Order::Change(change) => {
+                    let now = self.clock.now();
+                    change(now, &mut self.ways);
+                    [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
+                }
                 Order::Replace(sides) => {
                     self.flush();
                     for (way, side) in self.ways.iter_mut().zip(*sides) {

@@ -1,0 +1,488 @@
+//! A running gateway in, a live look at both of its ways out: on a terminal, as one table, or as JSON.
+//!
+//! Two pictures of its counters make one view: what happened between them, for each second. The payload of the mean packet tells
+//! most: what a packet carries behind its IP header, before and after its size changed.
+
+use crate::args::Top;
+use crate::command::Status;
+use gateway::control::{Client, find};
+use gateway::figures::{Came, Count, EndFigures, Figures, Part, StageFigures, WayFigures, Went};
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
+use ratatui::{DefaultTerminal, Frame, Terminal};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What a gateway did between two moments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// How long it runs, in seconds.
+    pub seconds: f64,
+    /// Its workers.
+    pub worker_count: usize,
+    /// Processors that it kept busy: 1 is one of them all the time.
+    pub processors: f64,
+    /// To the wide side, to the narrow one.
+    pub ways: [WayView; 2],
+    /// What was lost since it began, and what must never be.
+    pub losses: Vec<Loss>,
+}
+
+/// What happened on one way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WayView {
+    /// Its name.
+    pub way: &'static str,
+    /// The port that packets come from.
+    pub from: String,
+    /// The port that they go to.
+    pub to: String,
+    /// What came.
+    pub came: Flow,
+    /// What went on.
+    pub went: Flow,
+    /// Of the packets that came, how many are longer than 8,000 bytes: from 0 to 1. None where none came.
+    pub wide_share: Option<f64>,
+    /// What is held.
+    pub held: Count,
+    /// Its stages.
+    pub stages: Vec<StageFigures>,
+    /// What was done, for each second, the most first.
+    pub events: Vec<(String, f64)>,
+}
+
+/// Packets that pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Flow {
+    /// Packets on the wire for each second.
+    pub packets: f64,
+    /// Bits for each second, as the port counts them.
+    pub bits: f64,
+    /// Payload behind the IP header of the mean packet, in bytes. None where no packet passed.
+    pub payload_len: Option<f64>,
+}
+
+/// What was lost in one way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Loss {
+    /// The way or the port.
+    pub at: String,
+    /// The counter's name.
+    pub name: String,
+    /// Packets for each second.
+    pub rate: f64,
+    /// Packets since the gateway began.
+    pub total: i64,
+}
+
+/// `wideload top`.
+pub fn top(args: &Top) -> Status {
+    match run(args) {
+        Ok(()) => Status::Done,
+        Err(error) => {
+            eprintln!("wideload: {error}");
+            Status::Failed
+        }
+    }
+}
+
+/// Looks at a gateway until it is told to end, or once.
+fn run(args: &Top) -> io::Result<()> {
+    let mut client = Client::connect(&find(args.gateway.as_deref())?)?;
+    if args.once || args.json {
+        let before = client.status()?;
+        sleep(BETWEEN);
+        let view = View::between(&before, &client.status()?);
+        let text = if args.json { format!("{}\n", serde_json::to_string(&view)?) } else { view.table(TABLE_WIDTH) };
+        return io::stdout().write_all(text.as_bytes());
+    }
+    if !io::stdout().is_terminal() {
+        return Err(io::Error::other("this is no terminal; give --once or --json"));
+    }
+    let before = client.status()?;
+    let mut terminal = ratatui::try_init()?;
+    let outcome = look(&mut terminal, &mut client, before);
+    ratatui::try_restore()?;
+    outcome
+}
+
+fn look(terminal: &mut DefaultTerminal, client: &mut Client, mut before: Figures) -> io::Result<()> {
+    let mut view = View::between(&before, &before);
+    let mut next = Instant::now() + FIRST;
+    loop {
+        terminal.draw(|frame| screen(&view, frame))?;
+        while poll(next.saturating_duration_since(Instant::now()))? {
+            match read()? {
+                Event::Key(key) => match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+                    _ => {}
+                },
+                Event::Resize(..) => {
+                    terminal.draw(|frame| screen(&view, frame))?;
+                }
+                _ => {}
+            }
+        }
+        let after = client.status()?;
+        view = View::between(&before, &after);
+        before = after;
+        next = Instant::now() + BETWEEN;
+    }
+}
+
+/// A view, and how to leave it.
+fn screen(view: &View, frame: &mut Frame<'_>) {
+    view.draw(frame);
+    let [_, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
+    let [_, hint, _] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(HINT.len() as u16), Constraint::Length(2)])
+            .areas(bottom);
+    frame.render_widget(Paragraph::new(HINT), hint);
+}
+
+impl View {
+    /// What happened from one picture to the next.
+    pub fn between(before: &Figures, after: &Figures) -> View {
+        let pace = Pace { seconds: after.seconds - before.seconds };
+        let (old, new) = (&before.all, &after.all);
+        let to_wide =
+            pace.way("to-wide", [&old.to_wide, &new.to_wide], [&old.narrow, &new.narrow], [&old.wide, &new.wide]);
+        let to_narrow = pace.way(
+            "to-narrow",
+            [&old.to_narrow, &new.to_narrow],
+            [&old.wide, &new.wide],
+            [&old.narrow, &new.narrow],
+        );
+        View {
+            name: after.name.clone(),
+            role: after.role.clone(),
+            version: after.version.clone(),
+            process: after.process,
+            seconds: after.seconds,
+            worker_count: after.workers.len(),
+            processors: pace.each(new.processor_seconds - old.processor_seconds),
+            ways: [to_wide, to_narrow],
+            losses: pace.losses(old, new),
+        }
+    }
+
+    /// The same as text, so many letters wide.
+    pub fn table(&self, width: u16) -> String {
+        let mut terminal = match Terminal::new(TestBackend::new(width, self.height())) {
+            Ok(terminal) => terminal,
+            Err(never) => match never {},
+        };
+        match terminal.draw(|frame| self.draw(frame)) {
+            Ok(_) => letters(terminal.backend().buffer()),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Lines that show all of it.
+    fn height(&self) -> u16 {
+        let done = self.ways.iter().map(|way| way.events.len()).max().unwrap_or(0).max(1);
+        let stages = self.ways[0].stages.len();
+        (TITLE_HEIGHT + WAYS_HEIGHT) + (stages + done + self.losses.len().max(1)) as u16 + 3 * FRAME_HEIGHT + 1
+    }
+
+    /// Draws it.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let stages = self.ways[0].stages.len() as u16 + 1 + FRAME_HEIGHT;
+        let losses = (self.losses.len().max(1) as u16 + FRAME_HEIGHT).min(frame.area().height / 3);
+        let areas = Layout::vertical([
+            Constraint::Length(TITLE_HEIGHT),
+            Constraint::Length(WAYS_HEIGHT),
+            Constraint::Length(stages),
+            Constraint::Min(FRAME_HEIGHT + 1),
+            Constraint::Length(losses),
+        ]);
+        let [title, ways, stages, done, losses] = areas.areas(frame.area());
+        self.draw_title(frame, title);
+        self.draw_ways(frame, ways);
+        self.draw_stages(frame, stages);
+        self.draw_done(frame, done);
+        self.draw_losses(frame, losses);
+    }
+
+    fn draw_title(&self, frame: &mut Frame<'_>, area: Rect) {
+        let workers = if self.worker_count == 1 { "worker" } else { "workers" };
+        let line = Line::from(vec![
+            Span::styled(self.name.clone(), BOLD),
+            Span::raw(format!(
+                "  {} {}, process {}, {} {workers}, up {}",
+                self.role,
+                self.version,
+                self.process,
+                self.worker_count,
+                stretch(self.seconds)
+            )),
+        ]);
+        frame.render_widget(Paragraph::new(line), area);
+        let busy = Line::from(format!("processor {:.0} %", self.processors * 100.0));
+        frame.render_widget(Paragraph::new(busy).alignment(Alignment::Right), area);
+    }
+
+    fn draw_ways(&self, frame: &mut Frame<'_>, area: Rect) {
+        let head = [
+            "",
+            "in: packets/s",
+            "bits/s",
+            "payload each",
+            "over 8,000 B",
+            "out: packets/s",
+            "bits/s",
+            "payload each",
+        ];
+        let head = Row::new(head.map(|name| Cell::from(Text::from(name).alignment(Alignment::Right)))).style(DIM);
+        let rows = self.ways.iter().map(|way| {
+            let share = way.wide_share.map_or(NONE.to_owned(), |share| format!("{:.0} %", share * 100.0));
+            let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
+            Row::new([
+                Cell::from(Span::styled(way.way, BOLD)),
+                right(short(way.came.packets)),
+                right(short(way.came.bits)),
+                right(len(way.came.payload_len)).style(IN),
+                right(share),
+                right(short(way.went.packets)),
+                right(short(way.went.bits)),
+                right(len(way.went.payload_len)).style(OUT),
+            ])
+        });
+        let widths = [9, 13, 9, 12, 12, 14, 9, 12].map(Constraint::Length);
+        let table = Table::new(rows, widths).header(head).column_spacing(1);
+        frame.render_widget(table.block(Block::bordered().title(" What passes ")), area);
+    }
+
+    fn draw_stages(&self, frame: &mut Frame<'_>, area: Rect) {
+        for (way, area) in self.ways.iter().zip(halves(area)) {
+            let rows = way.stages.iter().map(|stage| {
+                let (switch, style) = if stage.is_on { ("on", Style::new()) } else { ("off", DIM) };
+                let held = match stage.held {
+                    Count { packets: 0, .. } => String::new(),
+                    Count { packets, bytes } => format!("holds {packets} packets, {}B", short(bytes as f64)),
+                };
+                Row::new([stage.stage.clone(), switch.to_owned(), held]).style(style)
+            });
+            let all = match (way.held.packets, way.held.bytes) {
+                (0, _) => "holds nothing".to_owned(),
+                (packets, bytes) => format!("holds {packets} packets, {}B in all", short(bytes as f64)),
+            };
+            let widths = [Constraint::Length(10), Constraint::Length(3), Constraint::Min(10)];
+            let rows = rows.chain([Row::new([String::new(), String::new(), all]).style(DIM)]);
+            let table = Table::new(rows, widths).column_spacing(1);
+            let title = format!(" {}: {} to {} ", way.way, way.from, way.to);
+            frame.render_widget(table.block(Block::bordered().title(title)), area);
+        }
+    }
+
+    fn draw_done(&self, frame: &mut Frame<'_>, area: Rect) {
+        for (way, area) in self.ways.iter().zip(halves(area)) {
+            let rows = way.events.iter().map(|(name, rate)| Row::new([name.clone(), short(*rate)]));
+            let table = Table::new(rows, [Constraint::Length(18), Constraint::Min(8)]).column_spacing(1);
+            let title = format!(" {}: done each second ", way.way);
+            frame.render_widget(table.block(Block::bordered().title(title)), area);
+        }
+    }
+
+    fn draw_losses(&self, frame: &mut Frame<'_>, area: Rect) {
+        let block = Block::bordered().title(" Lost ");
+        if self.losses.is_empty() {
+            return frame.render_widget(Paragraph::new("nothing").block(block), area);
+        }
+        let rows = self.losses.iter().map(|loss| {
+            let Loss { at, name, rate, total } = loss;
+            Row::new([at.clone(), name.clone(), format!("{}/s", short(*rate)), format!("{total} in all")])
+                .style(RED)
+        });
+        let widths = [Constraint::Length(24), Constraint::Length(18), Constraint::Length(10), Constraint::Min(10)];
+        frame.render_widget(Table::new(rows, widths).column_spacing(1).block(block), area);
+    }
+}
+
+/// The time between two pictures.
+#[derive(Clone, Copy)]
+struct Pace {
+    seconds: f64,
+}
+
+impl Pace {
+    /// So much for each second; nothing where no time passed.
+    fn each(self, amount: f64) -> f64 {
+        if self.seconds > 0.0 { amount / self.seconds } else { 0.0 }
+    }
+
+    fn rate(self, [before, after]: [u64; 2]) -> f64 {
+        self.each(after.saturating_sub(before) as f64)
+    }
+
+    fn way(
+        self,
+        way: &'static str,
+        ways: [&WayFigures; 2],
+        from: [&EndFigures; 2],
+        to: [&EndFigures; 2],
+    ) -> WayView {
+        let came_bytes = from.map(|end| end.came(Came::Bytes));
+        let went_bytes = to.map(|end| end.went(Went::Bytes));
+        let packets = from.map(|end| end.came(Came::Packets));
+        let wide = from.map(|end| end.came(Came::WidePackets));
+        let share = |part: [u64; 2], whole: [u64; 2]| {
+            let [part, whole] = [part, whole].map(|[before, after]| after.saturating_sub(before) as f64);
+            (whole > 0.0).then(|| part / whole)
+        };
+        let [_, new] = ways;
+        WayView {
+            way,
+            from: from[1].address.clone(),
+            to: to[1].address.clone(),
+            came: self.flow(ways.map(|way| way.received), came_bytes),
+            went: self.flow(ways.map(|way| way.forwarded), went_bytes),
+            wide_share: share(wide, packets),
+            held: new.held,
+            stages: new.stages.clone(),
+            events: self.most(ways.map(|way| &way.events)),
+        }
+    }
+
+    fn flow(self, [before, after]: [Count; 2], bytes: [u64; 2]) -> Flow {
+        let packets = after.packets.saturating_sub(before.packets);
+        let payload = after.bytes.saturating_sub(before.bytes);
+        Flow {
+            packets: self.each(packets as f64),
+            bits: 8.0 * self.rate(bytes),
+            payload_len: (packets > 0).then(|| payload as f64 / packets as f64),
+        }
+    }
+
+    /// The events that happened, the most frequent first.
+    fn most(self, [before, after]: [&BTreeMap<String, Count>; 2]) -> Vec<(String, f64)> {
+        let rate = |(name, count): (&String, &Count)| {
+            let old = before.get(name).map_or(0, |count| count.packets);
+            (name.clone(), self.rate([old, count.packets]))
+        };
+        let mut events: Vec<_> = after.iter().map(rate).filter(|(_, rate)| *rate > 0.0).collect();
+        events.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        events.truncate(EVENT_COUNT);
+        events
+    }
+
+    /// All that was lost so far; what is lost at this moment stands in front.
+    fn losses(self, old: &Part, new: &Part) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        let mut note = |at: &str, name: &str, totals: [u64; 2]| {
+            let [_, total] = totals;
+            if total > 0 {
+                losses.push(Loss {
+                    at: at.to_owned(),
+                    name: name.to_owned(),
+                    rate: self.rate(totals),
+                    total: total as i64,
+                });
+            }
+        };
+        for ((at, old), (_, new)) in old.ways().into_iter().zip(new.ways()) {
+            for (name, count) in &new.retired {
+                let before = old.retired.get(name).map_or(0, |count| count.packets);
+                note(at, name, [before, count.packets]);
+            }
+        }
+        for ((_, old), (_, new)) in old.ends().into_iter().zip(new.ends()) {
+            let at = &new.address;
+            Came::DROPS.iter().for_each(|it| note(at, it.name(), [old.came(*it), new.came(*it)]));
+            Went::DROPS.iter().for_each(|it| note(at, it.name(), [old.went(*it), new.went(*it)]));
+            if !new.is_up {
+                note(at, "is down", [1, 1]);
+            }
+        }
+        let ways = new.ways().map(|(at, way)| (at.to_owned(), way.unexplained.packets));
+        let ends = new.ends().map(|(_, end)| (end.address.clone(), end.unexplained));
+        let gaps = ways.into_iter().chain(ends).filter(|(_, gap)| *gap != 0);
+        losses.extend(gaps.map(|(at, total)| Loss { at, name: "unexplained".to_owned(), rate: 0.0, total }));
+        losses.sort_by(|one, other| other.rate.total_cmp(&one.rate));
+        losses
+    }
+}
+
+fn halves(area: Rect) -> [Rect; 2] {
+    Layout::horizontal([Constraint::Fill(1); 2]).areas(area)
+}
+
+/// What stands on a screen, a line each, without what is empty at the ends.
+fn letters(buffer: &Buffer) -> String {
+    let Rect { width, height, .. } = buffer.area;
+    let mut text = String::new();
+    for y in 0..height {
+        let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Three figures and a step of a thousand: `12.3 k`.
+fn short(number: f64) -> String {
+    let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    match steps.into_iter().find(|(step, _)| number >= *step * 0.9995) {
+        Some((step, name)) => {
+            let number = number / step;
+            let decimals = if number < 9.995 { 2 } else { usize::from(number < 99.95) };
+            format!("{number:.decimals$} {name}")
+        }
+        None => format!("{number:.0} "),
+    }
+}
+
+fn len(len: Option<f64>) -> String {
+    len.map_or(NONE.to_owned(), |len| format!("{len:.0} B"))
+}
+
+/// `2 d 3 h`, `3 h 5 min`, `5 min 7 s` or `7 s`.
+fn stretch(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, _, _) => format!("{days} d {hours} h"),
+    }
+}
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const RED: Style = Style::new().fg(Color::Red);
+const IN: Style = Style::new().fg(Color::Yellow);
+const OUT: Style = Style::new().fg(Color::Green);
+const HINT: &str = " q quits ";
+/// Where there is nothing to tell.
+const NONE: &str = "-";
+/// Time between two pictures.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Time to the first rates on a terminal.
+const FIRST: Duration = Duration::from_millis(250);
+/// Width of a table that is printed, in letters.
+const TABLE_WIDTH: u16 = 100;
+/// Events that are shown of each way.
+const EVENT_COUNT: usize = 8;
+/// Lines of the parts of the screen.
+const TITLE_HEIGHT: u16 = 1;
+/// See [`TITLE_HEIGHT`]: both ways, the names above them, and the frame.
+const WAYS_HEIGHT: u16 = 5;
+/// See [`TITLE_HEIGHT`].
+const FRAME_HEIGHT: u16 = 2;

@@ -1,0 +1,139 @@
+//! Two pictures of a gateway's counters in, what `wideload top` shows out.
+
+use gateway::figures::{Count, EndFigures, Figures, StageFigures, WayFigures};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+use std::path::Path;
+use std::process::Command;
+use wideload::top::View;
+
+#[test]
+fn the_screen_shows_rates_lengths_stages_and_losses() {
+    let text = view().table(100);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top/screen.txt");
+    if std::env::var_os("WIDELOAD_WRITE_SCREEN").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "to take it: WIDELOAD_WRITE_SCREEN=1");
+}
+
+#[test]
+fn what_is_lost_is_red_and_nothing_else_is() {
+    let mut terminal = Terminal::new(TestBackend::new(100, 40)).unwrap();
+    terminal.draw(|frame| view().draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let mut reds = Vec::new();
+    for y in 0..40 {
+        let red = |x: &u16| buffer[(*x, y)].fg == Color::Red;
+        let line: String = (0..100).filter(red).map(|x| buffer[(x, y)].symbol()).collect();
+        if !line.is_empty() {
+            reds.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+    }
+    let expected = [
+        "to-narrow too_big 5 /s 11 in all",
+        "to-wide frag_late 0 /s 3 in all",
+        "packet:wan0 full 0 /s 7 in all",
+        "packet:lan0 unexplained 0 /s -2 in all",
+    ];
+    assert_eq!(reds, expected);
+}
+
+#[test]
+fn a_small_terminal_is_no_reason_to_fail() {
+    for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view().draw(frame)).unwrap();
+    }
+}
+
+#[test]
+fn without_time_between_two_pictures_there_are_no_rates() {
+    let figures = after();
+    let view = View::between(&figures, &figures);
+    assert_eq!((view.processors, view.ways[0].came.packets, view.ways[0].came.payload_len), (0.0, 0.0, None));
+    assert!(view.ways.iter().all(|way| way.events.is_empty() && way.wide_share.is_none()));
+    assert!(view.losses.iter().all(|loss| loss.rate == 0.0));
+}
+
+#[test]
+fn a_gateway_that_is_not_there_is_told_in_one_sentence() {
+    let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_wideload")).arg("top").args(args).output().unwrap();
+    let output = run(&["/nowhere/x.sock", "--once"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said,
+        "wideload: /nowhere/x.sock: cannot speak with it: No such file or directory (os error 2); no gateway runs under \
+         that name; `wideload run` starts one\n"
+    );
+}
+
+fn view() -> View {
+    View::between(&before(), &after())
+}
+
+/// A border that joins toward the wide side, after an hour.
+fn before() -> Figures {
+    let mut figures = Figures {
+        name: "border".to_owned(),
+        role: "border".to_owned(),
+        version: "0.1.0".to_owned(),
+        process: 4711,
+        seconds: 3_900.0,
+        workers: vec![Default::default()],
+        ..Figures::default()
+    };
+    let all = &mut figures.all;
+    all.processor_seconds = 100.0;
+    all.to_wide = way(&[("reassemble", false), ("join", false), ("coalesce", true), ("segment", true)]);
+    all.to_narrow = way(&[("reassemble", false), ("join", false), ("coalesce", false), ("segment", true)]);
+    all.wide = end("packet:lan0");
+    all.narrow = end("packet:wan0");
+    all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 1, bytes: 8_980 });
+    all.to_wide.retired.insert("frag_late".to_owned(), Count { packets: 3, bytes: 300 });
+    all.narrow.went.insert("full".to_owned(), 7);
+    figures
+}
+
+/// The same two seconds later.
+fn after() -> Figures {
+    let mut figures = Figures { seconds: 3_902.0, ..before() };
+    let all = &mut figures.all;
+    all.processor_seconds += 0.68;
+    all.to_wide.received = Count { packets: 160_000, bytes: 160_000 * 1_480 };
+    all.to_wide.forwarded = Count { packets: 26_667, bytes: 26_667 * 8_720 };
+    all.to_wide.held = Count { packets: 12, bytes: 17_760 };
+    all.to_wide.stages[2].held = all.to_wide.held;
+    all.to_wide.events.insert("gathered".to_owned(), Count { packets: 160_000, bytes: 0 });
+    all.to_wide.events.insert("run_full".to_owned(), Count { packets: 26_000, bytes: 0 });
+    all.to_narrow.received = Count { packets: 4_000, bytes: 4_000 * 8_980 };
+    all.to_narrow.forwarded = Count { packets: 24_000, bytes: 24_000 * 1_480 };
+    all.to_narrow.events.insert("resized".to_owned(), Count { packets: 4_000, bytes: 0 });
+    all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 11, bytes: 98_780 });
+    for (end, came, went) in [
+        (&mut all.narrow, [160_000 * 1_514, 160_000, 0], 24_000 * 1_514),
+        (&mut all.wide, [4_000 * 9_014, 4_000, 3_880], 26_667 * 8_754),
+    ] {
+        for (name, count) in ["bytes", "packets", "wide_packets"].into_iter().zip(came) {
+            end.came.insert(name.to_owned(), count);
+        }
+        end.went.insert("bytes".to_owned(), went);
+    }
+    all.wide.unexplained = -2;
+    figures
+}
+
+fn way(stages: &[(&str, bool)]) -> WayFigures {
+    let stage = |(name, is_on): &(&str, bool)| StageFigures {
+        stage: (*name).to_owned(),
+        is_on: *is_on,
+        ..StageFigures::default()
+    };
+    WayFigures { stages: stages.iter().map(stage).collect(), ..WayFigures::default() }
+}
+
+fn end(address: &str) -> EndFigures {
+    EndFigures { address: address.to_owned(), is_up: true, ..EndFigures::default() }
+}

@@ -1,0 +1,531 @@
+//! One line of JSON in, one line of JSON out: how a running gateway is spoken to, by a Unix socket.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `{"do":"status"}` | tells the [`Figures`] under `status` |
+//! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
+//! | `{"do":"reload","config":"/path"}` | goes on as another configuration says, or tells all that is wrong with it |
+//! | `{"do":"stop"}` | ends the gateway, once what is held has left |
+//! | `{"do":"version"}` | tells version, name and process |
+//!
+//! What a stage is called is what configurations call it. A stage that is switched off lets go of what it holds first; the next
+//! configuration says anew which stages work. Every answer has `"ok":true`, or `"ok":false` and the reason under `error`.
+
+use crate::bypass::{self, Ways};
+use crate::config::{Config, Problems, Stage};
+use crate::doors::{Door, Guest, Host};
+use crate::figures::{Figures, Watch};
+use crate::service::Service;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::fs::{self, Permissions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a gateway can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// How are things?
+    Status {},
+    /// Leave a stage out, or have it again.
+    Bypass {
+        /// The stage, as configurations name it.
+        stage: String,
+        /// On which way.
+        #[serde(default)]
+        way: Direction,
+        /// Is it to work?
+        switch: Turn,
+    },
+    /// Go on as another configuration says.
+    Reload {
+        /// Its file, by its whole path.
+        config: PathBuf,
+    },
+    /// End.
+    Stop {},
+    /// Who are you?
+    Version {},
+}
+
+/// Which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// What leaves by the narrow side.
+    ToNarrow,
+    /// What leaves by the wide side.
+    ToWide,
+    /// Both, as far as they have the stage.
+    #[default]
+    Both,
+}
+
+/// Whether a stage is to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turn {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
+}
+
+/// A socket that listens, and its file, which goes with it.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    file: OwnFile,
+}
+
+/// A file that is removed when this is dropped, if it is still the same.
+#[derive(Debug)]
+struct OwnFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+/// Answers whoever asks, until it is dropped.
+#[derive(Debug)]
+pub struct Control {
+    _door: Door,
+    file: OwnFile,
+}
+
+/// Asks a running gateway.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Socket {
+    /// A socket at this path for its owner and group. What a gateway left that is gone is replaced.
+    ///
+    /// # Errors
+    /// Somebody answers there, which process it is; something else lies there; or the kernel refuses it.
+    pub fn bind(path: &Path) -> io::Result<Socket> {
+        let said = |what: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {what}: {error}", path.display()))
+        };
+        clear(path)?;
+        // Nobody else can have it between the two: what is bound has no more rights than the socket had.
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        fchmod(&socket, Mode::from_raw_mode(FILE_MODE))?;
+        let address = SocketAddrUnix::new(path).map_err(|error| said("no path of a socket", error.into()))?;
+        bind(&socket, &address).map_err(|error| {
+            said("cannot make the control socket; does its directory exist, and may we write there?", error.into())
+        })?;
+        let it = fs::symlink_metadata(path).map_err(|error| said("the control socket is gone", error))?;
+        let file = OwnFile { path: path.to_owned(), identity: (it.dev(), it.ino()) };
+        fs::set_permissions(path, Permissions::from_mode(FILE_MODE))
+            .map_err(|error| said("cannot let its group in", error))?;
+        listen(&socket, BACKLOG)?;
+        Ok(Socket { listener: socket.into(), file })
+    }
+}
+
+/// Takes away what nobody answers at.
+fn clear(path: &Path) -> io::Result<()> {
+    let refused = |what: String| io::Error::new(io::ErrorKind::AddrInUse, format!("{}: {what}", path.display()));
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(it) if !it.file_type().is_socket() => {
+            return Err(refused("this is no socket; remove it, or give another path as `control`".to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            Err(io::Error::new(error.kind(), format!("{}: cannot look who is there: {error}", path.display())))
+        }
+        Ok(stream) => {
+            Err(refused(format!("{} answers there; stop it, or give another path as `control`", who(&stream))))
+        }
+    }
+}
+
+/// The process at the other end.
+fn who(stream: &UnixStream) -> String {
+    let Ok(peer) = socket_peercred(stream) else { return "a process".to_owned() };
+    let number = peer.pid.as_raw_nonzero();
+    match fs::read_to_string(format!("/proc/{number}/comm")) {
+        Ok(name) => format!("process {number} ({})", name.trim_end()),
+        Err(_) => format!("process {number}"),
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.identity);
+        if is_ours {
+            // Where it cannot be removed, the next one finds that nobody answers.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Control {
+    /// Answers on a thread of its own. Who asks to stop has been told that it is done when `on_stop` is called.
+    ///
+    /// # Errors
+    /// There can be no further thread or descriptor.
+    pub fn serve(
+        socket: Socket,
+        service: Arc<Mutex<Service>>,
+        watch: Watch,
+        on_stop: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Control> {
+        let Socket { listener, file } = socket;
+        listener.set_nonblocking(true)?;
+        let desk = Desk { service, watch, on_stop: Box::new(on_stop) };
+        Ok(Control { _door: Door::open("control", listener, desk)?, file })
+    }
+
+    /// Where its socket is.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+}
+
+/// Where requests are answered.
+struct Desk {
+    service: Arc<Mutex<Service>>,
+    watch: Watch,
+    on_stop: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Why a request is refused.
+struct Refusal {
+    error: String,
+    problems: Option<Problems>,
+}
+
+impl Host for Desk {
+    type Listener = UnixListener;
+    type Stream = UnixStream;
+
+    fn accept(&self, listener: &UnixListener) -> io::Result<UnixStream> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+
+    fn serve(&self, mut guest: Guest<'_, UnixStream>) {
+        let mut bytes = Vec::new();
+        // Whoever is gone, or says nothing for long, is not waited for.
+        while let Ok(Some(line)) = line(&mut guest, &mut bytes) {
+            let (answer, stops) = match line {
+                Line::Whole(line) => self.answer(&line),
+                Line::TooLong => (spell(Err("a request is at most 64 KiB long".into())), false),
+            };
+            let deadline = Instant::now() + WRITE_PATIENCE;
+            if guest.write_all(answer.as_bytes(), deadline).is_err() {
+                return;
+            }
+            if stops {
+                return (self.on_stop)();
+            }
+        }
+    }
+
+    fn turn_away(&self, mut stream: UnixStream) {
+        let busy = spell(Err("sixteen others are asking; come again later".into()));
+        // One write, and whoever does not hear it finds the connection closed.
+        let _ = stream.write(busy.as_bytes());
+    }
+}
+
+impl Desk {
+    /// The answer to a line, and whether the gateway is to stop after it.
+    fn answer(&self, line: &[u8]) -> (String, bool) {
+        let request = match Request::parse(line) {
+            Ok(request) => request,
+            Err(error) => return (spell(Err(error.into())), false),
+        };
+        let answer = match &request {
+            Request::Status {} => self.status(),
+            Request::Bypass { stage, way, switch } => self.bypass(stage, *way, *switch),
+            Request::Reload { config } => self.reload(config),
+            Request::Stop {} => Ok(json!({ "process": std::process::id() })),
+            Request::Version {} => Ok(self.version()),
+        };
+        (spell(answer), request == Request::Stop {})
+    }
+
+    fn status(&self) -> Result<Value, Refusal> {
+        Ok(json!({ "status": self.watch.look()? }))
+    }
+
+    fn version(&self) -> Value {
+        let name = self.watch.name();
+        json!({ "version": env!("CARGO_PKG_VERSION"), "name": name, "process": std::process::id() })
+    }
+
+    fn bypass(&self, stage: &str, way: Direction, switch: Turn) -> Result<Value, Refusal> {
+        let known = Stage::NAMES.iter().find(|(name, _)| *name == stage);
+        let Some((name, stage)) = known else {
+            let names = Stage::NAMES.map(|(name, _)| name).join(", ");
+            return Err(format!("{stage}: there is no such stage; name one of {names}").into());
+        };
+        let ways = match way {
+            Direction::ToNarrow => Ways::ToNarrow,
+            Direction::ToWide => Ways::ToWide,
+            Direction::Both => Ways::Both,
+        };
+        let engine_switch = match switch {
+            Turn::On => engine::Switch::On,
+            Turn::Off => engine::Switch::Off,
+        };
+        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = bypass::switch(service.config(), &service.reins(), *stage, ways, engine_switch)?;
+        Ok(json!({ "stage": name, "switch": switch, "ways": changed }))
+    }
+
+    fn reload(&self, path: &Path) -> Result<Value, Refusal> {
+        if !path.is_absolute() {
+            return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
+        }
+        let config = Config::read(path)?;
+        let warnings = config.warnings.clone();
+        let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = waits_for_restart(service.config(), &config);
+        service.reload(config)?;
+        Ok(json!({ "config": path, "warnings": warnings, "after-restart": later }))
+    }
+}
+
+/// The keys that changed and are looked at only when a gateway starts.
+fn waits_for_restart(before: &Config, after: &Config) -> Vec<&'static str> {
+    let changed = [
+        ("control", before.control != after.control),
+        ("metrics", before.metrics != after.metrics),
+        ("user", before.user != after.user),
+        ("answer-from", before.answer_from != after.answer_from),
+        ("limits", before.limits != after.limits),
+    ];
+    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
+}
+
+impl Request {
+    /// A request that stands in a line.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub fn parse(line: &[u8]) -> Result<Request, String> {
+        let value: Value = serde_json::from_slice(line)
+            .map_err(|error| format!("this is no JSON: {error}; give one object a line, such as {EXAMPLE}"))?;
+        let Value::Object(fields) = &value else {
+            return Err(format!("this is no object; give one, such as {EXAMPLE}"));
+        };
+        let Some(what) = fields.get("do").and_then(Value::as_str) else {
+            return Err(format!("there is no \"do\" that says what to do; {KNOWN}"));
+        };
+        if !REQUESTS.contains(&what) {
+            return Err(format!("{what}: there is no such request; {KNOWN}"));
+        }
+        let what = what.to_owned();
+        serde_json::from_value(value).map_err(|error| format!("{what}: {error}"))
+    }
+}
+
+/// A line that was read.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+/// The next line, without its end; none where nothing more comes. What came behind it stays in `bytes`.
+fn line(guest: &mut Guest<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<Line>> {
+    let deadline = Instant::now() + READ_PATIENCE;
+    let mut is_too_long = false;
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
+            let rest = bytes.split_off(at + 1);
+            let mut line = std::mem::replace(bytes, rest);
+            line.pop();
+            return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
+        }
+        if bytes.len() > LINE_LEN_MAX {
+            is_too_long = true;
+            bytes.clear();
+        }
+        match guest.read(&mut piece, deadline)? {
+            // A last line needs no end.
+            0 if bytes.is_empty() => return Ok(None),
+            0 => return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(std::mem::take(bytes)) })),
+            count => bytes.extend_from_slice(&piece[..count]),
+        }
+    }
+}
+
+fn spell(answer: Result<Value, Refusal>) -> String {
+    let mut spelled = Map::new();
+    spelled.insert("ok".to_owned(), answer.is_ok().into());
+    match answer {
+        Ok(Value::Object(fields)) => spelled.extend(fields),
+        Ok(_) => {}
+        Err(Refusal { error, problems }) => {
+            spelled.insert("error".to_owned(), error.into());
+            if let Some(problems) = problems {
+                spelled.insert("problems".to_owned(), json!(problems));
+            }
+        }
+    }
+    format!("{}\n", Value::Object(spelled))
+}
+
+impl From<String> for Refusal {
+    fn from(error: String) -> Refusal {
+        Refusal { error, problems: None }
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(error: &str) -> Refusal {
+        error.to_owned().into()
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        error.to_string().into()
+    }
+}
+
+impl From<Problems> for Refusal {
+    fn from(problems: Problems) -> Refusal {
+        Refusal { error: problems.to_string(), problems: Some(problems) }
+    }
+}
+
+impl Client {
+    /// Begins to speak with the gateway whose socket is there.
+    ///
+    /// # Errors
+    /// Nobody answers there, or not us.
+    pub fn connect(path: &Path) -> io::Result<Client> {
+        let stream = UnixStream::connect(path).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound => "no gateway runs under that name; `wideload run` starts one",
+                io::ErrorKind::ConnectionRefused => "the gateway is gone; `wideload run` starts one",
+                io::ErrorKind::PermissionDenied => "run as root, or as a member of the socket's group",
+                _ => "is it the control socket of a gateway?",
+            };
+            io::Error::new(error.kind(), format!("{}: cannot speak with it: {error}; {advice}", path.display()))
+        })?;
+        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and gives what is answered beside `"ok":true`.
+    ///
+    /// # Errors
+    /// What the gateway says against it, or that it says nothing.
+    pub fn ask(&mut self, request: &Request) -> io::Result<Map<String, Value>> {
+        let said = |error: io::Error| {
+            let what = match error.kind() {
+                io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+                _ => error.to_string(),
+            };
+            io::Error::new(error.kind(), format!("{}: {what}", self.path.display()))
+        };
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        let mut answer = String::new();
+        let stream = &mut self.stream;
+        let sent = stream.get_mut().write_all(line.as_bytes());
+        // One that was turned away may have been told why.
+        let read = stream.read_line(&mut answer);
+        if read.as_ref().is_ok_and(|len| *len > 0) {
+            return told(&answer).map_err(said);
+        }
+        sent.and(read).map_err(said)?;
+        Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")))
+    }
+
+    /// Asks how things are.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or is another one than this program knows.
+    pub fn status(&mut self) -> io::Result<Figures> {
+        let mut answer = self.ask(&Request::Status {})?;
+        Ok(serde_json::from_value(answer.remove("status").unwrap_or_default())?)
+    }
+}
+
+/// What an answer says.
+fn told(answer: &str) -> io::Result<Map<String, Value>> {
+    let mut fields: Map<String, Value> = serde_json::from_str(answer)?;
+    match fields.remove("ok") {
+        Some(Value::Bool(true)) => Ok(fields),
+        _ => {
+            let error = fields.get("error").and_then(Value::as_str).unwrap_or("it refuses, and does not say why");
+            Err(io::Error::other(error.to_owned()))
+        }
+    }
+}
+
+/// Where the control socket of a gateway is: a path that has a slash in it, or the gateway's name; without either, that of the
+/// only one that is there.
+///
+/// # Errors
+/// None is there, or several.
+pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
+    match wanted {
+        Some(path) if path.contains('/') => Ok(path.into()),
+        Some(name) => Ok(Path::new(DIRECTORY).join(format!("{name}.sock"))),
+        None => only_one(Path::new(DIRECTORY)),
+    }
+}
+
+fn only_one(directory: &Path) -> io::Result<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
+    paths.sort();
+    match &paths[..] {
+        [path] => Ok(path.clone()),
+        [] => {
+            let said = format!("{}: no gateway runs here; give the path of its socket", directory.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, said))
+        }
+        several => {
+            let names: Vec<_> = several.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+            Err(io::Error::other(format!("several gateways run here; name one of {}", names.join(", "))))
+        }
+    }
+}
+
+/// The requests by their names.
+const REQUESTS: [&str; 5] = ["status", "bypass", "reload", "stop", "version"];
+const KNOWN: &str = "ask for status, bypass, reload, stop or version";
+const EXAMPLE: &str = r#"{"do":"status"}"#;
+/// Where control sockets are that a configuration does not put elsewhere.
+const DIRECTORY: &str = "/run/wideload";
+/// For the owner and the group.
+const FILE_MODE: u32 = 0o660;
+/// Connections that wait to be let in.
+const BACKLOG: i32 = 16;
+/// Longest request, in bytes.
+const LINE_LEN_MAX: usize = 64 << 10;
+/// How long a connection may say nothing.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer may take to be taken.
+const WRITE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a gateway may take to answer: longer than its workers may.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

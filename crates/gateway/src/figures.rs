@@ -1,0 +1,441 @@
+//! Snapshots of workers in, one picture that can be shown, stored and sent out.
+//!
+//! [`Figures`] is what the metrics, the control socket and `wideload top` tell: every counter by its name, each worker's
+//! and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those of ports are named
+//! here, once for all who show them.
+
+use crate::config::{Config, Role, Stage};
+use crate::orders::Reins;
+use crate::service::Service;
+use crate::snapshot::{EndSnapshot, Snapshot, WaySnapshot};
+use engine::{Event, Reason, Switch, Tally};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::AddAssign;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Asks the workers of a running gateway how things are; may be asked from any thread, and holds no worker up.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    name: String,
+    role: Role,
+    began: Began,
+    crew: Vec<Reins>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    at: Instant,
+    by_the_calendar: Duration,
+}
+
+/// How things are with a gateway.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Its name.
+    pub name: String,
+    /// Its role, as a configuration names it.
+    pub role: String,
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// When it began, in seconds since 1970.
+    pub began: f64,
+    /// How long it had run when this was so, in seconds.
+    pub seconds: f64,
+    /// All workers together.
+    pub all: Part,
+    /// Each worker.
+    pub workers: Vec<Part>,
+}
+
+/// How things are with one worker, or with all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// What leaves by the narrow end.
+    pub to_narrow: WayFigures,
+    /// What leaves by the wide end.
+    pub to_wide: WayFigures,
+    /// The wide end.
+    pub wide: EndFigures,
+    /// The narrow end.
+    pub narrow: EndFigures,
+    /// Processor time, in seconds.
+    pub processor_seconds: f64,
+}
+
+/// How things are with one direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WayFigures {
+    /// IP packets that came.
+    pub received: Count,
+    /// Packets that went on, as they stand on the wire.
+    pub forwarded: Count,
+    /// Frames that passed as they came, by their reason.
+    pub passed: BTreeMap<String, Count>,
+    /// Packets that ended, by their reason.
+    pub retired: BTreeMap<String, Count>,
+    /// What was done, by its name.
+    pub events: BTreeMap<String, Count>,
+    /// What is held.
+    pub held: Count,
+    /// The stages, in the order in which packets meet them.
+    pub stages: Vec<StageFigures>,
+    /// Packets on the wire that wait for a next hop.
+    pub unresolved: u64,
+    /// Heap memory of its pool, lent and free, in bytes.
+    pub pool_bytes: u64,
+    /// Buffers on loan.
+    pub lent_buffers: u64,
+    /// What came or was made, less what left, was used or is held: nothing, unless there is a mistake in the program.
+    pub unexplained: Gap,
+    /// The laws that are broken, in words.
+    pub broken: Vec<String>,
+}
+
+/// How things are with one stage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageFigures {
+    /// Its name, as a configuration writes it.
+    pub stage: String,
+    /// Does it work?
+    pub is_on: bool,
+    /// What it holds.
+    pub held: Count,
+}
+
+/// How things are with one port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EndFigures {
+    /// Its address.
+    pub address: String,
+    /// Does it work?
+    pub is_up: bool,
+    /// What came, by its name.
+    pub came: BTreeMap<String, u64>,
+    /// What went, by its name.
+    pub went: BTreeMap<String, u64>,
+    /// Packets that were to leave, less those that left, were dropped or wait: nothing, unless there is a mistake in the
+    /// program.
+    pub unexplained: i64,
+    /// The last error of the port.
+    pub last_error: Option<String>,
+}
+
+/// A number of packets and the bytes of payload in them; of frames that are no packets, all of their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Packets on the wire.
+    pub packets: u64,
+    /// Bytes behind the IP headers.
+    pub bytes: u64,
+}
+
+/// What a law leaves unexplained: above 0 where something is lost, below where something is from nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Packets on the wire.
+    pub packets: i64,
+    /// Bytes behind the IP headers.
+    pub bytes: i64,
+}
+
+/// Names the counters of a port once: the variants, their names, what they count, where they stand, and a sentence for each.
+macro_rules! counters {
+    ($(#[$doc:meta])* $list:ident { $($variant:ident $name:literal $unit:literal $($at:ident).+ $what:literal)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $list { $(#[doc = $what] $variant),* }
+
+        impl $list {
+            /// All of them, in the order in which tables show them.
+            pub const ALL: &[$list] = &[$($list::$variant),*];
+
+            /// The counter's name.
+            pub fn name(self) -> &'static str {
+                match self { $($list::$variant => $name),* }
+            }
+
+            /// What each of what it counts is.
+            pub fn unit(self) -> &'static str {
+                match self { $($list::$variant => $unit),* }
+            }
+
+            /// What it counts, in one sentence.
+            pub fn what(self) -> &'static str {
+                match self { $($list::$variant => $what),* }
+            }
+
+            fn of(self, end: &EndSnapshot) -> u64 {
+                match self { $($list::$variant => end.$($at).+),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// What came in by a port.
+    Came {
+        Frames "frames" "frames" seen.frames "Frames that the port gave."
+        Bytes "bytes" "bytes" seen.bytes "Bytes of the frames that the port gave, link headers once for each train."
+        Packets "packets" "packets" seen.packets "Packets on the wire in the frames that the port gave."
+        WidePackets "wide_packets" "packets" seen.wide_packets "Packets on the wire that came and are longer than 8,000 bytes."
+        Lost "lost" "frames" seen.lost "Frames that came and found no buffer, or came cut: dropped."
+        Passed "passed" "frames" seen.passed "Frames that carry no packet for us, and passed."
+        Left "left" "frames" seen.left "Frames that are the kernel's, and were left to it."
+        Oversize "oversize" "frames" seen.oversize "Frames that carry no packet and are longer than the other side takes: dropped."
+        Unreachable "unreachable" "packets" seen.unreachable "Packets that were to leave by the port and whose next hop does not answer, or that have no route: dropped."
+        Errors "errors" "times" seen.errors "Times that the port could not be read."
+        Missed "missed" "frames" missed "Frames that the kernel dropped because nobody took them in time."
+    }
+}
+
+counters! {
+    /// What went out by a port.
+    Went {
+        Packets "packets" "packets" sent.packets "Packets on the wire that the port took."
+        Bytes "bytes" "bytes" sent.bytes "Bytes that the port took, link headers once for each train."
+        Wires "wires" "wires" sent.wires "Packets, trains and frames that the port took, each in one piece."
+        Full "full" "packets" sent.full "Packets that were dropped because the port stayed full."
+        Refused "refused" "packets" sent.refused "Packets that the port does not take, too long or malformed to it: dropped."
+        Down "down" "packets" sent.down "Packets that were dropped because the port's interface is down or gone."
+        OffloadsRefused "offloads_refused" "times" sent.offloads_refused "Trains and half-filled checksums that the port said it takes, and did not; they left all the same."
+    }
+}
+
+impl Came {
+    /// What of it is a loss.
+    pub const DROPS: [Came; 4] = [Came::Lost, Came::Oversize, Came::Unreachable, Came::Missed];
+}
+
+impl Went {
+    /// What of it is a loss.
+    pub const DROPS: [Went; 3] = [Went::Full, Went::Refused, Went::Down];
+}
+
+impl Watch {
+    /// Asks the workers of this service, which began just now.
+    pub fn new(service: &Service) -> Watch {
+        let config: &Config = service.config();
+        let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = Began { at: Instant::now(), by_the_calendar };
+        Watch { name: config.name.clone(), role: config.role, began, crew: service.reins() }
+    }
+
+    /// The gateway's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How things are.
+    ///
+    /// # Errors
+    /// A worker is gone, or does not answer.
+    pub fn look(&self) -> io::Result<Figures> {
+        let snapshots = self.crew.iter().map(Reins::ask).collect::<io::Result<Vec<_>>>()?;
+        Ok(Figures {
+            name: self.name.clone(),
+            role: named(&Role::NAMES, self.role).to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            began: self.began.by_the_calendar.as_secs_f64(),
+            seconds: self.began.at.elapsed().as_secs_f64(),
+            ..Figures::of(&snapshots)
+        })
+    }
+}
+
+impl Figures {
+    /// The counters of workers, without a word of whose they are.
+    pub fn of(snapshots: &[Snapshot]) -> Figures {
+        let workers: Vec<Part> = snapshots.iter().map(Part::of).collect();
+        let mut all = Part::default();
+        workers.iter().for_each(|worker| all += worker);
+        Figures { all, workers, ..Figures::default() }
+    }
+}
+
+impl Part {
+    /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide end.
+    pub fn ways(&self) -> [(&'static str, &WayFigures); 2] {
+        [("to-narrow", &self.to_narrow), ("to-wide", &self.to_wide)]
+    }
+
+    /// Both ends, as configurations and labels name them.
+    pub fn ends(&self) -> [(&'static str, &EndFigures); 2] {
+        [("wide", &self.wide), ("narrow", &self.narrow)]
+    }
+
+    fn of(snapshot: &Snapshot) -> Part {
+        let [to_narrow, to_wide] = &snapshot.ways;
+        let [wide, narrow] = &snapshot.ends;
+        Part {
+            to_narrow: WayFigures::of(to_narrow),
+            to_wide: WayFigures::of(to_wide),
+            wide: EndFigures::of(wide, unexplained([to_wide, to_narrow], [wide, narrow])),
+            narrow: EndFigures::of(narrow, unexplained([to_narrow, to_wide], [narrow, wide])),
+            processor_seconds: snapshot.processor_time.as_secs_f64(),
+        }
+    }
+}
+
+/// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the answers about
+/// what came by the other, and what the other end gave that is no packet.
+fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2]) -> i64 {
+    let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
+    let sent = &end.sent;
+    let known = sent.packets + sent.full + sent.refused + sent.down + end.seen.unreachable + toward.unresolved;
+    due.wrapping_sub(known) as i64
+}
+
+impl WayFigures {
+    /// Packets that ended, for this reason.
+    pub fn retired(&self, reason: Reason) -> Count {
+        self.retired.get(reason.name()).copied().unwrap_or_default()
+    }
+
+    /// Frames that passed as they came, for this reason.
+    pub fn passed(&self, reason: Reason) -> Count {
+        self.passed.get(reason.name()).copied().unwrap_or_default()
+    }
+
+    /// How often something was done.
+    pub fn event(&self, event: Event) -> Count {
+        self.events.get(event.name()).copied().unwrap_or_default()
+    }
+
+    fn of(way: &WaySnapshot) -> WayFigures {
+        let reasons = |count: &dyn Fn(Reason) -> Tally| {
+            Reason::ALL.iter().map(|it| (it.name().to_owned(), count(*it).into())).collect()
+        };
+        let [came, left] = way.ledger.balance(way.held);
+        WayFigures {
+            received: way.ledger.received.into(),
+            forwarded: way.ledger.forwarded.into(),
+            passed: reasons(&|reason| way.ledger.passed(reason)),
+            retired: reasons(&|reason| way.ledger.retired(reason)),
+            events: Event::ALL.iter().map(|it| (it.name().to_owned(), way.ledger.event(*it).into())).collect(),
+            held: way.held.into(),
+            stages: way.stages.iter().map(StageFigures::of).collect(),
+            unresolved: way.unresolved,
+            pool_bytes: way.pool_len,
+            lent_buffers: way.lent_count,
+            unexplained: Gap {
+                packets: came.packets.wrapping_sub(left.packets) as i64,
+                bytes: came.bytes.wrapping_sub(left.bytes) as i64,
+            },
+            broken: way.broken.iter().cloned().collect(),
+        }
+    }
+}
+
+impl StageFigures {
+    fn of(stage: &crate::snapshot::StageSnapshot) -> StageFigures {
+        StageFigures {
+            stage: named(&Stage::NAMES, stage.stage).to_owned(),
+            is_on: stage.switch == Switch::On,
+            held: stage.held.into(),
+        }
+    }
+}
+
+impl EndFigures {
+    /// What came.
+    pub fn came(&self, counter: Came) -> u64 {
+        self.came.get(counter.name()).copied().unwrap_or_default()
+    }
+
+    /// What went.
+    pub fn went(&self, counter: Went) -> u64 {
+        self.went.get(counter.name()).copied().unwrap_or_default()
+    }
+
+    fn of(end: &EndSnapshot, unexplained: i64) -> EndFigures {
+        EndFigures {
+            address: end.address.clone(),
+            is_up: end.is_up,
+            came: Came::ALL.iter().map(|it| (it.name().to_owned(), it.of(end))).collect(),
+            went: Went::ALL.iter().map(|it| (it.name().to_owned(), it.of(end))).collect(),
+            unexplained,
+            last_error: end.seen.last_error.clone(),
+        }
+    }
+}
+
+impl From<Tally> for Count {
+    fn from(Tally { packets, bytes }: Tally) -> Count {
+        Count { packets, bytes }
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+impl AddAssign<&Part> for Part {
+    fn add_assign(&mut self, other: &Part) {
+        self.to_narrow += &other.to_narrow;
+        self.to_wide += &other.to_wide;
+        self.wide += &other.wide;
+        self.narrow += &other.narrow;
+        self.processor_seconds += other.processor_seconds;
+    }
+}
+
+impl AddAssign<&WayFigures> for WayFigures {
+    fn add_assign(&mut self, other: &WayFigures) {
+        self.received += other.received;
+        self.forwarded += other.forwarded;
+        add(&mut self.passed, &other.passed);
+        add(&mut self.retired, &other.retired);
+        add(&mut self.events, &other.events);
+        self.held += other.held;
+        if self.stages.is_empty() {
+            self.stages = other.stages.clone();
+        } else {
+            for (stage, other) in self.stages.iter_mut().zip(&other.stages) {
+                stage.is_on |= other.is_on;
+                stage.held += other.held;
+            }
+        }
+        self.unresolved += other.unresolved;
+        self.pool_bytes += other.pool_bytes;
+        self.lent_buffers += other.lent_buffers;
+        self.unexplained.packets += other.unexplained.packets;
+        self.unexplained.bytes += other.unexplained.bytes;
+        self.broken.extend(other.broken.iter().cloned());
+    }
+}
+
+impl AddAssign<&EndFigures> for EndFigures {
+    fn add_assign(&mut self, other: &EndFigures) {
+        // One that was never added to is up as the first is.
+        self.is_up = other.is_up && (self.is_up || self.address.is_empty());
+        self.address.clone_from(&other.address);
+        add(&mut self.came, &other.came);
+        add(&mut self.went, &other.went);
+        self.unexplained += other.unexplained;
+        self.last_error = self.last_error.take().or_else(|| other.last_error.clone());
+    }
+}
+
+fn add<C: AddAssign + Copy + Default>(counts: &mut BTreeMap<String, C>, more: &BTreeMap<String, C>) {
+    for (name, count) in more {
+        match counts.get_mut(name) {
+            Some(sum) => *sum += *count,
+            None => {
+                counts.insert(name.clone(), *count);
+            }
+        }
+    }
+}
+
+/// What a configuration calls it.
+pub(crate) fn named<T: PartialEq>(names: &[(&'static str, T)], it: T) -> &'static str {
+    names.iter().find(|(_, other)| *other == it).map_or("", |(name, _)| name)
+}

@@ -1,0 +1,280 @@
+//! Requests to a live gateway in, what it answers and does out.
+
+mod live_gateway;
+
+use live_gateway::{Live, config, datagram, first_piece, put, segment};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use wideload_gateway::control::{Client, Control, Direction, Request, Socket, Turn};
+use wideload_gateway::figures::{Figures, WayFigures, Went};
+
+#[test]
+fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_later() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let mut client = Client::connect(control.path()).expect("it answers");
+    put(&mut live.narrow, &[segment(1, 1, 1_000), segment(1, 1_001, 1_000), segment(2, 1, 700)]);
+    let held = live.until(|figures| figures.all.to_wide.held.packets == 3);
+    assert_eq!(stage(&held.all.to_wide, "coalesce"), (true, 3));
+    assert_eq!(held.all.to_wide.forwarded.packets, 0);
+    assert_sound(&held);
+
+    let bypass = |way, switch| Request::Bypass { stage: "coalesce".to_owned(), way, switch };
+    let answer = client.ask(&bypass(Direction::Both, Turn::Off)).expect("it can");
+    assert_eq!(answer["ways"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
+    let left = client.status().expect("it answers");
+    assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
+    assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 2));
+    assert_eq!(left.all.wide.went(Went::Packets), 2, "a run of two and one of one");
+    assert_sound(&left);
+
+    put(&mut live.narrow, &[segment(1, 2_001, 1_000), segment(1, 3_001, 1_000)]);
+    let passed = live.until(|figures| figures.all.to_wide.received.packets == 5);
+    assert_eq!(passed.all.to_wide.forwarded.packets, 4, "they go on as they come");
+    assert_sound(&passed);
+
+    client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
+    put(&mut live.narrow, &[segment(1, 4_001, 1_000), segment(1, 5_001, 1_000)]);
+    let again = live.until(|figures| figures.all.to_wide.held.packets == 2);
+    assert_eq!(stage(&again.all.to_wide, "coalesce"), (true, 2));
+    // A stage that works is not begun anew: what it holds stays held.
+    client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
+    assert_eq!(client.status().expect("it answers").all.to_wide.held.packets, 2);
+    assert_sound(&again);
+
+    let error = client.ask(&bypass(Direction::ToNarrow, Turn::Off)).expect_err("there is none").to_string();
+    assert!(
+        error.ends_with("coalesce: the configuration has no such stage there; give it one, and reload"),
+        "{error}"
+    );
+}
+
+#[test]
+fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segments_joined() {
+    let mut live = Live::start_with("join = \"hop\"\npatience = \"10s\"");
+    let control = serve(&live);
+    let mut client = Client::connect(control.path()).expect("it answers");
+    put(&mut live.narrow, &[first_piece(800), segment(1, 1, 1_000)]);
+    let held = live.until(|figures| figures.all.to_wide.held.packets == 2);
+    assert_eq!(
+        (stage(&held.all.to_wide, "reassemble"), stage(&held.all.to_wide, "coalesce")),
+        ((true, 1), (true, 1))
+    );
+    let join = |switch| Request::Bypass { stage: "join".to_owned(), way: Direction::Both, switch };
+    client.ask(&join(Turn::Off)).expect("it can");
+    let off = client.status().expect("it answers");
+    assert_eq!(
+        (stage(&off.all.to_wide, "reassemble"), stage(&off.all.to_wide, "coalesce")),
+        ((false, 0), (true, 0))
+    );
+    assert_eq!(off.all.to_wide.forwarded.packets, 2, "nothing that was held is lost");
+    assert_sound(&off);
+    put(&mut live.narrow, &[first_piece(800), segment(1, 1_001, 1_000)]);
+    let passed = live.until(|figures| figures.all.to_wide.received.packets == 4);
+    assert_eq!((passed.all.to_wide.forwarded.packets, passed.all.to_wide.held.packets), (3, 1));
+    client.ask(&join(Turn::On)).expect("it can");
+    put(&mut live.narrow, &[first_piece(800)]);
+    assert_sound(&live.until(|figures| figures.all.to_wide.held.packets == 2));
+}
+
+#[test]
+fn cutting_stops_and_begins_at_once() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let mut client = Client::connect(control.path()).expect("it answers");
+    put(&mut live.wide, &[datagram(4_000)]);
+    let cut = live.until(|figures| figures.all.to_narrow.received.packets == 1);
+    assert_eq!(cut.all.to_narrow.forwarded.packets, 3);
+    let fragment = |switch| Request::Bypass { stage: "fragment".to_owned(), way: Direction::ToNarrow, switch };
+    client.ask(&fragment(Turn::Off)).expect("it can");
+    put(&mut live.wide, &[datagram(4_000)]);
+    let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
+    assert_eq!(refused.all.to_narrow.retired["too_big"].packets, 1);
+    assert_eq!(refused.all.to_narrow.events["answered"].packets, 1);
+    assert_eq!(refused.all.wide.went(Went::Packets), 1, "the answer");
+    assert_sound(&refused);
+    client.ask(&fragment(Turn::On)).expect("it can");
+    put(&mut live.wide, &[datagram(4_000)]);
+    let cut = live.until(|figures| figures.all.to_narrow.received.packets == 3);
+    assert_eq!(cut.all.to_narrow.forwarded.packets, 6);
+    assert_sound(&cut);
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let path = live.path("other.toml");
+    fs::write(&path, config(live.folder.path(), 9_000).replace("9000", "9000000").replace("hold", "holt"))
+        .expect("there is room");
+    let answer = say(control.path(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    assert_eq!(answer["ok"], false);
+    let problems = answer["problems"].as_array().expect("there are some");
+    let places: Vec<_> = problems.iter().map(|it| (it["line"].as_u64(), it["key"].as_str())).collect();
+    assert_eq!(places, [(Some(6), Some("wide.mtu")), (Some(7), Some("wide.holt"))], "{answer}");
+    let error = answer["error"].as_str().expect("it says why");
+    assert!(error.contains("other.toml:6:7: wide.mtu: "), "{error}");
+    put(&mut live.narrow, &[segment(1, 1, 1_000)]);
+    live.until(|figures| figures.all.to_wide.held.packets == 1);
+
+    fs::write(&path, config(live.folder.path(), 9_000).replace("tap:wide0", "tap:other0")).expect("there is room");
+    let answer = say(control.path(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    assert_eq!(answer["error"], "role, ports and workers cannot change while it runs; restart it");
+    assert_eq!(live.until(|_| true).all.to_wide.held.packets, 1, "what is held stays held");
+
+    fs::write(&path, config(live.folder.path(), 9_000).replace("192.0.2.1", "192.0.2.2")).expect("there is room");
+    let answer = say(control.path(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    assert_eq!(
+        (&answer["ok"], &answer["after-restart"]),
+        (&Value::Bool(true), &serde_json::json!(["answer-from"]))
+    );
+    let figures = live.until(|figures| figures.all.to_wide.held.packets == 0);
+    assert_eq!(figures.all.to_wide.forwarded.packets, 1, "what the old one held left");
+    assert_sound(&figures);
+}
+
+#[test]
+fn what_is_no_request_is_refused_with_a_sentence() {
+    let live = Live::start();
+    let control = serve(&live);
+    for (line, expected) in [
+        (
+            "hello",
+            r#"this is no JSON: expected value at line 1 column 1; give one object a line, such as {"do":"status"}"#,
+        ),
+        ("[1]", r#"this is no object; give one, such as {"do":"status"}"#),
+        ("{}", r#"there is no "do" that says what to do; ask for status, bypass, reload, stop or version"#),
+        (r#"{"do":"dance"}"#, "dance: there is no such request; ask for status, bypass, reload, stop or version"),
+        (r#"{"do":"bypass","stage":"join"}"#, "bypass: missing field `switch`"),
+        (r#"{"do":"status","how":1}"#, "status: unknown field `how`, there are no fields"),
+        (
+            r#"{"do":"bypass","stage":"sing","switch":"on"}"#,
+            "sing: there is no such stage; name one of reassemble, join, coalesce, segment, fragment, mss",
+        ),
+        (r#"{"do":"reload","config":"a.toml"}"#, "a.toml: give the whole path of the file, from /"),
+    ] {
+        let answer = say(control.path(), line);
+        assert_eq!((answer["ok"].as_bool(), answer["error"].as_str()), (Some(false), Some(expected)), "{line}");
+    }
+    let mut stream = UnixStream::connect(control.path()).expect("it answers");
+    stream.write_all(&vec![b' '; 200_000]).expect("it is read");
+    stream.write_all(b"\n{\"do\":\"version\"}\n").expect("it is read");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it is told"));
+    let (long, version) = (lines.next().expect("it is told"), lines.next().expect("it is told"));
+    assert_eq!(long, r#"{"error":"a request is at most 64 KiB long","ok":false}"#);
+    let version: Value = serde_json::from_str(&version).expect("it is JSON");
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&version["name"], &version["process"]), (&"border".into(), &std::process::id().into()));
+}
+
+#[test]
+fn who_stops_it_hears_so_before_it_is_stopped() {
+    let live = Live::start();
+    let stops = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&stops);
+    let socket = Socket::bind(&live.path("control.sock")).expect("the path is free");
+    let on_stop = move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    };
+    let control = Control::serve(socket, Arc::clone(&live.service), live.watch.clone(), on_stop).expect("it can");
+    let answer = say(control.path(), r#"{"do":"stop"}"#);
+    assert_eq!(answer["ok"], true);
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while stops.load(Ordering::SeqCst) == 0 {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let path = control.path().to_owned();
+    // Somebody who says nothing does not hold the end up.
+    let _silent = UnixStream::connect(&path).expect("it answers");
+    let before = Instant::now();
+    drop(control);
+    assert!(before.elapsed() < Duration::from_secs(1));
+    assert!(!path.exists(), "the file goes with it");
+}
+
+#[test]
+fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_replaced() {
+    let folder = tempfile::TempDir::new().expect("there is room");
+    let path = folder.path().join("control.sock");
+    let first = Socket::bind(&path).expect("the path is free");
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let error = Socket::bind(&path).expect_err("the first one answers").to_string();
+    let own = std::process::id();
+    assert!(error.starts_with(&format!("{}: process {own} (", path.display())), "{error}");
+    assert!(error.ends_with("answers there; stop it, or give another path as `control`"), "{error}");
+    drop(first);
+    assert!(!path.exists());
+
+    drop(UnixListener::bind(&path).expect("the path is free"));
+    assert!(path.exists(), "who dies leaves its file");
+    let next = Socket::bind(&path).expect("nobody answers");
+    // A file that somebody else put there since is not ours to remove.
+    fs::remove_file(&path).expect("it is there");
+    let other = UnixListener::bind(&path).expect("the path is free");
+    drop(next);
+    assert!(fs::metadata(&path).expect("it stays").file_type().is_socket());
+    drop(other);
+
+    let letter = folder.path().join("letter");
+    fs::write(&letter, "dear").expect("there is room");
+    let error = Socket::bind(&letter).expect_err("it is a file").to_string();
+    assert!(error.ends_with("this is no socket; remove it, or give another path as `control`"), "{error}");
+    assert_eq!(fs::read_to_string(&letter).expect("it stays"), "dear");
+}
+
+#[test]
+fn a_seventeenth_guest_is_told_to_come_again() {
+    let live = Live::start();
+    let control = serve(&live);
+    let mut guests: Vec<Client> =
+        (0..16).map(|_| Client::connect(control.path()).expect("there is room")).collect();
+    for guest in &mut guests {
+        guest.ask(&Request::Version {}).expect("it answers");
+    }
+    let mut late = Client::connect(control.path()).expect("it is heard");
+    let error = late.ask(&Request::Version {}).expect_err("there is no room").to_string();
+    assert!(error.contains("sixteen others are asking; come again later"), "{error}");
+    guests.pop();
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while Client::connect(control.path()).and_then(|mut client| client.ask(&Request::Version {})).is_err() {
+        assert!(Instant::now() < deadline, "somebody left, so there is room");
+    }
+}
+
+fn serve(live: &Live) -> Control {
+    let socket = Socket::bind(&live.path("control.sock")).expect("the path is free");
+    Control::serve(socket, Arc::clone(&live.service), live.watch.clone(), || {}).expect("it can")
+}
+
+/// What is answered to one line.
+fn say(path: &std::path::Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(path).expect("it answers");
+    stream.write_all(line.as_bytes()).and_then(|()| stream.write_all(b"\n")).expect("it is read");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("it is told");
+    serde_json::from_str(&answer).expect("it is JSON")
+}
+
+/// Does a stage work, and how many packets does it hold?
+fn stage(way: &WayFigures, name: &str) -> (bool, u64) {
+    let stage = way.stages.iter().find(|stage| stage.stage == name).expect("it is there");
+    (stage.is_on, stage.held.packets)
+}
+
+/// No law is broken and nothing is unexplained.
+fn assert_sound(figures: &Figures) {
+    for (name, way) in figures.all.ways() {
+        assert_eq!((way.unexplained, &way.broken[..]), (Default::default(), &[][..]), "{name}: {way:#?}");
+    }
+    for (name, end) in figures.all.ends() {
+        assert_eq!(end.unexplained, 0, "{name}: {end:#?}");
+    }
+}

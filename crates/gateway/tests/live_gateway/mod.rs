@@ -1,0 +1,159 @@
+//! A border gateway between two TAP devices in a namespace of its own, and packets for it.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use port::namespace::Namespace;
+use port::netlink::Netlink;
+use port::{Offloads, Options, PacketSocket, Port, ToDo, Wire};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use wideload_gateway::config::Config;
+use wideload_gateway::figures::{Figures, Watch};
+use wideload_gateway::service::Service;
+
+/// A gateway, what asks it, and sockets that put packets into both of its ends.
+pub struct Live {
+    pub service: Arc<Mutex<Service>>,
+    pub watch: Watch,
+    pub wide: PacketSocket,
+    pub narrow: PacketSocket,
+    pub folder: TempDir,
+    _space: Namespace,
+}
+
+impl Live {
+    /// One that holds segments for ten seconds, and takes and gives nothing but single packets.
+    pub fn start() -> Live {
+        Live::start_with("")
+    }
+
+    /// The same, whose wide side is told more.
+    pub fn start_with(more: &str) -> Live {
+        let folder = TempDir::new().expect("there is room");
+        let text = config(folder.path(), 9_000).replace("[narrow]", &format!("{more}\n[narrow]"));
+        let config = Config::parse(&text, "border.toml").expect("it is right");
+        let space = Namespace::new().expect("a test of the gateway runs as root");
+        // The kernel says nothing of its own on them.
+        space.set_sysctl("ipv6/conf/default/disable_ipv6", "1").expect("it is a setting");
+        let (service, wide, narrow) = space.enter(|| {
+            let service = Service::start(config).expect("devices can be made");
+            let mut netlink = Netlink::open().expect("the kernel answers");
+            let ends = ["wide0", "narrow0"].map(|name| {
+                netlink.set_up(name).expect("it is there");
+                let options = Options { offloads: Offloads::default(), ..Options::default() };
+                PacketSocket::open(name, &options).expect("it is there")
+            });
+            let [wide, narrow] = ends;
+            (service, wide, narrow)
+        });
+        let watch = Watch::new(&service);
+        Live { service: Arc::new(Mutex::new(service)), watch, wide, narrow, folder, _space: space }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Looks until it is as expected, at most three seconds.
+    pub fn until(&self, is_so: impl Fn(&Figures) -> bool) -> Figures {
+        let deadline = Instant::now() + Duration::from_secs(3);
+        loop {
+            let figures = self.watch.look().expect("the workers answer");
+            if is_so(&figures) {
+                return figures;
+            }
+            assert!(Instant::now() < deadline, "it did not come about: {figures:#?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A configuration whose wide side takes such packets.
+pub fn config(folder: &Path, mtu: u16) -> String {
+    let control = folder.join("control.sock");
+    format!(
+        r#"role = "border"
+answer-from = ["192.0.2.1", "2001:db8::1"]
+control = "{}"
+[wide]
+port = "tap:wide0"
+mtu = {mtu}
+hold = "10s"
+offloads = false
+[narrow]
+port = "tap:narrow0"
+mtu = 1500
+offloads = false
+"#,
+        control.display()
+    )
+}
+
+/// Puts packets on an interface's wire.
+pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
+    for packet in packets {
+        let wire = Wire { header: &ETHERNET, payload: packet, to_do: ToDo::default() };
+        assert_eq!(socket.transmit(&[wire]).expect("the interface is up"), 1);
+    }
+}
+
+/// A segment of a flow, with nothing that ends a run.
+pub fn segment(flow: u16, seq: u32, payload_len: usize) -> Vec<u8> {
+    let mut packet = header(6, 20 + payload_len);
+    packet.extend(flow.to_be_bytes());
+    packet.extend(9_u16.to_be_bytes());
+    packet.extend(seq.to_be_bytes());
+    packet.extend(1_u32.to_be_bytes());
+    packet.extend([0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    packet.extend((0..payload_len).map(|at| at as u8));
+    let mut pseudo = packet[12..20].to_vec();
+    pseudo.extend([0, 6]);
+    pseudo.extend((20 + payload_len as u16).to_be_bytes());
+    pseudo.extend(&packet[20..]);
+    let sum = internet_sum(&pseudo);
+    packet[36..38].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+/// A datagram without a checksum that may be cut.
+pub fn datagram(payload_len: usize) -> Vec<u8> {
+    let mut packet = header(17, 8 + payload_len);
+    packet.extend(1_000_u16.to_be_bytes());
+    packet.extend(9_u16.to_be_bytes());
+    packet.extend((8 + payload_len as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.resize(packet.len() + payload_len, 7);
+    packet
+}
+
+/// The first piece of a datagram whose other pieces never come.
+pub fn first_piece(payload_len: usize) -> Vec<u8> {
+    let mut packet = datagram(payload_len - 8);
+    packet[6] = 0x20;
+    packet[10..12].fill(0);
+    let sum = internet_sum(&packet[..20]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+fn header(protocol: u8, payload_len: usize) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend((20 + payload_len as u16).to_be_bytes());
+    header.extend([0, 1, 0, 0, 64, protocol, 0, 0, 198, 51, 100, 1, 203, 0, 113, 1]);
+    let sum = internet_sum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+fn internet_sum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// From one card to another: an IPv4 packet.
+const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
