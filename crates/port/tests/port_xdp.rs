@@ -129,6 +129,10 @@ fn a_frame_above_the_mtu_is_refused_by_name_until_the_mtu_is_raised() {
         assert_eq!(Refusal::of(&error), Some(Refusal::TooLong), "{error}");
         assert!(error.to_string().contains("xdp:pa: cannot send"), "{error}");
         assert_eq!((drain(packet), xdp.unsent()), (2, 0));
+        // More than there are chunks for.
+        let endless = vec![0x45; 20 << 20];
+        let error = xdp.transmit(&[plain(&endless)]).expect_err("it is too long");
+        assert_eq!(Refusal::of(&error), Some(Refusal::TooLong), "{error}");
         ["pa", "pb"].iter().for_each(|name| port_support::ip(&format!("link set {name} mtu 2000")));
         assert_eq!(xdp.transmit(&wires[2..]).expect("all fit"), 2);
         assert_eq!((drain(packet), xdp.unsent()), (2, 0));
@@ -147,6 +151,9 @@ fn a_frame_that_the_other_end_does_not_take_is_counted() {
             send(xdp, &frames[1]);
             assert_eq!(xdp.unsent(), count);
         }
+        let wires = vec![plain(&frames[1]); 3_000];
+        assert_eq!(xdp.transmit(&wires).expect("it is up"), 3_000);
+        assert_eq!(xdp.unsent(), 3_102);
         port_support::ip("link set pb up");
         // A packet socket says once that its interface was down.
         packet.receive(Ingress(0), &mut Pool::new(0), &mut Vec::new()).expect_err("it was down");

@@ -141,19 +141,23 @@ impl XdpSocket {
 
     /// Sends as many of `wires` as the kernel takes in one call, and says how many those were.
     fn send_some(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        if !self.is_through()? {
+            return Ok(0);
+        }
         self.reclaim();
         let mut left_count = PART_COUNT_AT_ONCE.min(self.free.len());
         let mut count = 0;
         for wire in wires {
+            match self.refusal(wire) {
+                None => {}
+                Some(_) if count > 0 => break,
+                Some(error) => return Err(error),
+            }
             let part_count = part_count(wire);
             if part_count > left_count {
                 break;
             }
-            match self.refusal(wire) {
-                None => self.put(wire),
-                Some(_) if count > 0 => break,
-                Some(error) => return Err(error),
-            }
+            self.put(wire);
             left_count -= part_count;
             count += 1;
         }
@@ -290,7 +294,9 @@ impl Port for XdpSocket {
         self.rings.received.release();
         self.rings.fill.publish();
         if came.count == 0 {
-            self.is_through().and_then(|_| socket::look(&self.socket)).map_err(|error| {
+            // What cannot go out waits for the next wires; whether the interface is up is asked below.
+            let _ = self.is_through();
+            socket::look(&self.socket).map_err(|error| {
                 let what = format!("{}: cannot receive", self.address);
                 sentence(&what, &error, "the interface is down or gone; set it up")
             })?;
@@ -300,7 +306,7 @@ impl Port for XdpSocket {
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
         let mut sent_count = 0;
-        while sent_count < wires.len() && self.is_through()? {
+        while sent_count < wires.len() {
             match self.send_some(&wires[sent_count..]) {
                 Ok(0) => break,
                 Ok(count) => sent_count += count,
@@ -389,8 +395,8 @@ const CHUNK_LEN: usize = 4_096;
 const PART_COUNT_MAX: usize = 18;
 /// Parts that the kernel sends in one call (TX_BATCH_SIZE in its xsk.c).
 const PART_COUNT_AT_ONCE: usize = 32;
-/// Calls in which the kernel may send nothing, before what is left waits.
-const TRIES: u32 = 16;
+/// Calls in which the kernel may show no progress, before what is left waits: more than parts that it drops one by one.
+const TRIES: u32 = 64;
 /// Frames that are given at once.
 const BATCH_COUNT: usize = 64;
 /// Length of an Ethernet header and of a VLAN tag, in bytes.
