@@ -1,12 +1,14 @@
-//! Instructions in, a program in the kernel out, for as long as somebody holds it.
+//! Steps in, a program in the kernel out, for as long as somebody holds it.
 //!
-//! Programs are a dozen instructions long and assembled by hand: no compiler and no library is needed to run them.
+//! Programs are a few dozen instructions long and written by hand: no compiler and no library is needed to build or to run
+//! them. Jumps go to places that have a name.
 
+use crate::failure::advised;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// One instruction, as the kernel has it (linux/bpf.h, struct bpf_insn): code, both registers, offset, constant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
     code: u8,
@@ -15,12 +17,23 @@ pub(crate) struct Instruction {
     constant: i32,
 }
 
+/// A step of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// An instruction.
+    Do(Instruction),
+    /// One that goes on at a place, where its comparison holds.
+    Jump(Instruction, &'static str),
+    /// A place to go on at; no instruction.
+    Place(&'static str),
+}
+
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Frames on their way into the host, seen by traffic control.
+    /// Frames on their way into the host, seen by traffic control (BPF_PROG_TYPE_SCHED_CLS).
     Classifier = 3,
-    /// Frames on their way in, before anything else sees them.
+    /// Frames on their way in, before anything else sees them (BPF_PROG_TYPE_XDP).
     Express = 6,
 }
 
@@ -33,38 +46,76 @@ pub(crate) enum Hook {
     Express = 37,
 }
 
-/// An instruction from its five parts.
-pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
-    Instruction { code, registers: from << 4 | to, offset, constant }
+/// Why the kernel did not take a program.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    why: io::Error,
+    /// The end of what the verifier said; empty where the program did not get that far.
+    log: String,
 }
 
-/// The two instructions that load a map's descriptor into a register.
-pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Instruction; 2] {
-    [instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd()), instruction(0, 0, 0, 0, 0)]
+impl Refusal {
+    /// It as an error about `what` could not be done.
+    pub(crate) fn about(self, what: &str) -> io::Error {
+        if self.log.is_empty() {
+            return advised(what, &self.why, RIGHTS);
+        }
+        advised(format!("{what} (the verifier says: {})", self.log), &self.why, REPORT)
+    }
 }
 
-/// Loads a program.
+/// The instructions of a program.
 ///
-/// # Errors
-/// The kernel refuses it; what its verifier says stands in the error.
-pub(crate) fn load(kind: Kind, flags: u32, instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    let mut log = vec![0_u8; LOG_LEN];
+/// # Panics
+/// A jump goes to a place that is not in it.
+pub(crate) fn assemble(steps: &[Step]) -> Vec<Instruction> {
+    let mut places = Vec::new();
+    let mut count = 0;
+    for step in steps {
+        match step {
+            Step::Place(name) => places.push((*name, count)),
+            Step::Do(_) | Step::Jump(..) => count += 1,
+        }
+    }
+    let mut program = Vec::with_capacity(count);
+    for step in steps {
+        match step {
+            Step::Do(instruction) => program.push(*instruction),
+            Step::Jump(instruction, to) => {
+                let (_, at) = places.iter().find(|(name, _)| name == to).expect("a jump stays in its program");
+                let offset = *at as i16 - (program.len() as i16 + 1);
+                program.push(Instruction { offset, ..*instruction });
+            }
+            Step::Place(_) => {}
+        }
+    }
+    program
+}
+
+/// Loads a program: without a log, and again for the verifier's words only where it refused.
+pub(crate) fn load(kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, Refusal> {
     let mut attributes = Attributes::default();
     attributes.put(0, kind as u32);
     attributes.put(4, instructions.len() as u32);
     attributes.put_address(8, instructions.as_ptr().cast());
     attributes.put_address(16, LICENCE.as_ptr().cast());
-    attributes.put(24, 1);
-    attributes.put(28, LOG_LEN as u32);
-    attributes.put_address(32, log.as_mut_ptr());
     attributes.put(44, flags);
-    attributes.call(PROG_LOAD).map_err(|error| {
-        let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
-        match String::from_utf8_lossy(said).trim() {
-            "" => error,
-            said => io::Error::new(error.kind(), format!("{error}: {said}")),
-        }
+    attributes.call(PROG_LOAD).or_else(|why| {
+        let mut log = vec![0; LOG_LEN];
+        attributes.put(24, 1);
+        attributes.put(28, LOG_LEN as u32);
+        attributes.put_address(32, log.as_mut_ptr());
+        attributes.call(PROG_LOAD).map_err(|_| {
+            let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+            Refusal { why, log: last_lines(&String::from_utf8_lossy(text)) }
+        })
     })
+}
+
+/// The end of what the verifier says: the instruction at which it stops, and why.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.trim().lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINE_COUNT)..].join(" | ")
 }
 
 /// Makes a map with keys and values of four bytes.
@@ -85,10 +136,10 @@ pub(crate) fn map(kind: u32, count: u32) -> io::Result<OwnedFd> {
 /// The map does not take it.
 pub(crate) fn put(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     let mut attributes = Attributes::default();
-    attributes.put(0, map.as_raw_fd() as u32);
+    attributes.put(0, map.as_raw_fd().cast_unsigned());
     attributes.put_address(8, (&raw const key).cast());
     attributes.put_address(16, (&raw const value).cast());
-    attributes.call_only(MAP_UPDATE).map(|_| ())
+    attributes.call_only(MAP_UPDATE).map(drop)
 }
 
 /// Attaches a program to an interface, for as long as the link that is returned is open.
@@ -97,14 +148,14 @@ pub(crate) fn put(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
 /// Another program stands there, or the interface cannot take one.
 pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
-    attributes.put(0, program.as_raw_fd() as u32);
+    attributes.put(0, program.as_raw_fd().cast_unsigned());
     attributes.put(4, interface);
     attributes.put(8, hook as u32);
     attributes.put(12, flags);
     attributes.call(LINK_CREATE)
 }
 
-/// The argument of bpf(2): a union of structures, here as their words.
+/// The front of the argument of bpf(2): a union of structures, here as their bytes.
 #[repr(C, align(8))]
 struct Attributes([u8; ATTRIBUTES_LEN]);
 
@@ -123,12 +174,12 @@ impl Attributes {
         self.0[at..at + 8].copy_from_slice(&(address as u64).to_ne_bytes());
     }
 
-    fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+    fn call(&mut self, command: libc::c_int) -> io::Result<OwnedFd> {
         // SAFETY: commands that return a descriptor return a new one.
         self.call_only(command).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })
     }
 
-    fn call_only(&mut self, command: libc::c_long) -> io::Result<libc::c_long> {
+    fn call_only(&mut self, command: libc::c_int) -> io::Result<libc::c_long> {
         // SAFETY: every address in the attributes is of something that lives until the call returns.
         match unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), ATTRIBUTES_LEN) } {
             -1 => Err(io::Error::last_os_error()),
@@ -137,15 +188,151 @@ impl Attributes {
     }
 }
 
+/// Reads a word behind an address in a register.
+pub(crate) const fn load_word(to: u8, from: u8, offset: i16) -> Step {
+    Step::Do(instruction(0x61, to, from, offset, 0))
+}
+
+/// Reads two bytes.
+pub(crate) const fn load_half(to: u8, from: u8, offset: i16) -> Step {
+    Step::Do(instruction(0x69, to, from, offset, 0))
+}
+
+/// Reads one byte.
+pub(crate) const fn load_byte(to: u8, from: u8, offset: i16) -> Step {
+    Step::Do(instruction(0x71, to, from, offset, 0))
+}
+
+/// Writes a register's word behind an address.
+pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Step {
+    Step::Do(instruction(0x63, to, from, offset, 0))
+}
+
+/// Writes a register's lowest byte.
+pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Step {
+    Step::Do(instruction(0x73, to, from, offset, 0))
+}
+
+/// Writes a constant of one byte.
+pub(crate) const fn put_byte(to: u8, offset: i16, value: i32) -> Step {
+    Step::Do(instruction(0x72, to, 0, offset, value))
+}
+
+/// Writes a constant of one word.
+pub(crate) const fn put_word(to: u8, offset: i16, value: i32) -> Step {
+    Step::Do(instruction(0x62, to, 0, offset, value))
+}
+
+/// Gives a register a value.
+pub(crate) const fn set(to: u8, value: i32) -> Step {
+    Step::Do(instruction(0xb7, to, 0, 0, value))
+}
+
+/// Gives a register what is in another.
+pub(crate) const fn copy(to: u8, from: u8) -> Step {
+    Step::Do(instruction(0xbf, to, from, 0, 0))
+}
+
+/// Adds a value to a register.
+pub(crate) const fn add(to: u8, value: i32) -> Step {
+    Step::Do(instruction(0x07, to, 0, 0, value))
+}
+
+/// Keeps only these bits of a register.
+pub(crate) const fn mask(to: u8, bits: i32) -> Step {
+    Step::Do(instruction(0x57, to, 0, 0, bits))
+}
+
+/// Goes on at `place` where the comparison with a value holds.
+pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Step {
+    Step::Jump(instruction(comparison, register, 0, 0, value), place)
+}
+
+/// Goes on at `place` where one register is above another.
+pub(crate) const fn jump_above(register: u8, other: u8, place: &'static str) -> Step {
+    Step::Jump(instruction(0x2d, register, other, 0, 0), place)
+}
+
+/// Goes on at `place`.
+pub(crate) const fn go(place: &'static str) -> Step {
+    Step::Jump(instruction(0x05, 0, 0, 0, 0), place)
+}
+
+/// Calls a function of the kernel.
+pub(crate) const fn call(function: i32) -> Step {
+    Step::Do(instruction(0x85, 0, 0, 0, function))
+}
+
+/// Loads a map into a register.
+pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
+    [Step::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, 0))]
+}
+
+/// Ends the program with what is in register 0.
+pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
+
+const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
+    let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
+    Instruction { code, registers, offset, constant }
+}
+
+/// Registers: 0 for answers, 1 to 5 for arguments, 6 for what outlives a call, 10 for the stack's end.
+pub(crate) const R0: u8 = 0;
+pub(crate) const R1: u8 = 1;
+pub(crate) const R2: u8 = 2;
+pub(crate) const R3: u8 = 3;
+pub(crate) const R4: u8 = 4;
+pub(crate) const R5: u8 = 5;
+pub(crate) const R6: u8 = 6;
+pub(crate) const R10: u8 = 10;
+/// BPF_JMP with BPF_JEQ, BPF_JNE, BPF_JLT, BPF_JGT.
+pub(crate) const IF_EQUAL: u8 = 0x15;
+pub(crate) const IF_OTHER: u8 = 0x55;
+pub(crate) const IF_LESS: u8 = 0xa5;
+pub(crate) const IF_MORE: u8 = 0x25;
+/// The rights that programs and their links need.
+pub(crate) const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN of the host";
+
 /// Commands of bpf(2).
-const MAP_CREATE: libc::c_long = 0;
-const MAP_UPDATE: libc::c_long = 2;
-const PROG_LOAD: libc::c_long = 5;
-const LINK_CREATE: libc::c_long = 28;
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE: libc::c_int = 2;
+const PROG_LOAD: libc::c_int = 5;
+const LINK_CREATE: libc::c_int = 28;
 /// Bytes of the argument that we use.
 const ATTRIBUTES_LEN: usize = 64;
-/// Longest answer of the verifier that we read, in bytes.
-const LOG_LEN: usize = 16 << 10;
-/// The kernel lets only programs of some licences call its helpers; ours call none of those.
+/// Enough for what the verifier says of the longest program here, in bytes.
+const LOG_LEN: usize = 64 << 10;
+/// Lines of that which tell why, from the last on.
+const LOG_LINE_COUNT: usize = 4;
+/// The kernel gives some of its functions, such as its routes, only to programs that say they are free in its own sense; the
+/// programs here are, by the MIT licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;
+const REPORT: &str = "report it, with the version of the kernel";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_skips_what_stands_before_its_place() {
+        let program = assemble(&[
+            Step::Place("start"),
+            jump(IF_EQUAL, R0, 7, "end"),
+            set(R0, 1),
+            go("start"),
+            Step::Place("end"),
+            EXIT,
+        ]);
+        assert_eq!(program.iter().map(|step| step.offset).collect::<Vec<_>>(), [2, 0, -3, 0]);
+    }
+
+    #[test]
+    fn a_refused_program_comes_with_what_the_verifier_says() {
+        for kind in [Kind::Classifier, Kind::Express] {
+            let refusal = load(kind, 0, &assemble(&[EXIT])).expect_err("it leaves without an answer");
+            let text = refusal.about("interface 1").to_string();
+            assert!(text.contains("R0 !read_ok") && text.contains("; report it"), "{text}");
+        }
+    }
+}

@@ -22,10 +22,13 @@ impl Netlink {
     /// Makes an interface a port of this bridge, or, without one, of none.
     ///
     /// # Errors
-    /// `NotFound`, or that it cannot be such a port.
+    /// `NotFound` for either, or that it cannot be such a port.
     pub fn set_bridge(&mut self, name: &str, bridge: Option<&str>) -> io::Result<()> {
         let index = bridge.map(|bridge| self.index(bridge)).transpose()?.unwrap_or(0);
-        let what = format!("{name}: cannot make it a port of {}", bridge.unwrap_or("no bridge"));
+        let what = match bridge {
+            Some(bridge) => format!("{name}: cannot make it a port of {bridge}"),
+            None => format!("{name}: cannot take it out of its bridge"),
+        };
         self.set(name, LinkAttribute::Controller(index), what)
     }
 }

@@ -39,6 +39,7 @@ pub use open::{Address, Fanout, Options, Spread, open};
 pub use refusal::{Refusal, Refused};
 pub use self_test::{Proof, self_test};
 pub use tap::{Kind, Tap};
+pub use xdp::{Takes, XdpSocket};
 
 /// Where packets come from and go to.
 pub trait Port: Send {
@@ -69,6 +70,11 @@ pub trait Port: Send {
 
     /// Frames that the kernel dropped because nobody took them in time, since the port was opened.
     fn missed(&mut self) -> u64 {
+        0
+    }
+
+    /// Frames that it took and the kernel dropped before they left, and said so, since the port was opened.
+    fn unsent(&mut self) -> u64 {
         0
     }
 

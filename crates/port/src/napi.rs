@@ -2,12 +2,18 @@
 //!
 //! What an interface receives is worked on by whoever happens to run, often by the sender of another host: nobody's account then
 //! says what it cost. With threaded NAPI the kernel gives the interface a thread of its own, and that has an account.
+//!
+//! A veth goes past its NAPI where GRO is all that it has it for and the other end may send trains of TCP: the account then stays
+//! empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or
+//! [`Passing`](crate::xdp::Passing) at this one, sees to that.
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, unshare_unsafe};
 use std::fs;
 use std::io;
+use std::panic::resume_unwind;
+use std::thread::{self, Builder};
 use std::time::Duration;
 
 /// The kernel's thread for one interface.
@@ -17,33 +23,36 @@ pub struct ReceiveThread {
 }
 
 impl ReceiveThread {
-    /// Gives the interface, in the namespace of the calling thread, a thread of its own. Its name must be the only one of its
-    /// kind on this machine, and no longer than [`INTERFACE_LEN_MAX`] bytes, for the thread is found by it.
-    ///
-    /// The calling thread gets a mount namespace of its own for it: it should end soon, as one in
-    /// [`Namespace::enter`](crate::namespace::Namespace::enter) does.
+    /// Gives the interface, in the namespace of the calling thread, a thread of its own. The interface has one queue, and a
+    /// name that is the only one of its kind on this machine and no longer than [`INTERFACE_LEN_MAX`] bytes, for the thread is
+    /// found by it.
     ///
     /// # Errors
-    /// The interface has no NAPI, which a veth has where GRO is on or an XDP program stands in front of it; or the kernel's
-    /// threads cannot be seen from here.
+    /// The interface has no NAPI, which a veth has where GRO is on or an XDP program stands in front of it; the kernel's
+    /// threads cannot be seen from here; or several bear this name.
     pub fn of(interface: &str) -> io::Result<ReceiveThread> {
-        assert!(interface.len() <= INTERFACE_LEN_MAX, "{interface}: the thread's name would not hold it");
-        let said = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{interface}: cannot give it a thread of its own: {error}"))
-        };
-        see_sysfs().and_then(|()| fs::write(format!("/sys/class/net/{interface}/threaded"), "1")).map_err(said)?;
-        let wanted = format!("napi/{interface}-");
-        for entry in fs::read_dir("/proc")? {
-            let path = entry?.path();
-            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-            let pid = path.file_name().and_then(|pid| pid.to_str()?.parse().ok());
-            if let Some(pid) = pid.filter(|_| name.starts_with(&wanted)) {
-                return Ok(ReceiveThread { pid });
-            }
+        let failed =
+            |why: String| io::Error::other(format!("{interface}: cannot give it a thread of its own: {why}"));
+        if interface.len() > INTERFACE_LEN_MAX {
+            return Err(failed(format!("its name is too long; use up to {INTERFACE_LEN_MAX} letters")));
         }
-        let said =
-            format!("{interface}: the kernel's thread for it cannot be seen; run in the host's process namespace");
-        Err(io::Error::new(io::ErrorKind::NotFound, said))
+        let path = format!("/sys/class/net/{interface}/threaded");
+        set(&path).map_err(|error| {
+            let advice = match error.raw_os_error() {
+                Some(libc::EOPNOTSUPP) => "; it has no NAPI, which GRO gives a veth: `ethtool -K NAME gro on`",
+                Some(libc::EPERM | libc::EACCES) => "; run as root",
+                _ => "",
+            };
+            failed(format!("{error}{advice}"))
+        })?;
+        let threads = threads_of(interface)?;
+        match threads[..] {
+            [pid] => Ok(ReceiveThread { pid }),
+            [] => {
+                Err(failed("the kernel's threads cannot be seen; run in the host's process namespace".to_owned()))
+            }
+            _ => Err(failed(format!("{} threads bear its name; give it another, and one queue", threads.len()))),
+        }
     }
 
     /// Processor time that it took so far.
@@ -67,12 +76,35 @@ impl ReceiveThread {
     }
 }
 
-/// Settings of a namespace's interfaces are seen where its own view of /sys is mounted: for this thread alone.
-fn see_sysfs() -> io::Result<()> {
-    // SAFETY: only the view of mounts is parted from the other threads'; no descriptor changes.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    Ok(mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?)
+/// Switches threaded NAPI on. Settings of a namespace's interfaces are seen where its own view of /sys is mounted: that is
+/// done on a thread that ends with it.
+fn set(path: &str) -> io::Result<()> {
+    let set = || {
+        // SAFETY: only this thread's view of mounts is parted from the others'; no descriptor changes.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?;
+        fs::write(path, "1")
+    };
+    thread::scope(|scope| {
+        let done = Builder::new().spawn_scoped(scope, set)?;
+        done.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// The threads of the kernel that bear the name of this interface.
+fn threads_of(interface: &str) -> io::Result<Vec<i32>> {
+    let wanted = format!("napi/{interface}-");
+    let mut threads = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let path = entry?.path();
+        let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
+        // One that has just ended has no name.
+        if fs::read_to_string(path.join("comm")).unwrap_or_default().starts_with(&wanted) {
+            threads.push(pid);
+        }
+    }
+    Ok(threads)
 }
 
 /// Longest name of an interface whose thread can be told by its name, in bytes: 15 hold `napi/`, it, and `-`.

@@ -1,7 +1,7 @@
 //! An address such as `packet:eth0` in, an open port out.
 
 use crate::device::NAME_LEN_MAX;
-use crate::{Kind, Offloads, PacketSocket, Port, Tap};
+use crate::{Kind, Offloads, PacketSocket, Port, Takes, Tap, XdpSocket};
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -33,8 +33,10 @@ pub struct Options {
     pub fanout: Option<Fanout>,
     /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets only.
     pub bypasses_queue: bool,
-    /// Memory of the kernel for frames that wait, in each direction, in bytes. Packet sockets only.
+    /// Memory of the kernel for frames that wait, in each direction, in bytes; of an AF_XDP socket, for frames that it sends.
     pub socket_buffer_len: u32,
+    /// Which frames an AF_XDP socket takes over from the kernel. Others take nothing over.
+    pub takes: Takes,
 }
 
 /// A group of packet sockets that share what comes in on an interface.
@@ -68,6 +70,7 @@ impl Default for Options {
             fanout: None,
             bypasses_queue: false,
             socket_buffer_len: SOCKET_BUFFER_LEN,
+            takes: Takes::All,
         }
     }
 }
@@ -82,10 +85,7 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
         Address::Tun(name) => Box::new(Tap::open(name, Kind::Tun, options)?),
         Address::Tap(name) => Box::new(Tap::open(name, Kind::Tap, options)?),
         Address::Packet(name) => Box::new(PacketSocket::open(name, options)?),
-        Address::Xdp(name) => {
-            let sentence = format!("{address}: this build has no AF_XDP port; use packet:{name}, or {KNOWN}");
-            return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
-        }
+        Address::Xdp(name) => Box::new(XdpSocket::open(name, options)?),
     })
 }
 
@@ -134,7 +134,8 @@ impl fmt::Display for Address {
 }
 
 /// The addresses that there are.
-const KNOWN: &str = "tun:NAME or tap:NAME for a device of its own, packet:NAME for an interface that exists";
+const KNOWN: &str =
+    "tun:NAME or tap:NAME for a device of its own, packet:NAME or xdp:NAME for an interface that exists";
 /// Memory for frames that wait, in bytes: 128 trains of 64 KiB, with what the kernel counts beside them.
 const SOCKET_BUFFER_LEN: u32 = 16 << 20;
 
@@ -168,12 +169,5 @@ mod tests {
             let error = text.parse::<Address>().expect_err("it is no address");
             assert!(error.contains(text) && error.contains(advice), "{error}");
         }
-    }
-
-    #[test]
-    fn a_port_that_is_not_built_names_those_that_are() {
-        let error = open("xdp:eth0", &Options::default()).err().expect("there is none");
-        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-        assert!(error.to_string().contains("use packet:eth0"), "{error}");
     }
 }

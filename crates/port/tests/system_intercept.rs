@@ -4,10 +4,15 @@ mod system_pair;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, ip, pair};
+use std::time::Duration;
+use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, inside, ip, namespace, pair};
+use wideload_port::addresses::Prefix;
 use wideload_port::intercept::Intercept;
+use wideload_port::namespace::Namespace;
+use wideload_port::netlink::Netlink;
+use wideload_port::routes::Route;
 
 #[test]
 fn what_is_intercepted_reaches_a_packet_socket_and_not_the_kernel() {
@@ -64,6 +69,121 @@ fn where_all_is_intercepted_nobody_is_found() {
     near.netlink.remove_neighbour(near.index, FAR.into()).expect("it was asked for");
     near.netlink.resolve(near.index, FAR.into()).expect("it is up");
     assert_eq!(becomes(|| near.netlink.neighbour(near.index, FAR.into()).expect("it can be asked")), far.mac);
+}
+
+#[test]
+fn what_is_for_groups_and_for_all_reaches_the_kernel() {
+    let [near, far] = pair();
+    let [v4, v6] = near.namespace.enter(|| {
+        [IpAddr::from(NEAR), NEAR6.into()].map(|address| UdpSocket::bind((address, 0)).expect("it has the address"))
+    });
+    v4.set_broadcast(true).expect("a socket can be");
+    v4.join_multicast_v4(&GROUP, &NEAR).expect("it has the address");
+    let [all, group, group6] = far.namespace.enter(|| {
+        let all = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 7003)).expect("it is free");
+        let group = UdpSocket::bind((GROUP, 7001)).expect("it is free");
+        group.join_multicast_v4(&GROUP, &FAR).expect("it has the address");
+        let group6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 7002)).expect("it is free");
+        group6.join_multicast_v6(&GROUP6, far.index).expect("it is there");
+        [all, group, group6]
+    });
+    let to_group6 = SocketAddrV6::new(GROUP6, 7002, 0, near.index).into();
+    let mut lines = [
+        Line { sender: v4.try_clone().expect("descriptors are free"), receiver: all, to: (ALL, 7003).into() },
+        Line { sender: v4, receiver: group, to: (GROUP, 7001).into() },
+        Line { sender: v6, receiver: group6, to: to_group6 },
+    ];
+    lines.iter().for_each(|line| line.receiver.set_nonblocking(true).expect("a socket can be"));
+    let _guard = far.namespace.enter(|| Intercept::ip(far.index)).expect("these tests have the right");
+    lines.iter_mut().for_each(|line| line.crosses(b"for many"));
+    let tap = far.namespace.enter(|| Tap::open(far.index));
+    line(&near, &far, NEAR.into(), FAR.into()).is_only_seen_by(&tap, b"for one");
+}
+
+#[test]
+fn listener_queries_reach_the_kernel_which_answers_them() {
+    let [near, far] = pair();
+    let _guard = far.namespace.enter(|| Intercept::ip(far.index)).expect("these tests have the right");
+    let member = far.namespace.enter(|| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 7002))).expect("it is free");
+    member.join_multicast_v6(&GROUP6, far.index).expect("it is there");
+    let tap = near.namespace.enter(|| Tap::open(near.index));
+    tap.send(&listener_query(near.mac));
+    // A report of version 2 (type 143) with the group in it.
+    becomes(|| tap.next().filter(|frame| frame.get(62) == Some(&143) && has(frame, &GROUP6.octets())));
+}
+
+#[test]
+fn what_the_kernel_would_forward_is_left_to_us_and_what_is_for_itself_is_not() {
+    let net = Routed::new();
+    for version in [4, 6] {
+        let [mut through, mut to_router] = net.lines(version);
+        let inner = net.router.enter(|| Tap::open(net.inner));
+        through.crosses(b"forwarded");
+        to_router.crosses(b"received");
+        let guard = net.router.enter(|| Intercept::forwarded(net.outer)).expect("these tests have the right");
+        let tap = net.router.enter(|| Tap::open(net.outer));
+        for _ in 0..3 {
+            while inner.next().is_some() {}
+            through.is_only_seen_by(&tap, b"left to us");
+            assert!(inner.next().is_none_or(|frame| !frame.ends_with(b"left to us")), "it does not come out");
+            to_router.crosses(b"received all the same");
+        }
+        // A port where nobody listens: the router itself refuses it.
+        let router = net.router_address(version);
+        let refused = net.near.namespace.enter(|| TcpStream::connect_timeout(&(router, 9).into(), SECOND));
+        assert_eq!(refused.map(drop).map_err(|why| why.kind()), Err(ErrorKind::ConnectionRefused));
+        drop(guard);
+        through.crosses(b"forwarded again");
+    }
+}
+
+#[test]
+fn where_a_router_finds_no_neighbour_or_would_cut_the_packet_is_left_to_us() {
+    let net = Routed::new();
+    let tap = net.router.enter(|| Tap::open(net.outer));
+    let sender = net.near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
+    let _guard = net.router.enter(|| Intercept::forwarded(net.outer)).expect("these tests have the right");
+    let inner = net.router.enter(|| Tap::open(net.inner));
+    sender.send_to(b"to nobody", (ip("198.51.100.77"), 7000)).expect("there is a route");
+    becomes(|| tap.next().filter(|frame| frame.ends_with(b"to nobody")));
+    settle();
+    assert!(inner.next().is_none(), "the kernel asks for no neighbour");
+    inside(&net.router).set_mtu("inner", 1_280).expect("it is there");
+    let long = [7; 1_400];
+    sender.send_to(&long, (INSIDE, 7000)).expect("there is a route");
+    becomes(|| tap.next().filter(|frame| frame.ends_with(&long)));
+    settle();
+    while let Some(frame) = inner.next() {
+        assert!(!has(&frame, &[7; 100]), "no piece of it comes out");
+    }
+}
+
+#[test]
+fn what_the_kernel_refuses_or_does_not_forward_stays_with_it() {
+    let net = Routed::new();
+    let guard = || net.router.enter(|| Intercept::forwarded(net.outer)).expect("these tests have the right");
+    let sender = net.near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
+    let tap = net.near.namespace.enter(|| Tap::open(net.near.index));
+    let held = guard();
+    // Without a route it answers by ICMP (type 3).
+    sender.send_to(b"no route", (ip("203.0.113.7"), 7000)).expect("there is a route");
+    becomes(|| tap.next().filter(|frame| frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 3));
+    // Neighbours are found with the guard in place.
+    let mut near = inside(&net.near.namespace);
+    for address in [ROUTER.into(), ROUTER6.into()] {
+        near.remove_neighbour(net.near.index, address).ok();
+        near.resolve(net.near.index, address).expect("it is up");
+        becomes(|| near.neighbour(net.near.index, address).expect("it can be asked"));
+    }
+    drop(held);
+    // A host that is no router keeps what it gets: the program sees to that by itself.
+    for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        net.router.set_sysctl(setting, "0").expect("it takes it");
+    }
+    let _guard = guard();
+    let before = in_addr_errors(&net.router);
+    sender.send_to(b"for another", (INSIDE, 7000)).expect("there is a route");
+    becomes(|| (in_addr_errors(&net.router) > before).then_some(()));
 }
 
 #[test]
@@ -167,6 +287,95 @@ impl Line {
         let heard = self.receiver.recv(&mut [0; 64]);
         assert_eq!(heard.map_err(|why| why.kind()), Err(ErrorKind::WouldBlock));
     }
+}
+
+/// A host, a router of two interfaces, and a host behind it.
+struct Routed {
+    near: Host,
+    router: Namespace,
+    /// The router's interface towards the near host, and the one behind which the other is.
+    outer: u32,
+    inner: u32,
+    behind: Namespace,
+}
+
+impl Routed {
+    fn new() -> Routed {
+        let [mut near, far] = pair();
+        let (mut netlink, behind) = (far.netlink, namespace());
+        for quiet in [&far.namespace, &behind] {
+            quiet.set_sysctl("ipv6/conf/default/accept_dad", "0").expect("it takes it");
+        }
+        netlink.make_veth("inner", "wire", &behind).expect("the names are free");
+        for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            far.namespace.set_sysctl(setting, "1").expect("it takes it");
+        }
+        let mut inside_netlink = inside(&behind);
+        inside_netlink.set_up("wire").expect("it is there");
+        netlink.set_up("inner").expect("it is there");
+        for (netlink, name, v4, v6) in
+            [(&mut netlink, "inner", GATE, GATE6), (&mut inside_netlink, "wire", INSIDE, INSIDE6)]
+        {
+            netlink.add_address(name, Prefix::new(v4, 24)).expect("it has none");
+            netlink.add_address(name, Prefix::new(v6, 64)).expect("it has none");
+        }
+        add_default_routes(&mut inside_netlink, [GATE.into(), GATE6.into()]);
+        add_default_routes(&mut near.netlink, [ROUTER.into(), ROUTER6.into()]);
+        let inner = netlink.interface("inner").expect("it is there").index;
+        Routed { near, router: far.namespace, outer: far.index, inner, behind }
+    }
+
+    fn router_address(&self, version: u8) -> IpAddr {
+        if version == 4 { ROUTER.into() } else { ROUTER6.into() }
+    }
+
+    /// From the near host to the one behind the router, and to the router itself.
+    fn lines(&self, version: u8) -> [Line; 2] {
+        let (from, to): (IpAddr, IpAddr) =
+            if version == 4 { (NEAR.into(), INSIDE.into()) } else { (NEAR6.into(), INSIDE6.into()) };
+        let line = |namespace: &Namespace, to: IpAddr| {
+            let sender = self.near.namespace.enter(|| UdpSocket::bind((from, 0))).expect("it has the address");
+            let receiver = becomes(|| namespace.enter(|| UdpSocket::bind((to, 7000))).ok());
+            receiver.set_nonblocking(true).expect("a socket can be");
+            Line { sender, receiver, to: (to, 7000).into() }
+        };
+        [line(&self.behind, to), line(&self.router, self.router_address(version))]
+    }
+}
+
+/// Packets that a kernel did not take because they are for another.
+fn in_addr_errors(namespace: &Namespace) -> u64 {
+    let text = namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("it is there");
+    let mut lines = text.lines().filter(|line| line.starts_with("Ip:"));
+    let [names, counts] = [(); 2].map(|()| lines.next().expect("it is there").split(' ').collect::<Vec<_>>());
+    let at = names.iter().position(|name| *name == "InAddrErrors").expect("it is there");
+    counts[at].parse().expect("it is a number")
+}
+
+/// A general query for listeners (RFC 3810 section 5.1), to all nodes from a router of this hardware address.
+fn listener_query(mac: [u8; 6]) -> Vec<u8> {
+    let mut icmp = [0; 28];
+    (icmp[0], icmp[5]) = (130, 100);
+    let from = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7).octets();
+    let to = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).octets();
+    let covered = [&from[..], &to, &[0, 0, 0, icmp.len() as u8, 0, 0, 0, 58], &icmp].concat();
+    icmp[2..4].copy_from_slice(&packet::Sum::of(&covered).checksum().to_be_bytes());
+    let alert = [58, 0, 5, 2, 0, 0, 1, 0];
+    let header = [&[0x60, 0, 0, 0, 0, (alert.len() + icmp.len()) as u8, 0, 1][..], &from, &to].concat();
+    [&[0x33, 0x33, 0, 0, 0, 1], &mac[..], &[0x86, 0xdd], &header, &alert, &icmp].concat()
+}
+
+fn add_default_routes(netlink: &mut Netlink, gateways: [IpAddr; 2]) {
+    for (gateway, any) in
+        gateways.into_iter().zip([IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()])
+    {
+        netlink.add_route(&Route::via(Prefix::new(any, 0), gateway)).expect("the gateway is on the link");
+    }
+}
+
+/// Do these bytes stand somewhere in the frame?
+fn has(frame: &[u8], bytes: &[u8]) -> bool {
+    frame.windows(bytes.len()).any(|window| window == bytes)
 }
 
 /// A packet socket on one interface that does not wait.
@@ -290,3 +499,15 @@ const KINDS: [(u8, u8, u16); 9] = [
     (58, 135, 0),
 ];
 const DISCOVERY: [u64; KINDS.len()] = [0, 1, 1, 0, 0, 0, 0, 0, 0];
+/// A group of nobody (RFC 5771 section 9), one for documentation (RFC 3849, RFC 3307), and all hosts on the link.
+const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 7);
+const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x77, 0x77);
+const ALL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
+/// The router, towards the near host and the one behind it, and that host.
+const ROUTER: Ipv4Addr = FAR;
+const ROUTER6: Ipv6Addr = FAR6;
+const GATE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const GATE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+const INSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+const INSIDE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 2);
+const SECOND: Duration = Duration::from_secs(1);

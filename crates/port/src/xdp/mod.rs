@@ -1,168 +1,258 @@
-//! Frames of an AF_XDP socket in and out, copied by the kernel into chunks that both sides share.
+//! Frames of an interface in, packets out; wires in, frames on the interface out: an AF_XDP socket, by copies.
 //!
-//! A wide frame comes and goes in several chunks. The kernel says nothing of checksums here, and locally made packets have
-//! half-filled ones: they are judged by what stands in their field. A frame above the interface's MTU would vanish in silence;
-//! it is refused.
+//! Kernel and socket share chunks of memory, and four rings that say whose each chunk is. A wide frame comes and goes in
+//! several chunks. The socket stands in front of the host's stack, so each frame is one that was on the wire.
+//!
+//! The kernel says nothing of checksums here, and locally made packets have half-filled ones: they are judged by what stands
+//! in their field. Nor does it say VLAN tags that it or a card has set apart; an interface whose card does so is refused, and
+//! of a veth the other end must not (`ethtool -K NAME txvlan off`). Where the driver takes no program, the program stands in
+//! front of the host, behind what joins packets: that has to be off (`ethtool -K NAME gro off`).
 
+mod interface;
 mod program;
 mod rings;
+mod socket;
 
 pub use program::{Passing, Takes};
 
-use crate::{Offloads, Port, Received, Wire};
-use packet::{Frame, HEADROOM, Ingress, Medium, Pool};
+use crate::device::sentence;
+use crate::refusal::{Refusal, refused};
+use crate::{Offloads, Options, Port, Received, ToDo, Wire};
+use interface::Interface;
+use packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Medium, Pool};
 use program::Redirect;
 use rings::{Mapping, Ring};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// An AF_XDP socket on one queue of an interface.
+/// An AF_XDP socket on an interface with one queue.
+///
+/// Its fields go in their order: the rings before the socket, for the queue stays taken while a ring is mapped.
 #[derive(Debug)]
 pub struct XdpSocket {
     address: String,
-    /// Longest frame that the interface takes, in bytes.
-    frame_len_max: usize,
-    received: Ring<libc::xdp_desc>,
-    fill: Ring<u64>,
-    sending: Ring<libc::xdp_desc>,
-    completed: Ring<u64>,
-    /// Chunks that can be sent from.
+    /// Longest IP packet that the interface takes, in bytes, as it was last asked.
+    mtu: usize,
+    rings: Rings,
+    chunks: Mapping,
+    /// Chunks that can be sent from, the one that was used last on top.
     free: Vec<u64>,
     /// Chunks of a frame whose last has not come yet.
     parts: Vec<libc::xdp_desc>,
     missed: u64,
-    chunks: Mapping,
+    unsent: u64,
     _redirect: Redirect,
+    interface: Interface,
     socket: OwnedFd,
 }
 
-/// Which frames a socket takes over, and from which queue.
-#[derive(Clone, Copy, Debug)]
-pub struct XdpOptions {
-    /// The interface's receive queue.
-    pub queue: u32,
-    /// Which frames.
-    pub takes: Takes,
-    /// MTU of the interface, in bytes.
-    pub mtu: usize,
+/// Who has which chunk.
+#[derive(Debug)]
+struct Rings {
+    /// Parts of frames that came.
+    received: Ring<libc::xdp_desc>,
+    /// Chunks for the kernel to put frames in.
+    fill: Ring<u64>,
+    /// Parts of frames to send.
+    sending: Ring<libc::xdp_desc>,
+    /// Chunks whose part is sent.
+    completed: Ring<u64>,
 }
 
 impl XdpSocket {
-    /// Opens a socket on the interface with this index and name.
+    /// Opens a socket on the interface `name`, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// The interface has no such queue, another program or socket is on it, or the right is missing.
-    pub fn open(name: &str, index: u32, options: XdpOptions) -> io::Result<XdpSocket> {
-        let said = |what: &str, error: io::Error| {
-            io::Error::new(error.kind(), format!("xdp:{name}: cannot {what}: {error}; {}", remedy(&error)))
-        };
-        let socket = socket().map_err(|error| said("open an AF_XDP socket", error))?;
-        let mut chunks = Mapping::anonymous(CHUNK_COUNT as usize * CHUNK_LEN)?;
-        register(&socket, &mut chunks).map_err(|error| said("share memory with the kernel", error))?;
-        for (ring, count) in [
-            (libc::XDP_UMEM_FILL_RING, RING_COUNT),
-            (libc::XDP_UMEM_COMPLETION_RING, RING_COUNT),
-            (libc::XDP_RX_RING, RING_COUNT),
-            (libc::XDP_TX_RING, RING_COUNT),
-        ] {
-            set_option(&socket, ring, &count).map_err(|error| said("make a ring", error))?;
+    /// What the kernel refused, and what to do: the interface is not Ethernet, has several queues, or another program or
+    /// socket is on it; or the right is missing.
+    pub fn open(name: &str, options: &Options) -> io::Result<XdpSocket> {
+        let address = format!("xdp:{name}");
+        let failed = |error: io::Error| sentence(&format!("{address}: cannot open it"), &error, remedy(&error));
+        let interface = Interface::open(name).map_err(failed)?;
+        let index = interface.index().map_err(failed)?;
+        let mtu = interface.mtu().map_err(failed)?;
+        if let Some(doubt) = interface.doubt()? {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{address}: {doubt}")));
         }
-        let offsets = offsets(&socket)?;
-        let fd = socket.as_fd();
-        let received = Ring::new(fd, libc::XDP_PGOFF_RX_RING as u64, offsets.rx, RING_COUNT)?;
-        let sending = Ring::new(fd, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, RING_COUNT)?;
-        let mut fill = Ring::new(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, RING_COUNT)?;
-        let completed = Ring::new(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, RING_COUNT)?;
-        let (ours, theirs) = (0..CHUNK_COUNT).partition::<Vec<u64>, _>(|chunk| *chunk >= u64::from(RING_COUNT));
-        theirs.into_iter().for_each(|chunk| fill.put(chunk * CHUNK_LEN as u64));
-        fill.publish();
-        bind_patiently(&socket, index, options.queue).map_err(|error| said("bind to it", error))?;
-        let redirect = Redirect::attach(index, options.queue, socket.as_fd(), options.takes)
-            .map_err(|error| said("attach its program", error))?;
+        let socket = socket::open().map_err(failed)?;
+        socket::size_buffer(&socket, options.socket_buffer_len).map_err(failed)?;
+        let chunks = Mapping::anonymous(2 * SHARE_COUNT as usize * CHUNK_LEN).map_err(failed)?;
+        socket::share(&socket, &chunks, CHUNK_LEN).map_err(failed)?;
+        let mut rings = Rings::make(&socket).map_err(failed)?;
+        let (theirs, ours) = (0..u64::from(SHARE_COUNT), u64::from(SHARE_COUNT)..2 * u64::from(SHARE_COUNT));
+        theirs.for_each(|chunk| rings.fill.put(chunk * CHUNK_LEN as u64));
+        rings.fill.publish();
+        socket::bind_patiently(&socket, index).map_err(failed)?;
+        if options.takes == Takes::All {
+            interface.make_promiscuous(index).map_err(failed)?;
+        }
+        let redirect = Redirect::attach(name, index, socket.as_fd(), options.takes)?;
         Ok(XdpSocket {
-            address: format!("xdp:{name}"),
-            frame_len_max: options.mtu + ETHERNET_LEN + TAG_LEN,
-            received,
-            fill,
-            sending,
-            completed,
-            free: ours.into_iter().map(|chunk| chunk * CHUNK_LEN as u64).collect(),
+            address,
+            mtu,
+            rings,
+            chunks,
+            free: ours.map(|chunk| chunk * CHUNK_LEN as u64).collect(),
             parts: Vec::with_capacity(PART_COUNT_MAX),
             missed: 0,
-            chunks,
+            unsent: 0,
             _redirect: redirect,
+            interface,
             socket,
         })
     }
 
-    /// Copies the frame in `parts` into a buffer of the pool, and gives the chunks back.
+    /// Copies the frame in `parts` into a buffer of the pool and gives its chunks back to the kernel; none where the pool has
+    /// no memory.
     fn gather(&mut self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
         let len = self.parts.iter().map(|part| part.len as usize).sum::<usize>();
-        let frame = match pool.lend(len) {
-            Some(mut buffer) if len >= ETHERNET_LEN => {
-                let start = HEADROOM - ETHERNET_LEN;
-                let mut at = start;
-                for part in &self.parts {
-                    buffer.put(at, self.chunks.bytes(part.addr as usize, part.len as usize));
-                    at += part.len as usize;
-                }
-                Some(Frame::read(buffer, start, len, Medium::Ethernet, ingress))
+        let start = HEADROOM - ETHERNET_LEN;
+        let [.., largest] = CLASS_LENS;
+        // A packet of any length fits behind the headroom; tags shift the longest a few bytes into the map.
+        let buffer = pool.lend(len.saturating_sub(ETHERNET_LEN).min(largest));
+        let frame = buffer.map(|mut buffer| {
+            let mut at = start;
+            for part in &self.parts {
+                let bytes = self.chunks.bytes(part.addr as usize, part.len as usize);
+                buffer.put(at, bytes);
+                at += bytes.len();
             }
-            Some(buffer) => {
-                pool.give(buffer);
-                None
-            }
-            None => None,
-        };
+            Frame::read(buffer, start, len, Medium::Ethernet, ingress)
+        });
         for part in self.parts.drain(..) {
-            self.fill.put(part.addr / CHUNK_LEN as u64 * CHUNK_LEN as u64);
+            self.rings.fill.put(chunk_of(part.addr));
         }
-        frame
+        match frame {
+            Some(Frame::Ip(mut packet)) => {
+                packet.judge_checksum();
+                Some(Frame::Ip(packet))
+            }
+            other => other,
+        }
     }
 
     /// Takes back the chunks that the kernel has sent.
     fn reclaim(&mut self) {
-        while let Some(address) = self.completed.take() {
-            self.free.push(address / CHUNK_LEN as u64 * CHUNK_LEN as u64);
+        while let Some(address) = self.rings.completed.take() {
+            self.free.push(chunk_of(address));
         }
-        self.completed.release();
+        self.rings.completed.release();
     }
 
-    /// Puts one wire into chunks; false where there are not enough.
-    fn put(&mut self, wire: &Wire<'_>) -> bool {
-        let len = wire.header.len() + wire.payload.len();
-        let count = len.div_ceil(CHUNK_LEN).max(1);
-        if self.free.len() < count || (self.sending.room_exactly() as usize) < count {
-            return false;
+    /// Sends as many of `wires` as the kernel takes in one call, and says how many those were.
+    fn send_some(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        if !self.is_through()? {
+            return Ok(0);
         }
-        let mut rest = [wire.header, wire.payload];
-        for index in 0..count {
-            let Some(address) = self.free.pop() else { return false };
-            let part_len = (len - index * CHUNK_LEN).min(CHUNK_LEN);
-            fill_chunk(self.chunks.bytes_mut(address as usize, part_len), &mut rest);
-            let options = if index + 1 < count { libc::XDP_PKT_CONTD } else { 0 };
-            self.sending.put(libc::xdp_desc { addr: address, len: part_len as u32, options });
-        }
-        true
-    }
-
-    /// Has the kernel send what was put.
-    fn kick(&mut self) -> io::Result<()> {
-        self.sending.publish();
-        for _ in 0..KICKS_MAX {
-            match kick(&self.socket) {
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENOBUFS)) => {}
-                Err(error) => return Err(error),
-                Ok(()) => {}
+        self.reclaim();
+        let mut left_count = PART_COUNT_AT_ONCE.min(self.free.len());
+        let mut count = 0;
+        for wire in wires {
+            match self.refusal(wire) {
+                None => {}
+                Some(_) if count > 0 => break,
+                Some(error) => return Err(error),
             }
-            self.reclaim();
-            if self.sending.room_exactly() == RING_COUNT {
+            let part_count = part_count(wire);
+            if part_count > left_count {
                 break;
             }
+            self.put(wire);
+            left_count -= part_count;
+            count += 1;
+        }
+        if count > 0 {
+            self.rings.sending.publish();
+            self.push_out().inspect_err(|_| self.take_back())?;
+        }
+        Ok(count)
+    }
+
+    /// Why a frame cannot be sent: the kernel would not say it.
+    #[inline]
+    fn refusal(&mut self, wire: &Wire<'_>) -> Option<io::Error> {
+        if wire.to_do != ToDo::default() {
+            return Some(refused(&self.address, io::Error::from_raw_os_error(libc::EINVAL), true));
+        }
+        if wire.header.len() + wire.payload.len() < ETHERNET_LEN {
+            return Some(refused(&self.address, io::Error::from_raw_os_error(libc::EINVAL), false));
+        }
+        if packet_len(wire) > self.mtu {
+            return self.too_long(wire);
+        }
+        None
+    }
+
+    /// As [`XdpSocket::refusal`], after another look at the MTU.
+    #[cold]
+    fn too_long(&mut self, wire: &Wire<'_>) -> Option<io::Error> {
+        self.mtu = self.interface.mtu().unwrap_or(self.mtu);
+        let error = || Refusal::TooLong.error(&self.address, &io::Error::from_raw_os_error(libc::EMSGSIZE));
+        (packet_len(wire) > self.mtu).then(error)
+    }
+
+    /// Puts one wire into chunks, of which there are enough.
+    fn put(&mut self, wire: &Wire<'_>) {
+        let mut rest = [wire.header, wire.payload];
+        let mut left = wire.header.len() + wire.payload.len();
+        while left > 0 {
+            let address = self.free.pop().expect("free chunks were counted");
+            let len = left.min(CHUNK_LEN);
+            fill_chunk(self.chunks.bytes_mut(address as usize, len), &mut rest);
+            left -= len;
+            let options = if left > 0 { libc::XDP_PKT_CONTD } else { 0 };
+            self.rings.sending.put(libc::xdp_desc { addr: address, len: len as u32, options });
+        }
+    }
+
+    /// Has the kernel send what stands in the ring. What it cannot take yet stays there and goes with a later call.
+    ///
+    /// # Errors
+    /// The interface is down or gone; the kernel took nothing.
+    fn push_out(&mut self) -> io::Result<()> {
+        let mut left_count = self.rings.sending.left_count();
+        let mut patience = TRIES;
+        let mut has_looked = false;
+        while left_count > 0 && patience > 0 {
+            match socket::send(&self.socket).map_err(|error| (error.raw_os_error(), error)) {
+                // The frame that was its turn is gone: the other end did not take it, or there is none.
+                Err((Some(libc::EBUSY), _)) => self.lose_one(),
+                Err((Some(libc::ENETDOWN | libc::ENXIO), error)) if !has_looked => {
+                    return Err(refused(&self.address, error, false));
+                }
+                // It says so where there is more than it sends at once, too.
+                Ok(()) | Err(_) => {}
+            }
+            has_looked = true;
+            let now_left_count = self.rings.sending.left_count();
+            patience = if now_left_count < left_count { TRIES } else { patience - 1 };
+            left_count = now_left_count;
         }
         Ok(())
+    }
+
+    #[cold]
+    fn lose_one(&mut self) {
+        self.unsent += 1;
+        self.mtu = self.interface.mtu().unwrap_or(self.mtu);
+    }
+
+    /// Takes back all that stands in the ring, at which the kernel has not looked.
+    #[cold]
+    fn take_back(&mut self) {
+        while self.rings.sending.left_count() > 0 {
+            let part = self.rings.sending.take_back();
+            self.free.push(part.addr);
+        }
+        self.rings.sending.publish();
+    }
+
+    /// Is nothing left in the ring? What is goes out now, if it can.
+    fn is_through(&mut self) -> io::Result<bool> {
+        if self.rings.sending.left_count() > 0 {
+            self.push_out()?;
+        }
+        Ok(self.rings.sending.left_count() == 0)
     }
 }
 
@@ -185,7 +275,7 @@ impl Port for XdpSocket {
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         let mut came = Received { was_last: true, ..Received::default() };
-        while let Some(part) = self.received.take() {
+        while let Some(part) = self.rings.received.take() {
             let is_last = part.options & libc::XDP_PKT_CONTD == 0;
             self.parts.push(part);
             if !is_last {
@@ -193,11 +283,7 @@ impl Port for XdpSocket {
             }
             came.count += 1;
             match self.gather(ingress, pool) {
-                Some(Frame::Ip(mut packet)) => {
-                    packet.judge_checksum();
-                    frames.push(Frame::Ip(packet));
-                }
-                Some(other) => frames.push(other),
+                Some(frame) => frames.push(frame),
                 None => came.lost_count += 1,
             }
             if came.count == BATCH_COUNT {
@@ -205,49 +291,85 @@ impl Port for XdpSocket {
                 break;
             }
         }
-        self.received.release();
-        self.fill.publish();
+        self.rings.received.release();
+        self.rings.fill.publish();
         if came.count == 0 {
-            error_of(&self.socket)?;
+            // What cannot go out waits for the next wires; whether the interface is up is asked below.
+            let _ = self.is_through();
+            socket::look(&self.socket).map_err(|error| {
+                let what = format!("{}: cannot receive", self.address);
+                sentence(&what, &error, "the interface is down or gone; set it up")
+            })?;
         }
         Ok(came)
     }
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
-        self.reclaim();
-        let mut taken = 0;
-        for wire in wires {
-            if wire.header.len() + wire.payload.len() > self.frame_len_max {
-                if taken > 0 {
-                    break;
-                }
-                return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        let mut sent_count = 0;
+        while sent_count < wires.len() {
+            match self.send_some(&wires[sent_count..]) {
+                Ok(0) => break,
+                Ok(count) => sent_count += count,
+                Err(_) if sent_count > 0 => break,
+                Err(error) => return Err(error),
             }
-            if !self.put(wire) {
-                break;
-            }
-            taken += 1;
         }
-        if taken > 0 {
-            self.kick()?;
-        }
-        Ok(taken)
+        Ok(sent_count)
     }
 
     fn missed(&mut self) -> u64 {
-        if let Ok(statistics) = statistics(&self.socket) {
-            self.missed = statistics.rx_dropped + statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
-        }
+        self.missed = socket::missed(&self.socket).unwrap_or(self.missed);
         self.missed
     }
+
+    fn unsent(&mut self) -> u64 {
+        self.unsent
+    }
+}
+
+impl Rings {
+    fn make(socket: &OwnedFd) -> io::Result<Rings> {
+        for (ring, count) in [
+            (libc::XDP_RX_RING, SHARE_COUNT),
+            (libc::XDP_TX_RING, SHARE_COUNT),
+            (libc::XDP_UMEM_FILL_RING, FILL_COUNT),
+            (libc::XDP_UMEM_COMPLETION_RING, SHARE_COUNT),
+        ] {
+            socket::make_ring(socket, ring, count)?;
+        }
+        let offsets = socket::offsets(socket)?;
+        let fd = socket.as_fd();
+        Ok(Rings {
+            received: Ring::new(fd, libc::XDP_PGOFF_RX_RING as u64, offsets.rx, SHARE_COUNT)?,
+            fill: Ring::new(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, FILL_COUNT)?,
+            sending: Ring::new(fd, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, SHARE_COUNT)?,
+            completed: Ring::new(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, SHARE_COUNT)?,
+        })
+    }
+}
+
+/// Where a chunk starts, of an address in it.
+fn chunk_of(address: u64) -> u64 {
+    address / CHUNK_LEN as u64 * CHUNK_LEN as u64
+}
+
+/// Chunks that a wire needs.
+fn part_count(wire: &Wire<'_>) -> usize {
+    (wire.header.len() + wire.payload.len()).div_ceil(CHUNK_LEN)
+}
+
+/// Bytes that count against an MTU: all but the Ethernet header and the first VLAN tag.
+fn packet_len(wire: &Wire<'_>) -> usize {
+    let is_tagged = matches!(wire.header.get(12..14), Some([0x81, 0x00] | [0x88, 0xA8]));
+    let link_len = if is_tagged { ETHERNET_LEN + TAG_LEN } else { ETHERNET_LEN };
+    (wire.header.len() + wire.payload.len()).saturating_sub(link_len)
 }
 
 /// Copies the front of what is left to a chunk.
 fn fill_chunk(mut room: &mut [u8], rest: &mut [&[u8]; 2]) {
     for part in rest {
-        let len = part.len().min(room.len());
-        let (now, later) = part.split_at(len);
-        let (front, back) = room.split_at_mut(len);
+        let (now, later) = part.split_at(part.len().min(room.len()));
+        let (front, back) = room.split_at_mut(now.len());
         front.copy_from_slice(now);
         (*part, room) = (later, back);
     }
@@ -255,149 +377,28 @@ fn fill_chunk(mut room: &mut [u8], rest: &mut [&[u8]; 2]) {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "run as root, or give CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
-        Some(libc::EBUSY) => {
-            "another program or socket has this queue: end it, or choose packet: for this interface"
-        }
-        Some(libc::EINVAL | libc::ENOENT) => "is there such a queue? `packet:` works on every interface",
-        Some(libc::ERANGE) => "its MTU is too long for this driver: choose packet: for this interface",
-        _ => "`packet:` works on every interface",
+        Some(libc::EBUSY) => "another socket has its queue; end that, or use packet:",
+        Some(libc::ENOBUFS) => "raise the limit of locked memory (`ulimit -l`), or run as root",
+        Some(libc::ENODEV) => "`ip link` lists those there are",
+        Some(libc::EAFNOSUPPORT | libc::EINVAL) => "it needs Linux 6.6 with AF_XDP; packet: works without",
+        _ => "packet: works on every interface",
     }
 }
 
-/// The kernel frees the queue of a socket that was closed a little later.
-fn bind_patiently(socket: &OwnedFd, index: u32, queue: u32) -> io::Result<()> {
-    let mut wait = Duration::from_millis(1);
-    loop {
-        match bind(socket, index, queue) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && wait < BIND_WAIT_MAX => {
-                std::thread::sleep(wait);
-                wait *= 2;
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: a call with three numbers; the descriptor is new and ours.
-    match unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: just opened.
-        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
-}
-
-fn register(socket: &OwnedFd, chunks: &mut Mapping) -> io::Result<()> {
-    let region = libc::xdp_umem_reg {
-        addr: chunks.address(),
-        len: CHUNK_COUNT * CHUNK_LEN as u64,
-        chunk_size: CHUNK_LEN as u32,
-        headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
-    };
-    set_option(socket, libc::XDP_UMEM_REG, &region)
-}
-
-fn set_option<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
-    // SAFETY: the value is as long as is said, and is only read.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_XDP,
-            option,
-            (&raw const *value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Asks for an option whose value is plain numbers.
-fn option<T: Default>(socket: &OwnedFd, level: i32, option: i32) -> io::Result<T> {
-    let mut value = T::default();
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes of plain numbers.
-    let status =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) };
-    if status == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
-fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
-    // Sixteen words: producer, consumer, entries and flags of the four rings.
-    let words: [u64; 16] = option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-    let ring = |at: usize| libc::xdp_ring_offset {
-        producer: words[at],
-        consumer: words[at + 1],
-        desc: words[at + 2],
-        flags: words[at + 3],
-    };
-    Ok(libc::xdp_mmap_offsets { rx: ring(0), tx: ring(4), fr: ring(8), cr: ring(12) })
-}
-
-/// What the kernel counts for a socket (struct xdp_statistics).
-#[derive(Default)]
-#[repr(C)]
-struct Statistics {
-    rx_dropped: u64,
-    rx_invalid_descs: u64,
-    tx_invalid_descs: u64,
-    rx_ring_full: u64,
-    rx_fill_ring_empty_descs: u64,
-    tx_ring_empty_descs: u64,
-}
-
-fn statistics(socket: &OwnedFd) -> io::Result<Statistics> {
-    option(socket, libc::SOL_XDP, libc::XDP_STATISTICS)
-}
-
-/// What is wrong with the socket, such as that its interface is down or gone.
-fn error_of(socket: &OwnedFd) -> io::Result<()> {
-    match option::<i32>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
-}
-
-fn bind(socket: &OwnedFd, index: u32, queue: u32) -> io::Result<()> {
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP | libc::XDP_USE_SG,
-        sxdp_ifindex: index,
-        sxdp_queue_id: queue,
-        sxdp_shared_umem_fd: 0,
-    };
-    // SAFETY: the address is as long as is said, and is only read.
-    let status = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn kick(socket: &OwnedFd) -> io::Result<()> {
-    // SAFETY: nothing is read: the rings say what to send.
-    let sent =
-        unsafe { libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
-    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Entries of each ring.
-const RING_COUNT: u32 = 2_048;
-/// Chunks: half for the kernel to fill, half to send from.
-const CHUNK_COUNT: u64 = 4_096;
+/// Chunks for the kernel to fill, and as many to send from; a power of two.
+const SHARE_COUNT: u32 = 2_048;
+/// Room in the ring for chunks to fill: the kernel shows that it took one a moment after it gave it to us.
+const FILL_COUNT: u32 = 2 * SHARE_COUNT;
 /// The longest that the kernel takes, in bytes: a page.
 const CHUNK_LEN: usize = 4_096;
-/// Chunks of one frame: the kernel's limit of fragments, and the first (MAX_SKB_FRAGS).
+/// Chunks of the longest frame, in the kernel's share: of each, 256 bytes are not for us.
 const PART_COUNT_MAX: usize = 18;
+/// Parts that the kernel sends in one call (TX_BATCH_SIZE in its xsk.c).
+const PART_COUNT_AT_ONCE: usize = 32;
+/// Calls in which the kernel may show no progress, before what is left waits: more than parts that it drops one by one.
+const TRIES: u32 = 64;
 /// Frames that are given at once.
 const BATCH_COUNT: usize = 64;
-/// How often the kernel is asked to send what is there; it takes 32 at a time.
-const KICKS_MAX: u32 = 128;
+/// Length of an Ethernet header and of a VLAN tag, in bytes.
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
-const BIND_WAIT_MAX: Duration = Duration::from_secs(1);

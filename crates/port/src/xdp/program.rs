@@ -1,33 +1,41 @@
 //! Frames that a driver gives in, those that a socket takes over out: the program in front of an AF_XDP socket.
 
-use crate::bpf::{self, Hook, Instruction, Kind, instruction as i};
+use crate::bpf::{
+    self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, Step, add, assemble,
+    call, copy, jump, jump_above, load_byte, load_half, load_map, load_word, mask, set,
+};
+use crate::failure::advised;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Which frames a socket takes over from the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Takes {
-    /// All: a bump in the wire.
+    /// All: a bump in the wire. The interface is promiscuous for as long.
+    #[default]
     All,
-    /// IP packets for one station, but for neighbour discovery: the kernel keeps ARP and what it needs to find its way.
+    /// IP packets for one station, but for neighbour discovery (RFC 4861 section 4): the kernel keeps that, ARP, frames for
+    /// groups and for all, and those with a VLAN tag.
     Unicast,
 }
 
 /// The program and its map, on an interface until they are dropped.
 #[derive(Debug)]
-pub(crate) struct Redirect {
+pub(super) struct Redirect {
     _link: OwnedFd,
     _map: OwnedFd,
 }
 
 impl Redirect {
-    /// Attaches the program, in the driver where it can, else in front of the host.
-    pub(crate) fn attach(index: u32, queue: u32, socket: BorrowedFd<'_>, takes: Takes) -> io::Result<Redirect> {
-        let map = bpf::map(XSK_MAP, queue + 1)?;
-        bpf::put(map.as_fd(), queue, socket.as_raw_fd() as u32)?;
-        let program = bpf::load(Kind::Express, HAS_FRAGMENTS, &instructions(map.as_fd(), takes))?;
-        let link = bpf::attach(program.as_fd(), index, Hook::Express, IN_DRIVER)
-            .or_else(|_| bpf::attach(program.as_fd(), index, Hook::Express, IN_FRONT))?;
+    /// Attaches the program for the interface's only queue, in the driver where it can, else in front of the host.
+    pub(super) fn attach(name: &str, index: u32, socket: BorrowedFd<'_>, takes: Takes) -> io::Result<Redirect> {
+        let what = format!("xdp:{name}: cannot take frames over");
+        let refused = |why: io::Error| advised(&what, &why, remedy(&why));
+        let map = bpf::map(XSK_MAP, 1).map_err(refused)?;
+        bpf::put(map.as_fd(), 0, socket.as_raw_fd().cast_unsigned()).map_err(refused)?;
+        let program = load(&taking(map.as_fd(), takes), &what)?;
+        let attach = |mode| bpf::attach(program.as_fd(), index, Hook::Express, mode);
+        let link = attach(IN_DRIVER).or_else(|_| attach(IN_FRONT)).map_err(refused)?;
         Ok(Redirect { _link: link, _map: map })
     }
 }
@@ -40,85 +48,112 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Attaches it to the interface with this index.
+    /// Attaches it to the interface with this index in the namespace of the calling thread.
     ///
     /// # Errors
     /// The right is missing, another program stands there, or the driver takes none.
     pub fn attach(index: u32) -> io::Result<Passing> {
-        let program = [i(MOVE_CONSTANT, 0, 0, 0, XDP_PASS), i(EXIT, 0, 0, 0, 0)];
-        let program = bpf::load(Kind::Express, HAS_FRAGMENTS, &program)?;
-        Ok(Passing { _link: bpf::attach(program.as_fd(), index, Hook::Express, IN_DRIVER)? })
+        let what = format!("interface {index}: cannot let its frames pass by a program");
+        let program = load(&[set(R0, PASS), EXIT], &what)?;
+        let link = bpf::attach(program.as_fd(), index, Hook::Express, IN_DRIVER)
+            .map_err(|why| advised(&what, &why, remedy(&why)))?;
+        Ok(Passing { _link: link })
     }
 }
 
-fn instructions(map: BorrowedFd<'_>, takes: Takes) -> Vec<Instruction> {
-    let mut program = Vec::new();
+fn load(steps: &[Step], what: &str) -> io::Result<OwnedFd> {
+    bpf::load(Kind::Express, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
+}
+
+fn taking(map: BorrowedFd<'_>, takes: Takes) -> Vec<Step> {
+    let mut steps = Vec::new();
     if takes == Takes::Unicast {
-        // Registers: 1 the context, 2 the frame, 3 its end, 4 and 5 for looking.
-        program.extend([
-            i(LOAD_WORD, 2, 1, 0, 0),
-            i(LOAD_WORD, 3, 1, 4, 0),
-            i(MOVE, 4, 2, 0, 0),
-            i(ADD, 4, 0, 0, 34),
-            i(JUMP_ABOVE, 4, 3, PASS_FROM_4, 0),
-            i(LOAD_BYTE, 5, 2, 0, 0),
-            i(AND, 5, 0, 0, 1),
-            i(JUMP_NOT, 5, 0, PASS_FROM_7, 0),
-            i(LOAD_HALF, 5, 2, 12, 0),
-            i(JUMP_EQUAL, 5, 0, TAKE_FROM_9, 0x0008),
-            i(JUMP_NOT, 5, 0, PASS_FROM_10, 0xDD86),
-            i(LOAD_BYTE, 5, 2, 20, 0),
-            i(JUMP_NOT, 5, 0, TAKE_FROM_12, 58),
-            i(MOVE, 4, 2, 0, 0),
-            i(ADD, 4, 0, 0, 55),
-            i(JUMP_ABOVE, 4, 3, PASS_FROM_15, 0),
-            i(LOAD_BYTE, 5, 2, 54, 0),
-            i(JUMP_LESS, 5, 0, TAKE_FROM_17, 133),
-            i(JUMP_MORE, 5, 0, TAKE_FROM_18, 137),
-            i(MOVE_CONSTANT, 0, 0, 0, XDP_PASS),
-            i(EXIT, 0, 0, 0, 0),
-        ]);
+        steps.extend(let_pass());
     }
-    program.push(i(LOAD_WORD, 2, 1, 16, 0));
-    program.extend(bpf::load_map(1, map));
-    program.extend([i(MOVE_CONSTANT, 3, 0, 0, XDP_PASS), i(CALL, 0, 0, 0, REDIRECT_MAP), i(EXIT, 0, 0, 0, 0)]);
-    program
+    steps.push(load_word(R2, R1, QUEUE_AT));
+    steps.extend(load_map(R1, map));
+    // The third argument is the verdict where nobody has the queue.
+    steps.extend([set(R3, PASS), call(REDIRECT), EXIT]);
+    steps
 }
 
-/// Where instruction 19 lets pass, and 21 takes, as seen from the instruction that jumps.
-const PASS_FROM_4: i16 = 14;
-const PASS_FROM_7: i16 = 11;
-const TAKE_FROM_9: i16 = 11;
-const PASS_FROM_10: i16 = 8;
-const TAKE_FROM_12: i16 = 8;
-const PASS_FROM_15: i16 = 3;
-const TAKE_FROM_17: i16 = 3;
-const TAKE_FROM_18: i16 = 2;
+/// Lets pass what is not an IP packet for one station, and neighbour discovery. Register 2 holds the frame's start, 3 the end
+/// of what may be looked at: at least all headers, also of a frame in several parts.
+fn let_pass() -> Vec<Step> {
+    let mut steps = vec![load_word(R2, R1, START_AT), load_word(R3, R1, END_AT)];
+    steps.extend(reaches(IP_AT + IPV4_LEN, "pass"));
+    steps.extend([
+        load_byte(R5, R2, 0),
+        mask(R5, GROUP),
+        jump(IF_OTHER, R5, 0, "pass"),
+        load_half(R5, R2, ETHERTYPE_AT),
+        jump(IF_EQUAL, R5, network_order(ETHERTYPE_IPV4), "take"),
+        jump(IF_OTHER, R5, network_order(ETHERTYPE_IPV6), "pass"),
+        load_byte(R5, R2, NEXT_HEADER_AT),
+        jump(IF_OTHER, R5, ICMPV6, "take"),
+    ]);
+    steps.extend(reaches(ICMPV6_AT + 1, "pass"));
+    steps.extend([
+        load_byte(R5, R2, ICMPV6_AT as i16),
+        jump(IF_LESS, R5, DISCOVERY_MIN, "take"),
+        jump(IF_MORE, R5, DISCOVERY_MAX, "take"),
+        Step::Place("pass"),
+        set(R0, PASS),
+        EXIT,
+        Step::Place("take"),
+    ]);
+    steps
+}
 
-/// Codes of instructions (linux/bpf_common.h).
-const LOAD_WORD: u8 = 0x61;
-const LOAD_HALF: u8 = 0x69;
-const LOAD_BYTE: u8 = 0x71;
-const MOVE: u8 = 0xBF;
-const MOVE_CONSTANT: u8 = 0xB7;
-const ADD: u8 = 0x07;
-const AND: u8 = 0x57;
-const JUMP_EQUAL: u8 = 0x15;
-const JUMP_NOT: u8 = 0x55;
-const JUMP_MORE: u8 = 0x25;
-const JUMP_LESS: u8 = 0xA5;
-/// Of two registers.
-const JUMP_ABOVE: u8 = 0x2D;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
+/// Goes on at `otherwise` where the frame does not reach this far.
+fn reaches(len: i32, otherwise: &'static str) -> [Step; 3] {
+    [copy(R4, R2), add(R4, len), jump_above(R4, R3, otherwise)]
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "another XDP program is there: `ip link` shows it; end who put it there"
+        }
+        Some(libc::ERANGE | libc::EINVAL | libc::EOPNOTSUPP) => {
+            "its driver takes no such program at this MTU; use packet:"
+        }
+        _ => bpf::RIGHTS,
+    }
+}
+
+/// As two bytes of a frame read in a register.
+const fn network_order(ethertype: u16) -> i32 {
+    ethertype.to_be() as i32
+}
+
+/// XDP_PASS.
+const PASS: i32 = 2;
 /// bpf_redirect_map.
-const REDIRECT_MAP: i32 = 51;
-const XDP_PASS: i32 = 2;
+const REDIRECT: i32 = 51;
 /// BPF_MAP_TYPE_XSKMAP.
 const XSK_MAP: u32 = 17;
-/// BPF_F_XDP_HAS_FRAGS: frames of several chunks.
+/// BPF_F_XDP_HAS_FRAGS: frames of several parts.
 const HAS_FRAGMENTS: u32 = 1 << 5;
 /// XDP_FLAGS_DRV_MODE.
 const IN_DRIVER: u32 = 1 << 2;
 /// XDP_FLAGS_SKB_MODE.
 const IN_FRONT: u32 = 1 << 1;
+/// Where `struct xdp_md` has the frame's start and end, and the queue by which it came.
+const START_AT: i16 = 0;
+const END_AT: i16 = 4;
+const QUEUE_AT: i16 = 16;
+/// The bit of a station's first byte that says that it is a group.
+const GROUP: i32 = 1;
+/// Where the parts of an Ethernet frame stand, in bytes.
+const ETHERTYPE_AT: i16 = 12;
+const IP_AT: i32 = 14;
+const NEXT_HEADER_AT: i16 = 20;
+const ICMPV6_AT: i32 = 54;
+const IPV4_LEN: i32 = 20;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
+const ICMPV6: i32 = 58;
+/// Router solicitation to redirect (RFC 4861 section 4).
+const DISCOVERY_MIN: i32 = 133;
+const DISCOVERY_MAX: i32 = 137;

@@ -57,6 +57,11 @@ impl Mapping {
         self.start as u64
     }
 
+    /// Its length, in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// The bytes from `at` on.
     pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
@@ -106,10 +111,10 @@ impl<E: Copy> Ring<E> {
         free(self)
     }
 
-    /// Entries that can be put, as the kernel has it at this moment.
-    pub fn room_exactly(&mut self) -> u32 {
+    /// Entries that were put and that the kernel has not taken yet.
+    pub fn left_count(&mut self) -> u32 {
         self.theirs = self.map.count(self.offsets.consumer).load(Ordering::Acquire);
-        self.mask + 1 - self.ours.wrapping_sub(self.theirs)
+        self.ours.wrapping_sub(self.theirs)
     }
 
     /// Puts an entry; there is room.
@@ -118,6 +123,14 @@ impl<E: Copy> Ring<E> {
         // SAFETY: the entry is ours until the count is released, and lies inside the mapping.
         unsafe { self.entry(self.ours).write(entry) };
         self.ours = self.ours.wrapping_add(1);
+    }
+
+    /// Takes back the entry that was put last. The kernel has not looked at it: it looks only when it is asked to send.
+    pub fn take_back(&mut self) -> E {
+        assert!(self.left_count() > 0, "what is taken back was put");
+        self.ours = self.ours.wrapping_sub(1);
+        // SAFETY: it was written by `put`, and lies inside the mapping.
+        unsafe { self.entry(self.ours).read() }
     }
 
     /// Shows the kernel all that was put.

@@ -1,0 +1,90 @@
+//! An interface's name in, what it takes and how it receives out, for as long as a port stands on it.
+
+use super::socket::set;
+use crate::device::{self, ioctl, request};
+use crate::features::Features;
+use crate::netlink::Netlink;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// An interface in the namespace in which it was opened.
+#[derive(Debug)]
+pub(super) struct Interface {
+    name: String,
+    /// It says something of interfaces, whichever thread asks, and keeps this one promiscuous.
+    socket: OwnedFd,
+}
+
+impl Interface {
+    pub(super) fn open(name: &str) -> io::Result<Interface> {
+        let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW)?;
+        Ok(Interface { name: name.to_owned(), socket })
+    }
+
+    /// Its number.
+    pub(super) fn index(&self) -> io::Result<u32> {
+        let answer = ioctl(&self.socket, libc::SIOCGIFINDEX, request(&self.name))?;
+        // SAFETY: the kernel wrote this field of the union; any bits are a number.
+        Ok(unsafe { answer.ifr_ifru.ifru_ifindex }.cast_unsigned())
+    }
+
+    /// Its MTU, in bytes.
+    pub(super) fn mtu(&self) -> io::Result<usize> {
+        let answer = ioctl(&self.socket, libc::SIOCGIFMTU, request(&self.name))?;
+        // SAFETY: the kernel wrote this field of the union; any bits are a number.
+        Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
+    }
+
+    /// Why frames of it would come amiss, if they would, and what to do.
+    pub(super) fn doubt(&self) -> io::Result<Option<String>> {
+        let name = &self.name;
+        let hardware = ioctl(&self.socket, libc::SIOCGIFHWADDR, request(name))?;
+        // SAFETY: the kernel wrote this field of the union; any bits are a number.
+        if unsafe { hardware.ifr_ifru.ifru_hwaddr.sa_family } != libc::ARPHRD_ETHER {
+            return Ok(Some(format!("its frames are not Ethernet; use packet:{name}")));
+        }
+        let count = self.queue_count();
+        if count > 1 {
+            let words =
+                format!("it receives by {count} queues and a port takes one; `ethtool -L {name} combined 1`");
+            return Ok(Some(format!("{words} (or `rx 1`) leaves it one, or use packet:{name}")));
+        }
+        // A veth has no card: its tags come as the other end sends them.
+        let is_card = Netlink::open()?.interface(name)?.kind.as_deref() != Some("veth");
+        if is_card && Features::of(name)?.is_on(SETS_TAGS_APART) {
+            return Ok(Some(format!(
+                "its card takes VLAN tags out of frames, and they would be lost; `ethtool -K {name} rxvlan off`"
+            )));
+        }
+        Ok(None)
+    }
+
+    /// Has it receive frames for every station, for as long as this lives.
+    pub(super) fn make_promiscuous(&self, index: u32) -> io::Result<()> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: index.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set(&self.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+    }
+
+    /// Queues by which it receives; one where its driver does not say.
+    fn queue_count(&self) -> u32 {
+        // Command, the four limits, and what there is: to receive, to send, for other things, for both ways.
+        let mut channels = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut question = request(&self.name);
+        question.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
+        // The array outlives the call, which writes no more than its nine words.
+        match ioctl(&self.socket, libc::SIOCETHTOOL as libc::Ioctl, question) {
+            Ok(_) => channels[5] + channels[8],
+            Err(_) => 1,
+        }
+    }
+}
+
+/// ETHTOOL_GCHANNELS (linux/ethtool.h, struct ethtool_channels).
+const GET_CHANNELS: u32 = 0x3C;
+/// NETIF_F_HW_VLAN_CTAG_RX, as ethtool calls it.
+const SETS_TAGS_APART: &str = "rx-vlan-hw-parse";
