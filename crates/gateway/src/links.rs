@@ -42,6 +42,14 @@ impl Links {
         }
     }
 
+    /// Does a way lead by this end to where a packet wants to go? Else it is the kernel's.
+    pub fn leads_to(&mut self, now: Time, packet: &Packet) -> bool {
+        match self {
+            Links::Router(hops) => hops.leads_to(now, packet),
+            _ => true,
+        }
+    }
+
     /// Do frames that carry no packet pass from this end to the other? Else they are the kernel's.
     pub fn passes_others(&self) -> bool {
         matches!(self, Links::Bridge)

@@ -90,6 +90,13 @@ impl NextHops {
         !self.own.contains(&IpAddr::from(destination))
     }
 
+    /// Does a route lead by this interface to where the packet wants to go?
+    pub fn leads_to(&mut self, now: Time, packet: &Packet) -> bool {
+        self.follow(now);
+        let (_, destination) = packet.addresses();
+        matches!(self.destination(IpAddr::from(destination)), Destination::By(_))
+    }
+
     /// Gives a packet the link header of its next hop.
     pub fn link(&mut self, now: Time, packet: &mut Packet) -> Link {
         self.follow(now);

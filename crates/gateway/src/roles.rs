@@ -42,9 +42,10 @@ impl Seized {
                 moved = Some(Moved::start(config, &interface(&config.wide)?, &interface(&config.narrow)?)?);
             }
             Role::Router => {
-                for side in [&config.wide, &config.narrow] {
+                for (side, other) in [(&config.wide, &config.narrow), (&config.narrow, &config.wide)] {
                     if let Some(index) = packet_socket_on(side, &mut netlink)? {
-                        intercepts.push(Intercept::ip(index)?);
+                        let to = netlink.interface(&interface(other)?)?.index;
+                        intercepts.push(Intercept::forwarded(index, to)?);
                     }
                 }
             }

@@ -60,7 +60,16 @@ pub struct Way {
     /// Is what is held released when the port has nothing more to give?
     pub releases_when_idle: bool,
     /// Packets whose next hop is being asked for, and until when they wait.
-    unresolved: VecDeque<(Time, Packet)>,
+    unresolved: VecDeque<Unresolved>,
+}
+
+/// A packet that waits for its next hop.
+#[derive(Debug)]
+struct Unresolved {
+    until: Time,
+    packet: Packet,
+    /// The end that it leaves by.
+    to: usize,
 }
 
 /// How a worker went on.
@@ -168,7 +177,7 @@ impl Way {
         WaySnapshot {
             ledger: self.out.ledger.clone(),
             held,
-            unresolved: self.unresolved.iter().map(|(_, packet)| packet.wire_count() as u64).sum(),
+            unresolved: self.unresolved.iter().map(|waiting| waiting.packet.wire_count() as u64).sum(),
             stages: StageSnapshot::all(&self.side),
             pool_len: self.out.pool.heap_len() as u64,
             lent_count: lent_count as u64,
@@ -270,17 +279,18 @@ impl Worker {
     }
 
     fn push(&mut self, way: usize, now: Time, mut packet: Packet) {
-        let end = &mut self.ends[way];
-        end.seen.packet(&packet);
+        let [wide, narrow] = &mut self.ends;
+        let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
+        from.seen.packet(&packet);
         let Way { side, out, .. } = &mut self.ways[way];
-        if !end.links.takes(now, &packet) {
-            end.seen.left += 1;
+        if !from.links.takes(now, &packet) || !to.links.leads_to(now, &packet) {
+            from.seen.left += 1;
             return out.done(packet);
         }
         if way == TO_WIDE
             && let Some(mtu) = advised_mtu(&packet)
         {
-            end.seen.advised_mtu = mtu;
+            from.seen.advised_mtu = mtu;
         }
         if let Some(mss) = &mut self.mss {
             mss.see(now, &mut packet, TOWARD[way], &mut out.ledger);
@@ -344,7 +354,8 @@ impl Worker {
                 }
             }
             Link::Asked if unresolved.len() < UNRESOLVED_MAX => {
-                unresolved.push_back((now.later(UNRESOLVED_PATIENCE.as_nanos() as u64), packet));
+                let until = now.later(UNRESOLVED_PATIENCE.as_nanos() as u64);
+                unresolved.push_back(Unresolved { until, packet, to });
             }
             Link::Asked | Link::None => {
                 end.seen.unreachable += packet.wire_count() as u64;
@@ -356,23 +367,26 @@ impl Worker {
     /// Tries again what had no next hop.
     fn retry(&mut self, way: usize, now: Time) {
         for _ in 0..self.ways[way].unresolved.len() {
-            let Some((until, mut packet)) = self.ways[way].unresolved.pop_front() else { return };
-            let end = &mut self.ends[1 - way];
+            let Some(Unresolved { until, mut packet, to }) = self.ways[way].unresolved.pop_front() else { return };
+            let end = &mut self.ends[to];
             match end.links.link(now, &mut packet) {
                 Link::Ready => {
                     if end.sender.put(packet) {
                         end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
                     }
                 }
-                Link::Asked if until > now => self.ways[way].unresolved.push_back((until, packet)),
+                Link::Asked if until > now => {
+                    self.ways[way].unresolved.push_back(Unresolved { until, packet, to });
+                }
                 Link::Asked | Link::None => {
                     end.seen.unreachable += packet.wire_count() as u64;
                     self.ways[way].out.done(packet);
                 }
             }
         }
-        let end = &mut self.ends[1 - way];
-        end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+        for end in &mut self.ends {
+            end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+        }
     }
 
     fn obey(&mut self) {

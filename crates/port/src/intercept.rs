@@ -45,7 +45,8 @@ impl Intercept {
     }
 
     /// The kernel gets what comes in by this interface of the calling thread's namespace, but for the IPv4 and IPv6 packets
-    /// for this station that it would forward; neighbour discovery passes all the same. So the host itself is reached, and
+    /// for this station that it would forward by the interface `to`; those that have no hop left, and neighbour discovery,
+    /// pass all the same. So the host itself is reached, and
     /// forwards again once this is gone.
     ///
     /// Whether it would forward is what its routes say, by the rules for the packet's addresses, protocol and class of
@@ -54,8 +55,8 @@ impl Intercept {
     ///
     /// # Errors
     /// As [`Intercept::ip`].
-    pub fn forwarded(index: u32) -> io::Result<Intercept> {
-        attach(index, &forwarded(index, ip_at(index)?))
+    pub fn forwarded(index: u32, to: u32) -> io::Result<Intercept> {
+        attach(index, &forwarded(index, to, ip_at(index)?))
     }
 }
 
@@ -87,7 +88,7 @@ fn ip(ip_at: i32) -> Vec<Step> {
 }
 
 /// Fills a `struct bpf_fib_lookup` from the packet's header and asks the kernel's routes by it.
-fn forwarded(index: u32, ip_at: i32) -> Vec<Step> {
+fn forwarded(index: u32, to: u32, ip_at: i32) -> Vec<Step> {
     let mut steps = for_this_station();
     steps.push(copy(R6, R1));
     steps.extend((0..QUESTION_LEN / 4).map(|word| put_word(R10, QUESTION + 4 * word, 0)));
@@ -102,6 +103,8 @@ fn forwarded(index: u32, ip_at: i32) -> Vec<Step> {
     steps.extend(unless_discovery(HEADER + NEXT_HEADER_AT as i16, ip_at, "is no discovery"));
     steps.extend([
         Step::Place("is no discovery"),
+        load_byte(R0, R10, HEADER + HOP_LIMIT_AT),
+        jump(IF_LESS, R0, HOPS_MIN, "pass"),
         load_byte(R0, R10, HEADER + NEXT_HEADER_AT as i16),
         store_byte(R10, QUESTION + UPPER_AT, R0),
         load_word(R0, R10, HEADER),
@@ -112,6 +115,7 @@ fn forwarded(index: u32, ip_at: i32) -> Vec<Step> {
     steps.extend((0..4).flat_map(|word| copy_word(24 + 4 * word, DESTINATION_AT + 4 * word)));
     steps.extend([go("ask"), Step::Place("version 4"), put_byte(R10, QUESTION, libc::AF_INET)]);
     steps.extend(read(ip_at, HEADER, IPV4_LEN, "pass"));
+    steps.extend([load_byte(R0, R10, HEADER + TTL_AT), jump(IF_LESS, R0, HOPS_MIN, "pass")]);
     for (from, to) in [(1, SERVICE_AT), (9, UPPER_AT)] {
         steps.extend([load_byte(R0, R10, HEADER + from), store_byte(R10, QUESTION + to, R0)]);
     }
@@ -124,9 +128,13 @@ fn forwarded(index: u32, ip_at: i32) -> Vec<Step> {
         set(R3, QUESTION_LEN.into()),
         set(R4, WITHOUT_NEIGHBOUR),
         call(LOOK_UP_ROUTE),
-        jump(IF_EQUAL, R0, FORWARDS, "drop"),
-        jump(IF_EQUAL, R0, KNOWS_NO_NEIGHBOUR, "drop"),
-        jump(IF_EQUAL, R0, WOULD_CUT, "drop"),
+        jump(IF_EQUAL, R0, FORWARDS, "forwards"),
+        jump(IF_EQUAL, R0, KNOWS_NO_NEIGHBOUR, "forwards"),
+        jump(IF_EQUAL, R0, WOULD_CUT, "forwards"),
+        go("pass"),
+        Step::Place("forwards"),
+        load_word(R0, R10, QUESTION + INDEX_AT),
+        jump(IF_EQUAL, R0, to.cast_signed(), "drop"),
         go("pass"),
     ]);
     steps.extend(VERDICTS);
@@ -224,6 +232,10 @@ const IPV4_LEN: i32 = 20;
 const IPV6_LEN: i32 = 40;
 /// Where an IPv6 header has its next header.
 const NEXT_HEADER_AT: i32 = 6;
+/// Where the IP headers have what hops are left, and how many a packet needs to be forwarded.
+const TTL_AT: i16 = 8;
+const HOP_LIMIT_AT: i16 = 7;
+const HOPS_MIN: i32 = 2;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ICMPV6: i32 = 58;

@@ -120,7 +120,8 @@ fn what_the_kernel_would_forward_is_left_to_us_and_what_is_for_itself_is_not() {
         let inner = net.router.enter(|| Tap::open(net.inner));
         through.crosses(b"forwarded");
         to_router.crosses(b"received");
-        let guard = net.router.enter(|| Intercept::forwarded(net.outer)).expect("these tests have the right");
+        let guard =
+            net.router.enter(|| Intercept::forwarded(net.outer, net.inner)).expect("these tests have the right");
         let tap = net.router.enter(|| Tap::open(net.outer));
         for _ in 0..3 {
             while inner.next().is_some() {}
@@ -142,7 +143,8 @@ fn where_a_router_finds_no_neighbour_or_would_cut_the_packet_is_left_to_us() {
     let net = Routed::new();
     let tap = net.router.enter(|| Tap::open(net.outer));
     let sender = net.near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
-    let _guard = net.router.enter(|| Intercept::forwarded(net.outer)).expect("these tests have the right");
+    let _guard =
+        net.router.enter(|| Intercept::forwarded(net.outer, net.inner)).expect("these tests have the right");
     let inner = net.router.enter(|| Tap::open(net.inner));
     sender.send_to(b"to nobody", (ip("198.51.100.77"), 7000)).expect("there is a route");
     becomes(|| tap.next().filter(|frame| frame.ends_with(b"to nobody")));
@@ -161,7 +163,8 @@ fn where_a_router_finds_no_neighbour_or_would_cut_the_packet_is_left_to_us() {
 #[test]
 fn what_the_kernel_refuses_or_does_not_forward_stays_with_it() {
     let net = Routed::new();
-    let guard = || net.router.enter(|| Intercept::forwarded(net.outer)).expect("these tests have the right");
+    let guard =
+        || net.router.enter(|| Intercept::forwarded(net.outer, net.inner)).expect("these tests have the right");
     let sender = net.near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
     let tap = net.near.namespace.enter(|| Tap::open(net.near.index));
     let held = guard();

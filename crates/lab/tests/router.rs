@@ -1,0 +1,107 @@
+//! A router of ours between two real hosts, on a host whose kernel routes too.
+
+use port::addresses::Prefix;
+use port::routes::Route;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::traffic::{self, Messages};
+
+#[test]
+fn packets_go_where_the_kernels_routes_say_with_one_hop_less() {
+    let net = Net::new("");
+    let transfer = traffic::tcp(net.narrow.space(), net.wide.space(), WIDE, 4 << 20, 1).unwrap();
+    assert!(transfer.intact);
+    let receiver = net.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(WIDE, 0)).unwrap());
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let sender = net.narrow.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    sender.set_ttl(2).unwrap();
+    sender.send_to(b"two hops", receiver.local_addr().unwrap()).unwrap();
+    assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 8);
+    // With one hop the packet ends at the router, whose kernel says so.
+    sender.set_ttl(1).unwrap();
+    sender.send_to(b"one hop", receiver.local_addr().unwrap()).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(receiver.recv(&mut [0; 16]).is_err());
+}
+
+#[test]
+fn the_routers_own_addresses_are_its_kernels() {
+    let net = Net::new("");
+    for address in [MIDDLE_WIDE, MIDDLE_NARROW] {
+        let refused = net.narrow.space().enter(|| {
+            TcpStream::connect_timeout(&SocketAddr::new(address, 9), Duration::from_secs(2)).unwrap_err()
+        });
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{address}");
+    }
+}
+
+#[test]
+fn fragments_are_joined_toward_a_wide_link_when_it_is_asked_for() {
+    for (more, at_most) in [("", 1_500), ("join = \"graceful\"\n", 9_000)] {
+        let net = Net::new(more);
+        let before = net.wide.tell(|netlink| Ok(netlink.interface("wide")?.counters.received)).unwrap();
+        let messages = Messages { len: 8_000, count: 200, rate: Some(50e6) };
+        let transfer = traffic::udp(net.narrow.space(), net.wide.space(), WIDE, messages, 2).unwrap();
+        assert_eq!((transfer.messages, transfer.intact), (200, true));
+        let after = net.wide.tell(|netlink| Ok(netlink.interface("wide")?.counters.received)).unwrap();
+        let count = after.packet_count - before.packet_count;
+        if at_most == 9_000 {
+            assert!(count < 700, "{count} packets for 200 messages of 6 fragments");
+        } else {
+            assert!(count >= 1_200, "{count} packets for 200 messages of 6 fragments");
+        }
+    }
+}
+
+#[test]
+fn what_is_too_long_is_cut_where_it_may_be_and_refused_where_it_may_not() {
+    let net = Net::new("");
+    // DF is what Linux sets by itself: the first is refused, and then the host cuts.
+    let messages = Messages { len: 8_000, count: 40, rate: Some(50e6) };
+    let first = traffic::udp(net.wide.space(), net.narrow.space(), NARROW, messages, 3).unwrap();
+    let second = traffic::udp(net.wide.space(), net.narrow.space(), NARROW, messages, 3).unwrap();
+    assert!(first.intact && second.intact);
+    assert_eq!(second.messages, 40);
+    let learnt = net.wide.tell(|netlink| netlink.route_to(NARROW)).unwrap();
+    assert_eq!(learnt.mtu, Some(1_500));
+}
+
+/// A wide host, a router of ours, a narrow host: two networks of IP.
+struct Net {
+    wide: Host,
+    narrow: Host,
+    _middle: Host,
+    _service: gateway::service::Service,
+}
+
+impl Net {
+    fn new(more: &str) -> Net {
+        let [wide, middle, narrow] = ["wide", "middle", "narrow"].map(|name| Host::new(name).unwrap());
+        let of = |address: IpAddr| [Prefix::new(address, 24)];
+        let addresses = [WIDE, MIDDLE_WIDE, MIDDLE_NARROW, NARROW].map(of);
+        let end = |host, interface, mtu, addresses| End { host, interface, mtu, addresses };
+        let wide_ends =
+            [end(&wide, "wide", 9_000, &addresses[0][..]), end(&middle, "to-wide", 9_000, &addresses[1][..])];
+        cable(wide_ends, Offloading::Off).unwrap();
+        let narrow_ends =
+            [end(&middle, "to-narrow", 1_500, &addresses[2][..]), end(&narrow, "narrow", 1_500, &addresses[3][..])];
+        cable(narrow_ends, Offloading::Off).unwrap();
+        let everywhere = Prefix::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        wide.tell(|netlink| netlink.add_route(&Route::via(everywhere, MIDDLE_WIDE))).unwrap();
+        narrow.tell(|netlink| netlink.add_route(&Route::via(everywhere, MIDDLE_NARROW))).unwrap();
+        middle.space().set_sysctl("ipv4/ip_forward", "1").unwrap();
+        let text = format!(
+            "role = \"router\"\n[wide]\nport = \"packet:to-wide\"\nmtu = 9000\n{more}[narrow]\nport = \"packet:to-narrow\"\nmtu = 1500\n"
+        );
+        let config = gateway::config::Config::parse(&text, "router.toml").unwrap();
+        let service = middle.space().enter(|| gateway::service::Service::start(config)).unwrap();
+        Net { wide, narrow, _middle: middle, _service: service }
+    }
+}
+
+const WIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 1, 1));
+const MIDDLE_WIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 1, 2));
+const MIDDLE_NARROW: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 2));
+const NARROW: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 1));
