@@ -5,3 +5,4 @@ pub mod args;
 pub mod command;
 pub mod report;
 pub mod rewrite;
+pub mod run;

@@ -5,10 +5,14 @@ use clap::Parser;
 use std::process::ExitCode;
 use wideload::args::{Args, Job};
 use wideload::command;
+use wideload::run;
 
 fn main() -> ExitCode {
     let status = match Args::parse().job {
         Job::Rewrite(args) => command::rewrite(&args),
+        Job::Run(args) => run::run(&args),
+        Job::Restart(args) => run::restart(&args),
+        Job::Work => run::work(),
     };
     ExitCode::from(status as u8)
 }

@@ -1,5 +1,6 @@
 //! What a worker is to do in, and that it lives out: the only things that cross between threads.
 
+use crate::handover::Will;
 use crate::snapshot::Snapshot;
 use crate::worker::Way;
 use engine::Side;
@@ -18,8 +19,10 @@ pub enum Order {
     Tell(Sender<Snapshot>),
     /// Change something while packets pass.
     Change(Box<dyn FnOnce(&mut [Way; 2]) + Send>),
-    /// Go on with these sides: what the old ones hold is theirs.
+    /// Go on with these sides, which take over what the old ones hold.
     Replace(Box<[Side; 2]>),
+    /// Write what is held, and end: another goes on.
+    HandOver(Will),
 }
 
 /// A worker's end: orders come out.
@@ -50,6 +53,7 @@ impl fmt::Debug for Order {
             Order::Tell(_) => "Tell",
             Order::Change(_) => "Change",
             Order::Replace(_) => "Replace",
+            Order::HandOver(_) => "HandOver",
         })
     }
 }
@@ -123,6 +127,11 @@ impl Reins {
             RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "the worker does not answer"),
             RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"),
         })
+    }
+
+    /// Has the worker get around, if it is able to.
+    pub fn nudge(&self) {
+        self.ring();
     }
 
     fn ring(&self) {
