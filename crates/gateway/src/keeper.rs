@@ -53,6 +53,8 @@ pub struct Keeper {
     heir: Option<Heir>,
     /// When worker processes died.
     deaths: VecDeque<Instant>,
+    /// No other is started before.
+    pauses_until: Instant,
     is_careful: bool,
     /// What a worker process is trying to go on with, and whether one that it serves waits for the outcome.
     reload: Option<(String, Config, bool)>,
@@ -136,6 +138,7 @@ impl Keeper {
         let doors = Doors::open(&config)?;
         let ports = KeptPort::open_all(&config)?;
         let mut keeper = Keeper::new(path, text, config, signals, ports, doors)?;
+        keeper.warn();
         keeper.seized = seize(&keeper.config, &keeper.ports)?;
         keeper.worker = Some(keeper.spawn(None)?);
         match keeper.first_beat() {
@@ -159,6 +162,9 @@ impl Keeper {
         let doors = inherited.doors(&estate, &config)?;
         let ports = inherited.ports(&estate.ports)?;
         let mut keeper = Keeper::new(path, text, config, signals, ports, doors)?;
+        if keeper.text != estate.text {
+            keeper.warn();
+        }
         if let Some((pid, process, socket)) = estate.worker {
             keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
@@ -184,7 +190,7 @@ impl Keeper {
     ) -> io::Result<Keeper> {
         let path = fs::canonicalize(path)?;
         let (program, notify) = (std::env::current_exe()?, Notify::from_environment());
-        let keeper = Keeper {
+        Ok(Keeper {
             path,
             text,
             config,
@@ -198,12 +204,11 @@ impl Keeper {
             worker: None,
             heir: None,
             deaths: VecDeque::new(),
+            pauses_until: Instant::now(),
             is_careful: false,
             reload: None,
             netlink: None,
-        };
-        keeper.config.warnings.iter().for_each(|warning| keeper.say(&warning.to_string()));
-        Ok(keeper)
+        })
     }
 
     /// Waits until the first worker process works.
@@ -244,6 +249,8 @@ impl Keeper {
             .process_group(0)
             .env_remove(notify::SOCKET)
             .env_remove(kept::VARIABLE)
+            // It may open no file to read one from.
+            .env("RUST_BACKTRACE", "0")
             .spawn()
             .map_err(said)?;
         let child = Child::new(child.id() as i32, ours)?;
@@ -332,13 +339,11 @@ impl Keeper {
         match state {
             State::Lives if child.heard_at.elapsed() > patience => {
                 child.kill();
-                self.mourn(&format!(
-                    "hung, {} ms without a word, and was ended",
-                    child.heard_at.elapsed().as_millis()
-                ));
+                let ms = child.heard_at.elapsed().as_millis();
+                self.mourn(&format!("hung, {ms} ms without a word, and was ended"), child.beats);
             }
             State::Lives => self.worker = Some(child),
-            State::Died(how) => self.mourn(&how),
+            State::Died(how) => self.mourn(&how, child.beats),
         }
         for wish in wishes {
             match wish {
@@ -413,8 +418,8 @@ impl Keeper {
         }
     }
 
-    /// A worker process is gone.
-    fn mourn(&mut self, how: &str) {
+    /// A worker process is gone, which had begun to work, or not.
+    fn mourn(&mut self, how: &str, had_begun: bool) {
         if self.reload.take().is_some() {
             self.say("not reloaded, all goes on as it was: the worker process died over it");
             self.notify.ready();
@@ -440,25 +445,27 @@ impl Keeper {
             ""
         };
         self.say(&format!("the worker process {how}{after}; another goes on"));
+        self.pauses_until = if had_begun { now } else { now + PAUSE };
         self.replace();
     }
 
     /// Starts a worker process where there is none.
     fn replace(&mut self) {
-        if self.heir.is_some() {
-            return;
-        }
-        let often = self.deaths.len() > DEATHS_MAX;
-        if often && self.deaths.back().is_some_and(|death| death.elapsed() < PAUSE) {
+        if self.heir.is_some() || Instant::now() < self.pauses_until {
             return;
         }
         match self.spawn(None) {
             Ok(child) => self.worker = Some(child),
             Err(error) => {
                 self.say(&error.to_string());
-                self.deaths.push_back(Instant::now());
+                self.pauses_until = Instant::now() + PAUSE;
             }
         }
+    }
+
+    /// Says what is right and hardly meant in the configuration.
+    fn warn(&self) {
+        self.config.warnings.iter().for_each(|warning| self.say(&warning.to_string()));
     }
 
     fn answer(&self, said: Result<String, String>) {
@@ -512,7 +519,7 @@ impl Keeper {
             Ok(()) => {
                 (self.text, self.config, self.is_careful) = (text, config, false);
                 self.deaths.clear();
-                self.config.warnings.iter().for_each(|warning| self.say(&warning.to_string()));
+                self.warn();
                 self.say("reloaded");
             }
             Err(error) => self.say(&format!("not reloaded, all goes on as it was: {error}")),
@@ -553,6 +560,7 @@ impl Keeper {
             .arg(&self.path)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .env_remove(notify::SOCKET)
             .spawn()
             .map_err(|error| format!("{program}: {error}"))?;
@@ -745,7 +753,7 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// After so many deaths, within so long, the next one joins nothing.
 const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);
-/// How long to wait after a death that follows those.
+/// How long to wait after one that did not begin to work.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Wishes that are heard at once.
 const WISHES_MAX: usize = 16;
