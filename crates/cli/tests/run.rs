@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,6 +119,40 @@ fn a_restart_loses_and_reorders_nothing() {
 }
 
 #[test]
+fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
+    let net = Net::new("join = \"hop\"\npatience = \"5s\"");
+    let mut gateway = net.run();
+    let [wide_name, _, _, narrow_name] = net.trio.names();
+    let open = |host: &lab::net::Host, name: &str| {
+        host.space()
+            .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
+            .expect("it is there")
+    };
+    let (mut wide, mut narrow) = (open(&net.trio.wide, wide_name), open(&net.trio.narrow, narrow_name));
+    for (round, signal) in [Signal::HUP, Signal::USR2, Signal::HUP, Signal::USR2].into_iter().enumerate() {
+        let pieces = pieces(round as u16);
+        for (index, piece) in pieces.iter().enumerate() {
+            if index == 1 {
+                gateway.tell(signal);
+                gateway.wait_for(|words| {
+                    words
+                        .iter()
+                        .filter(|word| word.ends_with(": reloaded") || word.ends_with(": restarted"))
+                        .count()
+                        > round
+                });
+            }
+            let wire = port::Wire { header: piece, payload: &[], to_do: port::ToDo::default() };
+            assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
+        }
+        let whole = receive(wide.as_mut(), round as u16);
+        let payload: Vec<u8> = pieces.iter().flat_map(|piece| &piece[34..]).copied().collect();
+        assert_eq!(whole[34..], payload, "round {round}");
+    }
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_stream_goes_on_over_restarts() {
     let net = Net::new("");
     let mut gateway = net.run();
@@ -182,7 +217,7 @@ fn a_program_that_does_not_take_over_changes_nothing() {
     let net = Net::new("");
     let program = net.folder.path().join("wideload");
     fs::copy(PROGRAM, &program).expect("there is room");
-    let mut gateway = net.run_program(&program);
+    let mut gateway = net.run_command(Command::new(&program));
     let worker = gateway.worker();
     for broken in [&b"no program"[..], b"#!/bin/sh\nexit 3\n", b"#!/bin/sh\nsleep 60\n"] {
         let count = gateway.words().len();
@@ -242,6 +277,29 @@ fn the_worker_process_has_no_rights() {
         assert!(line(set).iter().all(|id| id == "65534"), "{status}");
     }
     assert_eq!(line("Groups:"), ["65534"]);
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_keeper_that_is_not_root_needs_two_capabilities() {
+    let net = Net::new("");
+    let everybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(net.folder.path(), everybody.clone()).expect("it is ours");
+    fs::set_permissions(&net.config, everybody).expect("it is ours");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+    let rights = "-all,+net_admin,+net_raw";
+    command.args([
+        format!("--inh-caps={rights}"),
+        format!("--ambient-caps={rights}"),
+        format!("--bounding-set={rights}"),
+    ]);
+    command.arg(PROGRAM);
+    let mut gateway = net.run_command(command);
+    gateway.kill_worker(Signal::KILL);
+    gateway.new_worker();
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
     assert!(gateway.end().success());
 }
 
@@ -348,15 +406,12 @@ impl Net {
     }
 
     fn run(&self) -> Gateway {
-        self.run_program(PROGRAM.as_ref())
+        self.run_command(Command::new(PROGRAM))
     }
 
-    fn run_program(&self, program: &std::path::Path) -> Gateway {
-        let spawned = self
-            .trio
-            .middle
-            .space()
-            .enter(|| Command::new(program).arg("run").arg(&self.config).stderr(Stdio::piped()).spawn());
+    fn run_command(&self, mut command: Command) -> Gateway {
+        command.arg("run").arg(&self.config).stderr(Stdio::piped());
+        let spawned = self.trio.middle.space().enter(|| command.spawn());
         let mut process = spawned.expect("it starts");
         let said = process.stderr.take().expect("it was asked for");
         let words = Arc::new(Mutex::new(Vec::new()));
@@ -495,6 +550,41 @@ impl Stream {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("it says what is wrong");
         Told { sent, ..self.receiver.join().expect("it says what is wrong") }
+    }
+}
+
+/// A datagram of this number in three frames, from anybody to anybody.
+fn pieces(id: u16) -> Vec<Vec<u8>> {
+    let piece = |(offset, len, more): (u16, usize, bool)| {
+        let mut frame = vec![0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+        frame.extend((20 + len as u16).to_be_bytes());
+        frame.extend(id.to_be_bytes());
+        frame.extend((offset / 8 | u16::from(more) << 13).to_be_bytes());
+        frame.extend([64, 253, 0, 0, 10, 77, 0, 7, 10, 77, 0, 8]);
+        let checksum = packet::Sum::of(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend((0..len).map(|at| (at + usize::from(offset)) as u8));
+        frame
+    };
+    [(0, 1_480, true), (1_480, 1_480, true), (2_960, 500, false)].into_iter().map(piece).collect()
+}
+
+/// The next frame of a datagram of this number.
+fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
+    let (mut pool, mut frames) = (packet::Pool::new(16 << 20), Vec::new());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < until, "datagram {id} does not come");
+        port.receive(packet::Ingress(0), &mut pool, &mut frames).expect("it is up");
+        for frame in frames.drain(..) {
+            if let packet::Frame::Ip(packet) = frame
+                && packet.header()[9] == 253
+                && packet.ip().id == u32::from(id)
+            {
+                return packet.frame().to_vec();
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

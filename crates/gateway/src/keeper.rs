@@ -58,6 +58,8 @@ pub struct Keeper {
     is_careful: bool,
     /// What a worker process is trying to go on with, and whether one that it serves waits for the outcome.
     reload: Option<(String, Config, bool)>,
+    /// What is to be done, and whether somebody waits for the outcome.
+    wanted: VecDeque<(Wish, bool)>,
     netlink: Option<Netlink>,
 }
 
@@ -207,6 +209,7 @@ impl Keeper {
             pauses_until: Instant::now(),
             is_careful: false,
             reload: None,
+            wanted: VecDeque::new(),
             netlink: None,
         })
     }
@@ -303,16 +306,35 @@ impl Keeper {
             looked_at = Instant::now();
             while let Some(signal) = self.signals.next() {
                 match signal {
-                    libc::SIGHUP => drop(self.reload(false)),
-                    libc::SIGUSR2 => self.restart(),
+                    libc::SIGHUP => self.wanted.push_back((Wish::Reload, false)),
+                    libc::SIGUSR2 => self.wanted.push_back((Wish::Restart, false)),
                     _ => return,
                 }
             }
-            if self.look_at_worker() == Go::End {
+            self.look_at_worker();
+            self.look_at_heir();
+            if self.fulfil() == Go::End {
                 return;
             }
-            self.look_at_heir();
         }
+    }
+
+    /// Fulfils the wish that has waited longest, once nothing else is under way.
+    fn fulfil(&mut self) -> Go {
+        let is_settled = self.heir.is_none() && self.reload.is_none();
+        if !is_settled || !self.worker.as_ref().is_some_and(|worker| worker.beats) {
+            return Go::On;
+        }
+        match self.wanted.pop_front() {
+            None => {}
+            Some((Wish::Reload, somebody_waits)) => self.reload(somebody_waits),
+            Some((Wish::Restart, somebody_waits)) => self.restart(somebody_waits),
+            Some((Wish::Stop, _)) => {
+                self.answer(Ok("it ends".to_owned()));
+                return Go::End;
+            }
+        }
+        Go::On
     }
 
     fn wait(&self, others: &[BorrowedFd<'_>]) {
@@ -328,13 +350,9 @@ impl Keeper {
         children.into_iter().flatten().for_each(|child| child.heard_at = Instant::now());
     }
 
-    fn look_at_worker(&mut self) -> Go {
-        let Some(mut child) = self.worker.take() else {
-            self.replace();
-            return Go::On;
-        };
-        let mut wishes = Vec::new();
-        let state = self.attend_to(&mut child, &mut wishes);
+    fn look_at_worker(&mut self) {
+        let Some(mut child) = self.worker.take() else { return self.replace() };
+        let state = self.attend(&mut child);
         let patience = if child.beats { HANG_PATIENCE } else { START_PATIENCE };
         match state {
             State::Lives if child.heard_at.elapsed() > patience => {
@@ -345,35 +363,13 @@ impl Keeper {
             State::Lives => self.worker = Some(child),
             State::Died(how) => self.mourn(&how, child.beats),
         }
-        for wish in wishes {
-            match wish {
-                Wish::Reload => {
-                    if let Err(error) = self.reload(true) {
-                        self.answer(Err(error));
-                    }
-                }
-                Wish::Restart => {
-                    self.answer(Ok("it restarts".to_owned()));
-                    self.restart();
-                }
-                Wish::Stop => {
-                    self.answer(Ok("it ends".to_owned()));
-                    return Go::End;
-                }
-            }
-        }
-        Go::On
     }
 
     /// Hears what a worker process says, and looks whether it lives.
     fn attend(&mut self, child: &mut Child) -> State {
-        self.attend_to(child, &mut Vec::new())
-    }
-
-    fn attend_to(&mut self, child: &mut Child, wishes: &mut Vec<Wish>) -> State {
         loop {
             match hear(&child.socket) {
-                Ok(Heard::Said(said, _)) => self.hear(child, said, wishes),
+                Ok(Heard::Said(said, _)) => self.hear(child, said),
                 Ok(Heard::Nothing) => break,
                 Ok(Heard::Gone) => break,
                 Err(error) => {
@@ -385,7 +381,7 @@ impl Keeper {
         child.state()
     }
 
-    fn hear(&mut self, child: &mut Child, said: ToKeeper, wishes: &mut Vec<Wish>) {
+    fn hear(&mut self, child: &mut Child, said: ToKeeper) {
         match said {
             ToKeeper::Ready => child.is_ready = true,
             ToKeeper::Beat => {
@@ -394,8 +390,8 @@ impl Keeper {
             }
             ToKeeper::Reloaded(outcome) => self.reloaded(outcome, child),
             ToKeeper::Resolve { index, address } => self.resolve(index, address),
-            // One wish after the other; who asks more is not heard.
-            ToKeeper::Wish(wish) if wishes.len() < WISHES_MAX => wishes.push(wish),
+            ToKeeper::Wish(wish) if self.wanted.len() < WISHES_MAX => self.wanted.push_back((wish, true)),
+            // Who asks without end is not heard.
             ToKeeper::Wish(_) => {}
         }
         child.heard_at = Instant::now();
@@ -484,14 +480,15 @@ impl Keeper {
 /// Another configuration.
 impl Keeper {
     /// Reads the file anew and has the worker process go on by it. Where it is wrong, all goes on as it was.
-    fn reload(&mut self, somebody_waits: bool) -> Result<(), String> {
+    fn reload(&mut self, somebody_waits: bool) {
         self.notify.reloading();
-        let outcome = self.begin_reload(somebody_waits);
-        if let Err(error) = &outcome {
+        if let Err(error) = self.begin_reload(somebody_waits) {
             self.say(&format!("not reloaded, all goes on as it was: {error}"));
             self.notify.ready();
+            if somebody_waits {
+                self.answer(Err(error));
+            }
         }
-        outcome
     }
 
     fn begin_reload(&mut self, somebody_waits: bool) -> Result<(), String> {
@@ -506,8 +503,7 @@ impl Keeper {
                 return Err(format!("{key} cannot change by a reload; restart it"));
             }
         }
-        let worker = self.worker.as_ref().filter(|worker| worker.beats && self.heir.is_none());
-        let worker = worker.ok_or("no worker process is ready to; try again")?;
+        let worker = self.worker.as_ref().ok_or("no worker process is there; try again")?;
         say(&worker.socket, &ToWorker::Reload(text.clone()), &[]).map_err(|error| error.to_string())?;
         self.reload = Some((text, config, somebody_waits));
         Ok(())
@@ -536,17 +532,17 @@ impl Keeper {
 impl Keeper {
     /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or the
     /// configuration is no good, all goes on as it was.
-    fn restart(&mut self) {
-        let outcome = self.check_restart().and_then(|()| self.become_successor());
-        if let Err(error) = outcome {
+    fn restart(&self, somebody_waits: bool) {
+        let checked = self.check_restart();
+        if somebody_waits {
+            self.answer(checked.clone().map(|()| "it restarts".to_owned()));
+        }
+        if let Err(error) = checked.and_then(|()| self.become_successor()) {
             self.say(&format!("not restarted, all goes on as it was: {error}"));
         }
     }
 
     fn check_restart(&self) -> Result<(), String> {
-        if self.heir.is_some() || self.reload.is_some() {
-            return Err("a restart or a reload is under way; try again".to_owned());
-        }
         let (_, config) = read(&self.path).map_err(|problems| problems.to_string())?;
         stays(&self.config, &config).map_err(|error| error.to_string())?;
         self.try_program()
@@ -618,7 +614,7 @@ impl Keeper {
             return self.give_up_heir(&how);
         }
         let has_begun = heir.pipe.is_none();
-        if has_begun && self.worker.is_none() {
+        if has_begun && self.worker.is_none() && heir.child.beats {
             self.worker = Some(heir.child);
             self.notify.ready();
             self.say("restarted");
@@ -632,7 +628,7 @@ impl Keeper {
                 // One that does not listen is ended when its patience is.
                 let _ = say(&worker.socket, &ToWorker::HandOver, &[pipe.as_fd()]);
             }
-        } else if !has_begun && heir.child.heard_at.elapsed() > START_PATIENCE {
+        } else if heir.child.heard_at.elapsed() > START_PATIENCE {
             heir.child.kill();
             return self.give_up_heir("did not come up in time, and was ended");
         }

@@ -5,7 +5,7 @@
 
 use port::descriptors;
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
     set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -13,13 +13,15 @@ use rustix::thread::{
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use std::io;
 
-/// Gives up all rights: becomes this user, where one is named, keeps no capability, and gains none by any program. To be
+/// Gives up all rights: root becomes this user, where one is named; keeps no capability, and gains none by any program. To be
 /// called before there is a second thread.
+///
+/// Whoever is not root has no user to become, and stays who it is.
 ///
 /// # Errors
 /// There is no such user, or the right to become one is missing.
 pub fn give_up(user: Option<&str>) -> io::Result<()> {
-    let ids = user.map(descriptors::user).transpose()?;
+    let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
     let refused = |what: &'static str| {
         move |why: Errno| io::Error::new(why.kind(), format!("{what}: {}; run as root", io::Error::from(why)))
     };
