@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -304,6 +305,40 @@ fn a_keeper_that_is_not_root_needs_two_capabilities() {
 }
 
 #[test]
+fn a_service_manager_hears_how_it_is() {
+    let net = Net::new("");
+    let path = net.folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("there is room");
+    manager.set_read_timeout(Some(PATIENCE)).expect("it is open");
+    let hears = |expected: &str| {
+        let mut room = [0; 256];
+        loop {
+            let len = manager.recv(&mut room).unwrap_or_else(|error| panic!("{expected} is not said: {error}"));
+            let said = String::from_utf8_lossy(&room[..len]);
+            if said.starts_with(expected) {
+                return;
+            }
+            assert_eq!(said, "WATCHDOG=1", "nothing else is said before {expected}");
+        }
+    };
+    let mut command = Command::new(PROGRAM);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "1000000");
+    let mut gateway = net.run_command(command);
+    hears("READY=1");
+    hears("WATCHDOG=1");
+    gateway.tell(Signal::HUP);
+    hears("RELOADING=1\nMONOTONIC_USEC=");
+    hears("READY=1");
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+    hears("READY=1");
+    hears("WATCHDOG=1");
+    gateway.tell(Signal::TERM);
+    hears("STOPPING=1");
+    assert!(gateway.process.wait().expect("it is ours").success());
+}
+
+#[test]
 fn at_its_end_nothing_stays() {
     for signal in [Signal::TERM, Signal::INT] {
         let net = Net::new("");
@@ -559,7 +594,7 @@ fn pieces(id: u16) -> Vec<Vec<u8>> {
         let mut frame = vec![0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
         frame.extend((20 + len as u16).to_be_bytes());
         frame.extend(id.to_be_bytes());
-        frame.extend((offset / 8 | u16::from(more) << 13).to_be_bytes());
+        frame.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
         frame.extend([64, 253, 0, 0, 10, 77, 0, 7, 10, 77, 0, 8]);
         let checksum = packet::Sum::of(&frame[14..34]).checksum();
         frame[24..26].copy_from_slice(&checksum.to_be_bytes());

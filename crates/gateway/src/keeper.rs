@@ -25,11 +25,10 @@ use rustix::process::{
 };
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -190,7 +189,7 @@ impl Keeper {
         ports: Vec<KeptPort>,
         doors: Doors,
     ) -> io::Result<Keeper> {
-        let path = fs::canonicalize(path)?;
+        let path = path::absolute(path)?;
         let (program, notify) = (std::env::current_exe()?, Notify::from_environment());
         Ok(Keeper {
             path,
@@ -558,6 +557,7 @@ impl Keeper {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .env_remove(notify::SOCKET)
+            .env_remove(kept::VARIABLE)
             .spawn()
             .map_err(|error| format!("{program}: {error}"))?;
         let until = Instant::now() + START_PATIENCE;
