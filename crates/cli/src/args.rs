@@ -35,6 +35,14 @@ pub enum Job {
     Undo,
     /// A live look at a running gateway
     Top(Top),
+    /// A gateway, router or wide interface, live, as a file says
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// Start a running gateway anew, in its new version too, without losing a packet
+    Restart(Restart),
+    /// Work for the process that started this one
+    #[command(hide = true)]
+    Work,
 }
 
 /// What `wideload demo` was asked.
@@ -78,6 +86,28 @@ pub struct Top {
     /// Print the same as one line of JSON, and end
     #[arg(long, conflicts_with = "once")]
     pub json: bool,
+}
+
+/// What `wideload run` was asked.
+#[derive(Debug, Parser)]
+pub struct Run {
+    /// The configuration: a file of TOML
+    pub config: PathBuf,
+
+    /// Say what is wrong with the configuration, and start nothing
+    #[arg(long)]
+    pub check: bool,
+
+    /// With --check: can this program take over what a running one of this version would leave?
+    #[arg(long, hide = true, requires = "check", value_name = "VERSION")]
+    pub after: Option<u32>,
+}
+
+/// What `wideload restart` was asked.
+#[derive(Debug, Parser)]
+pub struct Restart {
+    /// The configuration that it runs by
+    pub config: PathBuf,
 }
 
 /// What `wideload rewrite` was asked.
@@ -360,6 +390,12 @@ Takes about 20 seconds. Nothing outside is touched: the hosts are namespaces of 
 kernel that lets you have user namespaces, is all it needs.
 
 Exit status: 0 all bytes arrived, and the wide host saw wide packets; 1 they did not, or something is missing.";
+const RUN_HELP: &str = "\
+It stays in the foreground, and says on standard error what happens to it. Signals: TERM and INT let go of what is held, put \
+back what was changed, and end; HUP reads the file anew; USR2 starts anew, in its new version where that was installed, \
+without losing a packet.
+
+Exit status: 0 ended as it was told; 1 could not start; 2 the configuration is wrong.";
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.

@@ -8,4 +8,5 @@ pub mod demo;
 pub mod doctor;
 pub mod report;
 pub mod rewrite;
+pub mod run;
 pub mod top;

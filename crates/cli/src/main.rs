@@ -4,7 +4,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use wideload::args::{Args, Job};
-use wideload::{check, command, demo, doctor, top};
+use wideload::{check, command, demo, doctor, run, top};
 
 fn main() -> ExitCode {
     let status = match Args::parse().job {
@@ -14,6 +14,9 @@ fn main() -> ExitCode {
         Job::Doctor(args) => doctor::doctor(&args),
         Job::Undo => check::undo(),
         Job::Top(args) => top::top(&args),
+        Job::Run(args) => run::run(&args),
+        Job::Restart(args) => run::restart(&args),
+        Job::Work => run::work(),
     };
     ExitCode::from(status as u8)
 }

@@ -33,6 +33,11 @@ impl Identifiers {
         Identifiers { secret, lifetime, counters }
     }
 
+    /// Goes on where others stopped, with its own lifetime.
+    pub(crate) fn go_on_from(&mut self, others: Identifiers) {
+        (self.secret, self.counters) = (others.secret, others.counters);
+    }
+
     /// A fresh identification for a datagram like `packet`, or none: all are in use.
     pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
         let (source, destination) = packet.addresses();

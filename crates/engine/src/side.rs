@@ -1,7 +1,7 @@
 //! Packets in, packets of the sizes that one side wants out: widen, then narrow.
 
 use crate::coalesce::Coalescer;
-use crate::fragment::Pieces;
+use crate::fragment::{Piece, Pieces};
 use crate::identify::Identifiers;
 use crate::join::{Join, Joiner};
 use crate::ledger::{Event, Reason, Tally};
@@ -9,7 +9,9 @@ use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
-use packet::{Checksum, Content, Cut, Fill, Identifications, Packet, Time, Train, Tunnel, may_be_segmented};
+use packet::{
+    Checksum, Content, Cut, Fill, Identifications, Packet, Shares, Time, Train, Tunnel, may_be_segmented,
+};
 
 /// All that happens to a packet on its way out of one side.
 #[derive(Debug)]
@@ -162,6 +164,46 @@ impl Side {
     /// Sends what widening let go, which was queued after the first `mark`, through narrowing, in its order.
     fn narrow(&mut self, now: Time, mark: usize, out: &mut Output) {
         out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
+    }
+
+    /// Lets go of what is held, to whoever goes on in its place: it is not made to fit what leaves here.
+    pub fn hand_over(&mut self, now: Time, out: &mut Output) {
+        self.widening.flush(now, out);
+    }
+
+    /// Goes on in place of another side, before anything is pushed: what that one holds may still become longer here, and no
+    /// identification that it gave out is given out again too soon.
+    ///
+    /// What is remembered of datagrams that have ended is lost.
+    pub fn take_over(&mut self, now: Time, mut other: Side, out: &mut Output) {
+        let mark = out.queued_count();
+        other.hand_over(now, out);
+        out.again(mark, |packet, out| self.take_held(now, packet, out));
+        if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.narrowing.role, other.narrowing.role) {
+            mine.go_on_from(theirs);
+        }
+    }
+
+    /// Takes single packets of what another side held; they were counted when they came.
+    fn take_held(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        let mark = out.queued_count();
+        if packet.is_single() {
+            self.widening.push(now, packet, out);
+            return self.narrow(now, mark, out);
+        }
+        if let Some((count, bytes)) = packet.shares().map(Shares::totals) {
+            out.ledger.note(Event::Divided, Tally::new(1, bytes));
+            out.ledger.note(Event::Pieces, Tally::new(count, bytes));
+        }
+        let mut pieces = Pieces::of(&packet);
+        while let Some(piece) = pieces.next() {
+            match piece.to_packet(&packet, &mut out.pool) {
+                Some(single) => self.widening.push(now, single, out),
+                None => out.ledger.retire(Reason::NoBuffer, lost(&piece, &packet)),
+            }
+        }
+        out.done(packet);
+        self.narrow(now, mark, out);
     }
 }
 
@@ -395,10 +437,7 @@ impl Narrowing {
                         sender = Sender::Untold;
                     }
                 }
-                None => {
-                    let payload_len = piece.frame_len() - packet.link().len() - usize::from(packet.ip().payload_at);
-                    out.ledger.retire(Reason::NoBuffer, Tally::new(1, payload_len));
-                }
+                None => out.ledger.retire(Reason::NoBuffer, lost(&piece, &packet)),
             }
         }
         out.done(packet);
@@ -463,6 +502,15 @@ impl Narrowing {
         let [first, _] = packet.piece_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
+}
+
+/// What a piece that found no buffer counts as.
+fn lost(piece: &Piece<'_>, of: &Packet) -> Tally {
+    let header_len = match of.cut {
+        Some(_) => piece.header.len(),
+        None => of.link().len() + usize::from(of.ip().payload_at),
+    };
+    Tally::new(1, piece.frame_len() - header_len)
 }
 
 /// Why a fragment cannot be cut again: its pieces would end past every datagram, or between two units of its offsets.

@@ -123,7 +123,7 @@ fn border(config: &Config) -> Option<Border> {
 }
 
 /// What leaves by this side.
-fn of(config: &Config, toward: Toward) -> &SideConfig {
+pub fn of(config: &Config, toward: Toward) -> &SideConfig {
     match toward {
         Toward::Wide => &config.wide,
         Toward::Narrow => &config.narrow,

@@ -4,6 +4,7 @@
 //! changes. A destination is looked up once and remembered. A neighbour that nobody sends to by the kernel would be forgotten by
 //! it, so it is asked to look again now and then.
 
+use crate::broker;
 use crate::links::{Link, ethernet};
 use packet::{Medium, Packet, Time};
 use port::addresses::Prefix;
@@ -149,7 +150,7 @@ impl NextHops {
             return station.mac;
         }
         // Whatever it says, the packet waits no longer than its patience.
-        let asked = self.netlink.resolve(self.index, hop);
+        let asked = broker::resolve(&mut self.netlink, self.index, hop);
         let mac = self.netlink.neighbour(self.index, hop).ok().flatten().or(known.and_then(|known| known.mac));
         if self.stations.len() >= DESTINATIONS_MAX {
             self.stations.clear();

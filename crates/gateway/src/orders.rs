@@ -1,5 +1,6 @@
 //! What a worker is to do in, and that it lives out: the only things that cross between threads.
 
+use crate::handover::Will;
 use crate::snapshot::Snapshot;
 use crate::worker::Way;
 use engine::Side;
@@ -19,8 +20,10 @@ pub enum Order {
     Tell(Sender<Snapshot>),
     /// Change something while packets pass.
     Change(Box<Change>),
-    /// Go on with these sides: what the old ones hold is theirs.
-    Replace(Box<[Side; 2]>),
+    /// Go on with these sides, which take over what the old ones hold; is each released when its port has nothing more to give?
+    Replace(Box<[(Side, bool); 2]>),
+    /// Write what is held, and end: another goes on.
+    HandOver(Will),
 }
 
 /// A change of the ways of a worker, to the narrow end and to the wide one, at this moment; what it lets go leaves at once.
@@ -54,6 +57,7 @@ impl fmt::Debug for Order {
             Order::Tell(_) => "Tell",
             Order::Change(_) => "Change",
             Order::Replace(_) => "Replace",
+            Order::HandOver(_) => "HandOver",
         })
     }
 }
@@ -127,6 +131,11 @@ impl Reins {
             RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "the worker does not answer"),
             RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"),
         })
+    }
+
+    /// Has the worker get around, if it is able to.
+    pub fn nudge(&self) {
+        self.ring();
     }
 
     fn ring(&self) {

@@ -1,7 +1,8 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
-use crate::build::{Secrets, mss, side, way};
-use crate::config::Config;
+use crate::build::{Secrets, mss, of, side, way};
+use crate::config::{Config, Holding, SideConfig};
+use crate::handover::{Legacy, Will};
 use crate::orders::{Order, Reins, orders};
 use crate::roles::{Seized, links};
 use crate::snapshot::Snapshot;
@@ -10,6 +11,9 @@ use engine::{Side, Switch, Toward};
 use port::clock::Clock;
 use port::{Offloads, Options, Port};
 use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::thread::JoinHandle;
 
 /// A gateway that runs in this process.
@@ -18,7 +22,9 @@ pub struct Service {
     config: Config,
     offloads: [Offloads; 2],
     crew: Vec<Member>,
-    _seized: Seized,
+    /// What the host has given up for it, where this process has the right to ask for that.
+    #[expect(dead_code, reason = "it is put back when this is dropped")]
+    seized: Option<Seized>,
 }
 
 /// A worker on its thread.
@@ -28,21 +34,66 @@ struct Member {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What ends with a worker that panics; what it holds leaves first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterPanic {
+    /// Its thread.
+    ThreadEnds,
+    /// The whole process: another one starts anew.
+    ProcessEnds,
+}
+
 impl Service {
     /// Opens both ports in the namespace of this thread, and starts to work.
     ///
     /// # Errors
     /// What is missing, and what to do.
     pub fn start(config: Config) -> io::Result<Service> {
+        let mut ports = Vec::new();
+        for number in 0..config.workers {
+            ports.push([open(&config, &config.wide, number)?, open(&config, &config.narrow, number)?]);
+        }
+        let mut service = Service::start_on(config, ports, Vec::new(), AfterPanic::ThreadEnds)?;
+        service.seized = Some(Seized::start(&service.config)?);
+        Ok(service)
+    }
+
+    /// Starts to work on ports that are open, those of each worker: first with what another process held.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub fn start_on(
+        config: Config,
+        ports: Vec<[Box<dyn Port>; 2]>,
+        mut legacies: Vec<Vec<Legacy>>,
+        after_panic: AfterPanic,
+    ) -> io::Result<Service> {
         let mut crew = Vec::new();
         let mut offloads = [Offloads::default(); 2];
-        for number in 0..config.workers {
-            let ports = open(&config, number)?;
+        legacies.resize(ports.len(), Vec::new());
+        for ((number, ports), legacy) in ports.into_iter().enumerate().zip(legacies) {
             offloads = [ports[0].offloads(), ports[1].offloads()];
-            crew.push(hire(&config, number, ports)?);
+            crew.push(hire(&config, number, ports, legacy, after_panic)?);
         }
-        let _seized = Seized::start(&config)?;
-        Ok(Service { config, offloads, crew, _seized })
+        Ok(Service { config, offloads, crew, seized: None })
+    }
+
+    /// How often each worker got around.
+    pub fn beats(&self) -> Vec<u64> {
+        self.crew.iter().map(|member| member.reins.beats()).collect()
+    }
+
+    /// Has all workers get around, those that are able to.
+    pub fn nudge(&self) {
+        self.crew.iter().for_each(|member| member.reins.nudge());
+    }
+
+    /// Ends, and writes what is held to a pipe.
+    pub fn hand_over(mut self, pipe: OwnedFd) {
+        for (member, will) in self.crew.iter().zip(Will::each(pipe, self.crew.len())) {
+            member.reins.give(Order::HandOver(will));
+        }
+        self.join();
     }
 
     /// What it was told.
@@ -68,14 +119,7 @@ impl Service {
     /// # Errors
     /// The new one has other ports or another number of workers.
     pub fn reload(&mut self, config: Config) -> io::Result<()> {
-        if config.role != self.config.role
-            || config.wide.port != self.config.wide.port
-            || config.narrow.port != self.config.narrow.port
-            || config.workers != self.config.workers
-        {
-            let said = "role, ports and workers cannot change while it runs; restart it";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
-        }
+        stays(&self.config, &config)?;
         let secrets = Secrets::draw()?;
         for member in &self.crew {
             let sides = sides(&config, self.offloads, secrets);
@@ -94,6 +138,10 @@ impl Service {
 
     fn end(&mut self) {
         self.crew.iter().for_each(|member| member.reins.stop());
+        self.join();
+    }
+
+    fn join(&mut self) {
         for member in &mut self.crew {
             if let Some(thread) = member.thread.take() {
                 // A worker that panicked has said why.
@@ -109,23 +157,50 @@ impl Drop for Service {
     }
 }
 
+/// Is all as it was that cannot change while it runs?
+///
+/// # Errors
+/// What has changed, and what to do.
+pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
+    let is_same = [
+        ("role", before.role == after.role),
+        ("wide.port", before.wide.port == after.wide.port),
+        ("narrow.port", before.narrow.port == after.narrow.port),
+        ("workers", before.workers == after.workers),
+        ("wide-interface", before.wide_interface == after.wide_interface),
+    ];
+    match is_same.iter().find(|(_, is_same)| !is_same) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let said = format!("{key} cannot change while it runs; stop it and start it anew");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, said))
+        }
+    }
+}
+
 /// To the narrow side, to the wide one.
-fn sides(config: &Config, [wide, narrow]: [Offloads; 2], secrets: Secrets) -> [Side; 2] {
-    [side(config, Toward::Narrow, narrow, secrets), side(config, Toward::Wide, wide, secrets)]
+fn sides(config: &Config, [wide, narrow]: [Offloads; 2], secrets: Secrets) -> [(Side, bool); 2] {
+    [(Toward::Narrow, narrow), (Toward::Wide, wide)].map(|(toward, offloads)| {
+        (side(config, toward, offloads, secrets), of(config, toward).hold == Holding::Burst)
+    })
 }
 
-fn open(config: &Config, _number: usize) -> io::Result<[Box<dyn Port>; 2]> {
-    let open = |side: &crate::config::SideConfig| {
-        let offloads = match side.offloads {
-            Switch::On => Options::default().offloads,
-            Switch::Off => Offloads::default(),
-        };
-        port::open(&side.port, &Options { mtu: Some(side.mtu.into()), offloads, ..Options::default() })
+/// The port of one side of a worker, opened in the namespace of this thread.
+pub(crate) fn open(_config: &Config, side: &SideConfig, _number: usize) -> io::Result<Box<dyn Port>> {
+    let offloads = match side.offloads {
+        Switch::On => Options::default().offloads,
+        Switch::Off => Offloads::default(),
     };
-    Ok([open(&config.wide)?, open(&config.narrow)?])
+    port::open(&side.port, &Options { mtu: Some(side.mtu.into()), offloads, ..Options::default() })
 }
 
-fn hire(config: &Config, number: usize, ports: [Box<dyn Port>; 2]) -> io::Result<Member> {
+fn hire(
+    config: &Config,
+    number: usize,
+    ports: [Box<dyn Port>; 2],
+    legacies: Vec<Legacy>,
+    after_panic: AfterPanic,
+) -> io::Result<Member> {
     let secrets = Secrets::draw()?;
     let (reins, orders) = orders()?;
     let [wide, narrow] = ports;
@@ -138,7 +213,23 @@ fn hire(config: &Config, number: usize, ports: [Box<dyn Port>; 2]) -> io::Result
     let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
-        .spawn(move || worker.run())
+        .spawn(move || {
+            let mut work = || {
+                worker.inherit(&legacies);
+                worker.run_guarded();
+            };
+            match after_panic {
+                AfterPanic::ThreadEnds => work(),
+                AfterPanic::ProcessEnds => {
+                    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                        process::exit(PANICKED);
+                    }
+                }
+            }
+        })
         .map_err(|error| io::Error::new(error.kind(), format!("cannot start a thread: {error}")))?;
     Ok(Member { reins, thread: Some(thread) })
 }
+
+/// Exit status of a process whose worker panicked: that of Rust's own.
+const PANICKED: i32 = 101;

@@ -3,6 +3,7 @@
 //! There are two ways through it, to the narrow side and to the wide one. Each has a pool, a ledger and a [`Side`] of its own:
 //! what comes in by one end leaves by the other, answers go back, and no buffer ever changes ways.
 
+use crate::handover::{Legacy, Will};
 use crate::links::{Link, Links};
 use crate::orders::{Order, Orders};
 use crate::send::Sender;
@@ -17,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 /// One thread's work: two ends, two ways.
@@ -30,6 +32,8 @@ pub struct Worker {
     mss: Option<Mss>,
     frames: Vec<Frame>,
     orders: Orders,
+    /// Another goes on with what was held here.
+    has_heir: bool,
 }
 
 /// A port and what belongs to it.
@@ -189,13 +193,13 @@ impl Way {
 impl Worker {
     /// A worker between a wide and a narrow end; `ways` are to the narrow end and to the wide one.
     pub fn new(clock: Clock, ends: [End; 2], ways: [Way; 2], mss: Option<Mss>, orders: Orders) -> Worker {
-        Worker { clock, ends, ways, mss, frames: Vec::with_capacity(FRAME_COUNT), orders }
+        Worker { clock, ends, ways, mss, frames: Vec::with_capacity(FRAME_COUNT), orders, has_heir: false }
     }
 
     /// Works until it is told to stop; what is held leaves then.
     pub fn run(&mut self) {
         let mut turn = Turn::Busy;
-        while self.orders.go_on() {
+        while self.orders.go_on() && !self.has_heir {
             let ready = self.wait(turn);
             let now = self.clock.now();
             self.orders.beat();
@@ -218,7 +222,9 @@ impl Worker {
                 self.obey();
             }
         }
-        self.flush();
+        if !self.has_heir {
+            self.flush();
+        }
     }
 
     /// Lets go of everything that is held.
@@ -401,12 +407,8 @@ impl Worker {
                     change(now, &mut self.ways);
                     [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
                 }
-                Order::Replace(sides) => {
-                    self.flush();
-                    for (way, side) in self.ways.iter_mut().zip(*sides) {
-                        way.side = side;
-                    }
-                }
+                Order::Replace(sides) => self.replace(*sides),
+                Order::HandOver(will) => self.hand_over(&will),
             }
         }
     }
@@ -417,6 +419,71 @@ impl Worker {
         let [to_narrow, to_wide] = &self.ways;
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
         Snapshot { ways, ends: [wide.snapshot(), narrow.snapshot()], processor_time: thread_time() }
+    }
+}
+
+/// Going on in another's place.
+impl Worker {
+    /// Works as [`Worker::run`] does. Where that panics, what is held leaves first, as far as it still can.
+    pub fn run_guarded(&mut self) {
+        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.run())) {
+            // What was amiss once may be so again: then what is held is lost.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.flush()));
+            resume_unwind(cause);
+        }
+    }
+
+    /// Takes what another process held, before anything is received.
+    pub fn inherit(&mut self, legacies: &[Legacy]) {
+        let now = self.clock.now();
+        for Legacy { way, frame } in legacies {
+            let (end, Way { side, out, .. }) = (&mut self.ends[*way], &mut self.ways[*way]);
+            match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
+                Ok(packet) => {
+                    end.seen.packet(&packet);
+                    side.push(now, packet, out);
+                }
+                Err(_) => end.seen.lost += 1,
+            }
+        }
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
+    }
+
+    fn replace(&mut self, sides: [(Side, bool); 2]) {
+        let now = self.clock.now();
+        for (way, (side, releases)) in sides.into_iter().enumerate() {
+            self.drain(way, now);
+            let Way { side: place, out, releases_when_idle, .. } = &mut self.ways[way];
+            *releases_when_idle = releases;
+            let old = std::mem::replace(place, side);
+            place.take_over(now, old, out);
+            self.drain(way, now);
+        }
+    }
+
+    fn hand_over(&mut self, will: &Will) {
+        let now = self.clock.now();
+        for way in [TO_NARROW, TO_WIDE] {
+            self.drain(way, now);
+            let Way { side, out, unresolved, .. } = &mut self.ways[way];
+            for Unresolved { mut packet, .. } in unresolved.drain(..) {
+                // Where nobody reads, another begins with nothing.
+                let _ = will.write(way, &mut packet);
+                out.done(packet);
+            }
+            side.hand_over(now, out);
+            while let Some(leaving) = self.ways[way].out.next_way() {
+                match leaving {
+                    Leaving::Forward(mut packet) => {
+                        let _ = will.write(way, &mut packet);
+                        self.ways[way].out.done(packet);
+                    }
+                    Leaving::Answer(packet) => self.send(way, now, packet, way),
+                }
+            }
+            self.drain(way, now);
+        }
+        self.has_heir = true;
     }
 }
 

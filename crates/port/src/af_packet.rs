@@ -100,6 +100,25 @@ impl PacketSocket {
         Ok(PacketSocket { socket, address, medium, offloads, vnet_len, layout, receiving, sending, missed: 0 })
     }
 
+    /// A socket that another process opened as [`PacketSocket::open`] does, with these offloads.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn adopt(socket: OwnedFd, name: &str, offloads: Offloads) -> io::Result<PacketSocket> {
+        let address = format!("packet:{name}");
+        let gone = |error: io::Error| {
+            sentence(&format!("{address}: cannot take it over"), &error, "`ip link` lists those there are")
+        };
+        let device = Device::new(name).map_err(gone)?;
+        let index = device.index().map_err(gone)?;
+        let hardware = device.hardware().map_err(gone)?;
+        let medium = medium(hardware).ok_or_else(|| io::Error::other(format!("{address}: it has changed")))?;
+        let layout = Layout::new(medium, device.mtu().map_err(gone)?);
+        let vnet_len = spoken_vnet(&socket);
+        let (receiving, sending) = (Box::new(Receiving::new()), Box::new(Sending::new(index)));
+        Ok(PacketSocket { socket, address, medium, offloads, vnet_len, layout, receiving, sending, missed: 0 })
+    }
+
     /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
     pub fn kernel_drops(&mut self) -> u64 {
         self.missed += u64::from(drops(&self.socket));
@@ -308,6 +327,17 @@ fn speak_vnet(socket: &OwnedFd) -> io::Result<usize> {
         // Kernels before 6.6 know the one without a count of buffers only.
         Err(_) => set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map(|()| SHORT_VNET_LEN),
     }
+}
+
+/// Length of the virtio-net header that a socket of ours speaks, in bytes.
+fn spoken_vnet(socket: &OwnedFd) -> usize {
+    let mut number: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_VNET_HDR_SZ);
+    // SAFETY: the kernel writes at most `len` bytes to the number, which lives until the call is over.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut number).cast(), &raw mut len) };
+    if result == 0 && number > 0 { number as usize } else { SHORT_VNET_LEN }
 }
 
 /// Sizes the kernel's memory for frames that wait; past the system's limit where that is allowed.

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 pub mod addresses;
 pub mod bridges;
 pub mod clock;
+pub mod descriptors;
 pub mod features;
 pub mod intercept;
 pub mod interfaces;
@@ -35,7 +36,7 @@ mod tap;
 mod vnet;
 
 pub use af_packet::PacketSocket;
-pub use open::{Address, Fanout, Options, Spread, open};
+pub use open::{Address, Fanout, Options, Spread, adopt, open};
 pub use refusal::{Refusal, Refused};
 pub use self_test::{Proof, self_test};
 pub use tap::{Kind, Tap};

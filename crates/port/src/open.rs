@@ -4,6 +4,7 @@ use crate::device::NAME_LEN_MAX;
 use crate::{Kind, Offloads, PacketSocket, Port, Takes, Tap, XdpSocket};
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
 /// Where a port is: what kind it is, and the name of its interface.
@@ -86,6 +87,26 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
         Address::Tap(name) => Box::new(Tap::open(name, Kind::Tap, options)?),
         Address::Packet(name) => Box::new(PacketSocket::open(name, options)?),
         Address::Xdp(name) => Box::new(XdpSocket::open(name, options)?),
+    })
+}
+
+/// Takes over a port that another process opened at this address, in the network namespace of the calling thread; it needs no
+/// right.
+///
+/// The memory of an AF_XDP port is its process's own: such a port cannot be taken over, and is opened anew.
+///
+/// # Errors
+/// The interface is gone, or the port is of a kind that cannot be taken over.
+pub fn adopt(address: &str, descriptor: OwnedFd, offloads: Offloads) -> io::Result<Box<dyn Port>> {
+    let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok(match &address {
+        Address::Tun(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tun, offloads)?),
+        Address::Tap(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tap, offloads)?),
+        Address::Packet(name) => Box::new(PacketSocket::adopt(descriptor, name, offloads)?),
+        Address::Xdp(_) => {
+            let sentence = format!("{address}: the memory of an AF_XDP port is one process's own; open it anew");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
+        }
     })
 }
 

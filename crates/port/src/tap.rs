@@ -59,6 +59,16 @@ impl Tap {
         Ok(Tap { file, name, address, kind, offloads, layout, landing: Landing::default() })
     }
 
+    /// A queue that another process opened as [`Tap::open`] does, which agreed on these offloads.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn adopt(file: OwnedFd, name: &str, kind: Kind, offloads: Offloads) -> io::Result<Tap> {
+        let layout = Layout::new(kind.medium(), settle_mtu(name, None)?);
+        let address = format!("{}:{name}", kind.scheme());
+        Ok(Tap { file, name: name.to_owned(), address, kind, offloads, layout, landing: Landing::default() })
+    }
+
     /// The device's name.
     pub fn name(&self) -> &str {
         &self.name

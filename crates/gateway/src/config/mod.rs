@@ -174,6 +174,14 @@ impl Config {
     /// # Errors
     /// All that is wrong with it.
     pub fn read(path: &Path) -> Result<Config, Problems> {
+        Config::parse(&Config::text(path)?, &path.to_string_lossy())
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no text.
+    pub fn text(path: &Path) -> Result<String, Problems> {
         let file = path.to_string_lossy();
         let unread =
             |error| Problems::unread(&file, format!("cannot read: {error}"), "give a file that can be read");
@@ -181,7 +189,7 @@ impl Config {
         let opened = File::open(path).map_err(unread)?;
         opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
         match str::from_utf8(&bytes) {
-            Ok(text) => Config::parse(text, &file),
+            Ok(text) => Ok(text.to_owned()),
             Err(error) => {
                 let (text, _) = bytes.split_at(error.valid_up_to());
                 let mut notes = problem::Notes::default();

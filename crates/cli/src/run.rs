@@ -1,0 +1,86 @@
+//! A configuration's file in, a live gateway out, until it is told to end.
+
+use crate::args::{Restart, Run};
+use crate::command::Status;
+use gateway::keeper::{self, Failure};
+use gateway::work;
+use rustix::net::sockopt;
+use rustix::process::{Signal, kill_process};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// `wideload run`.
+pub fn run(args: &Run) -> Status {
+    if args.check {
+        return check(args);
+    }
+    match keeper::run(&args.config) {
+        Ok(()) => Status::Done,
+        Err(Failure::Config(problems)) => {
+            eprintln!("{problems}");
+            Status::Usage
+        }
+        Err(Failure::Surroundings(error)) => complain(&error),
+    }
+}
+
+fn check(args: &Run) -> Status {
+    if let Some(version) = args.after
+        && version != keeper::VERSION
+    {
+        eprintln!(
+            "wideload: takes over from version {}, not {version}; stop the one that runs first",
+            keeper::VERSION
+        );
+        return Status::Failed;
+    }
+    match keeper::read(&args.config) {
+        Ok((_, config)) => {
+            config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            Status::Done
+        }
+        Err(problems) => {
+            eprintln!("{problems}");
+            Status::Usage
+        }
+    }
+}
+
+/// `wideload restart`.
+pub fn restart(args: &Restart) -> Status {
+    let config = match keeper::read(&args.config) {
+        Ok((_, config)) => config,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return Status::Usage;
+        }
+    };
+    let told = UnixStream::connect(&config.control).and_then(|keeper| {
+        // Who listens there is the keeper, whoever answers.
+        let keeper = sockopt::socket_peercred(&keeper)?.pid;
+        Ok(kill_process(keeper, Signal::USR2)?)
+    });
+    match told {
+        Ok(()) => Status::Done,
+        Err(error) => complain(&io::Error::new(
+            error.kind(),
+            format!("{}: no gateway can be told: {error}; is it running?", config.control.display()),
+        )),
+    }
+}
+
+/// `wideload work`: what `wideload run` starts; its keeper is at the other end of standard input.
+pub fn work() -> Status {
+    let worked =
+        io::stdin().as_fd().try_clone_to_owned().and_then(|socket| work::work(socket, |_| Ok(Box::new(()))));
+    match worked {
+        Ok(()) => Status::Done,
+        Err(error) => complain(&error),
+    }
+}
+
+fn complain(error: &io::Error) -> Status {
+    eprintln!("wideload: {error}");
+    Status::Failed
+}

@@ -1,0 +1,635 @@
+//! A live gateway as its keeper has it: killed, hung, reloaded, restarted, ended; between two hosts with ordinary sockets.
+//!
+//! It needs root, and touches nothing but the namespaces that it makes.
+
+use lab::net::Offloading;
+use lab::traffic;
+use lab::trio::{NARROW, Trio, WIDE, v4};
+use rustix::net::sockopt;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+#[test]
+fn streams_end_whole_though_worker_processes_are_killed() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let mut kills = 0;
+    thread::scope(|scope| {
+        let one = |seed: u64| {
+            let (from, to) = (net.trio.narrow.space(), net.trio.wide.space());
+            traffic::tcp(from, to, v4(WIDE), 16 << 20, seed).expect("it ends")
+        };
+        let transfers: Vec<_> = (0..10).map(|seed| scope.spawn(move || one(seed))).collect();
+        while kills < 10 && transfers.iter().any(|transfer| !transfer.is_finished()) {
+            thread::sleep(Duration::from_millis(20));
+            gateway.kill_worker(Signal::KILL);
+            gateway.new_worker();
+            kills += 1;
+        }
+        for transfer in transfers {
+            let transfer = transfer.join().expect("it says what is wrong");
+            assert!(transfer.intact, "{}", transfer.sha256);
+            println!("16 MiB in {:.2} s, SHA-256 {}", transfer.seconds, transfer.sha256);
+        }
+    });
+    println!("{kills} kills");
+    assert!(kills >= 5, "it was over after {kills} kills");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn what_passes_meanwhile_waits_for_the_next_worker_process() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let stream = net.stream(STEP, 1_000);
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(200));
+        gateway.kill_worker(Signal::KILL);
+        gateway.new_worker();
+    }
+    let told = stream.stop();
+    println!("10 kills: {told:?}");
+    assert!(told.sent - told.came <= 10 * 64, "each takes what it holds with it, and no more: {told:?}");
+    assert_eq!(told.reordered, 0, "{told:?}");
+    assert!(told.longest_gap < Duration::from_secs(1), "{told:?}");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_worker_process_that_hangs_is_replaced() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let stream = net.stream(STEP, 1_000);
+    thread::sleep(Duration::from_millis(300));
+    gateway.kill_worker(Signal::STOP);
+    gateway.new_worker();
+    thread::sleep(Duration::from_millis(300));
+    let told = stream.stop();
+    println!("hung: {told:?}");
+    assert!(told.longest_gap > Duration::from_millis(500) && told.longest_gap < Duration::from_secs(2), "{told:?}");
+    assert!(gateway.said("hung"), "{:?}", gateway.words());
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_reload_loses_and_reorders_nothing() {
+    let net = Net::new("join = \"hop\"");
+    let mut gateway = net.run();
+    let stream = net.stream(STEP, 4_000);
+    for round in 0..20 {
+        thread::sleep(Duration::from_millis(50));
+        net.write(if round % 2 == 0 { "join = \"graceful\"" } else { "join = \"hop\"" });
+        gateway.tell(Signal::HUP);
+        gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": reloaded")).count() > round);
+    }
+    let told = stream.stop();
+    println!("20 reloads: {told:?}");
+    assert_eq!((told.sent - told.came, told.reordered), (0, 0), "{told:?}");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_restart_loses_and_reorders_nothing() {
+    for (more, len, step) in [("", 100, BRISK), ("join = \"hop\"", 4_000, STEP)] {
+        let net = Net::new(more);
+        let mut gateway = net.run();
+        let stream = net.stream(step, len);
+        for round in 0..20 {
+            thread::sleep(Duration::from_millis(20));
+            let worker = gateway.worker();
+            gateway.tell(Signal::USR2);
+            gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
+            assert_ne!(gateway.worker(), worker, "another works");
+        }
+        let told = stream.stop();
+        println!("20 restarts, {len} bytes: {told:?}");
+        assert_eq!((told.sent - told.came, told.reordered), (0, 0), "{told:?} {:?}", gateway.words());
+        assert!(gateway.end().success());
+    }
+}
+
+#[test]
+fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
+    let net = Net::new("join = \"hop\"\npatience = \"5s\"");
+    let mut gateway = net.run();
+    let [wide_name, _, _, narrow_name] = net.trio.names();
+    let open = |host: &lab::net::Host, name: &str| {
+        host.space()
+            .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
+            .expect("it is there")
+    };
+    let (mut wide, mut narrow) = (open(&net.trio.wide, wide_name), open(&net.trio.narrow, narrow_name));
+    for (round, signal) in [Signal::HUP, Signal::USR2, Signal::HUP, Signal::USR2].into_iter().enumerate() {
+        let pieces = pieces(round as u16);
+        for (index, piece) in pieces.iter().enumerate() {
+            if index == 1 {
+                gateway.tell(signal);
+                gateway.wait_for(|words| {
+                    words
+                        .iter()
+                        .filter(|word| word.ends_with(": reloaded") || word.ends_with(": restarted"))
+                        .count()
+                        > round
+                });
+            }
+            let wire = port::Wire { header: piece, payload: &[], to_do: port::ToDo::default() };
+            assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
+        }
+        let whole = receive(wide.as_mut(), round as u16);
+        let payload: Vec<u8> = pieces.iter().flat_map(|piece| &piece[34..]).copied().collect();
+        assert_eq!(whole[34..], payload, "round {round}");
+    }
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_stream_goes_on_over_restarts() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    thread::scope(|scope| {
+        let transfer = scope.spawn(|| {
+            traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 64 << 20, 9).expect("it ends")
+        });
+        for round in 0..10 {
+            gateway.tell(Signal::USR2);
+            gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
+        }
+        assert!(transfer.join().expect("it says what is wrong").intact);
+    });
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn the_command_restarts_a_running_gateway() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let told = Command::new(PROGRAM).arg("restart").arg(&net.config).status().expect("it runs");
+    assert!(told.success());
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+    assert!(gateway.end().success());
+    let told = Command::new(PROGRAM).arg("restart").arg(&net.config).output().expect("it runs");
+    assert_eq!(told.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("is it running?"), "{told:?}");
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let stream = net.stream(STEP, 1_000);
+    let (keeper, worker) = (gateway.process.id(), gateway.worker());
+    fs::write(&net.config, "role = \"border\"\nwrong = 1\n").expect("the file can be written");
+    gateway.tell(Signal::HUP);
+    gateway.wait_for(|words| words.iter().any(|word| word.contains("not reloaded")));
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.contains("not restarted")));
+    assert!(
+        gateway.words().iter().any(|word| word.contains(":2") && word.contains("wrong")),
+        "{:?}",
+        gateway.words()
+    );
+    net.write("");
+    let text = fs::read_to_string(&net.config)
+        .expect("it was written")
+        .replace("mtu = 1500", "mtu = 1500\n")
+        .replace("[narrow]\nport = \"packet:", "[narrow]\nport = \"packet:x");
+    fs::write(&net.config, text).expect("the file can be written");
+    gateway.tell(Signal::HUP);
+    gateway.wait_for(|words| words.iter().any(|word| word.contains("narrow.port cannot change")));
+    assert_eq!((gateway.process.id(), gateway.worker()), (keeper, worker));
+    let told = stream.stop();
+    assert_eq!((told.sent - told.came, told.reordered), (0, 0), "{told:?}");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_program_that_does_not_take_over_changes_nothing() {
+    let net = Net::new("");
+    let program = net.folder.path().join("wideload");
+    fs::copy(PROGRAM, &program).expect("there is room");
+    let mut gateway = net.run_command(Command::new(&program));
+    let worker = gateway.worker();
+    for broken in [&b"no program"[..], b"#!/bin/sh\nexit 3\n", b"#!/bin/sh\nsleep 60\n"] {
+        let count = gateway.words().len();
+        fs::remove_file(&program).expect("it is there");
+        fs::copy(PROGRAM, &program).expect("there is room");
+        fs::write(&program, broken).expect("there is room");
+        gateway.tell(Signal::USR2);
+        gateway.wait_for(|words| words.iter().skip(count).any(|word| word.contains("not restarted")));
+        assert_eq!(gateway.worker(), worker);
+    }
+    fs::remove_file(&program).expect("it is there");
+    fs::copy(PROGRAM, &program).expect("there is room");
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn after_three_deaths_the_next_one_joins_nothing_until_it_is_reloaded() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    for _ in 0..3 {
+        gateway.kill_worker(Signal::KILL);
+        gateway.new_worker();
+    }
+    assert!(gateway.said("joins nothing until it is reloaded"), "{:?}", gateway.words());
+    let wide_packets = |net: &Net| {
+        let before = net.trio.counters().expect("the kernel counts")[0].received;
+        let transfer = traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 8 << 20, 7);
+        assert!(transfer.expect("it ends").intact);
+        let after = net.trio.counters().expect("the kernel counts")[0].received;
+        (after.byte_count - before.byte_count) / (after.packet_count - before.packet_count)
+    };
+    let mean = wide_packets(&net);
+    assert!(mean <= 1_514, "{mean}");
+    gateway.tell(Signal::HUP);
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": reloaded")));
+    let mean = wide_packets(&net);
+    assert!(mean > 1_514, "{mean}");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn the_worker_process_has_no_rights() {
+    let net = Net::new("");
+    let gateway = net.run();
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.worker())).expect("it lives");
+    let line = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect("the kernel says it");
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(line(set), ["0000000000000000"], "{set}");
+    }
+    assert_eq!((line("NoNewPrivs:"), line("Seccomp:")), (vec!["1".to_owned()], vec!["2".to_owned()]));
+    for set in ["Uid:", "Gid:"] {
+        assert!(line(set).iter().all(|id| id == "65534"), "{status}");
+    }
+    assert_eq!(line("Groups:"), ["65534"]);
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_keeper_that_is_not_root_needs_two_capabilities() {
+    let net = Net::new("");
+    let everybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(net.folder.path(), everybody.clone()).expect("it is ours");
+    fs::set_permissions(&net.config, everybody).expect("it is ours");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+    let rights = "-all,+net_admin,+net_raw";
+    command.args([
+        format!("--inh-caps={rights}"),
+        format!("--ambient-caps={rights}"),
+        format!("--bounding-set={rights}"),
+    ]);
+    command.arg(PROGRAM);
+    let mut gateway = net.run_command(command);
+    gateway.kill_worker(Signal::KILL);
+    gateway.new_worker();
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_service_manager_hears_how_it_is() {
+    let net = Net::new("");
+    let path = net.folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("there is room");
+    manager.set_read_timeout(Some(PATIENCE)).expect("it is open");
+    let hears = |expected: &str| {
+        let mut room = [0; 256];
+        loop {
+            let len = manager.recv(&mut room).unwrap_or_else(|error| panic!("{expected} is not said: {error}"));
+            let said = String::from_utf8_lossy(&room[..len]);
+            if said.starts_with(expected) {
+                return;
+            }
+            assert_eq!(said, "WATCHDOG=1", "nothing else is said before {expected}");
+        }
+    };
+    let mut command = Command::new(PROGRAM);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "1000000");
+    let mut gateway = net.run_command(command);
+    hears("READY=1");
+    hears("WATCHDOG=1");
+    gateway.tell(Signal::HUP);
+    hears("RELOADING=1\nMONOTONIC_USEC=");
+    hears("READY=1");
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+    hears("READY=1");
+    hears("WATCHDOG=1");
+    gateway.tell(Signal::TERM);
+    hears("STOPPING=1");
+    assert!(gateway.process.wait().expect("it is ours").success());
+}
+
+#[test]
+fn at_its_end_nothing_stays() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let net = Net::new("");
+        let mut gateway = net.run();
+        let worker = gateway.worker();
+        gateway.tell(Signal::USR2);
+        gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+        let other = gateway.worker();
+        gateway.tell(signal);
+        assert!(gateway.process.wait().expect("it is ours").success());
+        assert!(!is_alive(worker) && !is_alive(other), "no process stays");
+        assert!(!net.control.exists(), "no socket stays");
+    }
+}
+
+#[test]
+fn a_worker_process_ends_with_its_keeper() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let worker = gateway.worker();
+    gateway.process.kill().expect("it is ours");
+    gateway.process.wait().expect("it is ours");
+    let until = Instant::now() + PATIENCE;
+    while is_alive(worker) {
+        assert!(Instant::now() < until, "it goes on without a keeper");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(net.control.exists(), "nobody was left to remove it");
+    let next = net.run();
+    assert!(next.end().success());
+}
+
+#[test]
+fn only_one_runs_by_a_configuration() {
+    let net = Net::new("");
+    let gateway = net.run();
+    let second = net.trio.middle.space().enter(|| Command::new(PROGRAM).arg("run").arg(&net.config).output());
+    let second = second.expect("it runs");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another gateway of this name runs"), "{second:?}");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_line_and_key() {
+    let folder = TempDir::new().expect("there is room");
+    let file = folder.path().join("wrong.toml");
+    fs::write(&file, "role = \"border\"\nrole = 7\n").expect("there is room");
+    for arguments in [&["run"][..], &["run", "--check"]] {
+        let ran = Command::new(PROGRAM).args(arguments).arg(&file).output().expect("it runs");
+        assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("wrong.toml:2"), "{ran:?}");
+    }
+}
+
+/// Three hosts, and the configuration of a border between them.
+struct Net {
+    trio: Trio,
+    folder: TempDir,
+    config: PathBuf,
+    control: PathBuf,
+}
+
+/// A gateway that runs.
+struct Gateway {
+    process: Child,
+    words: Arc<Mutex<Vec<String>>>,
+    last_worker: Mutex<i32>,
+}
+
+/// Numbered datagrams on their way from the narrow host to the wide one.
+struct Stream {
+    stop: Arc<AtomicBool>,
+    sender: thread::JoinHandle<u64>,
+    receiver: thread::JoinHandle<Told>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    sent: u64,
+    came: u64,
+    reordered: u64,
+    longest_gap: Duration,
+}
+
+impl Net {
+    fn new(wide: &str) -> Net {
+        let trio = Trio::new([9_000, 1_500], Offloading::Off).expect("tests of a live gateway run as root");
+        let folder = TempDir::new().expect("there is room");
+        let (config, control) = (folder.path().join("border.toml"), folder.path().join("border.sock"));
+        let net = Net { trio, folder, config, control };
+        net.write(wide);
+        net
+    }
+
+    fn write(&self, wide: &str) {
+        let more =
+            format!("control = \"{}\"\nuser = \"nobody\"\n[mss]\nraise = \"always\"", self.control.display());
+        fs::write(&self.config, self.trio.border(&more, wide, "")).expect("the file can be written");
+    }
+
+    fn run(&self) -> Gateway {
+        self.run_command(Command::new(PROGRAM))
+    }
+
+    fn run_command(&self, mut command: Command) -> Gateway {
+        command.arg("run").arg(&self.config).stderr(Stdio::piped());
+        let spawned = self.trio.middle.space().enter(|| command.spawn());
+        let mut process = spawned.expect("it starts");
+        let said = process.stderr.take().expect("it was asked for");
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&words);
+        thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                heard.lock().expect("nobody panics").push(line);
+            }
+        });
+        let gateway = Gateway { process, words, last_worker: Mutex::new(0) };
+        if let Err(error) = self.trio.settle() {
+            panic!("{error}: {:?}", gateway.words());
+        }
+        *gateway.last_worker.lock().expect("nobody panics") = gateway.worker();
+        gateway
+    }
+
+    /// Sends a datagram of this length each `step`.
+    fn stream(&self, step: Duration, len: usize) -> Stream {
+        let receiver = self.trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)));
+        let receiver = receiver.expect("the address is its own");
+        sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).expect("tests run as root");
+        receiver.set_read_timeout(Some(Duration::from_millis(2_500))).expect("it is open");
+        let target = receiver.local_addr().expect("it is bound");
+        let sender = self.trio.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0)));
+        let sender = sender.expect("the address is its own");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stops = Arc::clone(&stop);
+        let sender = thread::spawn(move || {
+            let mut content = vec![7; len];
+            let (began, mut sent) = (Instant::now(), 0_u64);
+            while !stops.load(Ordering::Relaxed) {
+                content[..8].copy_from_slice(&sent.to_be_bytes());
+                sender.send_to(&content, target).expect("the way is known");
+                sent += 1;
+                thread::sleep((began + step * sent as u32).saturating_duration_since(Instant::now()));
+            }
+            sent
+        });
+        let receiver = thread::spawn(move || {
+            let (mut told, mut next, mut before) = (Told::default(), 0, None::<Instant>);
+            let mut room = vec![0; len + 1];
+            while let Ok(got) = receiver.recv(&mut room) {
+                assert_eq!(got, len);
+                assert!(room[8..len].iter().all(|byte| *byte == 7), "it came unchanged");
+                let now = Instant::now();
+                let gap = before.map_or(Duration::ZERO, |before| now - before);
+                (told.longest_gap, before) = (told.longest_gap.max(gap), Some(now));
+                let number = u64::from_be_bytes(room[..8].try_into().expect("eight are eight"));
+                told.came += 1;
+                told.reordered += u64::from(number < next);
+                next = next.max(number + 1);
+            }
+            told
+        });
+        Stream { stop, sender, receiver }
+    }
+}
+
+impl Gateway {
+    /// The process that works.
+    fn worker(&self) -> i32 {
+        let keeper = self.process.id();
+        let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap_or_default();
+        let newest = children.split_whitespace().filter_map(|pid| pid.parse().ok()).max();
+        newest.unwrap_or_else(|| panic!("nobody works: {:?}", self.words()))
+    }
+
+    /// Ends, or stops, the one that works.
+    fn kill_worker(&mut self, signal: Signal) {
+        let worker = self.worker();
+        *self.last_worker.lock().expect("nobody panics") = worker;
+        kill_process(Pid::from_raw(worker).expect("it is a process"), signal).expect("it lives");
+    }
+
+    /// Waits until another works.
+    fn new_worker(&mut self) {
+        let last = *self.last_worker.lock().expect("nobody panics");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let keeper = self.process.id();
+            let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap_or_default();
+            let confined = |pid: &str| {
+                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                status.contains("Seccomp:\t2")
+            };
+            if children.split_whitespace().any(|pid| pid != last.to_string() && confined(pid)) {
+                return;
+            }
+            assert!(Instant::now() < until, "nobody works: {:?}", self.words());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn tell(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.id() as i32).expect("it is a process"), signal).expect("it lives");
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.words.lock().expect("nobody panics").clone()
+    }
+
+    fn said(&self, part: &str) -> bool {
+        self.words().iter().any(|word| word.contains(part))
+    }
+
+    fn wait_for(&mut self, is_so: impl Fn(&[String]) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !is_so(&self.words()) {
+            assert!(Instant::now() < until, "it does not come to that: {:?}", self.words());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn end(mut self) -> ExitStatus {
+        self.tell(Signal::TERM);
+        let status = self.process.wait().expect("it is ours");
+        for word in self.words() {
+            println!("  {word}");
+        }
+        status
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // One that has ended needs no end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Stream {
+    /// Ends it, and tells how it went.
+    fn stop(self) -> Told {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().expect("it says what is wrong");
+        Told { sent, ..self.receiver.join().expect("it says what is wrong") }
+    }
+}
+
+/// A datagram of this number in three frames, from anybody to anybody.
+fn pieces(id: u16) -> Vec<Vec<u8>> {
+    let piece = |(offset, len, more): (u16, usize, bool)| {
+        let mut frame = vec![0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+        frame.extend((20 + len as u16).to_be_bytes());
+        frame.extend(id.to_be_bytes());
+        frame.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
+        frame.extend([64, 253, 0, 0, 10, 77, 0, 7, 10, 77, 0, 8]);
+        let checksum = packet::Sum::of(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend((0..len).map(|at| (at + usize::from(offset)) as u8));
+        frame
+    };
+    [(0, 1_480, true), (1_480, 1_480, true), (2_960, 500, false)].into_iter().map(piece).collect()
+}
+
+/// The next frame of a datagram of this number.
+fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
+    let (mut pool, mut frames) = (packet::Pool::new(16 << 20), Vec::new());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < until, "datagram {id} does not come");
+        port.receive(packet::Ingress(0), &mut pool, &mut frames).expect("it is up");
+        for frame in frames.drain(..) {
+            if let packet::Frame::Ip(packet) = frame
+                && packet.header()[9] == 253
+                && packet.ip().id == u32::from(id)
+            {
+                return packet.frame().to_vec();
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    fs::exists(format!("/proc/{pid}")).expect("proc is there")
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_wideload");
+/// Between two datagrams.
+const STEP: Duration = Duration::from_micros(500);
+/// The same, at fifty thousand a second.
+const BRISK: Duration = Duration::from_micros(20);
+const PATIENCE: Duration = Duration::from_secs(8);

@@ -1,0 +1,93 @@
+//! What one process holds in, a pipe out; and in another process back: nothing is lost, and nothing changes its order.
+//!
+//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may. Before each
+//! stand the worker's number, the way and the length, in the machine's order of bytes: both ends are of one machine.
+
+use engine::Pieces;
+use packet::Packet;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where one worker writes what it holds.
+#[derive(Clone, Debug)]
+pub struct Will {
+    pipe: Arc<Mutex<File>>,
+    worker: u16,
+}
+
+/// A frame that somebody else held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Legacy {
+    /// The way that it was on.
+    pub way: usize,
+    /// The frame, with its link header.
+    pub frame: Vec<u8>,
+}
+
+impl Will {
+    /// One for each of `count` workers.
+    pub fn each(pipe: OwnedFd, count: usize) -> Vec<Will> {
+        let pipe = Arc::new(Mutex::new(File::from(pipe)));
+        (0..count).map(|worker| Will { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
+    }
+
+    /// Writes the packets that stand for this one on the wire.
+    ///
+    /// # Errors
+    /// Nobody reads.
+    pub fn write(&self, way: usize, packet: &mut Packet) -> io::Result<()> {
+        packet.finish_len();
+        if packet.train.is_none() {
+            packet.finish_checksum();
+        }
+        let mut pieces = Pieces::of(packet);
+        let mut bytes = Vec::new();
+        while let Some(piece) = pieces.next() {
+            bytes.extend(self.worker.to_ne_bytes());
+            bytes.push(way as u8);
+            bytes.extend((piece.frame_len() as u32).to_ne_bytes());
+            bytes.extend(piece.header);
+            bytes.extend(piece.payload);
+        }
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+    }
+}
+
+/// Reads until all who write have ended: what each of `count` workers gets.
+///
+/// # Errors
+/// The pipe breaks off within a frame; what came before is lost with it.
+pub fn read(pipe: OwnedFd, count: usize) -> io::Result<Vec<Vec<Legacy>>> {
+    let mut pipe = BufReader::new(File::from(pipe));
+    let mut legacies = vec![Vec::new(); count];
+    let mut front = [0; FRONT_LEN];
+    while read_front(&mut pipe, &mut front)? {
+        let [w0, w1, way, l0, l1, l2, l3] = front;
+        let (worker, len) = (u16::from_ne_bytes([w0, w1]), u32::from_ne_bytes([l0, l1, l2, l3]) as usize);
+        let to = legacies.get_mut(usize::from(worker)).filter(|_| way < 2 && len <= FRAME_LEN_MAX);
+        let Some(to) = to else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
+        };
+        let mut frame = vec![0; len];
+        pipe.read_exact(&mut frame)?;
+        to.push(Legacy { way: usize::from(way), frame });
+    }
+    Ok(legacies)
+}
+
+/// False where nothing more comes.
+fn read_front(pipe: &mut impl Read, front: &mut [u8; FRONT_LEN]) -> io::Result<bool> {
+    let [first, rest @ ..] = front;
+    if pipe.read(std::slice::from_mut(first))? == 0 {
+        return Ok(false);
+    }
+    pipe.read_exact(rest)?;
+    Ok(true)
+}
+
+/// What stands before a frame: two bytes of number, one of way, four of length.
+const FRONT_LEN: usize = 7;
+/// Longest frame, in bytes: the longest packet behind any link header.
+const FRAME_LEN_MAX: usize = 66 << 10;

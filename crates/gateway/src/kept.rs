@@ -1,0 +1,243 @@
+//! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its worker processes and
+//! through programs of its own that take each other's place.
+
+use crate::config::{Config, SideConfig};
+use crate::messages::HandedPort;
+use crate::service::open;
+use port::Offloads;
+use port::descriptors::{self, Stay};
+use rustix::fs::{Mode, chmod};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process;
+
+/// A port that is kept; without a descriptor, one that cannot be handed over.
+#[derive(Debug)]
+pub struct KeptPort {
+    /// What a worker process is told of it.
+    pub told: HandedPort,
+    /// What it is handed.
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// What is spoken to from outside.
+#[derive(Debug)]
+pub struct Doors {
+    /// Where it is asked and told.
+    pub control: (PathBuf, UnixListener),
+    /// Where its figures are fetched.
+    pub metrics: Option<(SocketAddr, TcpListener)>,
+}
+
+/// What a keeper leaves to the program that takes its place in its process, by numbers of descriptors.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Estate {
+    /// Which way of writing it this is.
+    pub version: u32,
+    /// The process.
+    pub process: u32,
+    /// The configuration that it went by.
+    pub text: String,
+    /// The ports.
+    pub ports: Vec<(HandedPort, Option<RawFd>)>,
+    /// Where it is asked.
+    pub control: (PathBuf, RawFd),
+    /// Where its figures are fetched.
+    pub metrics: Option<(SocketAddr, RawFd)>,
+    /// The worker process: its number, its descriptor, the socket to it.
+    pub worker: Option<(i32, RawFd, RawFd)>,
+}
+
+/// Descriptors that came through a change of programs, by their numbers.
+#[derive(Debug, Default)]
+pub struct Inherited(HashMap<RawFd, OwnedFd>);
+
+impl KeptPort {
+    /// The ports of all workers.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn open_all(config: &Config) -> io::Result<Vec<KeptPort>> {
+        let mut kept = Vec::new();
+        for number in 0..config.workers {
+            for side in [&config.wide, &config.narrow] {
+                kept.push(KeptPort::open(config, side, number)?);
+            }
+        }
+        Ok(kept)
+    }
+
+    fn open(config: &Config, side: &SideConfig, number: usize) -> io::Result<KeptPort> {
+        if is_of_one_process(&side.port) {
+            let told = HandedPort { address: side.port.clone(), offloads: None };
+            return Ok(KeptPort { told, descriptor: None });
+        }
+        let port = open(config, side, number)?;
+        let Offloads { checksum, tcp, udp } = port.offloads();
+        let told = HandedPort { address: port.address().to_owned(), offloads: Some([checksum, tcp, udp]) };
+        Ok(KeptPort { told, descriptor: Some(port.fd().try_clone_to_owned()?) })
+    }
+}
+
+/// Does the memory of such a port belong to one process? It cannot be handed over then.
+fn is_of_one_process(address: &str) -> bool {
+    address.starts_with("xdp:")
+}
+
+impl Doors {
+    /// Opens what the configuration names.
+    ///
+    /// # Errors
+    /// Somebody else listens there, or it cannot be.
+    pub fn open(config: &Config) -> io::Result<Doors> {
+        let metrics = config.metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?)));
+        let control = (config.control.clone(), listen_unix(&config.control)?);
+        Ok(Doors { control, metrics: metrics.transpose()? })
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        // Where the socket's file is gone already, nothing is left to do.
+        let _ = fs::remove_file(&self.control.0);
+    }
+}
+
+fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| {
+        io::Error::new(error.kind(), format!("metrics {address}: cannot listen: {error}; give another address"))
+    })
+}
+
+/// Listens at a path; a file that a dead process left is replaced, a living one's is not.
+fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    let said = |error: io::Error, advice: &str| {
+        io::Error::new(error.kind(), format!("control {}: cannot listen: {error}; {advice}", path.display()))
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(|error| said(error, "give a path that can be written to"))?;
+    }
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(said(error, "another gateway of this name runs; stop it, or give another path"));
+            }
+            fs::remove_file(path).map_err(|error| said(error, "remove it"))?;
+            UnixListener::bind(path)
+        }
+        outcome => outcome,
+    };
+    let listener = listener.map_err(|error| said(error, "give a path that can be written to"))?;
+    chmod(path, Mode::from_raw_mode(CONTROL_MODE)).map_err(|error| said(error.into(), "run as its owner"))?;
+    Ok(listener)
+}
+
+impl Estate {
+    /// Leaves it, and all that is open, to the next program of this process: returns the variable of the environment that names
+    /// it.
+    ///
+    /// # Errors
+    /// No memory or descriptor is left.
+    pub fn leave(&self) -> io::Result<(OwnedFd, String)> {
+        let memory = rustix::fs::memfd_create(VARIABLE, rustix::fs::MemfdFlags::CLOEXEC)?;
+        let mut file = File::from(memory);
+        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        file.rewind()?;
+        descriptors::stay_all(Stay::InTheNext)?;
+        let number = descriptors::number(&file).to_string();
+        Ok((file.into(), number))
+    }
+
+    /// What a program before this one of the same process left, with all that it had open; to be called before anything is
+    /// opened.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn find() -> io::Result<Option<(Estate, Inherited)>> {
+        let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<RawFd>().ok()) else {
+            return Ok(None);
+        };
+        let mut inherited = Inherited(
+            descriptors::inherited()?.into_iter().map(|open| (descriptors::number(&open), open)).collect(),
+        );
+        let mut text = Vec::new();
+        File::from(inherited.take(number)?).read_to_end(&mut text)?;
+        let estate: Estate = serde_json::from_slice(&text).map_err(io::Error::other)?;
+        let is_ours = estate.process == process::id() && estate.version == VERSION;
+        Ok(is_ours.then_some((estate, inherited)))
+    }
+}
+
+impl Inherited {
+    /// What came under this number.
+    ///
+    /// # Errors
+    /// Nothing did.
+    pub fn take(&mut self, number: RawFd) -> io::Result<OwnedFd> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("descriptor {number} was not handed on"));
+        self.0.remove(&number).ok_or_else(missing)
+    }
+
+    /// The ports of an estate.
+    ///
+    /// # Errors
+    /// One was not handed on.
+    pub fn ports(&mut self, told: &[(HandedPort, Option<RawFd>)]) -> io::Result<Vec<KeptPort>> {
+        told.iter()
+            .map(|(told, number)| {
+                let descriptor = number.map(|number| self.take(number)).transpose()?;
+                Ok(KeptPort { told: told.clone(), descriptor })
+            })
+            .collect()
+    }
+
+    /// The doors of an estate, as far as the configuration has them still; others are opened.
+    ///
+    /// # Errors
+    /// One was not handed on, or cannot be opened.
+    pub fn doors(&mut self, estate: &Estate, config: &Config) -> io::Result<Doors> {
+        let (path, number) = &estate.control;
+        let control = UnixListener::from(self.take(*number)?);
+        let control = if *path == config.control {
+            (path.clone(), control)
+        } else {
+            let fresh = listen_unix(&config.control)?;
+            let _ = fs::remove_file(path);
+            (config.control.clone(), fresh)
+        };
+        let before = estate.metrics.map(|(address, number)| Ok::<_, io::Error>((address, self.take(number)?)));
+        let before = before.transpose()?.map(|(address, open)| (address, TcpListener::from(open)));
+        let metrics = match (before, config.metrics) {
+            (Some((address, listener)), Some(wanted)) if address == wanted => Some((address, listener)),
+            (_, Some(wanted)) => Some((wanted, listen_tcp(wanted)?)),
+            (_, None) => None,
+        };
+        Ok(Doors { control, metrics })
+    }
+}
+
+/// Numbers of what is kept.
+pub fn numbers(ports: &[KeptPort]) -> Vec<(HandedPort, Option<RawFd>)> {
+    let number = |port: &KeptPort| port.descriptor.as_ref().map(descriptors::number);
+    ports.iter().map(|port| (port.told.clone(), number(port))).collect()
+}
+
+/// All descriptors that a worker process is handed, in the order in which it is told of them.
+pub fn handed<'a>(ports: &'a [KeptPort], doors: &'a Doors) -> Vec<BorrowedFd<'a>> {
+    let ports = ports.iter().filter_map(|port| port.descriptor.as_ref()).map(AsFd::as_fd);
+    let metrics = doors.metrics.as_ref().map(|(_, listener)| listener.as_fd());
+    ports.chain([doors.control.1.as_fd()]).chain(metrics).collect()
+}
+
+/// Which way of leaving an estate, and of speaking with worker processes, this program knows.
+pub const VERSION: u32 = 1;
+/// Names what was left to this program.
+pub const VARIABLE: &str = "WIDELOAD_ESTATE";
+/// Its owner and their group may speak to it.
+const CONTROL_MODE: u32 = 0o660;

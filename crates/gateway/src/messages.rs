@@ -1,0 +1,133 @@
+//! What the keeper and its worker process say to each other in, messages on their socket out; and back.
+
+use port::Offloads;
+use port::descriptors;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the keeper says to a worker process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// Begin: the first that is said. With it come the descriptors that it speaks of, in its order.
+    Begin(Begin),
+    /// Go on as this configuration says.
+    Reload(String),
+    /// Let go of what is held, and end.
+    Drain,
+    /// Write what is held to the pipe that comes with this, and end: another goes on.
+    HandOver,
+    /// What became of a wish: what was done, or why it was not.
+    Said(Result<String, String>),
+}
+
+/// What a worker process says to the keeper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToKeeper {
+    /// All is prepared; it touches no packet yet.
+    Ready,
+    /// All of its workers got around once more.
+    Beat,
+    /// It goes on as it was told, or it does not, for this reason.
+    Reloaded(Result<(), String>),
+    /// Have the kernel ask who has this address behind an interface.
+    Resolve {
+        /// Number of the interface.
+        index: u32,
+        /// Who is looked for.
+        address: IpAddr,
+    },
+    /// Somebody who may ask asks for this.
+    Wish(Wish),
+}
+
+/// What those who may speak to a worker process may ask of the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// Read the configuration anew.
+    Reload,
+    /// Start anew, without losing a packet.
+    Restart,
+    /// End.
+    Stop,
+}
+
+/// All that a worker process is told before it begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Begin {
+    /// The file of the configuration.
+    pub file: String,
+    /// What stands in it.
+    pub text: String,
+    /// Are stages that join left out, because processes before this one have died?
+    pub is_careful: bool,
+    /// The ports, those of each worker one after the other, the wide one first.
+    pub ports: Vec<HandedPort>,
+    /// Does a socket come with this on which somebody may ask?
+    pub has_control: bool,
+    /// Does a socket come with this on which figures are fetched?
+    pub has_metrics: bool,
+    /// Does a pipe come with this out of which comes what another process holds?
+    pub has_heritage: bool,
+}
+
+/// A port as it is handed to another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedPort {
+    /// Its address.
+    pub address: String,
+    /// What it takes: finishing checksums, cutting TCP, cutting UDP; none where it cannot be handed over, and is opened by who
+    /// is told.
+    pub offloads: Option<[bool; 3]>,
+}
+
+impl HandedPort {
+    /// What it takes.
+    pub fn offloads(&self) -> Option<Offloads> {
+        self.offloads.map(|[checksum, tcp, udp]| Offloads { checksum, tcp, udp })
+    }
+}
+
+/// Says something, with these descriptors; never waits.
+///
+/// # Errors
+/// The other end is gone, or listens to nothing.
+pub fn say(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let text = serde_json::to_vec(message).map_err(io::Error::other)?;
+    descriptors::send(socket, &text, descriptors)
+}
+
+/// What was said next.
+#[derive(Debug)]
+pub enum Heard<T> {
+    /// This, with these descriptors.
+    Said(T, Vec<OwnedFd>),
+    /// Nothing so far.
+    Nothing,
+    /// The other end is gone.
+    Gone,
+}
+
+/// Listens; never waits.
+///
+/// # Errors
+/// What came is none of these messages.
+pub fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
+    match descriptors::receive(socket, MESSAGE_LEN_MAX) {
+        Ok(Some((message, descriptors))) => {
+            let said = serde_json::from_slice(&message).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("a message is not understood: {error}"))
+            })?;
+            Ok(Heard::Said(said, descriptors))
+        }
+        Ok(None) => Ok(Heard::Gone),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Heard::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Heard::Nothing),
+        Err(error) => Err(error),
+    }
+}
+
+/// Longest message, in bytes: a configuration of 64 KiB, each byte spelled out, is longer than most sockets take.
+const MESSAGE_LEN_MAX: usize = 256 << 10;

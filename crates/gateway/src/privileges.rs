@@ -1,0 +1,122 @@
+//! A process with rights in, the same without out: it keeps what it has open, and can use nothing else.
+//!
+//! The order is that of what each step needs: groups and user while there is the right to change them, then no capability, then
+//! no system call but those that passing packets takes.
+
+use port::descriptors;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use std::io;
+
+/// Gives up all rights: root becomes this user, where one is named; keeps no capability, and gains none by any program. To be
+/// called before there is a second thread.
+///
+/// Whoever is not root has no user to become, and stays who it is.
+///
+/// # Errors
+/// There is no such user, or the right to become one is missing.
+pub fn give_up(user: Option<&str>) -> io::Result<()> {
+    let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
+    let refused = |what: &'static str| {
+        move |why: Errno| io::Error::new(why.kind(), format!("{what}: {}; run as root", io::Error::from(why)))
+    };
+    for capability in CapabilitySet::all().iter() {
+        match remove_capability_from_bounding_set(capability) {
+            // One that this kernel does not know; or there is nothing to be given up.
+            Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
+            Err(why) => return Err(refused("cannot give up what programs may gain")(why)),
+        }
+    }
+    if let Some((user, group)) = ids {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        set_thread_groups(&[group]).map_err(refused("cannot leave groups"))?;
+        set_thread_res_gid(group, group, group).map_err(refused("cannot change the group"))?;
+        set_thread_res_uid(user, user, user).map_err(refused("cannot change the user"))?;
+    }
+    clear_ambient_capability_set().map_err(refused("cannot give up capabilities"))?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(refused("cannot give up capabilities"))?;
+    set_no_new_privs(true).map_err(refused("cannot give up what programs may gain"))
+}
+
+/// Leaves this process, in all of its threads, nothing but the system calls that passing packets and answering questions
+/// takes; any other ends it.
+///
+/// # Errors
+/// The kernel has no such filter.
+pub fn confine() -> io::Result<()> {
+    let said = |error: &dyn std::fmt::Display| {
+        io::Error::other(format!("cannot confine the system calls: {error}; use a kernel with seccomp"))
+    };
+    for program in [refused(), allowed()] {
+        let program = program.map_err(|error| said(&error))?;
+        seccompiler::apply_filter_all_threads(&program).map_err(|error| said(&error))?;
+    }
+    Ok(())
+}
+
+/// What the C library may ask for, and does without: nothing is opened.
+fn refused() -> Result<BpfProgram, BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let denied = SeccompAction::Errno(libc::EACCES as u32);
+    SeccompFilter::new([(libc::SYS_openat, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
+}
+
+/// What is allowed; the stricter of two filters holds.
+fn allowed() -> Result<BpfProgram, BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let rules = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch)?.try_into()
+}
+
+/// Forty calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions. The last one is
+/// let through here for [`refused`] to refuse.
+const CALLS: &[i64] = &[
+    libc::SYS_ppoll,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_getsockopt,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_restart_syscall,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_clone3,
+    libc::SYS_futex,
+    libc::SYS_gettid,
+    libc::SYS_prctl,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_accept4,
+    libc::SYS_close,
+    libc::SYS_eventfd2,
+    libc::SYS_fcntl,
+    libc::SYS_getrandom,
+    libc::SYS_ioctl,
+    libc::SYS_shutdown,
+    libc::SYS_openat,
+];

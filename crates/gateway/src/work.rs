@@ -1,0 +1,233 @@
+//! A socket to a keeper in, a gateway that runs without rights out: the worker process.
+//!
+//! It is handed all that it works on, gives up its rights before it touches a packet, and tells the keeper ten times a second
+//! that all of its workers get around. When the keeper is gone it lets go of what it holds, and ends.
+
+use crate::broker;
+use crate::config::{Config, Stage};
+use crate::handover::{self, Legacy};
+use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, Wish, hear, say};
+use crate::privileges;
+use crate::service::{AfterPanic, Service, open};
+use port::Port;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a worker process serves beside packets, and with what.
+#[derive(Debug)]
+pub struct Serving<'a> {
+    /// The gateway.
+    pub service: &'a Service,
+    /// Where it may be asked and told.
+    pub control: Option<UnixListener>,
+    /// Where its figures may be fetched.
+    pub metrics: Option<TcpListener>,
+    /// Where wishes go that it cannot fulfil itself.
+    pub desk: Desk,
+    /// Are stages that join left out, because processes before this one have died?
+    pub is_careful: bool,
+}
+
+/// Takes wishes to the keeper.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    socket: Arc<OwnedFd>,
+    waiting: Arc<Mutex<VecDeque<Answer>>>,
+}
+
+/// Where what became of a wish is said.
+type Answer = Sender<Result<String, String>>;
+
+impl Desk {
+    /// Asks the keeper for something, and says what became of it.
+    ///
+    /// # Errors
+    /// It was not done, and why.
+    pub fn ask(&self, wish: Wish) -> io::Result<String> {
+        let (to, from) = mpsc::channel();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        say(&self.socket, &ToKeeper::Wish(wish), &[])?;
+        waiting.push_back(to);
+        drop(waiting);
+        match from.recv_timeout(WISH_PATIENCE) {
+            Ok(said) => said.map_err(io::Error::other),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper does not answer")),
+        }
+    }
+
+    /// Gives the answer to who has waited longest.
+    fn answer(&self, said: Result<String, String>) {
+        let first = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        if let Some(to) = first {
+            // Who asked may be gone.
+            let _ = to.send(said);
+        }
+    }
+}
+
+/// Works as the keeper at the other end of the socket says, until it says otherwise or is gone; `serve` starts what is served
+/// beside packets, which ends when what it returns is dropped.
+///
+/// # Errors
+/// It cannot begin.
+pub fn work(socket: OwnedFd, serve: impl FnOnce(Serving<'_>) -> io::Result<Box<dyn Any>>) -> io::Result<()> {
+    let socket = Arc::new(socket);
+    let Some((begin, descriptors)) = told(&socket)? else { return Ok(()) };
+    let mut handed = Handed(descriptors.into());
+    let config = config(&begin)?;
+    let adopted = handed.ports(&begin)?;
+    let control = handed.next(begin.has_control)?.map(UnixListener::from);
+    let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
+    let heritage = handed.next(begin.has_heritage)?;
+    let ready = || say(&socket, &ToKeeper::Ready, &[]);
+    let (ports, legacies) = if adopted.iter().flatten().all(Option::is_some) {
+        privileges::give_up(config.user.as_deref())?;
+        ready()?;
+        (complete(adopted, &config)?, inherit(heritage, &config)?)
+    } else {
+        // To open a port takes rights, and that whoever had it has ended.
+        ready()?;
+        let legacies = inherit(heritage, &config)?;
+        let ports = complete(adopted, &config)?;
+        privileges::give_up(config.user.as_deref())?;
+        (ports, legacies)
+    };
+    let asked = Arc::clone(&socket);
+    broker::ask_by(Box::new(move |index, address| say(&asked, &ToKeeper::Resolve { index, address }, &[])));
+    let service = Service::start_on(config, ports, legacies, AfterPanic::ProcessEnds)?;
+    let desk = Desk { socket: Arc::clone(&socket), waiting: Arc::default() };
+    let is_careful = begin.is_careful;
+    let served = serve(Serving { service: &service, control, metrics, desk: desk.clone(), is_careful })?;
+    privileges::confine()?;
+    let outcome = attend(&socket, service, &desk, &begin.file);
+    drop(served);
+    outcome
+}
+
+/// What the keeper says first; none where it is gone before.
+fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
+    loop {
+        wait(socket, BEGIN_PATIENCE);
+        match hear(socket)? {
+            Heard::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
+            Heard::Said(..) => {}
+            Heard::Nothing => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no keeper speaks to this process"));
+            }
+            Heard::Gone => return Ok(None),
+        }
+    }
+}
+
+fn config(begin: &Begin) -> io::Result<Config> {
+    let mut config = parse(&begin.text, &begin.file)?;
+    if begin.is_careful {
+        config.bypass.extend(WIDENING.iter().filter(|stage| !config.bypass.contains(stage)).collect::<Vec<_>>());
+    }
+    Ok(config)
+}
+
+fn parse(text: &str, file: &str) -> io::Result<Config> {
+    Config::parse(text, file).map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))
+}
+
+/// What came with the first message, in its order.
+struct Handed(VecDeque<OwnedFd>);
+
+impl Handed {
+    fn next(&mut self, is_there: bool) -> io::Result<Option<OwnedFd>> {
+        let missing = || io::Error::new(io::ErrorKind::InvalidData, "the keeper handed over fewer than it said");
+        if is_there { self.0.pop_front().ok_or_else(missing).map(Some) } else { Ok(None) }
+    }
+
+    /// The ports of each worker; none in the place of one that is to be opened.
+    fn ports(&mut self, begin: &Begin) -> io::Result<Vec<[Adopted; 2]>> {
+        let mut adopt = |told: &HandedPort| {
+            let Some(offloads) = told.offloads() else { return Ok(None) };
+            let descriptor = self.next(true)?.ok_or(io::ErrorKind::InvalidData)?;
+            port::adopt(&told.address, descriptor, offloads).map(Some)
+        };
+        begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([adopt(wide)?, adopt(narrow)?])).collect()
+    }
+}
+
+/// A port, if it was handed over.
+type Adopted = Option<Box<dyn Port>>;
+
+/// Opens what was not handed over.
+fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<dyn Port>; 2]>> {
+    let mut ports = Vec::new();
+    for (number, [wide, narrow]) in adopted.into_iter().enumerate() {
+        let complete = |adopted: Adopted, side| adopted.map_or_else(|| open(config, side, number), Ok);
+        ports.push([complete(wide, &config.wide)?, complete(narrow, &config.narrow)?]);
+    }
+    Ok(ports)
+}
+
+/// What another process leaves, once it has left all.
+fn inherit(heritage: Option<OwnedFd>, config: &Config) -> io::Result<Vec<Vec<Legacy>>> {
+    heritage.map_or_else(|| Ok(Vec::new()), |pipe| handover::read(pipe, config.workers))
+}
+
+/// Tells the keeper that all is well, and does what it says.
+fn attend(socket: &OwnedFd, mut service: Service, desk: &Desk, file: &str) -> io::Result<()> {
+    let mut before = vec![0; service.beats().len()];
+    let mut due = Instant::now();
+    loop {
+        wait(socket, due.saturating_duration_since(Instant::now()));
+        if Instant::now() >= due {
+            let beats = service.beats();
+            if before.iter().zip(&beats).all(|(before, now)| before != now) {
+                before = beats;
+                // Where the keeper is gone, the next look tells.
+                let _ = say(socket, &ToKeeper::Beat, &[]);
+            }
+            service.nudge();
+            due = Instant::now() + BEAT;
+        }
+        match hear(socket)? {
+            Heard::Nothing => {}
+            Heard::Gone | Heard::Said(ToWorker::Drain, _) => {
+                service.stop();
+                return Ok(());
+            }
+            Heard::Said(ToWorker::HandOver, descriptors) => {
+                match descriptors.into_iter().next() {
+                    Some(pipe) => service.hand_over(pipe),
+                    None => service.stop(),
+                }
+                return Ok(());
+            }
+            Heard::Said(ToWorker::Reload(text), _) => {
+                let done = parse(&text, file).and_then(|config| service.reload(config));
+                say(socket, &ToKeeper::Reloaded(done.map_err(|error| error.to_string())), &[])?;
+            }
+            Heard::Said(ToWorker::Said(said), _) => desk.answer(said),
+            Heard::Said(ToWorker::Begin(_), _) => {}
+        }
+    }
+}
+
+fn wait(socket: &OwnedFd, patience: Duration) {
+    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+    // However it ends, the socket is looked at.
+    let _ = poll(&mut fds, Some(&patience));
+}
+
+/// Stages that hold packets: left out where something in what is held may be what kills.
+const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Join, Stage::Coalesce];
+/// How often the keeper hears that all is well.
+pub(crate) const BEAT: Duration = Duration::from_millis(100);
+/// How long the keeper may take to say what to begin with.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to fulfil a wish.
+const WISH_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,236 @@
+//! Descriptors and messages in, the same in another process out; and what a process does with signals and with its own program.
+//!
+//! What one process may open, another may only use: it is handed descriptors over a socket of the two (SCM_RIGHTS). What is to
+//! live through an exec stays open under its number.
+
+use crate::failure::{advised, failed, last};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+/// Both ends of a socket between two processes, which keeps messages apart and tells when the other end is gone.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn pair() -> io::Result<[OwnedFd; 2]> {
+    let flags = SocketFlags::CLOEXEC;
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|why| failed("socketpair: cannot make one", &why.into()))?;
+    Ok([one, other])
+}
+
+/// Sends a message and descriptors, which stay open here as well; never waits.
+///
+/// # Errors
+/// The other end is gone, or has no room.
+pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        let said = format!("{} descriptors are more than the {DESCRIPTORS_MAX} of one message", descriptors.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
+    }
+    sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a message of up to `len_max` bytes and the descriptors with it; never waits. None where the other end is gone.
+///
+/// # Errors
+/// There is none, or it is longer.
+pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut message = vec![0; len_max];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let came = match recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut control, flags) {
+        Ok(came) => came,
+        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        Err(why) => return Err(why.into()),
+    };
+    let mut descriptors = Vec::new();
+    for said in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = said {
+            descriptors.extend(rights);
+        }
+    }
+    if came.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is longer than it may be"));
+    }
+    if came.bytes == 0 && descriptors.is_empty() {
+        return Ok(None);
+    }
+    message.truncate(came.bytes);
+    Ok(Some((message, descriptors)))
+}
+
+/// Takes all that a process was started with, by number: to be called before it opens anything, by whoever starts it anew as its
+/// own successor.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn inherited() -> io::Result<Vec<OwnedFd>> {
+    Ok(open_numbers()?.into_iter().filter_map(|number| claim(number).ok()).collect())
+}
+
+fn claim(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes numbers.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(last(format!("descriptor {number}: not open")));
+    }
+    // SAFETY: it is open, and nothing in this process has opened one yet.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    stay(&descriptor, Stay::InThisProgram)?;
+    Ok(descriptor)
+}
+
+/// How long a descriptor stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// Until the process runs another program.
+    InThisProgram,
+    /// Until it is closed.
+    InTheNext,
+}
+
+/// Says how long a descriptor stays open.
+///
+/// # Errors
+/// It is not open.
+pub fn stay(descriptor: impl AsFd, stay: Stay) -> io::Result<()> {
+    let flags = fcntl_getfd(&descriptor)?;
+    let flags = match stay {
+        Stay::InThisProgram => flags | FdFlags::CLOEXEC,
+        Stay::InTheNext => flags - FdFlags::CLOEXEC,
+    };
+    Ok(fcntl_setfd(descriptor, flags)?)
+}
+
+/// Says how long all that is open stays so, but standard input, output and error.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn stay_all(how_long: Stay) -> io::Result<()> {
+    for number in open_numbers()? {
+        // SAFETY: it is looked at for this one call; where it is not open any more, the call says so.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        // One that was closed since needs nothing.
+        let _ = stay(descriptor, how_long);
+    }
+    Ok(())
+}
+
+/// Numbers of what is open.
+fn open_numbers() -> io::Result<Vec<RawFd>> {
+    let listed = fs::read_dir(OPEN).map_err(|why| advised(OPEN, &why, "mount /proc"))?;
+    let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    Ok(listed.filter_map(number).filter(|number| *number >= FIRST).collect())
+}
+
+/// Signals that a process takes as messages, and nothing else: until it is dropped they interrupt nothing.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Takes these from now on; to be called before there is a second thread. What a program before this one of the same
+    /// process took, and has not read, comes here.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn take(numbers: &[libc::c_int]) -> io::Result<Signals> {
+        // SAFETY: all zero is a value of this set of bits.
+        let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+        for number in numbers {
+            // SAFETY: the set is ours.
+            unsafe { libc::sigaddset(&raw mut set, *number) };
+        }
+        // SAFETY: the kernel reads the set, which lives until the call is over.
+        if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) } < 0 {
+            return Err(last("cannot hold signals back"));
+        }
+        // SAFETY: the kernel reads the set, which lives until the call is over.
+        let number = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if number < 0 {
+            return Err(last("signalfd: cannot make one"));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Signals(unsafe { OwnedFd::from_raw_fd(number) }))
+    }
+
+    /// The next one that came; never waits.
+    pub fn next(&self) -> Option<libc::c_int> {
+        let mut told = [0; size_of::<libc::signalfd_siginfo>()];
+        let len = rustix::io::read(&self.0, &mut told).ok()?;
+        let number = told.first_chunk().filter(|_| len == told.len())?;
+        Some(u32::from_ne_bytes(*number) as libc::c_int)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Goes on as another program in the same process, with these arguments and variables; signals that are held back stay so.
+/// Returns only where that cannot be.
+pub fn become_program(path: &OsStr, arguments: &[&OsStr], variables: &[(&OsStr, &OsStr)]) -> io::Error {
+    let strings = |texts: Vec<Vec<u8>>| texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
+    let own = [path].into_iter().chain(arguments.iter().copied()).map(|text| text.as_bytes().to_vec());
+    let named = variables.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+    let (Ok(path), Ok(own), Ok(named)) =
+        (CString::new(path.as_bytes()), strings(own.collect()), strings(named.collect()))
+    else {
+        return io::Error::new(io::ErrorKind::InvalidInput, "an argument has a zero in it");
+    };
+    let ends = |texts: &[CString]| {
+        texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
+    };
+    let (own, named) = (ends(&own), ends(&named));
+    // SAFETY: path and both lists are strings that end with a zero, and the lists end with a null; all outlive the call.
+    unsafe { libc::execve(path.as_ptr(), own.as_ptr(), named.as_ptr()) };
+    last(path.to_string_lossy())
+}
+
+/// Number and group of the user of this name.
+///
+/// # Errors
+/// There is none.
+pub fn user(name: &str) -> io::Result<(u32, u32)> {
+    let unknown = || {
+        let said = format!("user {name:?}: there is none; `getent passwd` lists those there are");
+        io::Error::new(io::ErrorKind::NotFound, said)
+    };
+    let c_name = CString::new(name).map_err(|_| unknown())?;
+    let mut room = vec![0; USER_LEN_MAX];
+    // SAFETY: all zero is a value of this struct of numbers and pointers.
+    let mut entry: libc::passwd = unsafe { mem::zeroed() };
+    let mut found = ptr::null_mut();
+    // SAFETY: all that it writes to is ours, as long as it is said to be, and outlives the call.
+    unsafe {
+        libc::getpwnam_r(c_name.as_ptr(), &raw mut entry, room.as_mut_ptr(), room.len(), &raw mut found);
+    }
+    if found.is_null() { Err(unknown()) } else { Ok((entry.pw_uid, entry.pw_gid)) }
+}
+
+/// The number of a descriptor, which says to a later program of this process what it is.
+pub fn number(descriptor: impl AsFd) -> RawFd {
+    descriptor.as_fd().as_raw_fd()
+}
+
+/// Descriptors that one message takes at most (the kernel's SCM_MAX_FD).
+pub const DESCRIPTORS_MAX: usize = 253;
+const OPEN: &str = "/proc/self/fd";
+/// The first behind standard input, output and error.
+const FIRST: RawFd = 3;
+/// Longest entry of a user, in bytes.
+const USER_LEN_MAX: usize = 16 << 10;

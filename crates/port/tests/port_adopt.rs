@@ -1,0 +1,118 @@
+//! A port that one process opened, in the hands of another: what waited in it is there.
+
+mod port_support;
+
+use packet::{Frame, Ingress, Pool};
+use port_support::{Namespace, ip};
+use std::io;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+use wideload_port::descriptors::{self, DESCRIPTORS_MAX};
+use wideload_port::{Offloads, Options, Port, ToDo, Wire, adopt, open};
+
+#[test]
+fn what_waits_in_a_packet_socket_waits_for_who_takes_it_over() {
+    Namespace::new().run(|| {
+        ip("link add one type veth peer name other");
+        ip("link set one up");
+        ip("link set other up");
+        let mut one = open("packet:one", &Options::default()).expect("it is there");
+        let other = open("packet:other", &Options::default()).expect("it is there");
+        for number in 0..3 {
+            assert_eq!(one.transmit(&[wire(&frame(number))]).expect("it is up"), 1);
+        }
+        let mut other = hand_over(other);
+        assert_eq!(other.address(), "packet:other");
+        takes(other.as_mut(), &[frame(0), frame(1), frame(2)]);
+        assert_eq!(other.transmit(&[wire(&frame(7))]).expect("it is up"), 1);
+        takes(one.as_mut(), &[frame(7)]);
+    });
+}
+
+#[test]
+fn a_device_stays_as_long_as_who_took_it_over() {
+    Namespace::new().run(|| {
+        let tap = open("tap:t%d", &Options { mtu: Some(9_000), ..Options::default() }).expect("tests run as root");
+        let address = tap.address().to_owned();
+        ip("link set t0 up");
+        let (offloads, tap) = (tap.offloads(), hand_over(tap));
+        assert_eq!((tap.address(), tap.offloads()), (&address[..], offloads));
+        ip("link set t0 mtu 1500");
+        drop(tap);
+        let again = open("packet:t0", &Options::default());
+        assert!(again.is_err(), "the device goes with the last who has it");
+    });
+}
+
+#[test]
+fn what_cannot_be_handed_over_says_so() {
+    let [one, other] = descriptors::pair().expect("there is room");
+    let many = vec![one.as_fd(); DESCRIPTORS_MAX + 1];
+    assert!(descriptors::send(&one, b"many", &many).is_err());
+    descriptors::send(&one, b"all", &many[..DESCRIPTORS_MAX]).expect("as many may be");
+    let (message, came) = descriptors::receive(&other, 16).expect("it came").expect("it is open");
+    assert_eq!((&message[..], came.len()), (&b"all"[..], DESCRIPTORS_MAX));
+    drop(came);
+    descriptors::send(&one, b"seventeen letters", &[]).expect("there is room");
+    assert!(descriptors::receive(&other, 16).is_err(), "a message that is cut is none");
+    let why = adopt("xdp:lo", one, Offloads::default()).err().expect("its memory is one process's own");
+    assert!(why.to_string().contains("open it anew"), "{why}");
+    // A program that another test starts has it too, until it runs.
+    let until = Instant::now() + PATIENCE;
+    while let Err(why) = descriptors::receive(&other, 16).map(|came| assert!(came.is_none())) {
+        assert!(why.kind() == io::ErrorKind::WouldBlock && Instant::now() < until, "{why}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_user_has_a_number_or_is_none() {
+    assert_eq!(descriptors::user("root").expect("everybody has one"), (0, 0));
+    let why = descriptors::user("no such user").expect_err("nobody is called so");
+    assert!(why.to_string().contains("getent passwd"), "{why}");
+}
+
+fn hand_over(port: Box<dyn Port>) -> Box<dyn Port> {
+    let [ours, theirs] = descriptors::pair().expect("there is room");
+    descriptors::send(&ours, port.address().as_bytes(), &[port.fd()]).expect("there is room");
+    let offloads = port.offloads();
+    drop(port);
+    let (address, came) = descriptors::receive(&theirs, 64).expect("it came").expect("it is open");
+    let [descriptor] = <[_; 1]>::try_from(came).expect("one was sent");
+    adopt(str::from_utf8(&address).expect("it is text"), descriptor, offloads).expect("it is there")
+}
+
+/// The next packets of ours are these.
+fn takes(port: &mut dyn Port, expected: &[Vec<u8>]) {
+    let (mut pool, mut frames, mut came) = (Pool::new(4 << 20), Vec::new(), Vec::new());
+    let until = Instant::now() + PATIENCE;
+    while came.len() < expected.len() {
+        assert!(Instant::now() < until, "{} of {} came", came.len(), expected.len());
+        port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
+        for frame in frames.drain(..) {
+            if let Frame::Ip(packet) = frame
+                && packet.header().get(9) == Some(&253)
+            {
+                came.push(packet.frame().to_vec());
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(came, expected);
+}
+
+fn wire(frame: &[u8]) -> Wire<'_> {
+    Wire { header: frame, payload: &[], to_do: ToDo::default() }
+}
+
+fn frame(number: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
+    frame.extend([0x45, 0, 0, 60, 0, number, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let checksum = packet::Sum::of(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    frame.resize(74, number);
+    frame
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
