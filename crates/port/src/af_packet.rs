@@ -6,6 +6,7 @@
 use crate::device::{self, Device, checked, sentence};
 use crate::landing::{BATCH_LEN, Landing, Layout, NOTHING};
 use crate::refusal::{refused, would_wait};
+use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use packet::{Buffer, Frame, Ingress, Medium, Pool};
@@ -334,6 +335,12 @@ fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> 
     if let Some(Fanout { group, spread }) = fanout {
         let number = i32::from(group) | spread_number(spread) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
+        if let Spread::Steered(count) = spread {
+            let start = if medium(hardware) == Some(Medium::Ip) { Start::Packet } else { Start::Told };
+            let program = steer::program(start, count)?;
+            // The group keeps it.
+            set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;
+        }
     }
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
@@ -346,6 +353,7 @@ fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> 
 fn spread_number(spread: Spread) -> libc::c_int {
     let number = match spread {
         Spread::Flow => libc::PACKET_FANOUT_HASH,
+        Spread::Steered(_) => libc::PACKET_FANOUT_EBPF,
         Spread::Turns => libc::PACKET_FANOUT_LB,
         Spread::Processor => libc::PACKET_FANOUT_CPU,
         Spread::Queue => libc::PACKET_FANOUT_QM,

@@ -18,6 +18,8 @@ pub(crate) struct Instruction {
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Frames that a socket or a device shares out (BPF_PROG_TYPE_SOCKET_FILTER).
+    Filter = 1,
     /// Frames on their way into the host, seen by traffic control.
     Classifier = 3,
     /// Frames on their way in, before anything else sees them.
@@ -104,6 +106,21 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags:
     attributes.call(LINK_CREATE)
 }
 
+/// What a program says of a frame.
+///
+/// # Errors
+/// The kernel does not run it.
+#[cfg(test)]
+pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
+    let mut attributes = Attributes::default();
+    attributes.put(0, program.as_raw_fd() as u32);
+    attributes.put(8, frame.len() as u32);
+    attributes.put_address(16, frame.as_ptr());
+    attributes.call_only(PROG_TEST_RUN)?;
+    let [_, _, _, _, a, b, c, d, ..] = attributes.0;
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
 /// The argument of bpf(2): a union of structures, here as their words.
 #[repr(C, align(8))]
 struct Attributes([u8; ATTRIBUTES_LEN]);
@@ -142,6 +159,8 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
+#[cfg(test)]
+const PROG_TEST_RUN: libc::c_long = 10;
 /// Bytes of the argument that we use.
 const ATTRIBUTES_LEN: usize = 64;
 /// Longest answer of the verifier that we read, in bytes.
