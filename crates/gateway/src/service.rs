@@ -2,14 +2,17 @@
 
 use crate::build::{Secrets, mss, side, way};
 use crate::config::Config;
-use crate::orders::{Order, Reins, orders};
+use crate::orders::{Order, Orders, Reins, orders};
+use crate::reopen::{self, Reopening, open};
 use crate::roles::{Seized, links};
+use crate::siblings::Siblings;
 use crate::snapshot::Snapshot;
-use crate::worker::{End, Worker};
-use engine::{Side, Switch};
+use crate::worker::{End, Reopen, Worker};
+use engine::Side;
 use port::clock::Clock;
-use port::{Offloads, Options, Port};
+use port::{Offloads, Port};
 use std::io;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// A gateway that runs in this process.
@@ -18,7 +21,8 @@ pub struct Service {
     config: Config,
     offloads: [Offloads; 2],
     crew: Vec<Member>,
-    _seized: Seized,
+    note: Option<String>,
+    seized: Arc<Mutex<Seized>>,
 }
 
 /// A worker on its thread.
@@ -34,15 +38,28 @@ impl Service {
     /// # Errors
     /// What is missing, and what to do.
     pub fn start(config: Config) -> io::Result<Service> {
-        let mut crew = Vec::new();
-        let mut offloads = [Offloads::default(); 2];
+        let mut ports = Vec::new();
         for number in 0..config.workers {
-            let ports = open(&config, number)?;
-            offloads = [ports[0].offloads(), ports[1].offloads()];
-            crew.push(hire(&config, number, ports)?);
+            ports.push([open(&config, &config.wide, number)?, open(&config, &config.narrow, number)?]);
         }
-        let _seized = Seized::start(&config)?;
-        Ok(Service { config, offloads, crew, _seized })
+        let note = reopen::note(&config);
+        let offloads =
+            ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
+        let places = places(&config, note.is_none())?;
+        let seized = Arc::new(Mutex::new(Seized::default()));
+        let reopening = |end| Reopening::new(&config, end, Arc::clone(&seized)).map(Arc::new);
+        let reopenings = [reopening(0)?, reopening(1)?];
+        let mut service = Service { config, offloads, crew: Vec::new(), note, seized };
+        for ((number, ports), place) in ports.into_iter().enumerate().zip(places) {
+            service.crew.push(hire(&service.config, number, ports, place, reopenings.clone())?);
+        }
+        reopen::locked(&service.seized).renew(&service.config)?;
+        Ok(service)
+    }
+
+    /// What whoever started it should hear: that something works otherwise than one would think.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// What it was told.
@@ -109,28 +126,41 @@ fn sides(config: &Config, [wide, narrow]: [Offloads; 2], secrets: Secrets) -> [S
     [side(config, &config.narrow, narrow, secrets), side(config, &config.wide, wide, secrets)]
 }
 
-fn open(config: &Config, _number: usize) -> io::Result<[Box<dyn Port>; 2]> {
-    let open = |side: &crate::config::SideConfig| {
-        let offloads = match side.offloads {
-            Switch::On => Options::default().offloads,
-            Switch::Off => Offloads::default(),
-        };
-        port::open(&side.port, &Options { mtu: Some(side.mtu.into()), offloads, ..Options::default() })
-    };
-    Ok([open(&config.wide)?, open(&config.narrow)?])
+/// What connects a worker with who tells it what to do, and with its siblings.
+type Place = (Reins, Orders, Option<Siblings>);
+
+fn places(config: &Config, is_steered: bool) -> io::Result<Vec<Place>> {
+    let (reins, orders): (Vec<_>, Vec<_>) =
+        (0..config.workers).map(|_| orders()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+    let mut siblings = Vec::new();
+    if config.workers > 1 && is_steered {
+        siblings = Siblings::of(&reins);
+    }
+    let mut siblings = siblings.into_iter();
+    Ok(reins.into_iter().zip(orders).map(|(reins, orders)| (reins, orders, siblings.next())).collect())
 }
 
-fn hire(config: &Config, number: usize, ports: [Box<dyn Port>; 2]) -> io::Result<Member> {
+fn hire(
+    config: &Config,
+    number: usize,
+    ports: [Box<dyn Port>; 2],
+    (reins, orders, siblings): Place,
+    reopenings: [Arc<Reopening>; 2],
+) -> io::Result<Member> {
     let secrets = Secrets::draw()?;
-    let (reins, orders) = orders()?;
     let [wide, narrow] = ports;
     let ways = [
         way(config, &config.narrow, narrow.offloads(), secrets),
         way(config, &config.wide, wide.offloads(), secrets),
     ];
     let [at_wide, at_narrow] = links(config, wide.as_ref())?;
-    let ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
-    let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
+    let [wide_again, narrow_again] =
+        reopenings.map(|reopening| -> Reopen { Box::new(move || reopening.port(number)) });
+    let ends = [
+        End::new(wide, at_wide, config.wide.mtu).with_reopen(wide_again),
+        End::new(narrow, at_narrow, config.narrow.mtu).with_reopen(narrow_again),
+    ];
+    let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders).with_siblings(siblings);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || worker.run())

@@ -1,6 +1,7 @@
 //! A worker in, its figures out.
 
 use crate::send::Sent;
+use crate::siblings::Moved;
 use engine::{Ledger, Tally};
 use packet::Packet;
 use std::io;
@@ -15,6 +16,8 @@ pub struct Snapshot {
     pub ends: [EndSnapshot; 2],
     /// Processor time that it took so far.
     pub processor_time: Duration,
+    /// What went between it and its siblings.
+    pub siblings: Moved,
 }
 
 /// How things are with one direction.

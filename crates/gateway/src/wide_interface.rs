@@ -34,6 +34,16 @@ impl Moved {
         Ok(moved)
     }
 
+    /// Does the same where an interface went and came again.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn renew(&self, config: &Config, narrow: &str) -> io::Result<()> {
+        let mut netlink = Netlink::open()?;
+        netlink.set_up(&self.wide)?;
+        self.fill(&mut netlink, config, narrow)
+    }
+
     /// Writes the routes of the wide interface's table.
     fn fill(&self, netlink: &mut Netlink, config: &Config, narrow: &str) -> io::Result<()> {
         let wide = netlink.interface(&self.wide)?.index;

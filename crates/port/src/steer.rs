@@ -497,7 +497,8 @@ mod tests {
     fn hosts_of_two_networks_that_are_numbered_alike_spread() {
         let mut seen = [0_u32; 4];
         for host in 0..=255 {
-            let end = |network| End { address: [10, 0, network, host].repeat(4).try_into().expect("16 bytes"), port: 0 };
+            let end =
+                |network| End { address: [10, 0, network, host].repeat(4).try_into().expect("16 bytes"), port: 0 };
             seen[worker(Medium::Ip, &ip(4, [end(1), end(2)], 17, None, &[0; 8]), 4)] += 1;
         }
         assert!(seen.iter().all(|count| (40..100).contains(count)), "{seen:?}");
