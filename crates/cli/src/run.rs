@@ -72,9 +72,7 @@ pub fn restart(args: &Restart) -> Status {
 
 /// `wideload work`: what `wideload run` starts; its keeper is at the other end of standard input.
 pub fn work() -> Status {
-    let worked =
-        io::stdin().as_fd().try_clone_to_owned().and_then(|socket| work::work(socket, |_| Ok(Box::new(()))));
-    match worked {
+    match io::stdin().as_fd().try_clone_to_owned().and_then(work::work) {
         Ok(()) => Status::Done,
         Err(error) => complain(&error),
     }

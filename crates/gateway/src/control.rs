@@ -15,7 +15,9 @@ use crate::bypass::{self, Ways};
 use crate::config::{Config, Problems, Stage};
 use crate::doors::{Door, Guest, Host};
 use crate::figures::{Figures, Watch};
+use crate::messages::Wish;
 use crate::service::Service;
+use crate::work;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -98,7 +100,8 @@ struct OwnFile {
 #[derive(Debug)]
 pub struct Control {
     _door: Door,
-    file: OwnFile,
+    /// None where another process made it, and removes it.
+    file: Option<OwnFile>,
 }
 
 /// Asks a running gateway.
@@ -190,13 +193,33 @@ impl Control {
     ) -> io::Result<Control> {
         let Socket { listener, file } = socket;
         listener.set_nonblocking(true)?;
-        let desk = Desk { service, watch, on_stop: Box::new(on_stop) };
-        Ok(Control { _door: Door::open("control", listener, desk)?, file })
+        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper: None };
+        Ok(Control { _door: Door::open("control", listener, desk)?, file: Some(file) })
     }
 
-    /// Where its socket is.
-    pub fn path(&self) -> &Path {
-        &self.file.path
+    /// Answers in a process whose keeper made the socket, and does what takes rights.
+    ///
+    /// # Errors
+    /// There can be no further thread or descriptor.
+    pub fn serve_for(
+        keeper: work::Desk,
+        listener: UnixListener,
+        service: Arc<Mutex<Service>>,
+        watch: Watch,
+    ) -> io::Result<Control> {
+        listener.set_nonblocking(true)?;
+        let asked = keeper.clone();
+        let on_stop = move || {
+            // Where it is gone, this process ends by itself.
+            let _ = asked.ask(Wish::Stop);
+        };
+        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper: Some(keeper) };
+        Ok(Control { _door: Door::open("control", listener, desk)?, file: None })
+    }
+
+    /// Where its socket is, if it is this process's.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.path.as_path())
     }
 }
 
@@ -205,6 +228,8 @@ struct Desk {
     service: Arc<Mutex<Service>>,
     watch: Watch,
     on_stop: Box<dyn Fn() + Send + Sync>,
+    /// Who has the rights that this process gave up.
+    keeper: Option<work::Desk>,
 }
 
 /// Why a request is refused.
@@ -295,6 +320,9 @@ impl Desk {
     }
 
     fn reload(&self, path: &Path) -> Result<Value, Refusal> {
+        if let Some(keeper) = &self.keeper {
+            return Ok(json!({ "said": keeper.ask(Wish::Reload)? }));
+        }
         if !path.is_absolute() {
             return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
         }

@@ -14,8 +14,8 @@ pub use crate::kept::VERSION;
 use crate::kept::{self, Doors, Estate, Inherited, KeptPort};
 use crate::messages::{Begin, Heard, ToKeeper, ToWorker, Wish, hear, say};
 use crate::notify::{self, Notify};
+use crate::roles::Seized;
 use crate::service::stays;
-use crate::wide_interface::Moved;
 use port::descriptors::{self, Signals, Stay};
 use port::netlink::Netlink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,7 +45,7 @@ pub struct Keeper {
     notify: Notify,
     ports: Vec<KeptPort>,
     doors: Doors,
-    seized: Option<Moved>,
+    seized: Option<Seized>,
     /// What the program before this one had seized, where it could not be seized again.
     left: Option<Inherited>,
     worker: Option<Child>,
@@ -140,7 +140,7 @@ impl Keeper {
         let ports = KeptPort::open_all(&config)?;
         let mut keeper = Keeper::new(path, text, config, signals, ports, doors)?;
         keeper.warn();
-        keeper.seized = seize(&keeper.config, &keeper.ports)?;
+        keeper.seized = Some(Seized::start(&keeper.config)?);
         keeper.worker = Some(keeper.spawn(None)?);
         match keeper.first_beat() {
             Ok(()) => Ok(keeper),
@@ -170,8 +170,8 @@ impl Keeper {
             keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
         // What the program before had seized goes with the rest of what it left, once the same is seized here.
-        match seize(&keeper.config, &keeper.ports) {
-            Ok(seized) => keeper.seized = seized,
+        match Seized::start(&keeper.config) {
+            Ok(seized) => keeper.seized = Some(seized),
             Err(error) => {
                 keeper.say(&error.to_string());
                 keeper.left = Some(inherited);
@@ -715,18 +715,6 @@ fn manner(status: &WaitIdStatus) -> String {
         (Some(code), _) => format!("ended with status {code}"),
         (_, Some(signal)) => format!("was ended by signal {signal}"),
         _ => "is gone".to_owned(),
-    }
-}
-
-/// What the host gives up while the gateway runs.
-fn seize(config: &Config, ports: &[KeptPort]) -> io::Result<Option<Moved>> {
-    let name = |port: &KeptPort| port.told.address.split_once(':').map(|(_, name)| name.to_owned());
-    match (config.role, &ports) {
-        (crate::config::Role::WideInterface, [wide, narrow, ..]) => {
-            let names = name(wide).zip(name(narrow));
-            names.map(|(wide, narrow)| Moved::start(config, &wide, &narrow)).transpose()
-        }
-        _ => Ok(None),
     }
 }
 

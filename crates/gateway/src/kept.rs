@@ -3,7 +3,7 @@
 
 use crate::config::{Config, SideConfig};
 use crate::messages::HandedPort;
-use crate::service::open;
+use crate::reopen::open;
 use port::Offloads;
 use port::descriptors::{self, Stay};
 use rustix::fs::{Mode, chmod};

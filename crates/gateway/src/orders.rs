@@ -138,7 +138,8 @@ impl Reins {
         self.ring();
     }
 
-    fn ring(&self) {
+    /// Has the worker look at what is there for it.
+    pub(crate) fn ring(&self) {
         // A full counter rings as well.
         let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
     }

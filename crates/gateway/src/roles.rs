@@ -11,10 +11,11 @@ use port::{Address, Port};
 use std::io;
 
 /// What the host has given up, until this is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Seized {
-    _moved: Option<Moved>,
-    _intercepts: Vec<Intercept>,
+    moved: Option<Moved>,
+    /// Each with the number of its interface; none where the host can do without.
+    intercepts: Vec<(u32, Option<Intercept>)>,
 }
 
 impl Seized {
@@ -24,33 +25,50 @@ impl Seized {
     /// # Errors
     /// What the kernel refuses; nothing stays changed.
     pub fn start(config: &Config) -> io::Result<Seized> {
+        let mut seized = Seized::default();
+        seized.renew(config)?;
+        Ok(seized)
+    }
+
+    /// Does the same where interfaces went and came again; where none did, it changes nothing.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn renew(&mut self, config: &Config) -> io::Result<()> {
         let mut netlink = Netlink::open()?;
-        let mut intercepts = Vec::new();
-        let mut moved = None;
-        match config.role {
-            Role::Border => {
-                for side in [&config.wide, &config.narrow] {
-                    if let Some(index) = packet_socket_on(side, &mut netlink)? {
-                        intercepts.extend(allowed(Intercept::all(index), &mut netlink, side)?);
-                    }
-                }
-            }
-            Role::WideInterface => {
-                if let Some(index) = packet_socket_on(&config.narrow, &mut netlink)? {
-                    intercepts.push(Intercept::ip(index)?);
-                }
-                moved = Some(Moved::start(config, &interface(&config.wide)?, &interface(&config.narrow)?)?);
-            }
-            Role::Router => {
-                for (side, other) in [(&config.wide, &config.narrow), (&config.narrow, &config.wide)] {
-                    if let Some(index) = packet_socket_on(side, &mut netlink)? {
+        let sides = match config.role {
+            Role::WideInterface => vec![(&config.narrow, &config.wide)],
+            Role::Border | Role::Router => vec![(&config.wide, &config.narrow), (&config.narrow, &config.wide)],
+        };
+        for (side, other) in sides {
+            // An interface that is gone comes in again with its port.
+            let index = match packet_socket_on(side, &mut netlink) {
+                Ok(Some(index)) => index,
+                Ok(None) => continue,
+                Err(_) if !self.intercepts.is_empty() => continue,
+                Err(error) => return Err(error),
+            };
+            if self.intercepts.iter().all(|(known, _)| *known != index) {
+                let intercept = match config.role {
+                    Role::Border => allowed(Intercept::all(index), &mut netlink, side)?,
+                    Role::WideInterface => Some(Intercept::ip(index)?),
+                    Role::Router => {
                         let to = netlink.interface(&interface(other)?)?.index;
-                        intercepts.push(Intercept::forwarded(index, to)?);
+                        Some(Intercept::forwarded(index, to)?)
                     }
-                }
+                };
+                self.intercepts.push((index, intercept));
             }
         }
-        Ok(Seized { _moved: moved, _intercepts: intercepts })
+        self.intercepts.retain(|(index, _)| netlink.interface_at(*index).is_ok());
+        if config.role == Role::WideInterface {
+            let (wide, narrow) = (interface(&config.wide)?, interface(&config.narrow)?);
+            match &mut self.moved {
+                Some(moved) => moved.renew(config, &narrow)?,
+                None => self.moved = Some(Moved::start(config, &wide, &narrow)?),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -204,8 +204,10 @@ fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Se
                     sent.down += count(&owners[done..]);
                     break;
                 }
-                Some(Refusal::ToDo) => return Stop::Unable(owners[done].place),
-                Some(Refusal::TooLong) | None => {
+                Some(Refusal::ToDo) if wires[done].to_do != ToDo::default() => {
+                    return Stop::Unable(owners[done].place);
+                }
+                Some(_) | None => {
                     sent.refused += owners[done].packets;
                     done += 1;
                 }

@@ -1,19 +1,22 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
 use crate::build::{Secrets, mss, of, side, way};
-use crate::config::{Config, Holding, SideConfig};
+use crate::config::{Config, Holding};
 use crate::handover::{Legacy, Will};
-use crate::orders::{Order, Reins, orders};
+use crate::orders::{Order, Orders, Reins, orders};
+use crate::reopen::{self, Reopening, open};
 use crate::roles::{Seized, links};
+use crate::siblings::Siblings;
 use crate::snapshot::Snapshot;
-use crate::worker::{End, Worker};
-use engine::{Side, Switch, Toward};
+use crate::worker::{End, Reopen, Worker};
+use engine::{Side, Toward};
 use port::clock::Clock;
-use port::{Offloads, Options, Port};
+use port::{Offloads, Port};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// A gateway that runs in this process.
@@ -22,9 +25,9 @@ pub struct Service {
     config: Config,
     offloads: [Offloads; 2],
     crew: Vec<Member>,
-    /// What the host has given up for it, where this process has the right to ask for that.
-    #[expect(dead_code, reason = "it is put back when this is dropped")]
-    seized: Option<Seized>,
+    note: Option<String>,
+    /// What the host has given up for it, where this process has the right to ask for that; it is put back when this ends.
+    seized: Arc<Mutex<Seized>>,
 }
 
 /// A worker on its thread.
@@ -43,39 +46,70 @@ pub enum AfterPanic {
     ProcessEnds,
 }
 
+/// What a worker begins with.
+struct Start {
+    ports: [Box<dyn Port>; 2],
+    place: Place,
+    legacies: Vec<Legacy>,
+    after_panic: AfterPanic,
+    reopenings: Option<[Arc<Reopening>; 2]>,
+}
+
 impl Service {
     /// Opens both ports in the namespace of this thread, and starts to work.
     ///
     /// # Errors
     /// What is missing, and what to do.
     pub fn start(config: Config) -> io::Result<Service> {
-        let mut ports = Vec::new();
-        for number in 0..config.workers {
-            ports.push([open(&config, &config.wide, number)?, open(&config, &config.narrow, number)?]);
-        }
-        let mut service = Service::start_on(config, ports, Vec::new(), AfterPanic::ThreadEnds)?;
-        service.seized = Some(Seized::start(&service.config)?);
+        let ports = (0..config.workers)
+            .map(|number| Ok([open(&config, &config.wide, number)?, open(&config, &config.narrow, number)?]))
+            .collect::<io::Result<Vec<_>>>()?;
+        let seized = Arc::new(Mutex::new(Seized::default()));
+        let reopening = |end| Reopening::new(&config, end, Arc::clone(&seized)).map(Arc::new);
+        let reopenings = [reopening(0)?, reopening(1)?];
+        let mut service = Service::assemble(config, ports, Vec::new(), AfterPanic::ThreadEnds, Some(reopenings))?;
+        service.seized = seized;
+        reopen::locked(&service.seized).renew(&service.config)?;
         Ok(service)
     }
 
-    /// Starts to work on ports that are open, those of each worker: first with what another process held.
+    /// Starts to work on ports that are open, those of each worker: first with what another process held. What the host is to
+    /// give up for it, another process has seen to.
     ///
     /// # Errors
     /// What is missing, and what to do.
     pub fn start_on(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
-        mut legacies: Vec<Vec<Legacy>>,
+        legacies: Vec<Vec<Legacy>>,
         after_panic: AfterPanic,
     ) -> io::Result<Service> {
-        let mut crew = Vec::new();
-        let mut offloads = [Offloads::default(); 2];
+        Service::assemble(config, ports, legacies, after_panic, None)
+    }
+
+    fn assemble(
+        config: Config,
+        ports: Vec<[Box<dyn Port>; 2]>,
+        mut legacies: Vec<Vec<Legacy>>,
+        after_panic: AfterPanic,
+        reopenings: Option<[Arc<Reopening>; 2]>,
+    ) -> io::Result<Service> {
+        let note = reopen::note(&config);
+        let offloads =
+            ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
+        let places = places(&config, note.is_none())?;
         legacies.resize(ports.len(), Vec::new());
-        for ((number, ports), legacy) in ports.into_iter().enumerate().zip(legacies) {
-            offloads = [ports[0].offloads(), ports[1].offloads()];
-            crew.push(hire(&config, number, ports, legacy, after_panic)?);
+        let mut service = Service { config, offloads, crew: Vec::new(), note, seized: Arc::default() };
+        for (number, ((ports, place), legacies)) in ports.into_iter().zip(places).zip(legacies).enumerate() {
+            let start = Start { ports, place, legacies, after_panic, reopenings: reopenings.clone() };
+            service.crew.push(hire(&service.config, number, start)?);
         }
-        Ok(Service { config, offloads, crew, seized: None })
+        Ok(service)
+    }
+
+    /// What whoever started it should hear: that something works otherwise than one would think.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// How often each worker got around.
@@ -89,7 +123,7 @@ impl Service {
     }
 
     /// Ends, and writes what is held to a pipe.
-    pub fn hand_over(mut self, pipe: OwnedFd) {
+    pub fn hand_over(&mut self, pipe: OwnedFd) {
         for (member, will) in self.crew.iter().zip(Will::each(pipe, self.crew.len())) {
             member.reins.give(Order::HandOver(will));
         }
@@ -136,7 +170,8 @@ impl Service {
         self.end();
     }
 
-    fn end(&mut self) {
+    /// The same, for who shares it.
+    pub fn end(&mut self) {
         self.crew.iter().for_each(|member| member.reins.stop());
         self.join();
     }
@@ -178,39 +213,44 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     }
 }
 
-/// To the narrow side, to the wide one.
+/// To the narrow side, to the wide one; and whether what is held is released when the port has nothing more to give.
 fn sides(config: &Config, [wide, narrow]: [Offloads; 2], secrets: Secrets) -> [(Side, bool); 2] {
     [(Toward::Narrow, narrow), (Toward::Wide, wide)].map(|(toward, offloads)| {
         (side(config, toward, offloads, secrets), of(config, toward).hold == Holding::Burst)
     })
 }
 
-/// The port of one side of a worker, opened in the namespace of this thread.
-pub(crate) fn open(_config: &Config, side: &SideConfig, _number: usize) -> io::Result<Box<dyn Port>> {
-    let offloads = match side.offloads {
-        Switch::On => Options::default().offloads,
-        Switch::Off => Offloads::default(),
-    };
-    port::open(&side.port, &Options { mtu: Some(side.mtu.into()), offloads, ..Options::default() })
+/// What connects a worker with who tells it what to do, and with its siblings.
+type Place = (Reins, Orders, Option<Siblings>);
+
+fn places(config: &Config, is_steered: bool) -> io::Result<Vec<Place>> {
+    let (reins, orders): (Vec<_>, Vec<_>) =
+        (0..config.workers).map(|_| orders()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+    let mut siblings = Vec::new();
+    if config.workers > 1 && is_steered {
+        siblings = Siblings::of(&reins);
+    }
+    let mut siblings = siblings.into_iter();
+    Ok(reins.into_iter().zip(orders).map(|(reins, orders)| (reins, orders, siblings.next())).collect())
 }
 
-fn hire(
-    config: &Config,
-    number: usize,
-    ports: [Box<dyn Port>; 2],
-    legacies: Vec<Legacy>,
-    after_panic: AfterPanic,
-) -> io::Result<Member> {
+fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
+    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, reopenings } =
+        start;
     let secrets = Secrets::draw()?;
-    let (reins, orders) = orders()?;
-    let [wide, narrow] = ports;
     let ways = [
         way(config, Toward::Narrow, narrow.offloads(), secrets),
         way(config, Toward::Wide, wide.offloads(), secrets),
     ];
     let [at_wide, at_narrow] = links(config, wide.as_ref())?;
-    let ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
-    let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
+    let mut ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
+    if let Some(reopenings) = reopenings {
+        let [wide_again, narrow_again] =
+            reopenings.map(|reopening| -> Reopen { Box::new(move || reopening.port(number)) });
+        let [wide, narrow] = ends;
+        ends = [wide.with_reopen(wide_again), narrow.with_reopen(narrow_again)];
+    }
+    let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders).with_siblings(siblings);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || {

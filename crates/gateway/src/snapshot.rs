@@ -2,6 +2,7 @@
 
 use crate::config::Stage;
 use crate::send::Sent;
+use crate::siblings::Moved;
 use engine::{Coalescer, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use packet::Packet;
 use std::io;
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub ends: [EndSnapshot; 2],
     /// Processor time that it took so far.
     pub processor_time: Duration,
+    /// What went between it and its siblings.
+    pub siblings: Moved,
 }
 
 /// How things are with one direction.

@@ -26,17 +26,24 @@ impl Moved {
     /// # Errors
     /// What the kernel refuses; nothing stays changed.
     pub fn start(config: &Config, wide: &str, narrow: &str) -> io::Result<Moved> {
-        let mut netlink = Netlink::open()?;
-        // Behind a TAP there is one station, and nobody who would answer for it.
-        netlink.set_arp(wide, Switch::Off)?;
-        netlink.set_up(wide)?;
-        let mut moved = Moved { wide: wide.to_owned(), netlink };
-        moved.fill(config, narrow)?;
+        let mut moved = Moved { wide: wide.to_owned(), netlink: Netlink::open()? };
+        moved.renew(config, narrow)?;
         match moved.netlink.add_rule(RULE, TABLE) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             outcome => outcome?,
         }
         Ok(moved)
+    }
+
+    /// Leads routes over the interface, which may have come anew. Behind a TAP there is one station, and nobody who would
+    /// answer for it: it asks for no address.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn renew(&mut self, config: &Config, narrow: &str) -> io::Result<()> {
+        self.netlink.set_arp(&self.wide, Switch::Off)?;
+        self.netlink.set_up(&self.wide)?;
+        self.fill(config, narrow)
     }
 
     /// Writes the routes of the wide interface's table.

@@ -5,13 +5,16 @@
 
 use crate::broker;
 use crate::config::{Config, Stage};
+use crate::control::Control;
+use crate::figures::Watch;
 use crate::handover::{self, Legacy};
 use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, Wish, hear, say};
+use crate::metrics::Metrics;
 use crate::privileges;
-use crate::service::{AfterPanic, Service, open};
+use crate::reopen::{locked, open};
+use crate::service::{AfterPanic, Service};
 use port::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
@@ -20,21 +23,6 @@ use std::os::unix::net::UnixListener;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// What a worker process serves beside packets, and with what.
-#[derive(Debug)]
-pub struct Serving<'a> {
-    /// The gateway.
-    pub service: &'a Service,
-    /// Where it may be asked and told.
-    pub control: Option<UnixListener>,
-    /// Where its figures may be fetched.
-    pub metrics: Option<TcpListener>,
-    /// Where wishes go that it cannot fulfil itself.
-    pub desk: Desk,
-    /// Are stages that join left out, because processes before this one have died?
-    pub is_careful: bool,
-}
 
 /// Takes wishes to the keeper.
 #[derive(Clone, Debug)]
@@ -73,12 +61,11 @@ impl Desk {
     }
 }
 
-/// Works as the keeper at the other end of the socket says, until it says otherwise or is gone; `serve` starts what is served
-/// beside packets, which ends when what it returns is dropped.
+/// Works as the keeper at the other end of the socket says, until it says otherwise or is gone.
 ///
 /// # Errors
 /// It cannot begin.
-pub fn work(socket: OwnedFd, serve: impl FnOnce(Serving<'_>) -> io::Result<Box<dyn Any>>) -> io::Result<()> {
+pub fn work(socket: OwnedFd) -> io::Result<()> {
     let socket = Arc::new(socket);
     let Some((begin, descriptors)) = told(&socket)? else { return Ok(()) };
     let mut handed = Handed(descriptors.into());
@@ -104,11 +91,14 @@ pub fn work(socket: OwnedFd, serve: impl FnOnce(Serving<'_>) -> io::Result<Box<d
     broker::ask_by(Box::new(move |index, address| say(&asked, &ToKeeper::Resolve { index, address }, &[])));
     let service = Service::start_on(config, ports, legacies, AfterPanic::ProcessEnds)?;
     let desk = Desk { socket: Arc::clone(&socket), waiting: Arc::default() };
-    let is_careful = begin.is_careful;
-    let served = serve(Serving { service: &service, control, metrics, desk: desk.clone(), is_careful })?;
+    let watch = Watch::new(&service);
+    let service = Arc::new(Mutex::new(service));
+    let metrics = metrics.map(|listener| Metrics::serve(listener, watch.clone())).transpose()?;
+    let asked = |listener| Control::serve_for(desk.clone(), listener, Arc::clone(&service), watch.clone());
+    let control = control.map(asked).transpose()?;
     privileges::confine()?;
-    let outcome = attend(&socket, service, &desk, &begin.file);
-    drop(served);
+    let outcome = attend(&socket, &service, &desk, &begin.file);
+    drop((control, metrics));
     outcome
 }
 
@@ -178,36 +168,36 @@ fn inherit(heritage: Option<OwnedFd>, config: &Config) -> io::Result<Vec<Vec<Leg
 }
 
 /// Tells the keeper that all is well, and does what it says.
-fn attend(socket: &OwnedFd, mut service: Service, desk: &Desk, file: &str) -> io::Result<()> {
-    let mut before = vec![0; service.beats().len()];
+fn attend(socket: &OwnedFd, service: &Mutex<Service>, desk: &Desk, file: &str) -> io::Result<()> {
+    let mut before = vec![0; locked(service).beats().len()];
     let mut due = Instant::now();
     loop {
         wait(socket, due.saturating_duration_since(Instant::now()));
         if Instant::now() >= due {
-            let beats = service.beats();
+            let beats = locked(service).beats();
             if before.iter().zip(&beats).all(|(before, now)| before != now) {
                 before = beats;
                 // Where the keeper is gone, the next look tells.
                 let _ = say(socket, &ToKeeper::Beat, &[]);
             }
-            service.nudge();
+            locked(service).nudge();
             due = Instant::now() + BEAT;
         }
         match hear(socket)? {
             Heard::Nothing => {}
             Heard::Gone | Heard::Said(ToWorker::Drain, _) => {
-                service.stop();
+                locked(service).end();
                 return Ok(());
             }
             Heard::Said(ToWorker::HandOver, descriptors) => {
                 match descriptors.into_iter().next() {
-                    Some(pipe) => service.hand_over(pipe),
-                    None => service.stop(),
+                    Some(pipe) => locked(service).hand_over(pipe),
+                    None => locked(service).end(),
                 }
                 return Ok(());
             }
             Heard::Said(ToWorker::Reload(text), _) => {
-                let done = parse(&text, file).and_then(|config| service.reload(config));
+                let done = parse(&text, file).and_then(|config| locked(service).reload(config));
                 say(socket, &ToKeeper::Reloaded(done.map_err(|error| error.to_string())), &[])?;
             }
             Heard::Said(ToWorker::Said(said), _) => desk.answer(said),

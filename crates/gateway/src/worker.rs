@@ -6,7 +6,9 @@
 use crate::handover::{Legacy, Will};
 use crate::links::{Link, Links};
 use crate::orders::{Order, Orders};
+use crate::reopen::Reopened;
 use crate::send::Sender;
+use crate::siblings::Siblings;
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot};
 use arrayvec::ArrayVec;
 use engine::{Mss, Output, Side, Toward, Way as Leaving};
@@ -34,6 +36,8 @@ pub struct Worker {
     orders: Orders,
     /// Another goes on with what was held here.
     has_heir: bool,
+    /// Who else works here, where flows are steered.
+    siblings: Option<Siblings>,
 }
 
 /// A port and what belongs to it.
@@ -49,10 +53,12 @@ pub struct End {
     reopen: Option<Reopen>,
     /// When that was tried last.
     tried_at: Time,
+    /// Packets that were dropped because it was down, when it was last looked at.
+    down_count: u64,
 }
 
-/// Opens a port anew, or says why it cannot be.
-pub type Reopen = Box<dyn FnMut() -> io::Result<Box<dyn Port>> + Send>;
+/// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
+pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Reopened>> + Send>;
 
 /// All that happens to packets of one direction.
 #[derive(Debug)]
@@ -98,6 +104,7 @@ impl End {
             is_up: true,
             reopen: None,
             tried_at: Time::ZERO,
+            down_count: 0,
         }
     }
 
@@ -114,15 +121,22 @@ impl End {
         }
         self.tried_at = now;
         match reopen() {
-            Ok(port) => {
+            Ok(None) => {}
+            Ok(Some(Reopened { port, links })) => {
                 self.seen.missed_before += self.port.missed();
                 self.port.give_back(&mut out.pool);
-                self.port = port;
+                (self.port, self.links) = (port, links);
                 self.sender.trust(self.port.offloads());
                 self.is_up = true;
             }
             Err(error) => self.seen.last_error = Some(error.to_string()),
         }
+    }
+
+    /// Were packets dropped since it was last asked because the port is down? Who only sends would not hear of it.
+    fn seems_down(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.down_count, self.sender.sent().down);
+        before != self.down_count
     }
 
     /// The longest frame that carries no IP packet and fits.
@@ -193,7 +207,21 @@ impl Way {
 impl Worker {
     /// A worker between a wide and a narrow end; `ways` are to the narrow end and to the wide one.
     pub fn new(clock: Clock, ends: [End; 2], ways: [Way; 2], mss: Option<Mss>, orders: Orders) -> Worker {
-        Worker { clock, ends, ways, mss, frames: Vec::with_capacity(FRAME_COUNT), orders, has_heir: false }
+        Worker {
+            clock,
+            ends,
+            ways,
+            mss,
+            frames: Vec::with_capacity(FRAME_COUNT),
+            orders,
+            has_heir: false,
+            siblings: None,
+        }
+    }
+
+    /// The same, which gives its siblings what is of their flows.
+    pub fn with_siblings(self, siblings: Option<Siblings>) -> Worker {
+        Worker { siblings, ..self }
     }
 
     /// Works until it is told to stop; what is held leaves then.
@@ -205,7 +233,8 @@ impl Worker {
             self.orders.beat();
             turn = Turn::Idle;
             for way in [TO_NARROW, TO_WIDE] {
-                if ready[way] && self.receive(way, now) == Turn::Busy {
+                let looks = ready[way] || self.ends[way].seems_down();
+                if looks && self.receive(way, now) == Turn::Busy {
                     turn = Turn::Busy;
                 }
                 self.expire(way, now);
@@ -220,9 +249,11 @@ impl Worker {
             }
             if ready[ORDERS] {
                 self.obey();
+                self.take_from_siblings(now);
             }
         }
         if !self.has_heir {
+            self.take_from_siblings(self.clock.now());
             self.flush();
         }
     }
@@ -323,6 +354,28 @@ impl Worker {
         self.ways[way].out.pool.give(raw.into_buffer());
     }
 
+    /// Takes what siblings rebuilt of flows that are ours.
+    fn take_from_siblings(&mut self, now: Time) {
+        while let Some(rebuilt) = self.siblings.as_mut().and_then(Siblings::take) {
+            let Way { side, out, .. } = &mut self.ways[rebuilt.way];
+            match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), &mut out.pool) {
+                Ok(mut packet) => {
+                    rebuilt.tell(&mut packet);
+                    if let Some(mss) = &mut self.mss {
+                        mss.see(now, &mut packet, TOWARD[rebuilt.way], &mut out.ledger);
+                    }
+                    side.push(now, packet, out);
+                }
+                Err(_) => self.ends[rebuilt.way].seen.lost += 1,
+            }
+            let Way { side, out, releases_when_idle, .. } = &mut self.ways[rebuilt.way];
+            if *releases_when_idle {
+                side.release(now, out);
+            }
+            self.drain(rebuilt.way, now);
+        }
+    }
+
     fn expire(&mut self, way: usize, now: Time) {
         let Way { side, out, unresolved, .. } = &mut self.ways[way];
         let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
@@ -341,7 +394,13 @@ impl Worker {
     fn drain(&mut self, way: usize, now: Time) {
         while let Some(leaving) = self.ways[way].out.next_way() {
             match leaving {
-                Leaving::Forward(packet) => self.send(way, now, packet, 1 - way),
+                Leaving::Forward(packet) => {
+                    if self.siblings.as_mut().is_some_and(|siblings| siblings.give(way, &packet)) {
+                        self.ways[way].out.done(packet);
+                    } else {
+                        self.send(way, now, packet, 1 - way);
+                    }
+                }
                 Leaving::Answer(packet) => self.send(way, now, packet, way),
             }
         }
@@ -418,7 +477,8 @@ impl Worker {
         let [wide, narrow] = &mut self.ends;
         let [to_narrow, to_wide] = &self.ways;
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
-        Snapshot { ways, ends: [wide.snapshot(), narrow.snapshot()], processor_time: thread_time() }
+        let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
+        Snapshot { ways, ends: [wide.snapshot(), narrow.snapshot()], processor_time: thread_time(), siblings }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use crate::device::{self, Device, checked, sentence};
 use crate::landing::{BATCH_LEN, Landing, Layout, NOTHING};
-use crate::refusal::{refused, would_wait};
+use crate::refusal::{is_down, refused, would_wait};
+use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use packet::{Buffer, Frame, Ingress, Medium, Pool};
@@ -26,6 +27,8 @@ pub struct PacketSocket {
     receiving: Box<Receiving>,
     sending: Box<Sending>,
     missed: u64,
+    /// The interface went down, and was not seen up since.
+    is_down: bool,
 }
 
 /// What a batch of frames is received into.
@@ -97,7 +100,42 @@ impl PacketSocket {
         let sending = Box::new(Sending::new(index));
         let layout = Layout::new(medium, mtu);
         let offloads = options.offloads;
-        Ok(PacketSocket { socket, address, medium, offloads, vnet_len, layout, receiving, sending, missed: 0 })
+        Ok(PacketSocket {
+            socket,
+            address,
+            medium,
+            offloads,
+            vnet_len,
+            layout,
+            receiving,
+            sending,
+            missed: 0,
+            is_down: false,
+        })
+    }
+
+    fn cannot_receive(&self, error: &io::Error) -> io::Error {
+        let what = format!("{}: cannot receive", self.address);
+        sentence(&what, error, "the interface is down or gone; set it up")
+    }
+
+    /// The kernel says once that the interface went down; whether it came again, or is gone, has to be asked.
+    fn check_up(&mut self) -> io::Result<()> {
+        if !self.is_down {
+            return Ok(());
+        }
+        let error = match bound_index(&self.socket) {
+            Ok(index) if index > 0 => {
+                let name = self.address.split_once(':').map_or("", |(_, name)| name);
+                if Device::new(name)?.is_up().unwrap_or(false) {
+                    self.is_down = false;
+                    return Ok(());
+                }
+                libc::ENETDOWN
+            }
+            _ => libc::ENODEV,
+        };
+        Err(io::Error::from_raw_os_error(error))
     }
 
     /// A socket that another process opened as [`PacketSocket::open`] does, with these offloads.
@@ -116,7 +154,19 @@ impl PacketSocket {
         let layout = Layout::new(medium, device.mtu().map_err(gone)?);
         let vnet_len = spoken_vnet(&socket);
         let (receiving, sending) = (Box::new(Receiving::new()), Box::new(Sending::new(index)));
-        Ok(PacketSocket { socket, address, medium, offloads, vnet_len, layout, receiving, sending, missed: 0 })
+        let (missed, is_down) = (0, false);
+        Ok(PacketSocket {
+            socket,
+            address,
+            medium,
+            offloads,
+            vnet_len,
+            layout,
+            receiving,
+            sending,
+            missed,
+            is_down,
+        })
     }
 
     /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
@@ -148,14 +198,17 @@ impl Port for PacketSocket {
         let wanted_count = self.receiving.stock(layout, pool);
         let count = match self.receiving.call(&self.socket, layout, self.vnet_len, wanted_count) {
             Ok(count) => count,
-            Err(error) if would_wait(&error) => return Ok(Received { was_last: true, ..Received::default() }),
+            Err(error) if would_wait(&error) => match self.check_up() {
+                Ok(()) => return Ok(Received { was_last: true, ..Received::default() }),
+                Err(error) => return Err(self.cannot_receive(&error)),
+            },
             // A train that this header cannot tell, such as one of SCTP; it is gone.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 return Ok(Received { count: 1, lost_count: 1, was_last: false });
             }
             Err(error) => {
-                let what = format!("{}: cannot receive", self.address);
-                return Err(sentence(&what, &error, "the interface is down or gone; set it up"));
+                self.is_down = true;
+                return Err(self.cannot_receive(&error));
             }
         };
         let mut lost_count = 0;
@@ -178,6 +231,7 @@ impl Port for PacketSocket {
                 Err(_) if sent_count > 0 => break,
                 Err(error) if would_wait(&error) => break,
                 Err(error) => {
+                    self.is_down |= is_down(&error);
                     let has_to_do = batch.first().is_some_and(|wire| wire.to_do != ToDo::default());
                     return Err(refused(&self.address, error, has_to_do));
                 }
@@ -364,6 +418,12 @@ fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> 
     if let Some(Fanout { group, spread }) = fanout {
         let number = i32::from(group) | spread_number(spread) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
+        if let Spread::Steered(count) = spread {
+            let start = if medium(hardware) == Some(Medium::Ip) { Start::Packet } else { Start::Told };
+            let program = steer::program(start, count)?;
+            // The group keeps it.
+            set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;
+        }
     }
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
@@ -376,6 +436,7 @@ fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> 
 fn spread_number(spread: Spread) -> libc::c_int {
     let number = match spread {
         Spread::Flow => libc::PACKET_FANOUT_HASH,
+        Spread::Steered(_) => libc::PACKET_FANOUT_EBPF,
         Spread::Turns => libc::PACKET_FANOUT_LB,
         Spread::Processor => libc::PACKET_FANOUT_CPU,
         Spread::Queue => libc::PACKET_FANOUT_QM,
@@ -466,6 +527,15 @@ fn bind(socket: &OwnedFd, way: &libc::sockaddr_ll) -> io::Result<()> {
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads the address, which lives until the call is over.
     checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(way).cast(), len) }).map(drop)
+}
+
+/// The number of the interface that a socket is bound to; none is below 1.
+fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
+    let mut way = way(0, 0);
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to the address, which lives until the call is over.
+    let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut way).cast(), &raw mut len) };
+    checked(result).map(|_| way.sll_ifindex)
 }
 
 /// Lets only those frames in that a classic BPF program accepts.

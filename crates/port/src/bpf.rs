@@ -31,6 +31,8 @@ pub(crate) enum Step {
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Frames that a socket or a device shares out (BPF_PROG_TYPE_SOCKET_FILTER).
+    Filter = 1,
     /// Frames on their way into the host, seen by traffic control (BPF_PROG_TYPE_SCHED_CLS).
     Classifier = 3,
     /// Frames on their way in, before anything else sees them (BPF_PROG_TYPE_XDP).
@@ -155,6 +157,21 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags:
     attributes.call(LINK_CREATE)
 }
 
+/// What a program says of a frame.
+///
+/// # Errors
+/// The kernel does not run it.
+#[cfg(test)]
+pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
+    let mut attributes = Attributes::default();
+    attributes.put(0, program.as_raw_fd() as u32);
+    attributes.put(8, frame.len() as u32);
+    attributes.put_address(16, frame.as_ptr());
+    attributes.call_only(PROG_TEST_RUN)?;
+    let [_, _, _, _, a, b, c, d, ..] = attributes.0;
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
 /// The front of the argument of bpf(2): a union of structures, here as their bytes.
 #[repr(C, align(8))]
 struct Attributes([u8; ATTRIBUTES_LEN]);
@@ -271,7 +288,7 @@ pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
 /// Ends the program with what is in register 0.
 pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
 
-const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
+pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
     Instruction { code, registers, offset, constant }
 }
@@ -298,6 +315,8 @@ const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
+#[cfg(test)]
+const PROG_TEST_RUN: libc::c_int = 10;
 /// Bytes of the argument that we use.
 const ATTRIBUTES_LEN: usize = 64;
 /// Enough for what the verifier says of the longest program here, in bytes.

@@ -47,6 +47,13 @@ impl<'a> Device<'a> {
         self.ask(libc::SIOCSIFTXQLEN, request).map(drop)
     }
 
+    /// Was it set up?
+    pub fn is_up(&self) -> io::Result<bool> {
+        let answer = self.ask(libc::SIOCGIFFLAGS, request(self.name))?;
+        // SAFETY: the kernel wrote this field of the union; any bits are a number.
+        Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+    }
+
     /// The kind of its hardware, an ARPHRD number.
     pub fn hardware(&self) -> io::Result<u16> {
         let answer = self.ask(libc::SIOCGIFHWADDR, request(self.name))?;

@@ -22,6 +22,7 @@ pub mod neighbours;
 pub mod netlink;
 pub mod realtime;
 pub mod routes;
+pub mod steer;
 pub mod xdp;
 
 mod af_packet;

@@ -30,7 +30,8 @@ pub struct Options {
     pub offloads: Offloads,
     /// One of several queues of a TUN or TAP device: all of them are opened so, by the same name.
     pub has_queues: bool,
-    /// Shares the interface with the other packet sockets of a group.
+    /// Shares the interface with the other packet sockets of a group. Of a TUN or TAP device with several queues only
+    /// [`Spread::Steered`] is obeyed: else the kernel chooses by flow.
     pub fanout: Option<Fanout>,
     /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets only.
     pub bypasses_queue: bool,
@@ -54,6 +55,9 @@ pub struct Fanout {
 pub enum Spread {
     /// By flow: both directions of one go to the same socket, and all fragments of a datagram.
     Flow,
+    /// As [`steer::worker`](crate::steer::worker) says, to one of so many: the same one on every port. The sockets of a
+    /// group, and the queues of a TUN or TAP device, are numbered as they are opened.
+    Steered(u16),
     /// In turns.
     Turns,
     /// By the processor that received the frame.

@@ -30,7 +30,7 @@ impl Refusal {
     }
 
     /// The error that tells it.
-    pub(crate) fn error(self, address: &str, error: &io::Error) -> io::Error {
+    pub fn error(self, address: &str, error: &io::Error) -> io::Error {
         let why = match self {
             Refusal::TooLong => {
                 "the frame is longer than the interface's MTU; send shorter frames or raise the MTU"
@@ -58,11 +58,16 @@ pub(crate) fn would_wait(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
 }
 
+/// Is the interface down or gone?
+pub(crate) fn is_down(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENETDOWN | libc::EBADFD | libc::ENXIO | libc::ENODEV))
+}
+
 /// The error of a frame that the kernel did not take.
 pub(crate) fn refused(address: &str, error: io::Error, has_to_do: bool) -> io::Error {
     let refusal = match error.raw_os_error() {
         Some(libc::EMSGSIZE) => Refusal::TooLong,
-        Some(libc::EIO | libc::ENETDOWN | libc::EBADFD | libc::ENXIO | libc::ENODEV) => Refusal::Down,
+        _ if is_down(&error) => Refusal::Down,
         Some(libc::EINVAL) if has_to_do => Refusal::ToDo,
         _ => return io::Error::new(error.kind(), format!("{address}: cannot send: {error}")),
     };

@@ -5,8 +5,9 @@
 use crate::device::{self, Device, ioctl, sentence};
 use crate::landing::{BATCH_LEN, Landing, Layout};
 use crate::refusal::{refused, would_wait};
+use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
-use crate::{Offloads, Options, Port, Received, ToDo, Wire};
+use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use packet::{Frame, Ingress, Medium, Pool};
 use std::fs::OpenOptions;
 use std::io;
@@ -54,6 +55,11 @@ impl Tap {
         let offloads = speak_vnet(&file, options.offloads).map_err(|error| {
             sentence(&format!("{address}: cannot agree on offloads"), &error, "use Linux 4.18 or newer")
         })?;
+        if let (true, Some(Fanout { spread: Spread::Steered(count), .. })) = (options.has_queues, options.fanout) {
+            steer(&file, kind, count).map_err(|error| {
+                sentence(&format!("{address}: cannot share its frames out"), &error, "use Linux 4.16 or newer")
+            })?;
+        }
         let mtu = settle_mtu(&name, options.mtu)?;
         let layout = Layout::new(kind.medium(), mtu);
         Ok(Tap { file, name, address, kind, offloads, layout, landing: Landing::default() })
@@ -246,6 +252,16 @@ fn set_offloads(file: &OwnedFd, offloads: Offloads) -> io::Result<()> {
     // SAFETY: this request takes a number.
     device::checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) })
         .map(drop)
+}
+
+/// Has the device share frames out to its queues as our program says; the device keeps it.
+fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
+    let start = match kind {
+        Kind::Tun => Start::Packet,
+        Kind::Tap => Start::Frame,
+    };
+    let program = steer::program(start, count)?;
+    ioctl(file, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()).map(drop)
 }
 
 /// Sets the MTU where one is asked for, and tells the one that holds. Makes room for bursts: what does not fit is dropped, and

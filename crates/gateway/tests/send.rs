@@ -1,0 +1,249 @@
+//! A port that refuses in, what leaves by it all the same out: the same bytes, finished, in their order, or counted.
+
+use engine::Output;
+use packet::{Checksum, Frame, Identifications, Ingress, Medium, Packet, Pool, Train};
+use port::{Offloads, Port, Received, Refusal, ToDo, TrainKind, Wire};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+use wideload_gateway::send::{Sender, Sent};
+
+#[test]
+fn a_port_that_refuses_a_train_is_given_its_segments_finished() {
+    let packets =
+        || vec![tcp(1, 400, None), tcp(2, 4_000, Some(1_000)), tcp(3, 300, None), tcp(4, 9_000, Some(1_460))];
+    let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
+    assert_eq!(plain.len(), 1 + 4 + 1 + 7);
+    assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
+    let refuses_trains = |wire: &Wire<'_>| wire.to_do.train.is_some().then_some(Refusal::ToDo);
+    let (frames, sent) = sent_to(Fake::new(ALL, refuses_trains), packets());
+    // Single packets are still left to the port: it finishes their sums as a card does.
+    assert_eq!(frames, plain);
+    assert_eq!((sent.offloads_refused, sent.packets, sent.refused), (1, plain.len() as u64, 0));
+}
+
+#[test]
+fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
+    let packets = || (0..200).map(|number| tcp(number, 100 + number, None)).collect::<Vec<_>>();
+    let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
+    // It takes what it said it takes for a while.
+    let mut patience = 70;
+    let refuses = move |wire: &Wire<'_>| {
+        patience -= i32::from(wire.to_do.checksum.is_some());
+        (wire.to_do != ToDo::default() && patience < 0).then_some(Refusal::ToDo)
+    };
+    let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
+    assert_eq!(frames, plain);
+    assert_eq!((sent.offloads_refused, sent.packets, sent.refused), (1, 200, 0));
+}
+
+#[test]
+fn a_port_that_refuses_udp_trains_is_still_trusted_with_those_of_tcp() {
+    let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
+    let is_udp = |wire: &Wire<'_>| wire.to_do.train.is_some_and(|train| train.kind == TrainKind::Udp);
+    let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(Refusal::ToDo));
+    let mut sender = Sender::new(ALL);
+    send(&mut sender, &mut fake, packets);
+    assert_eq!(sender.offloads(), Offloads { udp: false, ..ALL });
+    assert_eq!((sender.sent().packets, sender.sent().wires), (3 + 3 + 2, 3 + 1 + 2));
+}
+
+#[test]
+fn what_is_too_long_is_dropped_alone_and_counted() {
+    let packets = (0..10).map(|number| tcp(number, if number % 3 == 0 { 3_000 } else { 200 }, None)).collect();
+    let too_long = |wire: &Wire<'_>| (wire.header.len() > 1_514).then_some(Refusal::TooLong);
+    let (frames, sent) = sent_to(Fake::new(ALL, too_long), packets);
+    assert_eq!(frames.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8]);
+    assert_eq!((sent.packets, sent.refused), (6, 4));
+}
+
+#[test]
+fn what_a_port_that_is_down_does_not_take_is_counted_as_that_trains_by_their_segments() {
+    let packets = vec![tcp(1, 100, None), tcp(2, 4_000, Some(1_000)), tcp(3, 100, None)];
+    let mut count = 0;
+    let down = move |_: &Wire<'_>| {
+        count += 1;
+        (count > 1).then_some(Refusal::Down)
+    };
+    let (frames, sent) = sent_to(Fake::new(ALL, down), packets);
+    assert_eq!((frames.len(), sent.packets, sent.down, sent.refused), (1, 1, 5, 0));
+}
+
+#[test]
+fn a_full_port_is_waited_for_a_little_and_then_dropped_for() {
+    let mut fake = Fake::new(ALL, |_| None);
+    fake.room = 3;
+    let mut sender = Sender::new(ALL);
+    let began = Instant::now();
+    send(&mut sender, &mut fake, (0..8).map(|number| tcp(number, 100, None)).collect());
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!((sender.sent().packets, sender.sent().full), (3, 5));
+    // It has room again, and nothing that was dropped comes late.
+    fake.room = 100;
+    send(&mut sender, &mut fake, vec![tcp(8, 100, None)]);
+    assert_eq!(fake.taken.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [0, 1, 2, 8]);
+}
+
+#[test]
+fn a_port_that_takes_one_frame_at_a_time_gets_all_in_order() {
+    let mut fake = Fake::new(NOTHING, |_| None);
+    fake.at_once = 1;
+    let packets: Vec<_> = (0..150).map(|number| tcp(number, 100, None)).collect();
+    let (frames, sent) = sent_to(fake, packets);
+    assert_eq!(frames.iter().map(|frame| number(frame)).collect::<Vec<_>>(), (0..150).collect::<Vec<_>>());
+    assert_eq!((sent.packets, sent.full), (150, 0));
+}
+
+#[test]
+fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
+    let (frames, sent) =
+        sent_to(Fake::new(ALL, |_| Some(Refusal::ToDo)), vec![tcp(1, 3_000, Some(1_000)), tcp(2, 9, None)]);
+    assert_eq!((frames.len(), sent.packets, sent.refused), (0, 0, 4));
+}
+
+/// A port in memory, which refuses what it is told to.
+struct Fake {
+    offloads: Offloads,
+    refuses: Box<dyn FnMut(&Wire<'_>) -> Option<Refusal> + Send>,
+    /// Frames as they would be on the wire: checksums that were left to it are finished.
+    taken: Vec<Vec<u8>>,
+    room: usize,
+    at_once: usize,
+    null: File,
+}
+
+impl Fake {
+    fn new(offloads: Offloads, refuses: impl FnMut(&Wire<'_>) -> Option<Refusal> + Send + 'static) -> Fake {
+        let null = File::options().write(true).open("/dev/null").expect("it is there");
+        Fake { offloads, refuses: Box::new(refuses), taken: Vec::new(), room: usize::MAX, at_once: 64, null }
+    }
+}
+
+impl Port for Fake {
+    fn address(&self) -> &str {
+        "fake:0"
+    }
+
+    fn medium(&self) -> Medium {
+        Medium::Ethernet
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.null.as_fd()
+    }
+
+    fn receive(&mut self, _: Ingress, _: &mut Pool, _: &mut Vec<Frame>) -> io::Result<Received> {
+        Ok(Received { was_last: true, ..Received::default() })
+    }
+
+    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        for (index, wire) in wires.iter().enumerate() {
+            if index == self.at_once || self.taken.len() >= self.room {
+                return Ok(index);
+            }
+            if let Some(refusal) = (self.refuses)(wire) {
+                if index > 0 {
+                    return Ok(index);
+                }
+                return Err(refusal.error("fake:0", &io::Error::from_raw_os_error(22)));
+            }
+            let mut frame = [wire.header, wire.payload].concat();
+            if let Some((start, field)) = wire.to_do.checksum {
+                let sum = !folded(&frame[start.into()..]);
+                frame[field.into()..usize::from(field) + 2].copy_from_slice(&sum.to_be_bytes());
+            }
+            self.taken.push(frame);
+        }
+        Ok(wires.len())
+    }
+}
+
+fn sent_to(mut fake: Fake, packets: Vec<Build>) -> (Vec<Vec<u8>>, Sent) {
+    let mut sender = Sender::new(fake.offloads);
+    send(&mut sender, &mut fake, packets);
+    (fake.taken, sender.sent())
+}
+
+fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) {
+    let mut out = Output::new(Pool::new(1 << 24), None);
+    for build in packets {
+        if sender.put(build.packet(&mut out.pool)) {
+            sender.flush(fake, &mut out);
+        }
+    }
+    sender.flush(fake, &mut out);
+    assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
+}
+
+/// A packet to be made, whose checksum is half-filled.
+struct Build {
+    bytes: Vec<u8>,
+    segment_len: Option<u16>,
+}
+
+impl Build {
+    fn packet(self, pool: &mut Pool) -> Packet {
+        let mut packet = Frame::copy(&self.bytes, Medium::Ethernet, Ingress(0), pool).expect("it is a packet");
+        packet.checksum = Checksum::Partial;
+        packet.train = self.segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise });
+        packet
+    }
+}
+
+/// A TCP packet, or train, with this number as its sequence number.
+fn tcp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
+    let mut upper = vec![0x30, 0x39, 0, 80];
+    upper.extend(number.to_be_bytes());
+    upper.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    upper.extend((0..payload_len).map(|at| (at * 7 + number) as u8));
+    Build { bytes: frame(6, 16, upper), segment_len }
+}
+
+fn udp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
+    let len = (8 + payload_len) as u16;
+    let mut upper = vec![0x30, 0x39, 0, 80];
+    upper.extend([len.to_be_bytes(), [0, 0]].concat());
+    upper.extend((0..payload_len).map(|at| (at * 5 + number) as u8));
+    Build { bytes: frame(17, 6, upper), segment_len }
+}
+
+fn frame(protocol: u8, sum_at: usize, mut upper: Vec<u8>) -> Vec<u8> {
+    let addresses = [10, 0, 0, 1, 10, 0, 0, 2];
+    let pseudo = folded(&[&addresses[..], &[0, protocol], &(upper.len() as u16).to_be_bytes()].concat());
+    upper[sum_at..sum_at + 2].copy_from_slice(&pseudo.to_be_bytes());
+    let mut header = vec![0x45, 0];
+    header.extend((20 + upper.len() as u16).to_be_bytes());
+    header.extend([0, 9, 0x40, 0, 64, protocol, 0, 0]);
+    header.extend(addresses);
+    let sum = !folded(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&[2; 12], &[8, 0][..], &header, &upper].concat()
+}
+
+/// Do both sums of an IPv4 frame hold?
+fn is_finished(frame: &[u8]) -> bool {
+    let (header, upper) = frame[14..].split_at(20);
+    let pseudo = [&header[12..20], &[0, header[9]], &(upper.len() as u16).to_be_bytes()].concat();
+    folded(header) == 0xFFFF && folded(&[&pseudo, upper].concat()) == 0xFFFF
+}
+
+fn folded(bytes: &[u8]) -> u16 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn number(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[38..42].try_into().expect("four bytes"))
+}
+
+const NOTHING: Offloads = Offloads { checksum: false, tcp: false, udp: false };
+const ALL: Offloads = Offloads { checksum: true, tcp: true, udp: true };

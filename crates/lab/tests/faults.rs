@@ -1,0 +1,624 @@
+//! Faults of links, hosts and the gateway itself in, traffic that goes on out; what was lost is counted.
+
+use engine::{
+    Checksums, Coalescer, Event, Hold, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, Secret, Side,
+    Widening,
+};
+use gateway::snapshot::Snapshot;
+use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
+use port::{Options, Port};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::pair::Pair;
+use wideload_lab::traffic::{self, Messages};
+use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+
+#[test]
+fn an_interface_that_was_down_forwards_again_within_a_second_of_its_return() {
+    for workers in [1, 2] {
+        let (trio, middle) = border(workers);
+        trio.settle().unwrap();
+        let echo = Echo::at(&trio.wide, v4(WIDE));
+        let [_, to_wide, to_narrow, _] = trio.names();
+        for name in [to_wide, to_narrow, to_wide] {
+            echo.answers(&trio.narrow).unwrap();
+            trio.middle.tell(|netlink| netlink.set_down(name)).unwrap();
+            thread::sleep(Duration::from_millis(400));
+            assert!(
+                snapshots(&middle).iter().any(|it| it.ends.iter().any(|end| !end.is_up)),
+                "{name} is seen down"
+            );
+            trio.middle.tell(|netlink| netlink.set_up(name)).unwrap();
+            let took = echo.answers(&trio.narrow).unwrap();
+            println!("{workers} workers: {name} forwards {took:.0?} after its return");
+            assert!(took < Duration::from_secs(1), "{name}: {took:?}");
+            assert!(snapshots(&middle).iter().all(|it| it.ends.iter().all(|end| end.is_up)));
+        }
+        check_books(&middle);
+        trio.clear(middle).unwrap();
+    }
+}
+
+#[test]
+fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
+    let (trio, middle) = border(1);
+    trio.settle().unwrap();
+    let [_, _, _, narrow] = trio.names();
+    thread::scope(|scope| {
+        let transfer = scope.spawn(|| throttled(&trio.wide, &trio.narrow, v4(NARROW), 24 << 20));
+        for _ in 0..20 {
+            trio.narrow.tell(|netlink| netlink.set_down(narrow)).unwrap();
+            thread::sleep(Duration::from_millis(20));
+            trio.narrow.tell(|netlink| netlink.set_up(narrow)).unwrap();
+            thread::sleep(Duration::from_millis(60));
+        }
+        assert_eq!(transfer.join().unwrap().unwrap(), Fate::Intact);
+    });
+    let echo = Echo::at(&trio.wide, v4(WIDE));
+    assert!(echo.answers(&trio.narrow).unwrap() < Duration::from_secs(1));
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
+    let (trio, middle) = border(1);
+    trio.settle().unwrap();
+    let [_, to_wide, to_narrow, _] = trio.names();
+    thread::scope(|scope| {
+        let transfers = [
+            scope.spawn(|| throttled(&trio.narrow, &trio.wide, v4(WIDE), 24 << 20)),
+            scope.spawn(|| throttled(&trio.wide, &trio.narrow, v4(NARROW), 24 << 20)),
+        ];
+        for (name, mtu) in
+            [(to_wide, 4_000), (to_wide, 9_000), (to_narrow, 1_280), (to_narrow, 1_500), (to_wide, 9_216)]
+        {
+            thread::sleep(Duration::from_millis(150));
+            trio.middle.tell(|netlink| netlink.set_mtu(name, mtu)).unwrap();
+        }
+        for transfer in transfers {
+            assert_eq!(transfer.join().unwrap().unwrap(), Fate::Intact);
+        }
+    });
+    let refused: Vec<_> = snapshots(&middle)[0].ends.iter().map(|end| end.sent.refused).collect();
+    println!("refused for length at the wide and the narrow end: {refused:?}");
+    assert!(refused[0] > 0, "the wide link took less than the gateway was told");
+    // Longer frames than the interface once took still come whole.
+    let lost: u64 = snapshots(&middle)[0].ends.iter().map(|end| end.seen.lost).sum();
+    assert_eq!(lost, 0);
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
+    for workers in [1, 2] {
+        let (trio, middle) = border(workers);
+        trio.settle().unwrap();
+        for round in 0..3 {
+            let wide_is_new = round % 2 == 0;
+            make_anew(&trio, wide_is_new);
+            let began = Instant::now();
+            let echo = Echo::at(&trio.wide, v4(WIDE));
+            echo.answers(&trio.narrow).unwrap();
+            let took = began.elapsed();
+            println!("{workers} workers: a new interface forwards after {took:.0?}");
+            assert!(took < Duration::from_secs(1), "{took:?}");
+            for (from, to, host) in [(&trio.narrow, &trio.wide, WIDE), (&trio.wide, &trio.narrow, NARROW)] {
+                assert!(traffic::tcp(from.space(), to.space(), v4(host), 1 << 20, round).unwrap().intact);
+            }
+        }
+        // Both directions of every connection meet, as before: else who cuts would not know who takes how much.
+        for snapshot in snapshots(&middle) {
+            assert_eq!(snapshot.siblings.given, 0);
+            assert_eq!(snapshot.ways[0].ledger.event(Event::MssUnknown).packets, 0);
+        }
+        check_books(&middle);
+        trio.clear(middle).unwrap();
+    }
+}
+
+#[test]
+fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
+    let (trio, middle) = border(1);
+    trio.settle().unwrap();
+    make_anew(&trio, true);
+    let echo = Echo::at(&trio.wide, v4(WIDE));
+    echo.answers(&trio.narrow).unwrap();
+    // An address that the middle has must not answer: the gateway is no host.
+    let [_, to_wide, _, _] = trio.names();
+    let prefix = port::addresses::Prefix::new(v4(9), 24);
+    trio.middle.tell(|netlink| netlink.add_address(to_wide, prefix)).unwrap();
+    let silent = Echo::at(&trio.middle, v4(9));
+    let error = silent.answers(&trio.wide).expect_err("the kernel of the middle hears nothing");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn a_wide_interface_that_somebody_removes_is_made_again_with_its_routes() {
+    for workers in [1, 2] {
+        for device in ["tun:again0", "tap:again0"] {
+            let pair = Pair::new(1_500, Offloading::Off).unwrap();
+            let more = format!("workers = {workers}\n");
+            let mtu = if device.starts_with("tun") { 65_535 } else { 65_521 };
+            let service = pair.start(0, &pair.wide_interface(0, device, mtu, [&more, "", ""])).unwrap();
+            let echo = Echo::at(&pair.hosts[1], v4(2));
+            echo.answers(&pair.hosts[0]).unwrap();
+            for _ in 0..2 {
+                pair.hosts[0].tell(|netlink| netlink.remove("again0")).unwrap();
+                let began = Instant::now();
+                while over_device(&pair).is_none() {
+                    assert!(began.elapsed() < Duration::from_secs(1), "{device}: no route leads over it");
+                    thread::sleep(Duration::from_millis(10));
+                }
+                echo.answers(&pair.hosts[0]).unwrap();
+                let took = began.elapsed();
+                println!("{device}, {workers} workers: forwards again after {took:.0?}");
+                assert!(took < Duration::from_secs(1), "{device}: {took:?}");
+                let before = over_device(&pair).unwrap();
+                let messages = Messages { len: 20_000, count: 50, rate: Some(100e6) };
+                let [one, other] = &pair.hosts;
+                let transfer = traffic::udp(one.space(), other.space(), v4(2), messages, 3).unwrap();
+                assert_eq!((transfer.messages, transfer.intact), (50, true));
+                assert!(traffic::tcp(other.space(), one.space(), v4(1), 1 << 20, 4).unwrap().intact);
+                let sent = over_device(&pair).unwrap() - before;
+                assert!(sent >= 50, "they went over the wide interface: {sent}");
+            }
+            for snapshot in service.snapshots().unwrap() {
+                assert!(snapshot.ways.iter().all(|way| way.broken.is_none()), "{snapshot:?}");
+            }
+            service.stop();
+        }
+    }
+}
+
+#[test]
+fn packets_for_a_silent_peer_wait_within_bounds_and_are_counted_while_others_pass() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let service = pair.start(0, &pair.wide_interface(0, "tun:silent0", 9_000, ["", "", ""])).unwrap();
+    let echo = Echo::at(&pair.hosts[1], v4(2));
+    echo.answers(&pair.hosts[0]).unwrap();
+    let before = service.snapshots().unwrap().remove(0);
+    let socket = pair.hosts[0].space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    let count = 3_000_u64;
+    for _ in 0..count {
+        socket.send_to(&[7; 8_000], (v4(99), 9)).unwrap();
+    }
+    let began = Instant::now();
+    let waiting = service.snapshots().unwrap().remove(0);
+    println!("{} wait, in a pool of {} bytes", waiting.ways[0].unresolved, waiting.ways[0].pool_len);
+    assert!((1..=256).contains(&waiting.ways[0].unresolved));
+    let grown = waiting.ways[0].pool_len - before.ways[0].pool_len;
+    assert!(grown < 400 * 18_000, "{grown} bytes more");
+    assert!(echo.answers(&pair.hosts[0]).unwrap() < Duration::from_millis(200), "another peer is not held up");
+    // Six fragments each: all that was dropped is counted, on the wire.
+    let unreachable = |snapshot: &Snapshot| snapshot.ends[1].seen.unreachable - before.ends[1].seen.unreachable;
+    let after = until(Duration::from_secs(6), || {
+        let snapshot = service.snapshots().unwrap().remove(0);
+        (snapshot.ways[0].unresolved == 0).then_some(snapshot)
+    });
+    println!("{} were given up after {:.1?}", unreachable(&after), began.elapsed());
+    assert_eq!(unreachable(&after) + after.ends[0].missed, count * 6);
+    assert_eq!(after.ways.each_ref().map(|way| way.broken.clone()), [None, None]);
+    service.stop();
+}
+
+#[test]
+fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the_rest_in_order() {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    // Instead of the cable to the narrow host: a device whose other end this test holds, and does not read.
+    let mut far = trio.middle.space().enter(|| port::open("tap:slow0", &Options::default()).unwrap());
+    trio.middle.tell(|netlink| netlink.set_up("slow0")).unwrap();
+    let [wide, _, to_narrow, _] = trio.names();
+    let text = trio.border("", "", "").replace(to_narrow, "slow0");
+    let middle = trio.gateway(&text).unwrap();
+    let count = 30_000_u64;
+    let mut near = trio.wide.space().enter(|| port::open(&format!("packet:{wide}"), &Options::default()).unwrap());
+    let began = Instant::now();
+    for numbers in (0..count).collect::<Vec<_>>().chunks(50) {
+        send(near.as_mut(), &numbers.iter().map(|number| numbered(*number, 1_000)).collect::<Vec<_>>());
+        // As fast as the gateway reads; what the far side does is its own affair.
+        until(Duration::from_secs(30), || {
+            let seen = snapshots(&middle)[0].ends[0].seen.frames;
+            (seen + 2_000 > numbers[0]).then_some(())
+        });
+    }
+    let snapshot = until(Duration::from_secs(30), || {
+        let snapshot = snapshots(&middle).remove(0);
+        (snapshot.ends[0].seen.packets >= count).then_some(snapshot)
+    });
+    let sent = snapshot.ends[1].sent;
+    println!("in {:.1?}: taken {}, dropped for a full port {}", began.elapsed(), sent.packets, sent.full);
+    assert_eq!(snapshot.ends[0].missed, 0);
+    assert!(sent.packets + sent.full >= count && sent.refused == 0 && sent.down == 0, "{sent:?}");
+    assert!(snapshot.ways[0].lent_count < 200, "{}", snapshot.ways[0].lent_count);
+    check_books(&middle);
+    // Whoever begins to read gets what still stands there, in order, and then what comes.
+    let (mut last, mut after) = (None, 0);
+    let mut pool = Pool::new(64 << 20);
+    for number in count..count + 500 {
+        send(near.as_mut(), &[numbered(number, 1_000)]);
+        thread::sleep(Duration::from_micros(200));
+        for number in received(far.as_mut(), &mut pool) {
+            assert!(last < Some(number), "{number} after {last:?}");
+            last = Some(number);
+            after += u64::from(number >= count);
+        }
+    }
+    let ended = Instant::now();
+    while after < 500 && ended.elapsed() < Duration::from_secs(2) {
+        for number in received(far.as_mut(), &mut pool) {
+            assert!(last < Some(number), "{number} after {last:?}");
+            last = Some(number);
+            after += u64::from(number >= count);
+        }
+    }
+    assert!(after >= 490, "{after} of 500 came once somebody read");
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn a_clock_that_leaps_lets_go_of_what_is_held_once() {
+    for leap in [0, 1, 50_000, 1_000_000, 1_000_000_000, 3_600_000_000_000, u64::MAX / 4] {
+        let mut rng = fastrand::Rng::with_seed(leap);
+        let (mut side, mut out) = coalescing_side();
+        let mut now = Time::ZERO.later(1_000_000_000);
+        let mut next = [0_u32; 8];
+        let mut came = [0_u32; 8];
+        for step in 0..4_000 {
+            let flow = rng.usize(..8);
+            let packet = segment(flow as u8, &mut next[flow], &mut out.pool);
+            side.push(now, packet, &mut out);
+            if step % 97 == 0 {
+                // Past every deadline at once; sometimes nothing has moved at all.
+                now = now.later(leap);
+                side.expire(now, &mut out);
+                assert!(
+                    leap < 2_000_000 || side.widening.held().1 == 0,
+                    "{leap}: something is held past its deadline"
+                );
+            }
+            now = now.later(rng.u64(..3_000));
+            side.expire(now, &mut out);
+            collect(&mut out, &mut came);
+            side.check(&out).unwrap_or_else(|broken| panic!("leap of {leap} ns: {broken}"));
+        }
+        side.flush(now, &mut out);
+        collect(&mut out, &mut came);
+        assert_eq!(came, next, "leap of {leap} ns: every byte left once, in order");
+        assert_eq!(out.pool.lent_count(), 0);
+    }
+}
+
+#[test]
+fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
+    let (mut side, mut out) = coalescing_side();
+    let mut rng = fastrand::Rng::with_seed(9);
+    let (mut next, mut came) = ([0_u32; 8], [0_u32; 8]);
+    let mut now = Time::ZERO.later(3_600_000_000_000);
+    for step in 0..4_000 {
+        let flow = rng.usize(..8);
+        let packet = segment(flow as u8, &mut next[flow], &mut out.pool);
+        // A monotonic clock does not do that; what is held must not hang on it.
+        let told = if step % 31 == 0 { Time::ZERO.later(rng.u64(..1_000_000)) } else { now };
+        side.push(told, packet, &mut out);
+        side.expire(told, &mut out);
+        collect(&mut out, &mut came);
+        side.check(&out).unwrap_or_else(|broken| panic!("step {step}: {broken}"));
+        now = now.later(rng.u64(..2_000));
+    }
+    side.flush(now, &mut out);
+    collect(&mut out, &mut came);
+    assert_eq!(came, next);
+    assert_eq!(out.pool.lent_count(), 0);
+}
+
+#[test]
+fn fifty_connections_survive_ten_restarts_of_the_gateway() {
+    for workers in [1, 2] {
+        let (trio, mut middle) = border(workers);
+        trio.settle().unwrap();
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let flows: Vec<_> = (0..50_u64)
+                .map(|seed| {
+                    let trio = &trio;
+                    scope.spawn(move || {
+                        let to_wide = seed % 2 == 0;
+                        let (from, to, host) = if to_wide {
+                            (&trio.narrow, &trio.wide, WIDE)
+                        } else {
+                            (&trio.wide, &trio.narrow, NARROW)
+                        };
+                        let address = if seed % 4 < 2 { v4(host) } else { v6(host) };
+                        paced(from, to, address, 1 << 20, Duration::from_secs(4), seed)
+                    })
+                })
+                .collect();
+            let restarts = scope.spawn(|| {
+                let mut middle = middle;
+                for _ in 0..10 {
+                    thread::sleep(Duration::from_millis(300));
+                    trio.clear(middle).unwrap();
+                    thread::sleep(Duration::from_millis(20));
+                    middle = trio.gateway(&trio.border(&of(workers), "", "")).unwrap();
+                }
+                ended.store(true, Ordering::Relaxed);
+                middle
+            });
+            for (seed, flow) in flows.into_iter().enumerate() {
+                assert_eq!(flow.join().unwrap().unwrap(), Fate::Intact, "{workers} workers, connection {seed}");
+            }
+            assert!(ended.load(Ordering::Relaxed), "they were under way all the time");
+            middle = restarts.join().unwrap();
+        });
+        check_books(&middle);
+        trio.clear(middle).unwrap();
+    }
+}
+
+/// What became of a transfer.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// The SHA-256 at the far end is that of what was sent.
+    Intact,
+    Changed,
+}
+
+/// A server that sends back what it gets.
+struct Echo {
+    target: SocketAddr,
+    ends: std::sync::Arc<AtomicBool>,
+}
+
+impl Echo {
+    fn at(host: &Host, address: IpAddr) -> Echo {
+        let socket = host.space().enter(|| UdpSocket::bind(SocketAddr::new(address, 0)).unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let target = socket.local_addr().unwrap();
+        let ends = std::sync::Arc::new(AtomicBool::new(false));
+        let told = std::sync::Arc::clone(&ends);
+        thread::spawn(move || {
+            let mut room = [0; 64];
+            while !told.load(Ordering::Relaxed) {
+                if let Ok((len, from)) = socket.recv_from(&mut room) {
+                    // While the link is down there is no way back.
+                    let _ = socket.send_to(&room[..len], from);
+                }
+            }
+        });
+        Echo { target, ends }
+    }
+
+    /// How long it takes until it answers.
+    fn answers(&self, from: &Host) -> io::Result<Duration> {
+        let socket = from.space().enter(|| UdpSocket::bind("0.0.0.0:0"))?;
+        socket.set_read_timeout(Some(Duration::from_millis(10)))?;
+        let began = Instant::now();
+        let mut room = [0; 64];
+        while began.elapsed() < Duration::from_secs(3) {
+            // While the link is down, the host itself may refuse.
+            let _ = socket.send_to(b"are you there?", self.target);
+            if socket.recv_from(&mut room).is_ok() {
+                return Ok(began.elapsed());
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answers"))
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A transfer that takes about a second and a half.
+fn throttled(from: &Host, to: &Host, address: IpAddr, len: usize) -> io::Result<Fate> {
+    paced(from, to, address, len, Duration::from_millis(1_500), 11)
+}
+
+/// Sends so many bytes in one connection, spread over a stretch of time.
+fn paced(from: &Host, to: &Host, address: IpAddr, len: usize, stretch: Duration, seed: u64) -> io::Result<Fate> {
+    let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
+    let target = listener.local_addr()?;
+    let sent = traffic::content(seed, len);
+    let expected = traffic::digest(&sent);
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || -> io::Result<String> {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut came = Vec::new();
+            stream.read_to_end(&mut came)?;
+            Ok(traffic::digest(&came))
+        });
+        let mut stream = from.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let parts = sent.chunks(len.div_ceil(50));
+        for part in parts {
+            stream.write_all(part)?;
+            thread::sleep(stretch / 50);
+        }
+        stream.shutdown(Shutdown::Write)?;
+        let came = receiver.join().expect("a receiver that panics has said why")?;
+        Ok(if came == expected { Fate::Intact } else { Fate::Changed })
+    })
+}
+
+/// Removes a cable, and makes it again with the same names, sizes and addresses.
+fn make_anew(trio: &Trio, is_wide: bool) {
+    let [wide, to_wide, to_narrow, narrow] = trio.names();
+    let (host, name, own, number, mtu) = if is_wide {
+        (&trio.wide, wide, to_wide, WIDE, 9_000)
+    } else {
+        (&trio.narrow, narrow, to_narrow, NARROW, 1_500)
+    };
+    trio.middle.tell(|netlink| netlink.remove(own)).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let addresses = [port::addresses::Prefix::new(v4(number), 24), port::addresses::Prefix::new(v6(number), 64)];
+    let ends = [
+        End { host, interface: name, mtu, addresses: &addresses },
+        End { host: &trio.middle, interface: own, mtu, addresses: &[] },
+    ];
+    cable(ends, Offloading::Off).unwrap();
+}
+
+/// Packets that the host sent over its wide interface, where a route leads over it.
+fn over_device(pair: &Pair) -> Option<u64> {
+    pair.hosts[0]
+        .tell(|netlink| {
+            let device = netlink.interface("again0")?;
+            let way = netlink.route_to(v4(2))?;
+            Ok((way.index == Some(device.index)).then_some(device.counters.sent.packet_count))
+        })
+        .ok()
+        .flatten()
+}
+
+fn until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < patience, "it did not come to that within {patience:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn send(port: &mut dyn Port, frames: &[Vec<u8>]) {
+    let wires: Vec<_> = frames
+        .iter()
+        .map(|frame| port::Wire { header: frame, payload: &[], to_do: port::ToDo::default() })
+        .collect();
+    let mut rest = &wires[..];
+    while !rest.is_empty() {
+        let count = port.transmit(rest).unwrap();
+        rest = &rest[count..];
+    }
+}
+
+/// Numbers of the frames of ours that are there.
+fn received(port: &mut dyn Port, pool: &mut Pool) -> Vec<u64> {
+    let mut frames = Vec::new();
+    port.receive(Ingress(0), pool, &mut frames).unwrap();
+    let mut numbers = Vec::new();
+    for frame in frames {
+        match frame {
+            Frame::Ip(packet) => {
+                if packet.frame().get(26..28) == Some(&[198, 18]) {
+                    numbers.extend(packet.frame()[42..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes)));
+                }
+                pool.give(packet.into_buffer());
+            }
+            Frame::Other(raw, _) => pool.give(raw.into_buffer()),
+        }
+    }
+    numbers
+}
+
+/// A UDP packet that carries a number.
+fn numbered(number: u64, payload_len: usize) -> Vec<u8> {
+    let mut udp = [[0x30, 0x39, 0, 9], [0; 4]].concat();
+    udp[4..6].copy_from_slice(&((8 + payload_len) as u16).to_be_bytes());
+    udp.extend(number.to_be_bytes());
+    udp.resize(8 + payload_len, 7);
+    frame_v4(17, [198, 18, 0, 1, 198, 19, 0, 1], &udp)
+}
+
+fn frame_v4(protocol: u8, addresses: [u8; 8], payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend((20 + payload.len() as u16).to_be_bytes());
+    header.extend([0, 1, 0x40, 0, 64, protocol, 0, 0]);
+    header.extend(addresses);
+    let sum = !folded(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0], &header[..], payload].concat()
+}
+
+/// The next segment of a flow, of a length of its own.
+fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
+    let len = 500 + u32::from(flow) * 100;
+    let mut bytes = vec![0x30, flow, 0, 80];
+    bytes.extend(next.to_be_bytes());
+    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((*next..*next + len).map(|at| at as u8));
+    *next += len;
+    let addresses = [10, 0, 0, flow, 10, 0, 1, flow];
+    let pseudo = [&addresses[..], &[0, 6], &(bytes.len() as u16).to_be_bytes()].concat();
+    let sum = !folded(&[&pseudo[..], &bytes].concat());
+    bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+    Frame::copy(&frame_v4(6, addresses, &bytes), Medium::Ethernet, Ingress(0), pool).expect("it is a packet")
+}
+
+/// Takes what leaves, in pieces or in one: its bytes continue their flow.
+fn collect(out: &mut Output, came: &mut [u32; 8]) {
+    while let Some(packet) = out.next() {
+        let tcp = &packet.payload()[..];
+        let expected = &mut came[usize::from(tcp[1])];
+        assert_eq!(u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes")), *expected, "in order, once");
+        assert!(tcp[20..].iter().enumerate().all(|(at, byte)| *byte == (*expected + at as u32) as u8));
+        *expected += tcp.len() as u32 - 20;
+        out.done(packet);
+    }
+}
+
+fn coalescing_side() -> (Side, Output) {
+    let seed = Secret::new(5);
+    let rules = Rules {
+        mode: Mode::default(),
+        hold: Hold::Fixed(Duration::from_millis(1)),
+        len_max: 9_000,
+        ..Rules::default()
+    };
+    let limits = Limits { bytes: 1 << 20, patience: None };
+    let widening = Widening {
+        reassembler: Some(Reassembler::new(limits, engine::Late::Release { mtu: 9_000 }, seed)),
+        coalescer: Some(Coalescer::new(1 << 20, rules, Default::default(), seed)),
+        ..Widening::default()
+    };
+    let narrowing = Narrowing { checksums: Checksums::Finished, ..Narrowing::new(9_000, Role::Transit) };
+    (Side { widening, narrowing }, Output::new(Pool::new(1 << 24), None))
+}
+
+fn folded(bytes: &[u8]) -> u16 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn border(workers: usize) -> (Trio, Middle) {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = trio.gateway(&trio.border(&of(workers), "", "")).unwrap();
+    (trio, middle)
+}
+
+/// A bump in the wire is the only path between its two sides.
+fn of(workers: usize) -> String {
+    format!("workers = {workers}\n[mss]\nraise = \"always\"\n")
+}
+
+fn snapshots(middle: &Middle) -> Vec<Snapshot> {
+    let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
+    service.snapshots().unwrap()
+}
+
+fn check_books(middle: &Middle) {
+    for snapshot in snapshots(middle) {
+        for way in &snapshot.ways {
+            assert_eq!(way.broken, None);
+        }
+    }
+}
+
+/// How long a connection may stand still.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,389 @@
+//! Two workers between two real hosts: what belongs together meets at one of them.
+
+use packet::{Buffer, Frame, Ingress, Pool};
+use port::{Options, Port, ToDo, Wire, steer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use wideload_lab::net::{Host, Offloading};
+use wideload_lab::traffic;
+use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+
+#[test]
+fn fragments_of_a_datagram_meet_whichever_worker_it_is() {
+    fragments_meet(12_000);
+}
+
+#[test]
+#[ignore = "a million fragments take a while"]
+fn a_million_fragments_meet() {
+    fragments_meet(250_000);
+}
+
+/// Datagrams of two to six pieces from many pairs of hosts, in both versions, with pieces of several on the way at once.
+fn fragments_meet(datagram_count: u32) {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = trio.gateway(&trio.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut pieces = Vec::new();
+    let mut fragment_count = 0;
+    let mut window = Vec::new();
+    for number in 0..datagram_count {
+        let mut of_one = datagram(number, 2 + rng.u32(..5), rng.bool());
+        rng.shuffle(&mut of_one);
+        fragment_count += of_one.len();
+        window.push(of_one);
+        // Eight datagrams of eight pairs are sent in turns.
+        if window.len() == 8 || number + 1 == datagram_count {
+            while !window.is_empty() {
+                let at = rng.usize(..window.len());
+                let piece = window[at].pop().expect("none is empty");
+                let ends = window[at].is_empty();
+                if ends {
+                    window.swap_remove(at);
+                }
+                pieces.push((piece, u64::from(ends)));
+            }
+        }
+    }
+    let mut last = HashMap::new();
+    let began = Instant::now();
+    let arrived = flood(&trio, &pieces, AHEAD, |frame| {
+        let number = datagram_number(frame)?;
+        let before = last.insert(number % PAIRS, number);
+        assert!(before < Some(number), "{number} came after {before:?} of its hosts");
+        Some(())
+    });
+    let took = began.elapsed();
+    let snapshots = snapshots(&middle);
+    let reassembled = |ledger: &engine::Ledger| ledger.event(engine::Event::Reassembled).packets;
+    let each: Vec<_> = snapshots.iter().map(|snapshot| reassembled(&snapshot.ways[1].ledger)).collect();
+    println!(
+        "{fragment_count} fragments of {datagram_count} datagrams in {took:.1?}: {arrived} whole at the far host, by \
+         worker {each:?}"
+    );
+    assert_eq!(snapshots.iter().map(|snapshot| snapshot.ends[1].missed).sum::<u64>(), 0, "the sender was too fast");
+    assert_eq!(arrived, u64::from(datagram_count));
+    assert_eq!(each.iter().sum::<u64>(), u64::from(datagram_count));
+    assert!(each.iter().all(|count| *count > u64::from(datagram_count) / 4), "{each:?}");
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows_worker() {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = trio.gateway(&trio.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
+    let mut frames = Vec::new();
+    let mut next = [0_u32; FLOWS as usize];
+    let mut rng = fastrand::Rng::with_seed(6);
+    for _ in 0..20_000 {
+        let flow = rng.u16(..FLOWS);
+        // The second half of the flows sends everything in fragments.
+        frames.extend(segment(flow, &mut next[usize::from(flow)], flow >= FLOWS / 2));
+    }
+    let mut expected = [0_u32; FLOWS as usize];
+    let bytes = flood(&trio, &frames, AHEAD * u64::from(SEGMENT_LEN), |frame| {
+        let (flow, sequence, len) = tcp_of(frame)?;
+        let expected = &mut expected[usize::from(flow)];
+        assert_eq!(sequence, *expected, "flow {flow} is in order");
+        *expected += len;
+        Some(())
+    });
+    assert!(bytes > 0);
+    assert_eq!(expected, next, "every byte came");
+    let moved: Vec<_> = snapshots(&middle).iter().map(|snapshot| snapshot.siblings).collect();
+    let steered = |bytes: &[u8]| steer::worker(packet::Medium::Ethernet, bytes, 2);
+    let strangers = |flow: u16| {
+        let mut start = 0;
+        let [whole, piece] = [false, true].map(|cut| segment(flow, &mut start, cut)[0].0.clone());
+        steered(&whole) != steered(&piece)
+    };
+    assert!((FLOWS / 2..FLOWS).any(strangers), "some flows are not where their fragments are");
+    let [given, taken, refused] =
+        [moved[0].given + moved[1].given, moved[0].taken + moved[1].taken, moved[0].refused + moved[1].refused];
+    println!("{given} packets went to their flow's worker, {refused} found no room there");
+    assert!(given > 1_000 && given == taken, "{moved:?}");
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
+    for offloading in [Offloading::Off, Offloading::On] {
+        let trio = Trio::new([9_000, 1_500], offloading).unwrap();
+        let middle = trio.gateway(&trio.border("workers = 2\n[mss]\nraise = \"always\"\n", "", "")).unwrap();
+        trio.settle().unwrap();
+        std::thread::scope(|scope| {
+            for seed in 0..12 {
+                let trio = &trio;
+                scope.spawn(move || {
+                    let (from, to, host) = if seed % 2 == 0 {
+                        (&trio.narrow, &trio.wide, WIDE)
+                    } else {
+                        (&trio.wide, &trio.narrow, NARROW)
+                    };
+                    let address = if seed % 4 < 2 { v4(host) } else { v6(host) };
+                    let transfer = traffic::tcp(from.space(), to.space(), address, 1 << 21, seed).unwrap();
+                    assert!(transfer.intact, "connection {seed}");
+                });
+            }
+        });
+        let snapshots = snapshots(&middle);
+        for snapshot in &snapshots {
+            let forwarded = snapshot.ways.each_ref().map(|way| way.ledger.forwarded.packets);
+            assert!(forwarded.iter().all(|count| *count > 100), "{forwarded:?}");
+            assert_eq!(snapshot.siblings.given, 0, "nothing came to another worker than its own");
+            let unknown = snapshot.ways[0].ledger.event(engine::Event::MssUnknown).packets;
+            assert_eq!(unknown, 0, "who sees a connection has seen its SYN");
+        }
+        check_books(&middle);
+        trio.clear(middle).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "a measurement, for a quiet machine"]
+fn packets_per_processor_second_beside_one_workers() {
+    let frames: Vec<_> = (0..200_000).map(|number| (datagram(number, 1, false).swap_remove(0), 1)).collect();
+    for round in 0..3 {
+        for workers in [1, 2] {
+            let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+            let middle = trio.gateway(&trio.border(&format!("workers = {workers}\n"), "", "")).unwrap();
+            let began = Instant::now();
+            let arrived = flood(&trio, &frames, AHEAD, |frame| datagram_number(frame).map(drop));
+            let took = began.elapsed().as_secs_f64();
+            let each: Vec<_> =
+                snapshots(&middle).iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).collect();
+            let rate = arrived as f64 / each.iter().sum::<f64>();
+            println!(
+                "round {round}: {workers} workers: {rate:.0} packets per processor second ({each:.3?} s), {:.0} per second",
+                arrived as f64 / took
+            );
+            assert_eq!(arrived, frames.len() as u64);
+            trio.clear(middle).unwrap();
+        }
+    }
+}
+
+/// Sends frames from the narrow host, never more ahead of what arrived at the wide one than fits into queues; each says for
+/// how many arrivals it stands. Says how much arrived.
+fn flood(
+    trio: &Trio,
+    frames: &[(Vec<u8>, u64)],
+    ahead: u64,
+    mut see: impl FnMut(&[u8]) -> Option<()> + Send,
+) -> u64 {
+    let [wide, _, _, narrow] = trio.names();
+    let total: u64 = frames.iter().map(|(_, count)| count).sum();
+    let arrived = AtomicU64::new(0);
+    let open = |host: &Host, name: &str| {
+        host.space().enter(|| port::open(&format!("packet:{name}"), &Options::default()).unwrap())
+    };
+    let (mut from, mut to) = (open(&trio.narrow, narrow), open(&trio.wide, wide));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sent = 0;
+            for batch in frames.chunks(32) {
+                let wires: Vec<_> = batch.iter().map(|(frame, _)| wire(frame)).collect();
+                let mut rest = &wires[..];
+                while !rest.is_empty() {
+                    let count = from.transmit(rest).unwrap();
+                    rest = &rest[count..];
+                }
+                sent += batch.iter().map(|(_, count)| count).sum::<u64>();
+                let stuck = Instant::now();
+                while sent > arrived.load(Ordering::Relaxed) + ahead {
+                    std::thread::sleep(Duration::from_micros(100));
+                    if stuck.elapsed() > PATIENCE {
+                        return;
+                    }
+                }
+            }
+        });
+        let mut pool = Pool::new(64 << 20);
+        let mut batch = Vec::new();
+        let mut quiet = Instant::now();
+        while arrived.load(Ordering::Relaxed) < total && quiet.elapsed() < PATIENCE {
+            wait(to.as_ref());
+            to.receive(Ingress(0), &mut pool, &mut batch).unwrap();
+            for frame in batch.drain(..) {
+                let (seen, buffer) = seen(frame, &mut see);
+                pool.give(buffer);
+                if seen > 0 {
+                    arrived.fetch_add(seen, Ordering::Relaxed);
+                    quiet = Instant::now();
+                }
+            }
+        }
+    });
+    arrived.into_inner()
+}
+
+/// For how many arrivals a frame stands: a TCP packet for each byte, any other for one.
+fn seen(frame: Frame, see: &mut impl FnMut(&[u8]) -> Option<()>) -> (u64, Buffer) {
+    match frame {
+        Frame::Ip(packet) => {
+            let count = tcp_of(packet.frame()).map_or(1, |(_, _, len)| u64::from(len));
+            let seen = see(packet.frame()).map_or(0, |()| count);
+            (seen, packet.into_buffer())
+        }
+        Frame::Other(raw, _) => (0, raw.into_buffer()),
+    }
+}
+
+fn wait(port: &dyn Port) {
+    let mut fds = [PollFd::from_borrowed_fd(port.fd(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 })).unwrap();
+}
+
+fn wire(frame: &[u8]) -> Wire<'_> {
+    Wire { header: frame, payload: &[], to_do: ToDo::default() }
+}
+
+/// The pieces of the UDP datagram of this number; those of the same hosts are [`PAIRS`] apart.
+fn datagram(number: u32, piece_count: u32, is_v6: bool) -> Vec<Vec<u8>> {
+    let pair = number % PAIRS;
+    let is_v6 = is_v6 && piece_count > 1;
+    let piece_len = 256;
+    let mut content =
+        [[0x30, 0x39, 0, 9].as_slice(), &((piece_count * piece_len) as u16).to_be_bytes(), &[0, 0]].concat();
+    content.extend(number.to_be_bytes());
+    content.resize((piece_count * piece_len) as usize, number as u8);
+    let pieces = content.chunks(piece_len as usize).enumerate();
+    let piece = |(index, payload): (usize, &[u8])| {
+        let more = u16::from(index as u32 + 1 < piece_count);
+        let units = index as u16 * (piece_len / 8) as u16;
+        if is_v6 {
+            frame_v6(pair, number, units << 3 | more, payload)
+        } else {
+            frame_v4(pair, number, 17, more << 13 | units, payload)
+        }
+    };
+    pieces.map(piece).collect()
+}
+
+/// The next segment of a flow, whole or in two pieces.
+fn segment(flow: u16, next: &mut u32, in_pieces: bool) -> Vec<(Vec<u8>, u64)> {
+    let sequence = *next;
+    *next += SEGMENT_LEN;
+    let mut bytes = [(1_000 + flow).to_be_bytes(), [0, 80]].concat();
+    bytes.extend(sequence.to_be_bytes());
+    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((0..SEGMENT_LEN).map(|at| (at + sequence) as u8));
+    let addresses = addresses(flow.into());
+    let pseudo = [&addresses[..], &[0, 6], &(bytes.len() as u16).to_be_bytes()].concat();
+    let sum = !folded(&[&pseudo[..], &bytes].concat());
+    bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+    let frame = |bits, bytes: &[u8]| frame_v4(flow.into(), sequence / SEGMENT_LEN, 6, bits, bytes);
+    if in_pieces {
+        let (front, rest) = bytes.split_at(256);
+        return vec![(frame(1 << 13, front), 0), (frame(256 / 8, rest), SEGMENT_LEN.into())];
+    }
+    vec![(frame(0, &bytes), SEGMENT_LEN.into())]
+}
+
+fn addresses(pair: u32) -> [u8; 8] {
+    let [_, _, high, low] = pair.to_be_bytes();
+    [198, 18, high, low, 198, 19, high, low]
+}
+
+fn frame_v4(pair: u32, id: u32, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend((20 + payload.len() as u16).to_be_bytes());
+    header.extend((id as u16).to_be_bytes());
+    header.extend(fragment.to_be_bytes());
+    header.extend([64, protocol, 0, 0]);
+    header.extend(addresses(pair));
+    let sum = !folded(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&STATIONS, &[8, 0][..], &header, payload].concat()
+}
+
+fn frame_v6(pair: u32, id: u32, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0x60, 0, 0, 0];
+    header.extend((8 + payload.len() as u16).to_be_bytes());
+    header.extend([44, 64]);
+    for network in [1, 2] {
+        header.extend([0x20, 0x01, 0x0D, 0xB8, 0, network, 0, 0, 0, 0, 0, 0]);
+        header.extend(pair.to_be_bytes());
+    }
+    header.extend([17, 0]);
+    header.extend(fragment.to_be_bytes());
+    header.extend(id.to_be_bytes());
+    [&STATIONS, &[0x86, 0xDD][..], &header, payload].concat()
+}
+
+/// The number of a datagram of ours that is whole. One of IPv6 leaves a border in pieces again, in their order: it is with its
+/// last.
+fn datagram_number(frame: &[u8]) -> Option<u32> {
+    let ip = frame.get(14..)?;
+    match (frame.get(12..14)?, ip.get(..)?) {
+        ([8, 0], ip) if ip.get(6..10)? == [0, 0, 64, 17] && ip.get(12..14)? == [198, 18] => {
+            let udp = ip.get(20..)?;
+            let (number, rest) = udp.get(8..)?.split_first_chunk::<4>()?;
+            let number = u32::from_be_bytes(*number);
+            assert_eq!(u16::from_be_bytes([udp[4], udp[5]]) as usize, udp.len(), "{number} is whole");
+            assert!(rest.iter().all(|byte| *byte == number as u8), "{number} came unchanged");
+            Some(number)
+        }
+        ([0x86, 0xDD], ip) if *ip.get(6)? == 44 && ip.get(8..10)? == [0x20, 0x01] => {
+            let number = u32::from_be_bytes(ip.get(44..48)?.try_into().ok()?);
+            let offset = u16::from_be_bytes([ip[42], ip[43]]);
+            let rest = ip.get(if offset >> 3 == 0 { 60 } else { 48 }..)?;
+            assert!(rest.iter().all(|byte| *byte == number as u8), "{number} came unchanged");
+            (offset & 1 == 0).then_some(number)
+        }
+        _ => None,
+    }
+}
+
+/// Flow, sequence number and length of a TCP packet of ours.
+fn tcp_of(frame: &[u8]) -> Option<(u16, u32, u32)> {
+    if frame.get(12..14)? != [8, 0] || *frame.get(23)? != 6 || frame.get(26..28)? != [198, 18] {
+        return None;
+    }
+    let tcp = frame.get(34..)?;
+    let sequence = u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?);
+    let payload = tcp.get(20..)?;
+    let is_right = payload.iter().enumerate().all(|(at, byte)| {
+        let start = sequence + at as u32;
+        *byte == (start % SEGMENT_LEN + start / SEGMENT_LEN * SEGMENT_LEN) as u8
+    });
+    assert!(is_right, "its bytes came unchanged");
+    Some((u16::from_be_bytes([tcp[0], tcp[1]]) - 1_000, sequence, payload.len() as u32))
+}
+
+fn folded(bytes: &[u8]) -> u16 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn snapshots(middle: &Middle) -> Vec<gateway::snapshot::Snapshot> {
+    let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
+    assert_eq!(service.note(), None, "packets are steered as we say");
+    service.snapshots().unwrap()
+}
+
+fn check_books(middle: &Middle) {
+    for snapshot in snapshots(middle) {
+        for way in &snapshot.ways {
+            assert_eq!(way.broken, None);
+        }
+    }
+}
+
+/// Pairs of hosts.
+const PAIRS: u32 = 1_000;
+const FLOWS: u16 = 32;
+/// A multiple of 8 that does not fill a byte's turn.
+const SEGMENT_LEN: u32 = 1_000;
+/// Arrivals that may be outstanding.
+const AHEAD: u64 = 400;
+const PATIENCE: Duration = Duration::from_secs(5);
+const STATIONS: [u8; 12] = [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
