@@ -18,7 +18,7 @@ use wideload_gateway::figures::{Figures, WayFigures, Went};
 fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_later() {
     let mut live = Live::start();
     let control = serve(&live);
-    let mut client = Client::connect(control.path()).expect("it answers");
+    let mut client = Client::connect(control.path().unwrap()).expect("it answers");
     put(&mut live.narrow, &[segment(1, 1, 1_000), segment(1, 1_001, 1_000), segment(2, 1, 700)]);
     let held = live.until(|figures| figures.all.to_wide.held.packets == 3);
     assert_eq!(stage(&held.all.to_wide, "coalesce"), (true, 3));
@@ -59,7 +59,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
 fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segments_joined() {
     let mut live = Live::start_with("join = \"hop\"\npatience = \"10s\"");
     let control = serve(&live);
-    let mut client = Client::connect(control.path()).expect("it answers");
+    let mut client = Client::connect(control.path().unwrap()).expect("it answers");
     put(&mut live.narrow, &[first_piece(800), segment(1, 1, 1_000)]);
     let held = live.until(|figures| figures.all.to_wide.held.packets == 2);
     assert_eq!(
@@ -87,7 +87,7 @@ fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segmen
 fn cutting_stops_and_begins_at_once() {
     let mut live = Live::start();
     let control = serve(&live);
-    let mut client = Client::connect(control.path()).expect("it answers");
+    let mut client = Client::connect(control.path().unwrap()).expect("it answers");
     put(&mut live.wide, &[datagram(4_000)]);
     let cut = live.until(|figures| figures.all.to_narrow.received.packets == 1);
     assert_eq!(cut.all.to_narrow.forwarded.packets, 3);
@@ -113,7 +113,7 @@ fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
     let path = live.path("other.toml");
     fs::write(&path, config(live.folder.path(), 9_000).replace("9000", "9000000").replace("hold", "holt"))
         .expect("there is room");
-    let answer = say(control.path(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
     assert_eq!(answer["ok"], false);
     let problems = answer["problems"].as_array().expect("there are some");
     let places: Vec<_> = problems.iter().map(|it| (it["line"].as_u64(), it["key"].as_str())).collect();
@@ -124,12 +124,12 @@ fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
     live.until(|figures| figures.all.to_wide.held.packets == 1);
 
     fs::write(&path, config(live.folder.path(), 9_000).replace("tap:wide0", "tap:other0")).expect("there is room");
-    let answer = say(control.path(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
     assert_eq!(answer["error"], "role, ports and workers cannot change while it runs; restart it");
     assert_eq!(live.until(|_| true).all.to_wide.held.packets, 1, "what is held stays held");
 
     fs::write(&path, config(live.folder.path(), 9_000).replace("192.0.2.1", "192.0.2.2")).expect("there is room");
-    let answer = say(control.path(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
     assert_eq!(
         (&answer["ok"], &answer["after-restart"]),
         (&Value::Bool(true), &serde_json::json!(["answer-from"]))
@@ -159,10 +159,10 @@ fn what_is_no_request_is_refused_with_a_sentence() {
         ),
         (r#"{"do":"reload","config":"a.toml"}"#, "a.toml: give the whole path of the file, from /"),
     ] {
-        let answer = say(control.path(), line);
+        let answer = say(control.path().unwrap(), line);
         assert_eq!((answer["ok"].as_bool(), answer["error"].as_str()), (Some(false), Some(expected)), "{line}");
     }
-    let mut stream = UnixStream::connect(control.path()).expect("it answers");
+    let mut stream = UnixStream::connect(control.path().unwrap()).expect("it answers");
     stream.write_all(&vec![b' '; 200_000]).expect("it is read");
     stream.write_all(b"\n{\"do\":\"version\"}\n").expect("it is read");
     let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it is told"));
@@ -183,14 +183,14 @@ fn who_stops_it_hears_so_before_it_is_stopped() {
         count.fetch_add(1, Ordering::SeqCst);
     };
     let control = Control::serve(socket, Arc::clone(&live.service), live.watch.clone(), on_stop).expect("it can");
-    let answer = say(control.path(), r#"{"do":"stop"}"#);
+    let answer = say(control.path().unwrap(), r#"{"do":"stop"}"#);
     assert_eq!(answer["ok"], true);
     let deadline = Instant::now() + Duration::from_secs(3);
     while stops.load(Ordering::SeqCst) == 0 {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
-    let path = control.path().to_owned();
+    let path = control.path().unwrap().to_owned();
     // Somebody who says nothing does not hold the end up.
     let _silent = UnixStream::connect(&path).expect("it answers");
     let before = Instant::now();
@@ -235,16 +235,16 @@ fn a_seventeenth_guest_is_told_to_come_again() {
     let live = Live::start();
     let control = serve(&live);
     let mut guests: Vec<Client> =
-        (0..16).map(|_| Client::connect(control.path()).expect("there is room")).collect();
+        (0..16).map(|_| Client::connect(control.path().unwrap()).expect("there is room")).collect();
     for guest in &mut guests {
         guest.ask(&Request::Version {}).expect("it answers");
     }
-    let mut late = Client::connect(control.path()).expect("it is heard");
+    let mut late = Client::connect(control.path().unwrap()).expect("it is heard");
     let error = late.ask(&Request::Version {}).expect_err("there is no room").to_string();
     assert!(error.contains("sixteen others are asking; come again later"), "{error}");
     guests.pop();
     let deadline = Instant::now() + Duration::from_secs(3);
-    while Client::connect(control.path()).and_then(|mut client| client.ask(&Request::Version {})).is_err() {
+    while Client::connect(control.path().unwrap()).and_then(|mut client| client.ask(&Request::Version {})).is_err() {
         assert!(Instant::now() < deadline, "somebody left, so there is room");
     }
 }

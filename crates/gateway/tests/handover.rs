@@ -23,7 +23,7 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
     let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded())).is_err());
     thread::sleep(Duration::from_millis(100));
     assert!(left.lock().expect("nobody panics").is_empty(), "it is held");
-    assert!(reins.give(Order::Change(Box::new(|_| panic!("on purpose")))));
+    assert!(reins.give(Order::Change(Box::new(|_, _| panic!("on purpose")))));
     assert!(running.join().expect("it was caught"), "the panic goes on");
     let left: usize = left.lock().expect("nobody panics").iter().map(|frame| frame.len() - 20).sum();
     assert_eq!(left, 1_200, "all that was held has left");
