@@ -15,6 +15,8 @@ pub struct Snapshot {
     pub ends: [EndSnapshot; 2],
     /// Processor time that it took so far.
     pub processor_time: Duration,
+    /// Times that it slept and was woken so far.
+    pub wake_count: u64,
 }
 
 /// How things are with one direction.

@@ -396,7 +396,8 @@ impl Worker {
         let [wide, narrow] = &mut self.ends;
         let [to_narrow, to_wide] = &self.ways;
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
-        Snapshot { ways, ends: [wide.snapshot(), narrow.snapshot()], processor_time: thread_time() }
+        let ends = [wide.snapshot(), narrow.snapshot()];
+        Snapshot { ways, ends, processor_time: thread_time(), wake_count: thread_wakes() }
     }
 }
 
@@ -414,6 +415,13 @@ impl fmt::Debug for Worker {
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Times that this thread slept and was woken so far; 0 where the kernel does not say.
+fn thread_wakes() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The ways through a worker: each comes in by the end with its own number, and leaves by the other.
