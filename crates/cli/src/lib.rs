@@ -6,5 +6,6 @@ pub mod check;
 pub mod command;
 pub mod demo;
 pub mod doctor;
+pub mod lab;
 pub mod report;
 pub mod rewrite;

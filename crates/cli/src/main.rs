@@ -4,7 +4,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use wideload::args::{Args, Job};
-use wideload::{check, command, demo, doctor};
+use wideload::{check, command, demo, doctor, lab};
 
 fn main() -> ExitCode {
     let status = match Args::parse().job {
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         Job::Demo(args) => demo::demo(&args),
         Job::Check(args) => check::check(&args),
         Job::Doctor(args) => doctor::doctor(&args),
+        Job::Lab(args) => lab::lab(&args),
         Job::Undo => check::undo(),
     };
     ExitCode::from(status as u8)
