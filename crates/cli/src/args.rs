@@ -4,6 +4,7 @@ use crate::rewrite::{As, Settings, Stages};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::{Exempt, Hold, Join, Limits, Mode, Prefix, Secret, Switch};
+use lab::emulator::Shape;
 use packet::Fill;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -31,6 +32,9 @@ pub enum Job {
     Check(Check),
     /// Says what this machine allows, and what to change
     Doctor(Doctor),
+    /// Experiments with live kernels and gateways, as tables
+    #[command(after_help = LAB_HELP)]
+    Lab(Lab),
     /// Puts back what a wide interface that died has left
     Undo,
     /// A live look at a running gateway
@@ -43,6 +47,63 @@ pub enum Job {
     /// Work for the process that started this one
     #[command(hide = true)]
     Work,
+}
+
+/// What `wideload lab` was asked.
+#[derive(Debug, Parser)]
+pub struct Lab {
+    /// Which experiment
+    #[command(subcommand)]
+    pub experiment: Experiment,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `wideload lab` can do.
+#[derive(Debug, Subcommand)]
+pub enum Experiment {
+    /// Joins two interfaces by a wire of any kind, until it is interrupted
+    #[command(after_help = LINK_HELP)]
+    Link(LinkArgs),
+    /// Asks for known wires in private namespaces, and says what really came
+    Calibrate,
+    /// Bulk TCP between a wide host and a narrow one: the kernel's bridge, its forwarding, and a border gateway
+    Border {
+        /// How often each transfer is timed
+        #[arg(long, default_value_t = 3, value_parser = rounds)]
+        rounds: usize,
+    },
+    /// UDP messages to a host with a stock interface and to one with a wide interface
+    WideInterface {
+        /// How often each load is timed
+        #[arg(long, default_value_t = 3, value_parser = rounds)]
+        rounds: usize,
+    },
+    /// Goodput at 2,000 lengths of messages: at which does it dip?
+    Dips,
+}
+
+/// What `wideload lab link` was asked.
+#[derive(Debug, Parser)]
+pub struct LinkArgs {
+    /// One interface
+    pub a: String,
+
+    /// The other interface
+    pub b: String,
+
+    /// What the wire from the first to the second is like, such as delay=20ms,rate=100M,loss=0.1%
+    pub shape: Shape,
+
+    /// What it is like from the second to the first [default: the same]
+    #[arg(long, value_name = "SHAPE")]
+    pub back: Option<Shape>,
+
+    /// Ends after so many seconds [default: when it is interrupted]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    pub stretch: Option<Duration>,
 }
 
 /// What `wideload demo` was asked.
@@ -337,6 +398,11 @@ impl Rewrite {
     }
 }
 
+fn rounds(text: &str) -> Result<usize, String> {
+    let rounds = text.parse().ok().filter(|rounds| (1..=100).contains(rounds));
+    rounds.ok_or_else(|| "give a number from 1 to 100".to_owned())
+}
+
 fn hold(text: &str) -> Result<Duration, String> {
     let hold = seconds(text).ok().filter(|hold| *hold <= HOLD_MAX);
     hold.ok_or_else(|| "give seconds, such as 0.001, above 0 and at most 10".to_owned())
@@ -396,6 +462,19 @@ back what was changed, and end; HUP reads the file anew; USR2 starts anew, in it
 without losing a packet.
 
 Exit status: 0 ended as it was told; 1 could not start; 2 the configuration is wrong.";
+const LAB_HELP: &str = "\
+All but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
+of root. Progress is on standard error, the table on standard output.
+
+Exit status: 0 measured, and every byte arrived; 1 it did not, or something is missing.";
+const LINK_HELP: &str = "\
+Frames that come in by one interface leave by the other. Meanwhile the kernel gets nothing from either, and their offloads are \
+off; both are put back at the end.
+
+A shape is words with commas between: delay=, jitter=, rate=, queue=, loss=, burst=BEGINS:ENDS, ber=, reorder=SHARE:PLACES, \
+duplicate=, overhead=, seed=.
+
+Exit status: 0 the wire was what was asked for; 1 it was not, and why is said.";
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.

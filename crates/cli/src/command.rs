@@ -199,7 +199,7 @@ fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
 }
 
 /// A mark that is set when the user interrupts.
-fn watch_for_interrupt() -> Arc<AtomicBool> {
+pub(crate) fn watch_for_interrupt() -> Arc<AtomicBool> {
     let stopped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stopped);
     // The first interrupt ends the input there; the second, for who waits on an input that does not come, ends all.

@@ -16,7 +16,7 @@ pub fn demo(args: &Args) -> Status {
         complain(&error.to_string());
         return Status::Failed;
     }
-    let progress = progress(args);
+    let progress = progress(args.json);
     let outcome = demo::run(|step| progress.set_message(step.to_owned()));
     progress.finish_and_clear();
     match outcome.and_then(|demo| print(args, &demo).map(|()| demo)) {
@@ -37,8 +37,9 @@ fn verdict(demo: &Demo) -> Status {
     if demo.intact && demo.wide { Status::Done } else { Status::Failed }
 }
 
-fn progress(args: &Args) -> ProgressBar {
-    if args.json || !io::stderr().is_terminal() {
+/// Tells each step to a person who waits.
+pub(crate) fn progress(is_for_machines: bool) -> ProgressBar {
+    if is_for_machines || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();

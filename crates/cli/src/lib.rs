@@ -6,6 +6,7 @@ pub mod check;
 pub mod command;
 pub mod demo;
 pub mod doctor;
+pub mod lab;
 pub mod report;
 pub mod rewrite;
 pub mod run;

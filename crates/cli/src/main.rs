@@ -4,7 +4,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use wideload::args::{Args, Job};
-use wideload::{check, command, demo, doctor, run, top};
+use wideload::{check, command, demo, doctor, lab, run, top};
 
 fn main() -> ExitCode {
     let status = match Args::parse().job {
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         Job::Demo(args) => demo::demo(&args),
         Job::Check(args) => check::check(&args),
         Job::Doctor(args) => doctor::doctor(&args),
+        Job::Lab(args) => lab::lab(&args),
         Job::Undo => check::undo(),
         Job::Top(args) => top::top(&args),
         Job::Run(args) => run::run(&args),

@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub processor_time: Duration,
     /// What went between it and its siblings.
     pub siblings: Moved,
+    /// Times that it slept and was woken so far.
+    pub wake_count: u64,
 }
 
 /// How things are with one direction.

@@ -478,7 +478,8 @@ impl Worker {
         let [to_narrow, to_wide] = &self.ways;
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
-        Snapshot { ways, ends: [wide.snapshot(), narrow.snapshot()], processor_time: thread_time(), siblings }
+        let ends = [wide.snapshot(), narrow.snapshot()];
+        Snapshot { ways, ends, processor_time: thread_time(), wake_count: thread_wakes(), siblings }
     }
 }
 
@@ -561,6 +562,13 @@ impl fmt::Debug for Worker {
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Times that this thread slept and was woken so far; 0 where the kernel does not say.
+fn thread_wakes() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The ways through a worker: each comes in by the end with its own number, and leaves by the other.

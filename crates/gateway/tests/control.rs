@@ -244,7 +244,8 @@ fn a_seventeenth_guest_is_told_to_come_again() {
     assert!(error.contains("sixteen others are asking; come again later"), "{error}");
     guests.pop();
     let deadline = Instant::now() + Duration::from_secs(3);
-    while Client::connect(control.path().unwrap()).and_then(|mut client| client.ask(&Request::Version {})).is_err() {
+    while Client::connect(control.path().unwrap()).and_then(|mut client| client.ask(&Request::Version {})).is_err()
+    {
         assert!(Instant::now() < deadline, "somebody left, so there is room");
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod demo;
 pub mod emulator;
+pub mod experiments;
 pub mod net;
 pub mod pair;
 pub mod traffic;

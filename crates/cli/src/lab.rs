@@ -1,0 +1,99 @@
+//! An experiment's name in, its table out: `wideload lab`.
+
+use crate::args::{Experiment, Lab as Args, LinkArgs};
+use crate::command::{Status, complain, watch_for_interrupt};
+use crate::demo::progress;
+use indicatif::ProgressBar;
+use lab::emulator::{Outcome, Scheduling, Trial};
+use lab::experiments::{self, BorderSettings, DipsSettings, WideInterfaceSettings};
+use port::namespace::become_own_root;
+use serde::Serialize;
+use std::fmt::{Display, Write};
+use std::io::{self, Write as _};
+
+/// `wideload lab`: to be called while the process has one thread.
+pub fn lab(args: &Args) -> Status {
+    let outcome = match &args.experiment {
+        Experiment::Link(link) => self::link(link, args.json),
+        experiment => become_own_root().and_then(|()| measure(experiment, args.json)),
+    };
+    outcome.unwrap_or_else(|error| {
+        complain(&error.to_string());
+        Status::Failed
+    })
+}
+
+fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
+    let progress = progress(json);
+    let tell = |step: &str| told(&progress, step);
+    match experiment {
+        Experiment::Link(args) => link(args, json),
+        Experiment::Calibrate => {
+            tell("probing wires");
+            let calibration = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
+            shown(&progress, json, &calibration, calibration.faults.is_empty())
+        }
+        Experiment::Border { rounds } => {
+            let border =
+                experiments::border(&BorderSettings { rounds: *rounds, ..BorderSettings::default() }, tell)?;
+            shown(&progress, json, &border, border.intact && border.broken.is_empty())
+        }
+        Experiment::WideInterface { rounds } => {
+            let settings = WideInterfaceSettings { rounds: *rounds, ..WideInterfaceSettings::default() };
+            let outcome = experiments::wide_interface(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
+        }
+        Experiment::Dips => {
+            let outcome = experiments::dips(&DipsSettings::default(), tell)?;
+            shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
+        }
+    }
+}
+
+fn told(progress: &ProgressBar, step: &str) {
+    progress.set_message(step.to_owned());
+}
+
+fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
+    let stop = watch_for_interrupt();
+    let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
+    eprintln!("{} and {} are joined; interrupt to end", args.a, args.b);
+    let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
+    let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { ways(&outcome) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
+}
+
+/// What became of a link, as a person reads it.
+fn ways(outcome: &Outcome) -> String {
+    let mut text = format!("{:.1} s, scheduling: {}\n", outcome.time_ns as f64 / 1e9, outcome.scheduling);
+    for way in &outcome.ways {
+        let counters = &way.counters;
+        let lost = counters.offered.frames.saturating_sub(counters.delivered.frames + way.inside.frames);
+        let shape = if way.shape.to_string().is_empty() { "plain".to_owned() } else { way.shape.to_string() };
+        let _ = writeln!(
+            text,
+            "{} to {} ({shape}): {} frames came, {} left, {lost} lost on the wire, {} inside; {}",
+            way.from, way.to, counters.offered.frames, way.sent_count, way.inside.frames, way.lateness,
+        );
+    }
+    outcome.faults.iter().for_each(|fault| {
+        let _ = writeln!(text, "not valid: {fault}");
+    });
+    if outcome.is_valid {
+        text.push_str("valid: these were the wires that were asked for\n");
+    }
+    text
+}
+
+fn shown<T: Serialize + Display>(
+    progress: &ProgressBar,
+    json: bool,
+    outcome: &T,
+    is_good: bool,
+) -> io::Result<Status> {
+    progress.finish_and_clear();
+    let text = if json { serde_json::to_string_pretty(outcome)? + "\n" } else { outcome.to_string() };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(if is_good { Status::Done } else { Status::Failed })
+}

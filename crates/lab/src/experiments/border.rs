@@ -1,0 +1,530 @@
+//! A host with wide packets and one with narrow ones in, what stands between them and what it costs out.
+//!
+//! Bulk TCP goes both ways through the kernel's bridge, through the kernel's IP forwarding and through a border gateway, on the
+//! same cables. Where interfaces receive by threads of their own, all processor time is in somebody's account: the wide
+//! host's, the narrow host's, or that of what stands between.
+
+use super::account::{Account, Receiving};
+use super::observer::{Observed, observe};
+use super::{Conditions, Spread, cell, median_of};
+use crate::net::{Host, Offloading};
+use crate::traffic::{self, Transfer};
+use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+use port::addresses::Prefix;
+use port::interfaces::Counters;
+use port::routes::Route;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// What is tried, and how often.
+#[derive(Clone, Debug)]
+pub struct BorderSettings {
+    /// How often each transfer is timed.
+    pub rounds: usize,
+    /// Bytes of each transfer that is timed.
+    pub timed_len: usize,
+    /// Bytes of each transfer whose packets are looked at.
+    pub observed_len: usize,
+    /// Kinds of links and hosts.
+    pub scenes: Vec<Scene>,
+}
+
+/// What links and hosts are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// Do the links take trains whole?
+    pub offloading: Offloading,
+    /// How the interfaces of both hosts receive; those between join packets only where the links take trains.
+    pub receiving: Receiving,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Border {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Bytes of each transfer.
+    pub timed_len: usize,
+    /// One for each scene, load and middle.
+    pub rows: Vec<BorderRow>,
+    /// Did every byte arrive unchanged?
+    pub intact: bool,
+    /// Laws of the gateway's books that were broken.
+    pub broken: Vec<String>,
+}
+
+/// One load through one middle.
+#[derive(Clone, Debug, Serialize)]
+pub struct BorderRow {
+    /// Do the links take trains whole?
+    pub has_offloads: bool,
+    /// How the hosts' interfaces receive.
+    pub receiving: Receiving,
+    /// `IPv4` or `IPv6`.
+    pub version: &'static str,
+    /// `to wide` or `to narrow`.
+    pub direction: &'static str,
+    /// `bridge`, `forwarding` or `wideload`.
+    pub middle: &'static str,
+    /// Payload, in 10^9 bits per second.
+    pub goodput: Spread,
+    /// Processor time of the wide host for 10^9 bytes, in seconds; none where the kernel's work is in nobody's account.
+    pub wide_seconds: Option<f64>,
+    /// The same of the narrow host.
+    pub narrow_seconds: Option<f64>,
+    /// The same of what stands between.
+    pub middle_seconds: Option<f64>,
+    /// Mean length of what the wide host's kernel counted, IP header counted, in bytes; a train counts once.
+    pub mean_len: f64,
+    /// What was seen at the wide host's link in a run that was not timed.
+    pub observed: Observed,
+    /// Beside the kernel's bridge and its forwarding; of our rows only.
+    pub versus: Option<[Versus; 2]>,
+}
+
+/// Ours in proportion to what the kernel did.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Versus {
+    /// Of the goodputs.
+    pub goodput: f64,
+    /// Of the bytes that the wide host brings home in a second of processor time.
+    pub wide_bytes_per_second: Option<f64>,
+}
+
+/// Who stands between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bridge,
+    Forwarding,
+    Wideload,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    is_v4: bool,
+    to_wide: bool,
+}
+
+/// One transfer.
+struct Sample {
+    transfer: Transfer,
+    wide: Option<f64>,
+    narrow: Option<f64>,
+    middle: Option<f64>,
+    mean_len: f64,
+}
+
+/// The network of one scene.
+struct Place {
+    trio: Trio,
+    /// Of the wide host, toward it, toward the narrow one, of the narrow host.
+    accounts: [Account; 4],
+}
+
+/// Who stands there, and what is to be taken away afterwards.
+enum Standing {
+    Ours(Middle),
+    Forwarding,
+}
+
+impl Default for BorderSettings {
+    fn default() -> BorderSettings {
+        let scene = |offloading, receiving| Scene { offloading, receiving };
+        BorderSettings {
+            rounds: 3,
+            timed_len: 256 << 20,
+            observed_len: 64 << 20,
+            scenes: vec![
+                scene(Offloading::Off, Receiving::Thread),
+                scene(Offloading::Off, Receiving::ThreadWithGro),
+                scene(Offloading::Off, Receiving::Plain),
+                scene(Offloading::On, Receiving::ThreadWithGro),
+                scene(Offloading::On, Receiving::Plain),
+            ],
+        }
+    }
+}
+
+/// Runs all scenes, and tells each step before it begins.
+///
+/// # Errors
+/// What is missing on this machine, and what to do.
+pub fn border(settings: &BorderSettings, mut tell: impl FnMut(&str)) -> io::Result<Border> {
+    let conditions = Conditions::here(settings.rounds);
+    let mut border =
+        Border { conditions, timed_len: settings.timed_len, rows: Vec::new(), intact: true, broken: Vec::new() };
+    for (index, scene) in settings.scenes.iter().enumerate() {
+        let mut tell = |step: &str| tell(&format!("scene {} of {}: {step}", index + 1, settings.scenes.len()));
+        play(&mut border, *scene, settings, &mut tell)?;
+    }
+    Ok(border)
+}
+
+fn play(
+    border: &mut Border,
+    scene: Scene,
+    settings: &BorderSettings,
+    tell: &mut dyn FnMut(&str),
+) -> io::Result<()> {
+    let place = Place::new(scene)?;
+    let mut samples: Vec<Vec<Sample>> = (0..KINDS.len() * LOADS.len()).map(|_| Vec::new()).collect();
+    let mut observed = vec![Observed::default(); samples.len()];
+    for round in 0..=settings.rounds {
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            tell(&format!("round {round} of {}, {}", settings.rounds, kind.name()));
+            let standing = place.stand(kind)?;
+            for (index, load) in LOADS.into_iter().enumerate() {
+                let at = index * KINDS.len() + number;
+                if round == 0 {
+                    observed[at] = place.look(kind, load, settings.observed_len)?;
+                } else {
+                    samples[at].push(place.time(&standing, kind, load, settings.timed_len)?);
+                }
+            }
+            border.broken.extend(standing.broken()?);
+            place.clear(standing)?;
+        }
+    }
+    border.intact &= samples.iter().flatten().all(|sample| sample.transfer.intact);
+    for (index, load) in LOADS.into_iter().enumerate() {
+        let from = index * KINDS.len();
+        let mut rows: Vec<BorderRow> = KINDS
+            .into_iter()
+            .enumerate()
+            .filter_map(|(number, kind)| row(scene, load, kind, &samples[from + number], observed[from + number]))
+            .collect();
+        if let [bridge, forwarding, ours] = rows.as_mut_slice() {
+            ours.versus = Some([ours.versus(bridge), ours.versus(forwarding)]);
+        }
+        border.rows.extend(rows);
+    }
+    Ok(())
+}
+
+fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Observed) -> Option<BorderRow> {
+    Some(BorderRow {
+        has_offloads: scene.offloading == Offloading::On,
+        receiving: scene.receiving,
+        version: if load.is_v4 { "IPv4" } else { "IPv6" },
+        direction: if load.to_wide { "to wide" } else { "to narrow" },
+        middle: kind.name(),
+        goodput: Spread::of(samples.iter().map(|sample| sample.transfer.rate() / 1e9))?,
+        wide_seconds: median_of(samples.iter().map(|sample| sample.wide)),
+        narrow_seconds: median_of(samples.iter().map(|sample| sample.narrow)),
+        middle_seconds: median_of(samples.iter().map(|sample| sample.middle)),
+        mean_len: median_of(samples.iter().map(|sample| Some(sample.mean_len)))?,
+        observed,
+        versus: None,
+    })
+}
+
+impl BorderRow {
+    fn versus(&self, stock: &BorderRow) -> Versus {
+        Versus {
+            goodput: self.goodput.median / stock.goodput.median,
+            wide_bytes_per_second: stock.wide_seconds.zip(self.wide_seconds).map(|(stock, ours)| stock / ours),
+        }
+    }
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Bridge => "bridge",
+            Kind::Forwarding => "forwarding",
+            Kind::Wideload => "wideload",
+        }
+    }
+
+    /// The address that a host of the trio is reached by: a forwarder stands between two networks, the others in one.
+    fn address(self, host: u8, is_v4: bool) -> IpAddr {
+        match (self, is_v4) {
+            (Kind::Forwarding, _) => routed(host, host, is_v4),
+            (_, true) => v4(host),
+            (_, false) => v6(host),
+        }
+    }
+}
+
+impl Place {
+    fn new(scene: Scene) -> io::Result<Place> {
+        let trio = Trio::new(MTUS, scene.offloading)?;
+        // A gateway's interfaces have no GRO where the links are plain wires: it would be another middle's work.
+        let between = match (scene.receiving, scene.offloading) {
+            (Receiving::ThreadWithGro, Offloading::Off) => Receiving::Thread,
+            (receiving, _) => receiving,
+        };
+        let [wide, to_wide, to_narrow, narrow] = trio.names();
+        let accounts = [
+            Account::open(&trio.wide, wide, scene.receiving)?,
+            Account::open(&trio.middle, to_wide, between)?,
+            Account::open(&trio.middle, to_narrow, between)?,
+            Account::open(&trio.narrow, narrow, scene.receiving)?,
+        ];
+        let place = Place { accounts, trio };
+        place.number()?;
+        Ok(place)
+    }
+
+    /// Gives each host an address in a network of its own, and the way to the other's over the middle.
+    fn number(&self) -> io::Result<()> {
+        let [wide, _, _, narrow] = self.trio.names();
+        for (host, name, own, other) in
+            [(&self.trio.wide, wide, WIDE, NARROW), (&self.trio.narrow, narrow, NARROW, WIDE)]
+        {
+            host.tell(|netlink| {
+                let index = netlink.interface(name)?.index;
+                for (is_v4, bits) in VERSIONS {
+                    netlink.add_address(name, Prefix::new(routed(own, own, is_v4), bits))?;
+                    let there = Prefix::new(routed(other, 0, is_v4), bits);
+                    let route = Route::via(there, routed(own, MIDDLE, is_v4));
+                    netlink.add_route(&Route { index: Some(index), ..route })?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn stand(&self, kind: Kind) -> io::Result<Standing> {
+        let standing = match kind {
+            Kind::Bridge => Standing::Ours(self.trio.bridge()?),
+            Kind::Wideload => Standing::Ours(self.trio.gateway(&self.trio.border(ONLY_PATH, "", ""))?),
+            Kind::Forwarding => {
+                self.route(true)?;
+                Standing::Forwarding
+            }
+        };
+        for (is_v4, _) in VERSIONS {
+            settle(&self.trio.wide, kind.address(NARROW, is_v4))?;
+            settle(&self.trio.narrow, kind.address(WIDE, is_v4))?;
+        }
+        Ok(standing)
+    }
+
+    /// Has the kernel in the middle forward, or no longer.
+    fn route(&self, forwards: bool) -> io::Result<()> {
+        let middle = &self.trio.middle;
+        let [_, to_wide, to_narrow, _] = self.trio.names();
+        middle.tell(|netlink| {
+            for (name, net) in [(to_wide, WIDE), (to_narrow, NARROW)] {
+                for (is_v4, bits) in VERSIONS {
+                    let prefix = Prefix::new(routed(net, MIDDLE, is_v4), bits);
+                    if forwards {
+                        netlink.add_address(name, prefix)?;
+                    } else {
+                        netlink.remove_address(name, prefix)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let switch = if forwards { "1" } else { "0" };
+        middle.space().set_sysctl("ipv4/ip_forward", switch)?;
+        middle.space().set_sysctl("ipv6/conf/all/forwarding", switch)
+    }
+
+    fn clear(&self, standing: Standing) -> io::Result<()> {
+        match standing {
+            Standing::Ours(middle) => self.trio.clear(middle),
+            Standing::Forwarding => self.route(false),
+        }
+    }
+
+    fn transfer(&self, kind: Kind, load: Load, len: usize) -> io::Result<Transfer> {
+        let Trio { wide, narrow, .. } = &self.trio;
+        let (from, to, host) = if load.to_wide { (narrow, wide, WIDE) } else { (wide, narrow, NARROW) };
+        traffic::tcp(from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
+    }
+
+    /// Looks at the packets of a transfer where they come in by the wide host's cable, at whichever end that is.
+    fn look(&self, kind: Kind, load: Load, len: usize) -> io::Result<Observed> {
+        let [wide, to_wide, _, _] = self.trio.names();
+        let (host, name) = if load.to_wide { (&self.trio.wide, wide) } else { (&self.trio.middle, to_wide) };
+        Ok(observe(host, name, || self.transfer(kind, load, len))?.1)
+    }
+
+    fn time(&self, standing: &Standing, kind: Kind, load: Load, len: usize) -> io::Result<Sample> {
+        let before = (self.seconds(), standing.seconds()?, self.trio.counters()?[0]);
+        let transfer = self.transfer(kind, load, len)?;
+        let after = (self.seconds(), standing.seconds()?, self.trio.counters()?[0]);
+        let gigabytes = transfer.bytes as f64 / 1e9;
+        let spent = |interface: usize| Some(after.0[interface]? - before.0[interface]?);
+        let (of_wide, of_narrow) = if load.to_wide {
+            (transfer.receiver_seconds, transfer.sender_seconds)
+        } else {
+            (transfer.sender_seconds, transfer.receiver_seconds)
+        };
+        let own = after.1 - before.1;
+        Ok(Sample {
+            wide: spent(0).map(|kernel| (kernel + of_wide) / gigabytes),
+            narrow: spent(3).map(|kernel| (kernel + of_narrow) / gigabytes),
+            middle: spent(1).zip(spent(2)).map(|(one, other)| (one + other + own) / gigabytes),
+            mean_len: mean_len(before.2, after.2, load.to_wide),
+            transfer,
+        })
+    }
+
+    fn seconds(&self) -> [Option<f64>; 4] {
+        self.accounts.each_ref().map(Account::seconds)
+    }
+}
+
+impl Standing {
+    /// Processor time of the gateway's workers, in seconds; a kernel has none.
+    fn seconds(&self) -> io::Result<f64> {
+        let Standing::Ours(Middle::Gateway(service)) = self else { return Ok(0.0) };
+        Ok(service.snapshots()?.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum())
+    }
+
+    fn broken(&self) -> io::Result<Vec<String>> {
+        let Standing::Ours(Middle::Gateway(service)) = self else { return Ok(Vec::new()) };
+        Ok(service
+            .snapshots()?
+            .into_iter()
+            .flat_map(|snapshot| snapshot.ways)
+            .filter_map(|way| way.broken)
+            .collect())
+    }
+}
+
+fn mean_len(before: Counters, after: Counters, is_received: bool) -> f64 {
+    let [before, after] =
+        [before, after].map(|counters| if is_received { counters.received } else { counters.sent });
+    let packets = after.packet_count - before.packet_count;
+    (after.byte_count - before.byte_count) as f64 / packets.max(1) as f64 - ETHERNET_LEN
+}
+
+/// Waits until an address answers.
+fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
+    let target = SocketAddr::new(address, CLOSED);
+    from.space().enter(|| {
+        for _ in 0..SETTLE_TRIES {
+            // A closed port answers, and so the way is known.
+            match TcpStream::connect_timeout(&target, SETTLE_WAIT) {
+                Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
+                    std::thread::sleep(SETTLE_WAIT / 4)
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no packet comes through")))
+    })
+}
+
+/// The address of a host in the network that is on one side of a forwarder; host 0 is the network itself.
+fn routed(net: u8, host: u8, is_v4: bool) -> IpAddr {
+    if is_v4 {
+        IpAddr::V4(Ipv4Addr::new(10, 78, net, host))
+    } else {
+        IpAddr::V6(Ipv6Addr::new(0xFD78, 0, 0, net.into(), 0, 0, 0, host.into()))
+    }
+}
+
+impl fmt::Display for Border {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.conditions)?;
+        writeln!(
+            f,
+            "TCP, {} bytes each; a wide host (9,000) and a narrow one (1,500)\n\n\
+             {:34}{:>8} {:>15}  {:>6} {:>6} {:>7} {:>7} {:>7}  {:>9} {:>9}\n\
+             {:34}{:>8} {:>15}  {:>22} {:>7} {:>7}  {:>9} {:>9}",
+            self.timed_len,
+            "",
+            "Gbit/s",
+            "least to most",
+            "wide",
+            "narrow",
+            "between",
+            "mean",
+            "above",
+            "goodput",
+            "wide host",
+            "",
+            "",
+            "",
+            "processor s / GB",
+            "length",
+            "8,000",
+            "x kernel",
+            "x kernel",
+        )?;
+        let mut last = String::new();
+        for row in &self.rows {
+            let scene = row.scene();
+            if scene != last {
+                writeln!(f, "\n{scene}")?;
+                last = scene;
+            }
+            row.line(f)?;
+        }
+        writeln!(f, "\nevery byte arrived: {} (SHA-256)", if self.intact { "yes" } else { "NO" })?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))?;
+        f.write_str(NOTES)
+    }
+}
+
+impl BorderRow {
+    fn scene(&self) -> String {
+        let links = if self.has_offloads { "links with offloads" } else { "links without offloads" };
+        let hosts = match self.receiving {
+            Receiving::Plain => "hosts as the kernel makes them (no account of their receiving)",
+            Receiving::Thread => "hosts that receive by a thread, GRO off",
+            Receiving::ThreadWithGro => "hosts that receive by a thread, GRO on",
+        };
+        format!("{links}, {hosts}")
+    }
+
+    fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let two = |figures: [Option<f64>; 2]| figures.map(|figure| cell(figure, 2)).join("/");
+        let versus = self.versus.map(|versus| {
+            [two(versus.map(|versus| Some(versus.goodput))), two(versus.map(|versus| versus.wide_bytes_per_second))]
+        });
+        let [goodput, wide] = versus.unwrap_or_default();
+        writeln!(
+            f,
+            "  {:20}{:12}{:>8.2} {:>7.2}-{:<7.2}  {:>6} {:>6} {:>7} {:>7.0} {:>6.1}%  {goodput:>9} {wide:>9}",
+            format!("{} {}", self.version, self.direction),
+            self.middle,
+            self.goodput.median,
+            self.goodput.least,
+            self.goodput.most,
+            cell(self.wide_seconds, 2),
+            cell(self.narrow_seconds, 2),
+            cell(self.middle_seconds, 2),
+            self.mean_len,
+            self.observed.share() * 100.0,
+        )
+    }
+}
+
+const KINDS: [Kind; 3] = [Kind::Bridge, Kind::Forwarding, Kind::Wideload];
+const LOADS: [Load; 4] = [
+    Load { is_v4: true, to_wide: true },
+    Load { is_v4: true, to_wide: false },
+    Load { is_v4: false, to_wide: true },
+    Load { is_v4: false, to_wide: false },
+];
+/// Is it IPv4, and how many bits its networks share.
+const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];
+const MTUS: [u32; 2] = [9_000, 1_500];
+/// The number of the forwarder in both networks.
+const MIDDLE: u8 = 254;
+/// A bump in the wire is the only path between its two sides.
+const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
+const SEED: u64 = 7;
+const ETHERNET_LEN: f64 = 14.0;
+/// A port that nobody listens on (discard).
+const CLOSED: u16 = 9;
+const SETTLE_TRIES: u32 = 40;
+const SETTLE_WAIT: Duration = Duration::from_millis(200);
+const NOTES: &str = "\
+Processor time: the host's sending or receiving thread and the kernel's thread that receives for its interface; between, the\n\
+gateway's workers and the kernel's threads of both interfaces. Mean length is the wide host's kernel's count, in which a train is\n\
+one packet; above 8,000 is the share of the packets that a capture at its link saw in a run that was not timed, a train counted\n\
+as its segments. x kernel: ours in proportion to the bridge / to forwarding, goodput and bytes per processor second of the wide\n\
+host.\n";

@@ -1,0 +1,35 @@
+//! Nothing in, what the link emulator is worth on this machine out: asked, measured, over veth in private namespaces.
+
+use crate::emulator::{Calibration, Scheduling, Trial, calibrate};
+use crate::net::{End, Host, Offloading, cable};
+use port::{Options, Port};
+use std::io;
+
+/// Runs the trials between two hosts and an emulator in their middle.
+///
+/// # Errors
+/// The right to make hosts is missing, or what a port says.
+pub fn calibration(trials: &[Trial], scheduling: Scheduling) -> io::Result<Calibration> {
+    let [sender, middle, receiver] = [Host::new("sender")?, Host::new("middle")?, Host::new("receiver")?];
+    for host in [&sender, &middle, &receiver] {
+        // A kernel that asks its link for routers would send frames that are no probes.
+        for of in ["all", "default"] {
+            host.space().set_sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1")?;
+        }
+    }
+    for (host, name, inner) in [(&sender, "outer-a", "inner-a"), (&receiver, "outer-b", "inner-b")] {
+        let ends = [(host, name), (&middle, inner)];
+        cable(ends.map(|(host, interface)| End { host, interface, mtu: MTU, addresses: &[] }), Offloading::Off)?;
+    }
+    let [mut inner_a, mut inner_b] = [open(&middle, "inner-a")?, open(&middle, "inner-b")?];
+    let [mut outer_a, mut outer_b] = [open(&sender, "outer-a")?, open(&receiver, "outer-b")?];
+    let inner: [&mut dyn Port; 2] = [inner_a.as_mut(), inner_b.as_mut()];
+    calibrate(inner, [outer_a.as_mut(), outer_b.as_mut()], trials, scheduling)
+}
+
+fn open(host: &Host, name: &str) -> io::Result<Box<dyn Port>> {
+    let options = Options { bypasses_queue: true, ..Options::default() };
+    host.space().enter(|| port::open(&format!("packet:{name}"), &options))
+}
+
+const MTU: u32 = 1_500;

@@ -1,0 +1,264 @@
+//! Two thousand lengths of messages in, those at which goodput dips out.
+//!
+//! Each length gets short bursts, in several sweeps over all lengths. A length has a dip where its goodput is more than 20 %
+//! below the median of its ten neighbours' in two of three sweeps: what the machine does beside hits a length once, what the
+//! length itself does hits it always.
+
+use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Taken};
+use super::wide_interface::{Stack, broken, settle, start_wide};
+use super::{Conditions, Spread};
+use crate::net::Offloading;
+use crate::pair::Pair;
+use crate::trio::v4;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::net::UdpSocket;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What is tried, and how often.
+#[derive(Clone, Debug)]
+pub struct DipsSettings {
+    /// MTU of the link.
+    pub mtu: u32,
+    /// How many lengths, from 64 bytes to the longest message.
+    pub lens: usize,
+    /// How often each is tried.
+    pub sweeps: usize,
+    /// Bursts at each length in each sweep, of which the best counts.
+    pub bursts: usize,
+    /// Bytes of each burst, about.
+    pub burst_len: usize,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dips {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// MTU of the link.
+    pub mtu: u32,
+    /// Stock interfaces at both ends, then wide ones at both ends.
+    pub systems: Vec<Sweeps>,
+    /// Did no message arrive changed or twice?
+    pub intact: bool,
+    /// Laws of the gateways' books that were broken.
+    pub broken: Vec<String>,
+}
+
+/// Goodput by length.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sweeps {
+    /// What both ends have.
+    pub stack: Stack,
+    /// Lengths of messages, in bytes.
+    pub lens: Vec<usize>,
+    /// Goodput at each length in each sweep, in 10^6 bits per second.
+    pub goodput: Vec<Vec<f64>>,
+    /// Messages that did not arrive.
+    pub lost: u64,
+    /// Lengths with a dip.
+    pub dips: Vec<Dip>,
+}
+
+/// A length at which goodput dips.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Dip {
+    /// Length of the message, in bytes.
+    pub len: usize,
+    /// Goodput in proportion to the neighbours', the median of the sweeps.
+    pub share: f64,
+}
+
+/// Both ends of the bursts.
+struct Ends {
+    outbox: UdpSocket,
+    jobs: mpsc::Sender<(u64, Load)>,
+    done: mpsc::Receiver<io::Result<Taken>>,
+    pattern: Vec<u8>,
+    next: u64,
+}
+
+impl Default for DipsSettings {
+    fn default() -> DipsSettings {
+        DipsSettings { mtu: 1_500, lens: 2_000, sweeps: 3, bursts: 3, burst_len: 400_000 }
+    }
+}
+
+/// Sweeps over all lengths, in turns with stock interfaces and with wide ones, and tells each sweep before it begins.
+///
+/// # Errors
+/// What is missing on this machine, and what to do.
+pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<Dips> {
+    let pair = Pair::new(settings.mtu, Offloading::Off)?;
+    let lens = lens(settings.lens);
+    let sweeps = |stack| Sweeps { stack, lens: lens.clone(), goodput: Vec::new(), lost: 0, dips: Vec::new() };
+    let mut outcome = Dips {
+        conditions: Conditions::here(settings.sweeps),
+        mtu: settings.mtu,
+        systems: [Stack::Stock, Stack::Wide].map(sweeps).into(),
+        intact: true,
+        broken: Vec::new(),
+    };
+    for round in 0..settings.sweeps {
+        for system in &mut outcome.systems {
+            tell(&format!("sweep {} of {}, {}", round + 1, settings.sweeps, system.stack));
+            let mut services = Vec::new();
+            if system.stack == Stack::Wide {
+                services = vec![start_wide(&pair, 0)?, start_wide(&pair, 1)?];
+            }
+            settle(&pair)?;
+            outcome.intact &= sweep(&pair, settings, system)?;
+            outcome.broken.extend(broken(services.iter())?);
+        }
+    }
+    for system in &mut outcome.systems {
+        system.dips = find(&system.lens, &system.goodput);
+    }
+    Ok(outcome)
+}
+
+/// Lengths that are equally far apart, but for the rounding.
+fn lens(count: usize) -> Vec<usize> {
+    let last = count.saturating_sub(1).max(1);
+    (0..count).map(|index| LEN_MIN + index * (MESSAGE_LEN_MAX - LEN_MIN) / last).collect()
+}
+
+/// One sweep; says whether no message came changed or twice.
+fn sweep(pair: &Pair, settings: &DipsSettings, system: &mut Sweeps) -> io::Result<bool> {
+    let [receiver, far] = &pair.hosts;
+    let mut inbox = Inbox::open(receiver.space(), v4(1))?;
+    let outbox = datagrams::outbox(far.space(), inbox.address()?)?;
+    let (jobs, asked) = mpsc::channel::<(u64, Load)>();
+    let (answers, done) = mpsc::channel();
+    let mut ends = Ends { outbox, jobs, done, pattern: inbox.message(0, MESSAGE_LEN_MAX), next: 0 };
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for (first, load) in asked {
+                // Who asked may be gone.
+                let _ = answers.send(inbox.take(first, load.count, load.len, QUIET));
+            }
+        });
+        let (mut figures, mut intact) = (Vec::with_capacity(system.lens.len()), true);
+        for len in &system.lens {
+            let count = (settings.burst_len / len).clamp(BURST_MIN, BURST_MAX) as u64;
+            let mut best: f64 = 0.0;
+            for _ in 0..settings.bursts {
+                let (seconds, taken) = ends.burst(Load { len: *len, count, gap: Duration::ZERO })?;
+                best = best.max((taken.arrived * *len as u64) as f64 * 8.0 / seconds / 1e6);
+                system.lost += count - taken.arrived.min(count);
+                intact &= taken.wrong == 0;
+            }
+            figures.push(best);
+        }
+        // Without further jobs the receiver ends.
+        drop(ends);
+        system.goodput.push(figures);
+        Ok(intact)
+    })
+}
+
+impl Ends {
+    /// One burst: seconds from the first message sent to the last received, and what came.
+    fn burst(&mut self, load: Load) -> io::Result<(f64, Taken)> {
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver has ended");
+        self.jobs.send((self.next, load)).map_err(|_| gone(()))?;
+        let began = datagrams::send(&self.outbox, &mut self.pattern[..load.len], self.next, load)?;
+        self.next += load.count;
+        let taken = self.done.recv().map_err(|_| gone(()))??;
+        let ended = taken.ended.unwrap_or_else(Instant::now);
+        Ok((ended.saturating_duration_since(began).as_secs_f64().max(1e-9), taken))
+    }
+}
+
+/// Lengths whose goodput is more than 20 % below the median of their ten neighbours' in two sweeps of three.
+pub fn find(lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
+    let share = |sweep: &Vec<f64>, at: usize| {
+        // Near an end there are ten on the other side.
+        let from = at.saturating_sub(NEIGHBOURS / 2).min(sweep.len().saturating_sub(NEIGHBOURS + 1));
+        let around = (from..sweep.len().min(from + NEIGHBOURS + 1)).filter(|index| *index != at);
+        let neighbours = Spread::of(around.map(|index| sweep[index]));
+        neighbours.map_or(1.0, |neighbours| sweep[at] / neighbours.median)
+    };
+    let dip = |(at, len): (usize, &usize)| {
+        let shares: Vec<f64> = goodput.iter().map(|sweep| share(sweep, at)).collect();
+        let low = shares.iter().filter(|share| **share < 1.0 - DEPTH).count();
+        let is_dip = low > 0 && low * 3 >= shares.len() * 2;
+        let share = Spread::of(shares)?.median;
+        is_dip.then_some(Dip { len: *len, share })
+    };
+    lens.iter().enumerate().filter_map(dip).collect()
+}
+
+impl fmt::Display for Dips {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.conditions)?;
+        writeln!(f, "UDP over IPv4 over a link of {}, bursts of messages, goodput by length\n", self.mtu)?;
+        for system in &self.systems {
+            system.part(f)?;
+        }
+        writeln!(f, "no message came changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))
+    }
+}
+
+impl Sweeps {
+    fn part(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, dips) = (self.lens.len(), self.dips.len());
+        writeln!(
+            f,
+            "{} at both ends: {count} lengths, {dips} with a dip, {} messages lost",
+            self.stack, self.lost
+        )?;
+        let part_len = count.div_ceil(TABLE_ROWS).max(1);
+        for from in (0..count).step_by(part_len) {
+            let till = count.min(from + part_len);
+            let figures = self.goodput.iter().flat_map(|sweep| &sweep[from..till]).copied();
+            if let Some(spread) = Spread::of(figures) {
+                let Spread { median, least, most } = spread;
+                let (first, last) = (self.lens[from], self.lens[till - 1]);
+                writeln!(f, "  {first:>6} to {last:>6} bytes {median:>9.1} Mbit/s ({least:.1} to {most:.1})")?;
+            }
+        }
+        for Dip { len, share } in &self.dips {
+            writeln!(f, "  dip at {len} bytes: {:.0} % of its neighbours", share * 100.0)?;
+        }
+        writeln!(f)
+    }
+}
+
+const LEN_MIN: usize = 64;
+/// Messages of a burst, at least and at most.
+const BURST_MIN: usize = 8;
+const BURST_MAX: usize = 400;
+const NEIGHBOURS: usize = 10;
+/// How far below its neighbours a dip is.
+const DEPTH: f64 = 0.2;
+/// How long after the last message of a burst no more is waited for.
+const QUIET: Duration = Duration::from_millis(60);
+const TABLE_ROWS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_a_dip_where_it_lacks_a_fifth_in_two_sweeps_of_three() {
+        let lens: Vec<usize> = (100..140).collect();
+        let mut goodput = vec![vec![100.0; 40]; 3];
+        (goodput[0][7], goodput[2][7]) = (79.0, 75.0);
+        goodput[1][20] = 10.0;
+        (0..3).for_each(|sweep| goodput[sweep][30] = 81.0);
+        (goodput[0][0], goodput[1][0]) = (50.0, 60.0);
+        assert_eq!(find(&lens, &goodput), [Dip { len: 100, share: 0.6 }, Dip { len: 107, share: 0.79 }]);
+    }
+
+    #[test]
+    fn lengths_reach_from_the_shortest_message_to_the_longest() {
+        let lens = lens(2_000);
+        assert_eq!((lens.len(), lens[0], lens[1_999]), (2_000, 64, 65_507));
+        assert!(lens.is_sorted_by(|one, next| one < next));
+    }
+}

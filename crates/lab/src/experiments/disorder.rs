@@ -1,0 +1,168 @@
+//! A datagram in, its fragments out, in an order that no host would send them in.
+
+use super::datagrams::{Inbox, Taken};
+use crate::pair::Pair;
+use crate::trio::{v4, v6};
+use packet::Sum;
+use port::{Options, Port, ToDo, Wire};
+use serde::Serialize;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How the fragments of a datagram follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// The last first, as some hosts send.
+    Reverse,
+    /// Drawn from a seed.
+    Random,
+}
+
+/// A UDP datagram between two stations, and how it is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces<'a> {
+    /// Link addresses of the receiver and of the sender.
+    pub macs: [[u8; 6]; 2],
+    /// The sender, and the receiver: of one version.
+    pub ends: [SocketAddr; 2],
+    /// Longest packet, IP header counted, in bytes.
+    pub mtu: usize,
+    /// What is in it.
+    pub payload: &'a [u8],
+}
+
+impl Pieces<'_> {
+    /// The frames of its fragments, in order.
+    pub fn frames(&self, identification: u32) -> Vec<Vec<u8>> {
+        let datagram = self.datagram();
+        let header_len = if self.ends[0].is_ipv4() { 20 } else { 48 };
+        let piece_len = (self.mtu - header_len) / 8 * 8;
+        let pieces = datagram.chunks(piece_len).enumerate();
+        let count = datagram.len().div_ceil(piece_len);
+        pieces
+            .map(|(index, piece)| self.frame(identification, index * piece_len, piece, index + 1 < count))
+            .collect()
+    }
+
+    /// UDP header and payload.
+    fn datagram(&self) -> Vec<u8> {
+        let len = self.payload.len() + 8;
+        let mut datagram = Vec::with_capacity(len);
+        self.ends.iter().for_each(|end| datagram.extend(end.port().to_be_bytes()));
+        datagram.extend((len as u16).to_be_bytes());
+        datagram.extend([0, 0]);
+        datagram.extend(self.payload);
+        let mut summed = Vec::with_capacity(len + 40);
+        self.ends.iter().for_each(|end| summed.extend(octets(end.ip())));
+        summed.extend((len as u32).to_be_bytes());
+        summed.extend([0, 0, 0, UDP]);
+        summed.extend(&datagram);
+        // All ones where the sum is zero (RFC 768).
+        let checksum = match Sum::of(&summed).checksum() {
+            0 => u16::MAX,
+            checksum => checksum,
+        };
+        datagram[6..8].copy_from_slice(&checksum.to_be_bytes());
+        datagram
+    }
+
+    fn frame(&self, identification: u32, offset: usize, piece: &[u8], has_more: bool) -> Vec<u8> {
+        let mut frame = self.macs.concat();
+        let [from, to] = self.ends.map(|end| octets(end.ip()));
+        if self.ends[0].is_ipv4() {
+            let more = if has_more { 0x2000 } else { 0 };
+            let mut header = vec![0x45, 0];
+            header.extend((20 + piece.len() as u16).to_be_bytes());
+            header.extend((identification as u16).to_be_bytes());
+            header.extend((offset as u16 / 8 | more).to_be_bytes());
+            header.extend([HOP_LIMIT, UDP, 0, 0]);
+            header.extend(from.into_iter().chain(to));
+            let checksum = Sum::of(&header).checksum();
+            header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            frame.extend([0x08, 0x00]);
+            frame.extend(header);
+        } else {
+            frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
+            frame.extend((8 + piece.len() as u16).to_be_bytes());
+            frame.extend([FRAGMENT, HOP_LIMIT]);
+            frame.extend(from.into_iter().chain(to));
+            frame.extend([UDP, 0]);
+            frame.extend((offset as u16 | u16::from(has_more)).to_be_bytes());
+            frame.extend(identification.to_be_bytes());
+        }
+        frame.extend(piece);
+        frame
+    }
+}
+
+/// Has host 2 of a pair send `count` messages of `len` bytes to host 1, in fragments for this MTU, those of each message in
+/// this order.
+///
+/// # Errors
+/// What a port or socket says.
+pub fn deliver(pair: &Pair, mtu: usize, is_v4: bool, order: Order, len: usize, count: u64) -> io::Result<Taken> {
+    let number = if is_v4 { v4 } else { v6 };
+    let mut inbox = Inbox::open(pair.hosts[0].space(), number(1))?;
+    let mac = |host: usize| {
+        let mac = pair.hosts[host].tell(|netlink| Ok(netlink.interface(pair.names()[host])?.mac))?;
+        mac.ok_or_else(|| io::Error::other("a veth has a link address"))
+    };
+    let macs = [mac(0)?, mac(1)?];
+    let ends = [SocketAddr::new(number(2), SENDER), inbox.address()?];
+    let address = format!("packet:{}", pair.names()[1]);
+    let mut port = pair.hosts[1].space().enter(|| port::open(&address, &Options::default()))?;
+    let messages: Vec<Vec<u8>> = (0..count).map(|number| inbox.message(number, len)).collect();
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let mut random = fastrand::Rng::with_seed(ORDER_SEED);
+            for (number, payload) in messages.iter().enumerate() {
+                let mut frames = Pieces { macs, ends, mtu, payload }.frames(FIRST_IDENTIFICATION + number as u32);
+                match order {
+                    Order::Reverse => frames.reverse(),
+                    Order::Random => random.shuffle(&mut frames),
+                }
+                put(port.as_mut(), &frames)?;
+                thread::sleep(GAP);
+            }
+            Ok::<_, io::Error>(())
+        });
+        let taken = inbox.take(0, count, len, QUIET);
+        sending.join().expect("sending does not panic")?;
+        taken
+    })
+}
+
+fn put(port: &mut dyn Port, frames: &[Vec<u8>]) -> io::Result<()> {
+    let began = Instant::now();
+    for frame in frames {
+        while port.transmit(&[Wire { header: frame, payload: &[], to_do: ToDo::default() }])? == 0 {
+            if began.elapsed() > QUIET {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the link takes no frame"));
+            }
+            thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+const UDP: u8 = 17;
+const FRAGMENT: u8 = 44;
+const HOP_LIMIT: u8 = 64;
+/// The port that crafted messages come from.
+const SENDER: u16 = 7_000;
+const FIRST_IDENTIFICATION: u32 = 0x1234;
+const ORDER_SEED: u64 = 5;
+/// From one datagram to the next.
+const GAP: Duration = Duration::from_millis(1);
+/// How long after the last message no more is waited for: reassembly may give up meanwhile.
+const QUIET: Duration = Duration::from_secs(1);

@@ -1,0 +1,119 @@
+//! A question in, what live kernels and gateways answer out, with the conditions under which they were asked.
+//!
+//! All but [`link()`] stay in private namespaces. Systems that are compared take turns in one run, on the same cables, so that
+//! what else the machine does falls on all of them.
+
+mod account;
+mod border;
+mod calibration;
+mod datagrams;
+mod dips;
+mod disorder;
+mod link;
+mod observer;
+mod wide_interface;
+
+pub use account::{Account, Receiving};
+pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
+pub use calibration::calibration;
+pub use datagrams::{Inbox, Load, Pings, Taken, pings, send};
+pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
+pub use disorder::{Order, Pieces, deliver};
+pub use link::link;
+pub use observer::{Observed, observe};
+pub use wide_interface::{
+    Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
+};
+
+use serde::Serialize;
+use std::{fmt, fs};
+
+/// Under which conditions something was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conditions {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Processors that this process may use.
+    pub processors: usize,
+    /// Mean number of threads that wanted to run in the last 1, 5 and 15 minutes, before the start.
+    pub load: Vec<f64>,
+    /// How often each thing was measured.
+    pub rounds: usize,
+    /// Version of this program, and how it was built.
+    pub build: String,
+}
+
+impl Conditions {
+    /// As they are at this moment.
+    pub fn here(rounds: usize) -> Conditions {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let load = read("/proc/loadavg").split(' ').take(3).filter_map(|word| word.parse().ok()).collect();
+        let checks = if cfg!(debug_assertions) { "with every check" } else { "release" };
+        Conditions {
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            load,
+            rounds,
+            build: format!("{} {checks}", env!("CARGO_PKG_VERSION")),
+        }
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load: Vec<String> = self.load.iter().map(|load| format!("{load:.2}")).collect();
+        let Conditions { kernel, processors, rounds, build, .. } = self;
+        write!(
+            f,
+            "Linux {kernel}, {processors} processors, load {} at the start, medians of {rounds} rounds, build {build}",
+            load.join(" ")
+        )
+    }
+}
+
+/// The same thing, measured several times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The one in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub least: f64,
+    /// The largest.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of these figures; none where there are none.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        let middle = figures.len() / 2;
+        let (least, most, upper) = (*figures.first()?, *figures.last()?, *figures.get(middle)?);
+        let median = if figures.len() % 2 == 0 { figures[middle - 1].midpoint(upper) } else { upper };
+        Some(Spread { median, least, most })
+    }
+}
+
+/// The median of figures that are all there.
+fn median_of(figures: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let figures: Option<Vec<f64>> = figures.into_iter().collect();
+    Spread::of(figures?).map(|spread| spread.median)
+}
+
+/// A figure as a table has it.
+fn cell(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_of_figures_is_between_the_two_in_the_middle() {
+        assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]), Some(Spread { median: 2.5, least: 1.0, most: 4.0 }));
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(median_of([Some(1.0), None]), None, "a figure that is missing makes the median unknown");
+    }
+}

@@ -1,0 +1,84 @@
+//! An interface in, how long the packets were that came in by it out.
+//!
+//! It looks as a capture does, beside the host, and takes time from everything else: what is observed is not timed.
+
+use crate::net::Host;
+use gateway::snapshot::WIDE_LEN;
+use packet::{Frame, Ingress, Pool};
+use port::{Options, Port};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// TCP packets that came in by one interface, a train counted as the packets that it stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Observed {
+    /// Packets on the wire.
+    pub packets: u64,
+    /// Of these, longer than 8,000 bytes, IP header counted.
+    pub wide_packets: u64,
+    /// Frames that came too fast to be looked at.
+    pub missed: u64,
+}
+
+impl Observed {
+    /// Which part of the packets was wide.
+    pub fn share(&self) -> f64 {
+        self.wide_packets as f64 / self.packets.max(1) as f64
+    }
+}
+
+/// Does something, and looks meanwhile at what comes in by an interface of a host.
+///
+/// # Errors
+/// What the interface or what is done says.
+pub fn observe<T>(host: &Host, interface: &str, work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Observed)> {
+    let options = Options { socket_buffer_len: BUFFER_LEN, ..Options::default() };
+    let mut port = host.space().enter(|| port::open(&format!("packet:{interface}"), &options))?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| look(port.as_mut(), &is_over));
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        let observed = looking.join().expect("looking does not panic");
+        Ok((done?, observed?))
+    })
+}
+
+fn look(port: &mut dyn Port, is_over: &AtomicBool) -> io::Result<Observed> {
+    let mut pool = Pool::new(POOL_LIMIT);
+    let (mut observed, mut frames) = (Observed::default(), Vec::new());
+    loop {
+        let was_over = is_over.load(Ordering::Relaxed);
+        let received = port.receive(Ingress(0), &mut pool, &mut frames)?;
+        observed.missed += received.lost_count as u64;
+        for frame in frames.drain(..) {
+            pool.give(match frame {
+                Frame::Ip(packet) => {
+                    if packet.is_tcp() {
+                        let count = packet.wire_count() as u64;
+                        observed.packets += count;
+                        observed.wide_packets += if packet.wire_len() > WIDE_LEN { count } else { 0 };
+                    }
+                    packet.into_buffer()
+                }
+                Frame::Other(raw, _) => raw.into_buffer(),
+            });
+        }
+        if received.was_last {
+            if was_over {
+                observed.missed += port.missed();
+                return Ok(observed);
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_NANOS };
+            let _ = poll(&mut [PollFd::from_borrowed_fd(port.fd(), PollFlags::IN)], Some(&timeout));
+        }
+    }
+}
+
+const BUFFER_LEN: u32 = 256 << 20;
+const POOL_LIMIT: usize = 64 << 20;
+/// How long it waits for a frame before it looks whether all is over.
+const LOOK_NANOS: i64 = 10_000_000;

@@ -1,0 +1,493 @@
+//! Messages at a fixed rate in, what receiving them costs a host with a stock interface and one with a wide one out.
+//!
+//! The host's account has three parts: the thread of ours that reassembles, the thread that receives the messages, and the
+//! kernel's thread that receives for the link's interface.
+
+use super::account::{Account, Receiving};
+use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Taken};
+use super::disorder::{Order, deliver};
+use super::{Conditions, Spread, cell, median_of};
+use crate::net::Offloading;
+use crate::pair::Pair;
+use crate::trio::v4;
+use gateway::service::Service;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+/// What is tried, and how often.
+#[derive(Clone, Debug)]
+pub struct WideInterfaceSettings {
+    /// How often each load is timed.
+    pub rounds: usize,
+    /// MTUs of the link.
+    pub mtus: Vec<u32>,
+    /// Lengths of messages, in bytes.
+    pub lens: Vec<usize>,
+    /// Payload bits per second that are offered.
+    pub rate: f64,
+    /// Messages per second that are offered at most.
+    pub messages_per_second: f64,
+    /// How long each load lasts.
+    pub stretch: Duration,
+    /// Messages whose fragments come in disorder, for each order.
+    pub disordered: u64,
+    /// Messages that go to and fro.
+    pub pings: usize,
+}
+
+/// What an IP host's link looks like to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stack {
+    /// The link's own MTU; the kernel cuts and reassembles.
+    Stock,
+    /// A wide interface of 65,535 bytes over the link.
+    Wide,
+}
+
+/// Who receives, and who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct System {
+    /// The receiver, whose account is kept.
+    pub receiver: Stack,
+    /// The far end.
+    pub far: Stack,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct WideInterface {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Payload bits per second that were offered, at most.
+    pub rate: f64,
+    /// Messages per second that were offered, at most.
+    pub messages_per_second: f64,
+    /// One for each MTU, length and system.
+    pub rows: Vec<WideInterfaceRow>,
+    /// Messages whose fragments came in disorder.
+    pub deliveries: Vec<Delivery>,
+    /// Messages to and fro.
+    pub latencies: Vec<Latency>,
+    /// Did no message arrive changed or twice?
+    pub intact: bool,
+    /// Laws of the gateways' books that were broken.
+    pub broken: Vec<String>,
+}
+
+/// One load by one system.
+#[derive(Clone, Debug, Serialize)]
+pub struct WideInterfaceRow {
+    /// Of the link.
+    pub mtu: u32,
+    /// Of each message, in bytes.
+    pub len: usize,
+    /// Who receives, and who sends.
+    pub system: System,
+    /// Payload that was offered, in 10^6 bits per second.
+    pub offered: f64,
+    /// Payload that arrived, in 10^6 bits per second.
+    pub goodput: Spread,
+    /// Which part of the messages arrived.
+    pub delivered: f64,
+    /// Processor time of the worker of ours for each message that arrived, in microseconds.
+    pub worker_micros: f64,
+    /// The same of the thread that receives.
+    pub thread_micros: f64,
+    /// The same of the kernel's thread for the link's interface.
+    pub kernel_micros: Option<f64>,
+    /// All three.
+    pub micros: Option<f64>,
+    /// All three for 10^9 bytes, in seconds.
+    pub seconds_per_gigabyte: Option<f64>,
+    /// Times that the worker was woken for each message.
+    pub worker_wakes: f64,
+    /// Times that the thread that receives was woken for each message.
+    pub thread_wakes: f64,
+    /// All three in proportion to what they are where the receiver is stock and the far end the same; of our rows only.
+    pub versus_stock: Option<f64>,
+}
+
+/// Messages whose fragments came in disorder.
+#[derive(Clone, Debug, Serialize)]
+pub struct Delivery {
+    /// Of the link.
+    pub mtu: u32,
+    /// Who receives.
+    pub receiver: Stack,
+    /// `IPv4` or `IPv6`.
+    pub version: &'static str,
+    /// In which order.
+    pub order: Order,
+    /// Of each message, in bytes.
+    pub len: usize,
+    /// How many were sent.
+    pub sent: u64,
+    /// What arrived.
+    pub taken: Taken,
+}
+
+/// Small messages to and fro.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// Of the link.
+    pub mtu: u32,
+    /// Who answers, and who asks.
+    pub system: System,
+    /// How long it took.
+    pub pings: Pings,
+}
+
+/// One load, once.
+struct Sample {
+    goodput: f64,
+    delivered: f64,
+    worker: f64,
+    thread: f64,
+    kernel: Option<f64>,
+    worker_wakes: f64,
+    thread_wakes: f64,
+}
+
+/// A pair of hosts as a system has it.
+struct Standing<'a> {
+    pair: &'a Pair,
+    account: &'a Account,
+    /// Of the receiver and of the far end.
+    services: [Option<Service>; 2],
+}
+
+impl Default for WideInterfaceSettings {
+    fn default() -> WideInterfaceSettings {
+        WideInterfaceSettings {
+            rounds: 3,
+            mtus: vec![1_500, 9_000],
+            lens: vec![64, 1_472, 4_096, 8_972, 16_384, 32_768, 55_000, MESSAGE_LEN_MAX],
+            rate: 400e6,
+            messages_per_second: 10_000.0,
+            stretch: Duration::from_millis(700),
+            disordered: 200,
+            pings: 3_000,
+        }
+    }
+}
+
+/// Runs all loads by all systems, and tells each step before it begins.
+///
+/// # Errors
+/// What is missing on this machine, and what to do.
+pub fn wide_interface(settings: &WideInterfaceSettings, mut tell: impl FnMut(&str)) -> io::Result<WideInterface> {
+    let mut outcome = WideInterface {
+        conditions: Conditions::here(settings.rounds),
+        rate: settings.rate,
+        messages_per_second: settings.messages_per_second,
+        rows: Vec::new(),
+        deliveries: Vec::new(),
+        latencies: Vec::new(),
+        intact: true,
+        broken: Vec::new(),
+    };
+    for mtu in &settings.mtus {
+        measure(&mut outcome, *mtu, settings, &mut tell)?;
+    }
+    Ok(outcome)
+}
+
+fn measure(
+    outcome: &mut WideInterface,
+    mtu: u32,
+    settings: &WideInterfaceSettings,
+    tell: &mut dyn FnMut(&str),
+) -> io::Result<()> {
+    let pair = Pair::new(mtu, Offloading::Off)?;
+    let account = Account::open(&pair.hosts[0], pair.names()[0], Receiving::Thread)?;
+    let mut samples: Vec<Vec<Sample>> = (0..settings.lens.len() * SYSTEMS.len()).map(|_| Vec::new()).collect();
+    for round in 0..settings.rounds {
+        for (number, system) in SYSTEMS.into_iter().enumerate() {
+            tell(&format!("MTU {mtu}, round {} of {}: {system}", round + 1, settings.rounds));
+            let standing = Standing::start(&pair, &account, system)?;
+            for (index, len) in settings.lens.iter().enumerate() {
+                let (sample, taken) = standing.time(settings.load(*len))?;
+                outcome.intact &= taken.wrong == 0;
+                samples[index * SYSTEMS.len() + number].push(sample);
+            }
+            if round == 0 {
+                let pings = standing.ping(settings.pings)?;
+                outcome.latencies.push(Latency { mtu, system, pings });
+                if system.far == Stack::Stock {
+                    standing.disorder(outcome, mtu, system.receiver, settings)?;
+                }
+            }
+            outcome.broken.extend(standing.broken()?);
+        }
+    }
+    for (index, len) in settings.lens.iter().enumerate() {
+        let from = index * SYSTEMS.len();
+        let of_system =
+            |(number, system): (usize, System)| row(mtu, settings.load(*len), system, &samples[from + number]);
+        let mut rows: Vec<WideInterfaceRow> = SYSTEMS.into_iter().enumerate().filter_map(of_system).collect();
+        compare(&mut rows);
+        outcome.rows.extend(rows);
+    }
+    Ok(())
+}
+
+/// Sets each row of ours beside the stock one with the same far end.
+fn compare(rows: &mut [WideInterfaceRow]) {
+    let stock: Vec<_> = rows.iter().filter(|row| row.system.receiver == Stack::Stock).cloned().collect();
+    for row in rows.iter_mut().filter(|row| row.system.receiver == Stack::Wide) {
+        let beside = stock.iter().find(|stock| stock.system.far == row.system.far);
+        row.versus_stock = row.micros.zip(beside.and_then(|stock| stock.micros)).map(|(ours, stock)| ours / stock);
+    }
+}
+
+fn row(mtu: u32, load: Load, system: System, samples: &[Sample]) -> Option<WideInterfaceRow> {
+    let median = |of: fn(&Sample) -> f64| median_of(samples.iter().map(|sample| Some(of(sample))));
+    let micros = median_of(samples.iter().map(|sample| Some(sample.worker + sample.thread + sample.kernel?)));
+    Some(WideInterfaceRow {
+        mtu,
+        len: load.len,
+        system,
+        offered: load.len as f64 * 8.0 / load.gap.as_secs_f64() / 1e6,
+        goodput: Spread::of(samples.iter().map(|sample| sample.goodput))?,
+        delivered: median(|sample| sample.delivered)?,
+        worker_micros: median(|sample| sample.worker)?,
+        thread_micros: median(|sample| sample.thread)?,
+        kernel_micros: median_of(samples.iter().map(|sample| sample.kernel)),
+        micros,
+        seconds_per_gigabyte: micros.map(|micros| micros * 1e3 / load.len as f64),
+        worker_wakes: median(|sample| sample.worker_wakes)?,
+        thread_wakes: median(|sample| sample.thread_wakes)?,
+        versus_stock: None,
+    })
+}
+
+impl WideInterfaceSettings {
+    fn load(&self, len: usize) -> Load {
+        let per_second = (self.rate / (len as f64 * 8.0)).min(self.messages_per_second);
+        let count = (per_second * self.stretch.as_secs_f64()).ceil() as u64;
+        Load { len, count, gap: Duration::from_secs_f64(1.0 / per_second) }
+    }
+}
+
+impl<'a> Standing<'a> {
+    fn start(pair: &'a Pair, account: &'a Account, system: System) -> io::Result<Standing<'a>> {
+        let start = |host: usize, stack| match stack {
+            Stack::Stock => Ok(None),
+            Stack::Wide => start_wide(pair, host).map(Some),
+        };
+        let services = [start(0, system.receiver)?, start(1, system.far)?];
+        let standing = Standing { pair, account, services };
+        standing.settle()?;
+        Ok(standing)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        settle(self.pair)
+    }
+
+    /// Sends a load from the far end, and keeps the receiver's account.
+    fn time(&self, load: Load) -> io::Result<(Sample, Taken)> {
+        let before = (self.worker()?, self.account.seconds());
+        let (seconds, taken) = carry(self.pair, load, QUIET)?;
+        let after = (self.worker()?, self.account.seconds());
+        let each = 1.0 / taken.arrived.max(1) as f64;
+        let sample = Sample {
+            goodput: (taken.arrived * load.len as u64) as f64 * 8.0 / seconds / 1e6,
+            delivered: taken.arrived as f64 / load.count as f64,
+            worker: (after.0.0 - before.0.0) * 1e6 * each,
+            thread: taken.seconds * 1e6 * each,
+            kernel: after.1.zip(before.1).map(|(after, before)| (after - before) * 1e6 * each),
+            worker_wakes: (after.0.1 - before.0.1) as f64 * each,
+            thread_wakes: taken.wakes as f64 * each,
+        };
+        Ok((sample, taken))
+    }
+
+    /// Processor time of the receiver's worker, in seconds, and how often it was woken.
+    fn worker(&self) -> io::Result<(f64, u64)> {
+        let snapshots = self.services[0].as_ref().map_or_else(|| Ok(Vec::new()), Service::snapshots)?;
+        let seconds = snapshots.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum();
+        Ok((seconds, snapshots.iter().map(|snapshot| snapshot.wake_count).sum()))
+    }
+
+    fn ping(&self, count: usize) -> io::Result<Pings> {
+        let [receiver, far] = &self.pair.hosts;
+        datagrams::pings(far.space(), receiver.space(), v4(1), count, PING_LEN)
+    }
+
+    fn disorder(
+        &self,
+        outcome: &mut WideInterface,
+        mtu: u32,
+        receiver: Stack,
+        settings: &WideInterfaceSettings,
+    ) -> io::Result<()> {
+        for (version, is_v4) in [("IPv4", true), ("IPv6", false)] {
+            for order in [Order::Reverse, Order::Random] {
+                for len in DISORDERED_LENS {
+                    let sent = settings.disordered;
+                    let taken = deliver(self.pair, mtu as usize, is_v4, order, len, sent)?;
+                    outcome.intact &= taken.wrong == 0;
+                    outcome.deliveries.push(Delivery { mtu, receiver, version, order, len, sent, taken });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn broken(&self) -> io::Result<Vec<String>> {
+        broken(self.services.iter().flatten())
+    }
+}
+
+/// Starts a wide interface on a host of a pair.
+pub(super) fn start_wide(pair: &Pair, host: usize) -> io::Result<Service> {
+    pair.start(host, &pair.wide_interface(host, "tun:wide0", WIDE_MTU, [""; 3]))
+}
+
+/// Waits until messages come from host 2 to host 1.
+pub(super) fn settle(pair: &Pair) -> io::Result<()> {
+    let load = Load { len: 64, count: 4, gap: Duration::from_millis(1) };
+    for _ in 0..SETTLE_TRIES {
+        if carry(pair, load, SETTLE_WAIT)?.1.arrived == load.count {
+            return Ok(());
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "no message comes through"))
+}
+
+/// The laws of gateways' books that are broken.
+pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Result<Vec<String>> {
+    let mut broken = Vec::new();
+    for service in services {
+        let ways = service.snapshots()?.into_iter().flat_map(|snapshot| snapshot.ways);
+        broken.extend(ways.filter_map(|way| way.broken));
+    }
+    Ok(broken)
+}
+
+/// Sends a load from host 2 to host 1; seconds from the first message sent to the last received.
+fn carry(pair: &Pair, load: Load, quiet: Duration) -> io::Result<(f64, Taken)> {
+    let [receiver, far] = &pair.hosts;
+    let mut inbox = Inbox::open(receiver.space(), v4(1))?;
+    let outbox = datagrams::outbox(far.space(), inbox.address()?)?;
+    let mut message = inbox.message(0, load.len);
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| datagrams::send(&outbox, &mut message, 0, load));
+        let taken = inbox.take(0, load.count, load.len, quiet);
+        let began = sending.join().expect("sending does not panic")?;
+        let taken = taken?;
+        let seconds = taken.ended.map_or(f64::INFINITY, |ended| ended.duration_since(began).as_secs_f64());
+        Ok((seconds, taken))
+    })
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if *self == Stack::Stock { "stock" } else { "ours" })
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>5} to {:<5}", self.far, self.receiver)
+    }
+}
+
+impl fmt::Display for WideInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.conditions)?;
+        writeln!(
+            f,
+            "UDP over IPv4, {:.0} Mbit/s of payload or {:.0} messages a second, links without offloads\n\n\
+             {:>5} {:>6}  {:14} {:>8} {:>8} {:>6}  {:>7} {:>7} {:>7} {:>8} {:>7}  {:>7} {:>7}  {:>7}\n\
+             {:>5} {:>6}  {:14} {:>8} {:>8} {:>6}  {:>39} {:>7}  {:>15}  {:>7}",
+            self.rate / 1e6,
+            self.messages_per_second,
+            "link",
+            "bytes",
+            "from to",
+            "offered",
+            "goodput",
+            "came",
+            "worker",
+            "thread",
+            "kernel",
+            "together",
+            "s / GB",
+            "worker",
+            "thread",
+            "x stock",
+            "",
+            "",
+            "",
+            "Mbit/s",
+            "Mbit/s",
+            "%",
+            "receiver's processor, us / message",
+            "",
+            "wakes / message",
+            "",
+        )?;
+        self.rows.iter().try_for_each(|row| row.line(f))?;
+        writeln!(f, "\nmessages whose fragments came in disorder")?;
+        for Delivery { mtu, receiver, version, order, len, sent, taken } in &self.deliveries {
+            let order = if *order == Order::Reverse { "last first" } else { "at random" };
+            let share = taken.arrived as f64 * 100.0 / *sent as f64;
+            writeln!(
+                f,
+                "{mtu:>5} {len:>6}  {version} to {receiver:<6} {order:10} {:>5} of {sent:>5}: {share:.1} %",
+                taken.arrived
+            )?;
+        }
+        writeln!(f, "\nmessages of {PING_LEN} bytes to and fro, microseconds")?;
+        for Latency { mtu, system, pings } in &self.latencies {
+            let Pings { median, p99, count } = pings;
+            writeln!(f, "{mtu:>5}         {system}  median {median:>7.1}  99 % {p99:>7.1}  of {count}")?;
+        }
+        writeln!(f, "\nno message came changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))
+    }
+}
+
+impl WideInterfaceRow {
+    fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:>5} {:>6}  {:14} {:>8.1} {:>8.1} {:>6.1}  {:>7.2} {:>7.2} {:>7} {:>8} {:>7}  {:>7.2} {:>7.2}  {:>7}",
+            self.mtu,
+            self.len,
+            self.system.to_string(),
+            self.offered,
+            self.goodput.median,
+            self.delivered * 100.0,
+            self.worker_micros,
+            self.thread_micros,
+            cell(self.kernel_micros, 2),
+            cell(self.micros, 2),
+            cell(self.seconds_per_gigabyte, 2),
+            self.worker_wakes,
+            self.thread_wakes,
+            cell(self.versus_stock, 2),
+        )
+    }
+}
+
+const SYSTEMS: [System; 4] = [
+    System { receiver: Stack::Stock, far: Stack::Stock },
+    System { receiver: Stack::Wide, far: Stack::Stock },
+    System { receiver: Stack::Stock, far: Stack::Wide },
+    System { receiver: Stack::Wide, far: Stack::Wide },
+];
+/// MTU of a wide interface: the longest IP packet.
+const WIDE_MTU: u32 = 65_535;
+const DISORDERED_LENS: [usize; 2] = [20_000, 65_000];
+const PING_LEN: usize = 64;
+/// How long after the last message no more is waited for.
+const QUIET: Duration = Duration::from_millis(500);
+const SETTLE_TRIES: u32 = 40;
+const SETTLE_WAIT: Duration = Duration::from_millis(200);

@@ -1,0 +1,192 @@
+//! Tiny experiments: is what they say true, and all there?
+
+use port::features::Features;
+use port::netlink::Netlink;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use wideload_lab::emulator::{Load, Rows, Scheduling, Shape, Trial};
+use wideload_lab::experiments::{
+    BorderSettings, DipsSettings, Observed, Pieces, Receiving, Scene, Stack, WideInterfaceSettings, border,
+    calibration, dips, link, wide_interface,
+};
+use wideload_lab::net::{End, Host, Offloading, cable};
+use wideload_lab::trio::v4;
+
+#[test]
+fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
+    let [one, middle, other] = ["one", "middle", "other"].map(|name| Host::new(name).unwrap());
+    for (host, name, inner, number) in [(&one, "outer-a", "inner-a", 1), (&other, "outer-b", "inner-b", 2)] {
+        let addresses = [port::addresses::Prefix::new(v4(number), 24)];
+        let outer = End { host, interface: name, mtu: 1_500, addresses: &addresses };
+        let inner = End { host: &middle, interface: inner, mtu: 1_500, addresses: &[] };
+        cable([outer, inner], Offloading::On).unwrap();
+        // Frames of hosts whose cards were to finish them are none on a wire.
+        drop(host.space().enter(|| port::features::as_a_wire(name)).unwrap());
+    }
+    let offloads = || middle.space().enter(|| Features::of("inner-a").unwrap().on().count());
+    let before = offloads();
+    let stop = AtomicBool::new(false);
+    let shapes = ["delay=20ms", "delay=10ms"].map(|text| text.parse::<Shape>().unwrap());
+    let outcome = std::thread::scope(|scope| {
+        let joined = scope.spawn(|| {
+            let joined = || link(["inner-a", "inner-b"], shapes, None, &stop, Scheduling::Ordinary);
+            middle.space().enter(joined)
+        });
+        let _ends = Ends(&stop);
+        let socket = |host: &Host, number| host.space().enter(|| UdpSocket::bind((v4(number), 7_000)).unwrap());
+        let (near, far) = (socket(&one, 1), socket(&other, 2));
+        for socket in [&near, &far] {
+            socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        }
+        let mut room = [0; 8];
+        let crossed = (0..20).any(|_| {
+            near.send_to(b"there", (v4(2), 7_000)).unwrap();
+            far.recv_from(&mut room).is_ok()
+        });
+        assert!(crossed, "no message crosses the link: {:?}", joined.is_finished().then_some("it has ended"));
+        let began = std::time::Instant::now();
+        near.send_to(b"again", (v4(2), 7_000)).unwrap();
+        // What was sent before the link stood may still come.
+        loop {
+            let (len, _) = far.recv_from(&mut room).unwrap();
+            if room[..len] == *b"again" {
+                break;
+            }
+        }
+        assert!(began.elapsed() >= Duration::from_millis(20), "{:?}", began.elapsed());
+        assert!(offloads() < before, "meanwhile they are wires");
+        stop.store(true, Ordering::Relaxed);
+        joined.join().unwrap().unwrap()
+    });
+    assert_eq!(offloads(), before);
+    assert!(outcome.ways[0].sent_count >= 2 && outcome.ways[1].sent_count >= 1, "{outcome:?}");
+}
+
+#[test]
+fn a_link_of_one_interface_or_of_one_that_is_down_is_refused() {
+    let host = Host::new("host").unwrap();
+    host.tell(|netlink: &mut Netlink| netlink.make_veth("a", "b", host.space())).unwrap();
+    let try_link = |ends: [&str; 2]| {
+        let shapes = [Shape::default(), Shape::default()];
+        let stop = AtomicBool::new(true);
+        let refused = host.space().enter(|| link(ends, shapes, None, &stop, Scheduling::Ordinary));
+        refused.unwrap_err().to_string()
+    };
+    assert_eq!(try_link(["a", "a"]), "a: a wire has two ends; name two interfaces");
+    assert_eq!(try_link(["a", "b"]), "a: it is down; set it up first: `ip link set a up`");
+    assert!(try_link(["none", "b"]).contains("none"));
+}
+
+#[test]
+fn a_calibration_over_veth_sees_every_probe_and_loses_those_of_the_model() {
+    let load = Load { count: 300, len: 200, pace: Duration::from_micros(200) };
+    let trials = [
+        Trial { shape: "delay=5ms".parse().unwrap(), load, rows: Rows::Delay },
+        Trial { shape: "delay=1ms,loss=10%,seed=2".parse().unwrap(), load, rows: Rows::Loss },
+    ];
+    let calibration = calibration(&trials, Scheduling::Ordinary).unwrap();
+    let figure = |name: &str| calibration.rows.iter().find(|row| row.figure == name).unwrap();
+    assert!(figure("delay, median").measured >= 5.0);
+    assert_eq!(figure("lost").measured, figure("lost").asked);
+    assert_eq!(figure("lost, others than the model's").measured, 0.0);
+}
+
+#[test]
+fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
+    let scene = |offloading, receiving| Scene { offloading, receiving };
+    let settings = BorderSettings {
+        rounds: 1,
+        timed_len: 4 << 20,
+        observed_len: 4 << 20,
+        scenes: vec![
+            scene(Offloading::Off, Receiving::Thread),
+            scene(Offloading::On, Receiving::ThreadWithGro),
+            scene(Offloading::Off, Receiving::Plain),
+        ],
+    };
+    let border = border(&settings, |_| {}).unwrap();
+    assert!(border.intact);
+    assert_eq!(border.broken, [""; 0]);
+    assert_eq!(border.rows.len(), 3 * 4 * 3);
+    for row in &border.rows {
+        let Observed { packets, wide_packets, missed } = row.observed;
+        let ours = row.middle == "wideload";
+        assert_eq!(missed, 0);
+        assert_eq!(row.versus.is_some(), ours);
+        assert_eq!(row.wide_seconds.is_some(), row.receiving != Receiving::Plain);
+        let least = if ours { (4 << 20) / 9_000 } else { (4 << 20) / 1_500 };
+        assert!(packets >= least, "{row:?}");
+        if ours {
+            assert!(wide_packets * 2 > packets, "{row:?}");
+        } else {
+            assert_eq!(wide_packets, 0, "{row:?}");
+        }
+    }
+    let text = border.to_string();
+    assert!(text.contains("links without offloads, hosts that receive by a thread, GRO off"), "{text}");
+}
+
+#[test]
+fn a_wide_interface_loses_and_changes_nothing_in_any_order_of_fragments() {
+    let settings = WideInterfaceSettings {
+        rounds: 1,
+        mtus: vec![1_500],
+        lens: vec![64, 9_000, 65_507],
+        rate: 50e6,
+        messages_per_second: 1_000.0,
+        stretch: Duration::from_millis(100),
+        disordered: 10,
+        pings: 50,
+    };
+    let outcome = wide_interface(&settings, |_| {}).unwrap();
+    assert!(outcome.intact);
+    assert_eq!(outcome.broken, [""; 0]);
+    assert_eq!((outcome.rows.len(), outcome.latencies.len()), (3 * 4, 4));
+    for row in &outcome.rows {
+        assert_eq!(row.delivered, 1.0, "{row:?}");
+        assert_eq!(row.worker_micros > 0.0, row.system.receiver == Stack::Wide, "{row:?}");
+        assert_eq!(row.versus_stock.is_some(), row.system.receiver == Stack::Wide, "{row:?}");
+    }
+    assert_eq!(outcome.deliveries.len(), 2 * 2 * 2 * 2);
+    for delivery in &outcome.deliveries {
+        assert_eq!(delivery.taken.arrived, delivery.sent, "{delivery:?}");
+    }
+    assert!(outcome.latencies.iter().all(|latency| latency.pings.count == 50));
+    assert!(outcome.to_string().contains("100.0 %"));
+}
+
+#[test]
+fn a_sweep_has_a_figure_for_every_length_and_no_message_is_changed() {
+    let settings = DipsSettings { mtu: 1_500, lens: 20, sweeps: 2, bursts: 1, burst_len: 50_000 };
+    let outcome = dips(&settings, |_| {}).unwrap();
+    assert!(outcome.intact);
+    assert_eq!(outcome.broken, [""; 0]);
+    for system in &outcome.systems {
+        assert_eq!(system.goodput.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20]);
+        assert!(system.goodput.iter().flatten().all(|figure| *figure > 0.0), "{system:?}");
+    }
+}
+
+#[test]
+fn the_fragments_of_a_message_fill_the_mtu_and_have_all_of_its_bytes() {
+    let payload = wideload_lab::traffic::content(3, 5_000);
+    for (ends, header_len) in [(["192.0.2.1:1", "192.0.2.2:2"], 20), (["[2001:db8::1]:1", "[2001:db8::2]:2"], 48)] {
+        let ends = ends.map(|end| end.parse().unwrap());
+        let frames = Pieces { macs: [[2; 6], [4; 6]], ends, mtu: 1_500, payload: &payload }.frames(9);
+        assert_eq!(frames.len(), 4);
+        let full = 14 + header_len + (1_500 - header_len) / 8 * 8;
+        assert!(frames[..3].iter().all(|frame| frame.len() == full));
+        let joined: Vec<u8> = frames.iter().flat_map(|frame| &frame[14 + header_len..]).copied().collect();
+        assert!(joined[8..] == payload);
+    }
+}
+
+/// Ends a link where a test ends, however it ends.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
