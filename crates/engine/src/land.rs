@@ -115,25 +115,23 @@ impl Bet<'_> {
     }
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
-    /// front of `frames`. `landed` is what came first, one for each place in their order; `takes` is asked of each fragment
-    /// whether it is to be pushed at all.
+    /// front of `frames`. `landed` is what came first, one for each place in their order. Where `takes` says that somebody would
+    /// not push a fragment, it is not taken in here; `took` hears of those that are.
     pub fn settle(
         self,
         now: Time,
         landed: &mut Vec<Landed>,
         frames: &mut Vec<Frame>,
         out: &mut Output,
-        mut takes: impl FnMut(&Packet) -> bool,
+        takes: impl Fn(&Packet) -> bool,
+        mut took: impl FnMut(&Packet),
     ) {
         let came_count = landed.len() + frames.len();
         let mut right_count = 0;
         let mut pieces = landed.drain(..).enumerate();
         while let Some((index, it)) = pieces.next() {
-            if !takes(it.piece()) {
-                out.pool.give(it.into_buffer());
-                break;
-            }
-            let landfall = self.side.land(now, index, it.piece(), out);
+            let is_wanted = takes(it.piece());
+            let landfall = if is_wanted { self.side.land(now, index, it.piece(), out) } else { Landfall::Wrong };
             if landfall == Landfall::Wrong {
                 self.side.landed_in().rescue(index, it);
                 break;
@@ -145,6 +143,7 @@ impl Bet<'_> {
                 }
                 self.side.close_landed(now, out);
             }
+            took(it.piece());
             out.pool.give(it.into_buffer());
             right_count += 1;
         }

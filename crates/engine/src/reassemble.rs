@@ -578,7 +578,7 @@ impl Reassembler {
         self.whole = Some(Whole {
             len: run.holes.held_len() as u32,
             longest: run.longest,
-            link_len: run.packet.link().len() as u16,
+            link_len: run.packet.link_len() as u16,
             header_len: run.packet.ip().header_len,
         });
         let (tally, [counter, _]) = (run.tally(), run.birth.counters);
@@ -710,7 +710,7 @@ impl Reassembler {
             return None;
         }
         let [first, later] = run.packet.piece_header_lens();
-        let front = Front { link_len: run.packet.link().len(), header_len: first };
+        let front = Front { link_len: run.packet.link_len(), header_len: first };
         let step = (run.longest as usize).checked_sub(first).filter(|_| first == later)?;
         let (next, room) = (run.next as usize, run.room as usize);
         let len = match self.usual_len(run.birth.counters) {
@@ -756,8 +756,10 @@ impl Reassembler {
 
     /// Takes the run that this packet belongs to for the one that was touched last.
     pub(crate) fn turn_to(&mut self, next: &Packet) {
-        let at = next.ip().fragment.and_then(|fragment| self.hinted(next, fragment));
-        self.touched = at.unwrap_or(Handle::NONE);
+        let known = |fragment: Fragment| {
+            self.hinted(next, fragment).or_else(|| self.held.find(&DatagramKey::of(next, fragment)))
+        };
+        self.touched = next.ip().fragment.and_then(known).unwrap_or(Handle::NONE);
     }
 
     /// Could so much more be charged without giving anything up?

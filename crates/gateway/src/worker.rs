@@ -8,7 +8,7 @@ use crate::orders::{Order, Orders};
 use crate::send::Sender;
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
 use engine::{Output, Side, Way as Leaving};
-use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time};
+use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Time};
 use port::Port;
 use port::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,6 +37,8 @@ pub struct End {
     sender: Sender,
     seen: Seen,
     is_up: bool,
+    /// Fragments of the batch that was received last, their payloads in place already.
+    landed: Vec<Landed>,
 }
 
 /// All that happens to packets of one direction.
@@ -65,7 +67,7 @@ impl End {
     /// An end with a port, whose packets get link headers in this manner.
     pub fn new(port: Box<dyn Port>, links: Links, mtu: u16) -> End {
         let sender = Sender::new(port.offloads());
-        End { port, links, mtu: mtu.into(), sender, seen: Seen::default(), is_up: true }
+        End { port, links, mtu: mtu.into(), sender, seen: Seen::default(), is_up: true, landed: Vec::new() }
     }
 
     /// The longest frame that carries no IP packet and fits.
@@ -83,9 +85,19 @@ impl End {
         }
     }
 
-    /// Takes what the port has; none where it is down.
-    fn receive(&mut self, ingress: Ingress, out: &mut Output, frames: &mut Vec<Frame>) -> Turn {
-        match self.port.receive(ingress, &mut out.pool, frames) {
+    /// Takes what the port has, payloads to these places where there are some; none where it is down.
+    fn receive(
+        &mut self,
+        ingress: Ingress,
+        places: Option<Places<'_>>,
+        out: &mut Output,
+        frames: &mut Vec<Frame>,
+    ) -> Turn {
+        let received = match places {
+            Some(places) => self.port.receive_apart(ingress, &mut out.pool, places, &mut self.landed, frames),
+            None => self.port.receive(ingress, &mut out.pool, frames),
+        };
+        match received {
             Ok(received) => {
                 self.is_up = true;
                 self.seen.lost += received.lost_count as u64;
@@ -196,7 +208,11 @@ impl Worker {
     /// Takes a batch that came in for this way, and sends what leaves.
     fn receive(&mut self, way: usize, now: Time) -> Turn {
         let mut frames = std::mem::take(&mut self.frames);
-        let turn = self.ends[way].receive(Ingress(way as u32), &mut self.ways[way].out, &mut frames);
+        let (end, Way { side, out, .. }) = (&mut self.ends[way], &mut self.ways[way]);
+        let mut bet = side.bet(&mut out.pool);
+        let turn = end.receive(Ingress(way as u32), bet.places(), out, &mut frames);
+        let End { links, seen, landed, .. } = end;
+        bet.settle(now, landed, &mut frames, out, |packet| links.takes(packet), |packet| seen.packet(packet));
         for frame in frames.drain(..) {
             match frame {
                 Frame::Ip(packet) => self.push(way, now, packet),

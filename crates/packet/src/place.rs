@@ -204,9 +204,7 @@ impl Landed {
 impl Front {
     fn is_of(self, packet: &Packet) -> bool {
         let ip = packet.ip();
-        ip.fragment.is_some()
-            && packet.link().len() == self.link_len
-            && usize::from(ip.payload_at) == self.header_len
+        ip.fragment.is_some() && packet.link_len() == self.link_len && usize::from(ip.payload_at) == self.header_len
     }
 }
 
