@@ -15,12 +15,17 @@ fn main() {
     println!(
         "What a fragment costs from the port to the datagram, in nanoseconds: the median of {ROUNDS} rounds in turns"
     );
-    println!(
-        "{:>9} {:>10} {:>10} {:>7} {:>16} {:>7}",
-        "datagram", "copied", "landed", "ratio", "left to itself", "ratio"
-    );
-    for len in [4_096, 9_000, 16_000, 32_000, 65_000] {
-        time(len);
+    let [datagram, fragment, copied, landed, ratio, itself] =
+        ["datagram", "fragment", "copied", "landed", "ratio", "left to itself"];
+    println!("{datagram:>9} {fragment:>9} {copied:>10} {landed:>10} {ratio:>7} {itself:>16} {ratio:>7}");
+    for step in [STEP, LONG_STEP] {
+        for len in [9_000, 16_000, 32_000, 65_000] {
+            time(len, step, 1);
+        }
+    }
+    println!("\nThe same where two hosts send in turns, so that every guess is wrong");
+    for step in [STEP, LONG_STEP] {
+        time(32_000, step, 2);
     }
     println!("\nTurns of several hosts: what part of all datagrams lands whole behind its first piece");
     println!("{:>4} {:>6} {:>10} {:>10} {:>14}", "n", "q", "(1-q)^n-1", "blind", "match-directed");
@@ -35,8 +40,9 @@ fn main() {
 }
 
 /// Has every arm receive the same frames in turns.
-fn time(len: usize) {
-    let frames = ring(len);
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn time(len: usize, step: usize, hosts: u8) {
+    let frames = ring(len, step, hosts);
     let mut arms = ARMS.map(Loop::new);
     let mut times: [Vec<f64>; 3] = Default::default();
     for round in 0..ROUNDS {
@@ -53,17 +59,15 @@ fn time(len: usize) {
     });
     let [plain, ..] = &arms;
     assert!(arms.iter().all(|arm| arm.out.ledger.forwarded == plain.out.ledger.forwarded));
-    println!(
-        "{len:>9} {copied:>10.1} {landed:>10.1} {:>7.2} {itself:>16.1} {:>7.2}",
-        copied / landed,
-        copied / itself
-    );
+    let [ratio, own_ratio] = [copied / landed, copied / itself];
+    println!("{len:>9} {step:>9} {copied:>10.1} {landed:>10.1} {ratio:>7.2} {itself:>16.1} {own_ratio:>7.2}");
 }
 
-/// So many frames that they come from far memory.
-fn ring(len: usize) -> Vec<Vec<u8>> {
-    let count = RING_LEN / len;
-    (0..count).flat_map(|id| (0..len.div_ceil(STEP)).map(move |index| piece(1, id as u16, index, len))).collect()
+/// More frames than lie in a processor's first cache.
+fn ring(len: usize, step: usize, hosts: u8) -> Vec<Vec<u8>> {
+    let turns = |id, index| (1..=hosts).map(move |host| piece(host, id as u16, index, len, step));
+    let of = |id| (0..len.div_ceil(step)).flat_map(move |index| turns(id, index));
+    (0..RING_LEN / len / usize::from(hosts)).flat_map(of).collect()
 }
 
 /// The part of datagrams of so many pieces that land behind their first one, where another host goes on after each frame with
@@ -74,7 +78,7 @@ fn success(pieces: usize, q: f64, is_directed: bool) -> f64 {
     let mut speaking = 0;
     let mut next = move || {
         let (id, index) = &mut hosts[speaking];
-        let (frame, is_first) = (piece(speaking as u8 + 1, *id, *index, pieces * STEP), *index == 0);
+        let (frame, is_first) = (piece(speaking as u8 + 1, *id, *index, pieces * STEP, STEP), *index == 0);
         *index += 1;
         if *index == pieces {
             (*id, *index) = (id.wrapping_add(1), 0);
@@ -185,7 +189,8 @@ fn receive(
     let front = places.as_ref().map(packet::Places::front);
     let mut is_wrong = false;
     for frame in batch {
-        let mut buffer = pool.lend(BUFFER_LEN).expect("the pool is large");
+        let len = if frame.len() > BUFFER_LEN { LONG_BUFFER_LEN } else { BUFFER_LEN };
+        let mut buffer = pool.lend(len).expect("the pool is large");
         let place = places.as_mut().and_then(Iterator::next);
         let (Some(place), Some(front)) = (place, front) else {
             buffer.put(AT, frame);
@@ -209,8 +214,8 @@ fn receive(
     }
 }
 
-fn piece(host: u8, id: u16, index: usize, len: usize) -> Vec<u8> {
-    let (start, end) = (index * STEP, len.min((index + 1) * STEP));
+fn piece(host: u8, id: u16, index: usize, len: usize, step: usize) -> Vec<u8> {
+    let (start, end) = (index * step, len.min((index + 1) * step));
     let place = (start / 8) as u16 | if end < len { 0x2000 } else { 0 };
     let mut bytes = vec![0x45, 0];
     bytes.extend((20 + (end - start) as u16).to_be_bytes());
@@ -229,14 +234,18 @@ const ROUNDS: usize = 31;
 const BATCH_COUNT: usize = 64;
 /// Payload of a fragment, in bytes: a link of 1,500.
 const STEP: usize = 1_480;
-/// Bytes of all frames together: more than a processor's own caches.
+/// See [`STEP`]: a link of 9,000.
+const LONG_STEP: usize = 8_976;
+/// Bytes of all frames together: they lie in the processor's second cache.
 const RING_LEN: usize = 1 << 20;
 /// Hosts that take turns.
 const HOSTS: usize = 8;
 /// Datagrams, or pieces, that are tried.
 const TRIALS: u32 = 20_000;
-/// What a port's small buffer holds, in bytes.
+/// What a port's small buffer holds on a link of 1,500 and of 9,000, in bytes.
 const BUFFER_LEN: usize = 2_048;
+/// See [`BUFFER_LEN`].
+const LONG_BUFFER_LEN: usize = 16_384;
 /// Where a frame starts in its buffer.
 const AT: usize = HEADROOM - 14;
 const NOW: Time = Time::from_nanos(1_000_000_000);

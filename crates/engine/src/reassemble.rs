@@ -769,10 +769,9 @@ impl Reassembler {
 
     /// Takes in a piece whose payload lies at `start` in this run, if it belongs there and is like the one before it.
     pub(crate) fn take_landed(&mut self, at: Handle, start: usize, piece: &Packet) -> Landfall {
-        let is_there = piece.ip().fragment.is_some_and(|fragment| usize::from(fragment.offset) == start);
         let Some((key, State::Open(run))) = self.held.look(at) else { return Landfall::Wrong };
         let is_round = self.opened.wrapping_sub(run.opened_before) >= ROUND_MIN;
-        if !is_there || run.next as usize != start || key.hop.is_some() || is_round || !key.is_of_kind(piece) {
+        if run.next as usize != start || key.hop.is_some() || is_round || !key.is_of_kind(piece) {
             return Landfall::Wrong;
         }
         match run.take_alike(key, piece, &mut Staying) {

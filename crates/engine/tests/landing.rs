@@ -114,7 +114,7 @@ fn other_traffic_is_not_guessed_about() {
 }
 
 #[test]
-fn a_payload_that_its_port_has_no_leave_to_push_is_not_missed() {
+fn a_fragment_that_is_not_wanted_goes_the_ordinary_way() {
     let mut station = Station::usual(Some(Call::Batch), Guessing::Always);
     let [first, second, third] = [1, 2, 3].map(|id| datagram(4, 1, id, 9_000, 1_480));
     station.step(NOW, &first);
