@@ -325,9 +325,7 @@ impl Receiving {
         let control_len = message.msg_hdr.msg_controllen.min(CONTROL_LEN);
         let tag = tag(&self.controls[index].0[..control_len]);
         let came = match place {
-            Some((front, place)) => {
-                landing.take_apart(layout, vnet_len, laid, front, place, may_stay && tag.is_none())?
-            }
+            Some(place) => landing.take_apart(vnet_len, laid, place, may_stay && tag.is_none())?,
             None => Came::Whole(landing.take(layout, len)?),
         };
         let mut buffer = match came {

@@ -135,11 +135,9 @@ impl Landing {
     /// `laid` is where it would lie in one piece. Where it may not stay apart, it does not.
     pub fn take_apart(
         &mut self,
-        layout: Layout,
         vnet_len: usize,
         laid: Laid,
-        front: Front,
-        place: &[u8],
+        (front, place): (Front, &[u8]),
         may_stay: bool,
     ) -> Option<Came> {
         let Laid { at, len, medium, ingress } = laid;
@@ -197,6 +195,7 @@ const SPILL_END: usize = HEADROOM + 65_536 + 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::Ingress;
 
     #[test]
     fn a_frame_of_any_length_lies_in_one_piece() {
@@ -235,6 +234,43 @@ mod tests {
         assert!(landing.lend_small(layout, &mut pool) && !landing.lend_spill(&mut pool));
         assert!(!landing.may_be_cut(layout, 2_047) && landing.may_be_cut(layout, 2_048));
         assert!(landing.take(layout, 2_049).is_none());
+    }
+
+    #[test]
+    fn what_comes_to_a_place_that_was_meant_for_another_is_whole() {
+        let mut pool = Pool::new(1 << 20);
+        let layout = Layout::new(Medium::Ethernet, 1_500);
+        let front = Front { link_len: 14, header_len: 20 };
+        for len in [1, 20, 34, 35, 60, 1_513, 1_514, 1_515, 2_062, 2_063, 9_014, 65_535] {
+            for place_len in [8, 1_480] {
+                let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+                let mut landing = Landing::default();
+                assert!(landing.lend_small(layout, &mut pool) && landing.lend_spill(&mut pool));
+                let mut place = vec![0xEE; place_len];
+                let lens = landing.parts_apart(layout, vnet::LEN, front, &mut place).map(|part| part.iov_len);
+                assert_eq!(lens[..2], [vnet::LEN + 34, place_len]);
+                assert!(lens.iter().sum::<usize>() > vnet::LEN + 65_535, "{lens:?}");
+                scatter_apart(&mut landing, layout, front, &mut place, &frame);
+                let laid = Laid { at: layout.at, len, medium: Medium::Ethernet, ingress: Ingress(0) };
+                let came = landing.take_apart(vnet::LEN, laid, (front, &place), true);
+                let Some(Came::Whole(buffer)) = came else { panic!("{len} bytes are no fragment") };
+                assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len} behind {place_len}");
+                pool.give(buffer);
+                landing.give_back(&mut pool);
+                assert_eq!(pool.lent_count(), 0);
+            }
+        }
+    }
+
+    /// What the kernel does with the parts around a place.
+    fn scatter_apart(landing: &mut Landing, layout: Layout, front: Front, place: &mut [u8], frame: &[u8]) {
+        let (header, rest) = frame.split_at(frame.len().min(front.len()));
+        let (payload, rest) = rest.split_at(rest.len().min(place.len()));
+        let small = landing.small.as_mut().expect("it was lent");
+        small.put(layout.at - vnet::LEN, &[0; vnet::LEN]);
+        small.put(layout.at, header);
+        place[..payload.len()].copy_from_slice(payload);
+        landing.spill.as_mut().expect("it was lent").put(layout.at + front.len() + place.len(), rest);
     }
 
     /// What the kernel does with the parts.

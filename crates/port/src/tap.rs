@@ -130,7 +130,7 @@ impl Tap {
                 continue;
             };
             let came = match place {
-                Some((front, place)) => self.landing.take_apart(self.layout, vnet::LEN, laid, front, place, true),
+                Some((front, place)) => self.landing.take_apart(vnet::LEN, laid, (front, place), true),
                 None => self.landing.take(self.layout, len).map(Came::Whole),
             };
             match came {
