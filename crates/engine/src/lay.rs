@@ -27,6 +27,15 @@ impl Lay for Copying {
     }
 }
 
+/// Leaves payloads where they are: in their places already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Staying;
+
+impl Lay for Staying {
+    #[inline(always)]
+    fn lay(&mut self, _place: &mut [u8], _payload: &[u8]) {}
+}
+
 /// Lines that a narrow packet takes; what is longer, the processor foresees by itself.
 const LINES_MAX: usize = 24;
 

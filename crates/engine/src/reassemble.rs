@@ -7,7 +7,8 @@
 
 use crate::held::{Handle, Held, Key, Vacancy};
 use crate::holes::{Fit, Holes};
-use crate::lay::{Copying, Lay};
+use crate::land::Landing;
+use crate::lay::{Copying, Lay, Staying};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
 use crate::secret::{Secret, TableKey};
@@ -16,8 +17,8 @@ use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{
-    Address, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, HEADROOM, Hop, Origin, Packet, Shape, Time, UNIT,
-    Version,
+    Address, Buffer, Content, Cut, Ecn, Ends, Fill, Fragment, Frame, Front, HEADROOM, Hop, Origin, Packet, Places,
+    Shape, Time, UNIT, Version,
 };
 
 /// Joins fragments into datagrams.
@@ -36,6 +37,32 @@ pub struct Reassembler {
     late: Late,
     /// For tables in which pairs or sources that meet cost each other little.
     spread: TableKey,
+    /// The run that a piece was added to last, wherever it is now.
+    touched: Handle,
+    /// The last datagram that became whole.
+    whole: Option<Whole>,
+    limit: usize,
+    pub(crate) landing: Landing,
+}
+
+/// What is known of a datagram that became whole, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    len: u32,
+    /// Length of its longest piece.
+    longest: u32,
+    link_len: u16,
+    header_len: u16,
+}
+
+/// What a datagram's pieces are like that are still to come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    pub(crate) front: Front,
+    /// Payload of each but the last, in bytes.
+    pub(crate) step: usize,
+    /// The datagram's payload, as far as it can be foreseen, in bytes.
+    pub(crate) len: usize,
 }
 
 /// How much a reassembler may hold, and how long.
@@ -122,6 +149,14 @@ struct Birth {
     totals: [u32; 2],
 }
 
+/// What is known of a run before it starts.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    patience: Duration,
+    birth: Birth,
+    opened_before: u32,
+}
+
 /// Where the fragments with this identification belong.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
@@ -183,6 +218,10 @@ impl Reassembler {
             steps,
             late,
             spread: TableKey::new(secret),
+            touched: Handle::NONE,
+            whole: None,
+            limit: limits.bytes,
+            landing: Landing::default(),
         }
     }
 
@@ -292,6 +331,7 @@ impl Reassembler {
         if key.hop.is_some() || self.opened.wrapping_sub(run.opened_before) >= ROUND_MIN {
             return 0;
         }
+        self.touched = at;
         let mut taken = 0;
         for piece in pieces {
             match run.take_alike(key, piece, lay) {
@@ -437,20 +477,46 @@ impl Reassembler {
         out: &mut Output,
         lay: &mut impl Lay,
     ) -> Result<(), Reason> {
-        let (patience, birth) = self.patience_for(now, &key, piece);
-        // Counted wherever its pair's counters have it, too: before it may end for want of memory.
+        let opening = self.count_opened(now, &key, piece);
+        let end = usize::from(fragment.offset) + piece.ip().payload_len();
+        let len = end.max(self.usual_len(opening.birth.counters));
+        let buffer = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
+        self.start(now, vacancy, key, opening, piece, fragment, buffer, lay);
+        Ok(())
+    }
+
+    /// Counts a datagram that is started, wherever its pair's counters have it, too: before it may end for want of memory.
+    #[inline(always)]
+    fn count_opened(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> Opening {
+        let (patience, birth) = self.patience_for(now, key, piece);
         let opened_before = self.opened;
         self.opened = opened_before.wrapping_add(1);
+        Opening { patience, birth, opened_before }
+    }
+
+    /// Starts a run in this buffer.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a first piece")]
+    #[inline(always)]
+    fn start(
+        &mut self,
+        now: Time,
+        vacancy: Vacancy,
+        key: DatagramKey,
+        Opening { patience, birth, opened_before }: Opening,
+        piece: &Packet,
+        fragment: Fragment,
+        buffer: Buffer,
+        lay: &mut impl Lay,
+    ) {
         let start = usize::from(fragment.offset);
         let range = start..start + piece.ip().payload_len();
-        let buffer = out.pool.lend(range.end.max(self.usual_len(birth))).ok_or(Reason::NoBuffer)?;
         let charge = buffer.pinned_len();
         let mut packet = Packet::open(piece, buffer);
         lay.lay(packet.laid_mut(start, range.len()), piece.payload());
         let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), opened_before, birth);
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
         *self.hint(fragment.id) = Hint { id: fragment.id, at };
-        Ok(())
+        self.touched = at;
     }
 
     /// Adds a piece to the run it belongs to.
@@ -484,6 +550,7 @@ impl Reassembler {
         }
         run.expect_like(piece);
         *self.hint(fragment.id) = Hint { id: fragment.id, at };
+        self.touched = at;
         Ok(())
     }
 
@@ -508,6 +575,12 @@ impl Reassembler {
         if run.packet.is_neighbour_discovery() {
             return self.held.remove(at).retire(Reason::FragNeighbour, out);
         }
+        self.whole = Some(Whole {
+            len: run.holes.held_len() as u32,
+            longest: run.longest,
+            link_len: run.packet.link_len() as u16,
+            header_len: run.packet.ip().header_len,
+        });
         let (tally, [counter, _]) = (run.tally(), run.birth.counters);
         if let Some(known) = self.lens.get_mut(usize::from(counter)) {
             *known = run.holes.held_len() as u16;
@@ -575,16 +648,7 @@ impl Reassembler {
     /// of one identifier are never held together (X2, RFC 4963 section 2, R060).
     #[inline(always)]
     fn patience_for(&mut self, now: Time, key: &DatagramKey, piece: &Packet) -> (Duration, Birth) {
-        let [e0, e1, e2, e3] = key.ends.words();
-        let what = u64::from(key.protocol) | (key.version as u64) << 8;
-        let pair = if e1 | e2 | e3 == 0 {
-            self.spread.hash([e0, what])
-        } else {
-            self.spread.hash([e0, e1, e2, e3, what, 0])
-        };
-        // Each counter may count other pairs too, but never fewer than this one: the lower is nearer. A fast pair
-        // spoils one of another's counters, hardly ever both.
-        let counters = [pair as usize % RATE_COUNT, RATE_COUNT + (pair >> 32) as usize % RATE_COUNT];
+        let counters = self.counters_of(key);
         let window = now.nanos() / RATE_WINDOW.as_nanos() as u64;
         let [(count, total), (other_count, other_total)] =
             counters.map(|at| self.rates.get_mut(at).map_or((0, 0), |rate| rate.count(window)));
@@ -595,6 +659,20 @@ impl Reassembler {
         let [.., shortest] = steps;
         let step = steps.iter().find(|step| datagrams <= step.datagrams).unwrap_or(shortest);
         (step.patience, birth)
+    }
+
+    /// Where the datagrams of a key's pair are counted: each counter may count other pairs too, but never fewer than this one,
+    /// so the lower is nearer. A fast pair spoils one of another's counters, hardly ever both.
+    #[inline(always)]
+    fn counters_of(&self, key: &DatagramKey) -> [usize; 2] {
+        let [e0, e1, e2, e3] = key.ends.words();
+        let what = u64::from(key.protocol) | (key.version as u64) << 8;
+        let pair = if e1 | e2 | e3 == 0 {
+            self.spread.hash([e0, what])
+        } else {
+            self.spread.hash([e0, e1, e2, e3, what, 0])
+        };
+        [pair as usize % RATE_COUNT, RATE_COUNT + (pair >> 32) as usize % RATE_COUNT]
     }
 
     fn totals(&self, counters: [usize; 2]) -> [u32; 2] {
@@ -609,8 +687,8 @@ impl Reassembler {
         totals.iter().zip(birth.totals).all(|(total, then)| total.wrapping_sub(then) >= half_a_round(piece))
     }
 
-    fn usual_len(&self, birth: Birth) -> usize {
-        let [at, _] = birth.counters;
+    fn usual_len(&self, counters: [u16; 2]) -> usize {
+        let [at, _] = counters;
         self.lens.get(usize::from(at)).map_or(0, |len| usize::from(*len))
     }
 
@@ -620,6 +698,130 @@ impl Reassembler {
             None => panic!("a remainder is below its divisor"),
         }
     }
+}
+
+/// What a guess asks and does; see [`land`](crate::land).
+impl Reassembler {
+    /// The run that was touched last, where its next piece starts, and what is to come of it; none where it has gaps or is
+    /// gone.
+    pub(crate) fn goes_on(&self) -> Option<(Handle, usize, Ahead)> {
+        let (key, State::Open(run)) = self.held.glimpse(self.touched)? else { return None };
+        if key.hop.is_some() || run.next == NEVER {
+            return None;
+        }
+        let [first, later] = run.packet.piece_header_lens();
+        let front = Front { link_len: run.packet.link_len(), header_len: first };
+        let step = (run.longest as usize).checked_sub(first).filter(|_| first == later)?;
+        let (next, room) = (run.next as usize, run.room as usize);
+        let len = match self.usual_len(run.birth.counters) {
+            // Nobody knows how long it becomes.
+            usual if usual <= next => next + room.saturating_sub(next) / step.max(1) * step,
+            usual => usual.min(room),
+        };
+        Some((self.touched, next, Ahead { front, step, len }))
+    }
+
+    /// What a datagram's pieces will be like if it is like the last one that became whole.
+    pub(crate) fn again(&self) -> Option<Ahead> {
+        let Whole { len, longest, link_len, header_len } = self.whole?;
+        let header_len = usize::from(header_len);
+        // The Fragment header was taken out.
+        let header_len = if header_len == V6_HEADER_LEN { header_len + V6_FRAGMENT_LEN } else { header_len };
+        let step = (longest as usize).checked_sub(header_len)?;
+        Some(Ahead { front: Front { link_len: link_len.into(), header_len }, step, len: len as usize })
+    }
+
+    /// Forgets what was seen last: nothing is to be concluded from it again.
+    pub(crate) fn forget_last(&mut self) {
+        (self.touched, self.whole) = (Handle::NONE, None);
+    }
+
+    /// Bytes that lie in a run, or would.
+    pub(crate) fn laid(&self, at: Handle, range: Range<usize>) -> &[u8] {
+        match self.held.peek(at) {
+            Some(State::Open(run)) => run.packet.laid(range.start, range.len()),
+            _ => panic!("a place is good as long as its run is held"),
+        }
+    }
+
+    /// The places that are drawn up.
+    pub(crate) fn places(&mut self) -> Option<Places<'_>> {
+        let Landing { grid, rest, fresh, current, taken_count, .. } = &mut self.landing;
+        let rest: &mut [u8] = match current.and_then(|(_, at)| self.held.look(at)) {
+            Some((_, State::Open(run))) => run.packet.laid_mut(rest.start, rest.len()),
+            _ => &mut [],
+        };
+        Some(Places::new((*grid)?, rest, fresh, taken_count))
+    }
+
+    /// Takes the run that this packet belongs to for the one that was touched last.
+    pub(crate) fn turn_to(&mut self, next: &Packet) {
+        let known = |fragment: Fragment| {
+            self.hinted(next, fragment).or_else(|| self.held.find(&DatagramKey::of(next, fragment)))
+        };
+        self.touched = next.ip().fragment.and_then(known).unwrap_or(Handle::NONE);
+    }
+
+    /// Could so much more be charged without giving anything up?
+    pub(crate) fn has_room_for(&self, charge: usize) -> bool {
+        self.held.charged() + charge <= self.limit
+    }
+
+    /// Takes in a piece whose payload lies at `start` in this run, if it belongs there and is like the one before it.
+    pub(crate) fn take_landed(&mut self, at: Handle, start: usize, piece: &Packet) -> Landfall {
+        let Some((key, State::Open(run))) = self.held.look(at) else { return Landfall::Wrong };
+        let is_round = self.opened.wrapping_sub(run.opened_before) >= ROUND_MIN;
+        if run.next as usize != start || key.hop.is_some() || is_round || !key.is_of_kind(piece) {
+            return Landfall::Wrong;
+        }
+        match run.take_alike(key, piece, &mut Staying) {
+            Taken::Not => return Landfall::Wrong,
+            Taken::Piece => {}
+            Taken::Last => return Landfall::Last,
+        }
+        self.touched = at;
+        Landfall::Piece
+    }
+
+    /// Starts a run with a first piece whose payload lies in this buffer, if it is one, and the buffer what it would have been
+    /// lent.
+    ///
+    /// # Errors
+    /// The buffer.
+    pub(crate) fn open_landed(&mut self, now: Time, piece: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
+        let Some(fragment) = piece.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
+        let charge = buffer.pinned_len();
+        // Nothing is given up for a guess.
+        if unusable(piece, fragment).is_some() || !self.has_room_for(charge) {
+            return Err(buffer);
+        }
+        let key = DatagramKey::of(piece, fragment);
+        let counters = self.counters_of(&key).map(|at| at as u16);
+        let len = piece.ip().payload_len().max(self.usual_len(counters));
+        let Ok(vacancy) = self.held.seek(&key) else { return Err(buffer) };
+        if Buffer::pinned_len_for(len) != charge {
+            return Err(buffer);
+        }
+        let opening = self.count_opened(now, &key, piece);
+        self.start(now, vacancy, key, opening, piece, fragment, buffer, &mut Staying);
+        Ok(self.touched)
+    }
+
+    /// Sends a run on whose last piece has landed.
+    pub(crate) fn close_landed(&mut self, at: Handle, out: &mut Output) {
+        self.close(at, out);
+    }
+}
+
+/// What became of a piece whose payload lies at its place already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Landfall {
+    /// The guess was wrong; nothing has changed.
+    Wrong,
+    /// It was taken in.
+    Piece,
+    /// It was taken in, and nothing is missing; its run waits to be closed.
+    Last,
 }
 
 impl Run {
@@ -959,6 +1161,10 @@ const SHORTER: [u32; 4] = [1, 8, 64, 512];
 const RESERVE_PIECES: u32 = 2;
 /// What a poisoned key is charged, in bytes: its slot, its source and their places in tables.
 const POISON_CHARGE: usize = 512;
+/// Length of an IPv6 header, and of a Fragment header, in bytes.
+const V6_HEADER_LEN: usize = 40;
+/// See [`V6_HEADER_LEN`].
+const V6_FRAGMENT_LEN: usize = 8;
 /// Where the payload length stands in an IPv6 header, and the offset in a Fragment header.
 const PAYLOAD_LEN_AT: u32 = 4;
 /// See [`PAYLOAD_LEN_AT`].

@@ -105,16 +105,35 @@ pub enum Role {
 impl Side {
     /// Takes a packet that leaves by this side. What was late by `now` has been [expired](Side::expire) before.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        out.ledger.received += Tally::of(&packet);
-        if let Some(tunnel) = Tunnel::of(&packet) {
-            out.ledger.note(inside(tunnel), Tally::of(&packet));
-        }
+        self.receive(&packet, out);
         let mark = out.queued_count();
         if self.narrowing.is_below_every_link(&packet) {
             self.widening.gather(now, packet, out);
         } else {
             self.widening.push(now, packet, out);
         }
+        self.narrow(now, mark, out);
+    }
+
+    /// Counts a packet that came.
+    #[inline(always)]
+    pub(crate) fn receive(&self, packet: &Packet, out: &mut Output) {
+        out.ledger.received += Tally::of(packet);
+        if let Some(tunnel) = Tunnel::of(packet) {
+            out.ledger.note(inside(tunnel), Tally::of(packet));
+        }
+    }
+
+    /// Does a fragment go to the reassembler, for the host that it is for?
+    pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
+        let (_, destination) = packet.addresses();
+        let is_for_host = matches!(self.widening.joins.get(destination), Join::Destination);
+        is_for_host && self.widening.reassembler.is_some() && !self.narrowing.is_below_every_link(packet)
+    }
+
+    /// Sends what the reassembler let go, which was queued after the first `mark`, through what follows it.
+    pub(crate) fn go_on_joined(&mut self, now: Time, mark: usize, out: &mut Output) {
+        self.widening.coalesce(now, mark, out);
         self.narrow(now, mark, out);
     }
 

@@ -12,7 +12,7 @@ use crate::siblings::Siblings;
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot};
 use arrayvec::ArrayVec;
 use engine::{Mss, Output, Side, Toward, Way as Leaving};
-use packet::{Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Time, Unfit, advised_mtu};
+use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Time, Unfit, advised_mtu};
 use port::Port;
 use port::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -55,6 +55,8 @@ pub struct End {
     tried_at: Time,
     /// Packets that were dropped because it was down, when it was last looked at.
     down_count: u64,
+    /// Fragments of the batch that was received last, their payloads in place already.
+    landed: Vec<Landed>,
 }
 
 /// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
@@ -105,6 +107,7 @@ impl End {
             reopen: None,
             tried_at: Time::ZERO,
             down_count: 0,
+            landed: Vec::new(),
         }
     }
 
@@ -154,9 +157,19 @@ impl End {
         }
     }
 
-    /// Takes what the port has; none where it is down.
-    fn receive(&mut self, ingress: Ingress, out: &mut Output, frames: &mut Vec<Frame>) -> Turn {
-        match self.port.receive(ingress, &mut out.pool, frames) {
+    /// Takes what the port has, payloads to these places where there are some; none where it is down.
+    fn receive(
+        &mut self,
+        ingress: Ingress,
+        places: Option<Places<'_>>,
+        out: &mut Output,
+        frames: &mut Vec<Frame>,
+    ) -> Turn {
+        let received = match places {
+            Some(places) => self.port.receive_apart(ingress, &mut out.pool, places, &mut self.landed, frames),
+            None => self.port.receive(ingress, &mut out.pool, frames),
+        };
+        match received {
             Ok(received) => {
                 self.is_up = true;
                 self.seen.lost += received.lost_count as u64;
@@ -299,7 +312,14 @@ impl Worker {
     /// Takes a batch that came in for this way, and sends what leaves.
     fn receive(&mut self, way: usize, now: Time) -> Turn {
         let mut frames = std::mem::take(&mut self.frames);
-        let turn = self.ends[way].receive(Ingress(way as u32), &mut self.ways[way].out, &mut frames);
+        let [wide, narrow] = &mut self.ends;
+        let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
+        let Way { side, out, .. } = &mut self.ways[way];
+        let mut bet = side.bet(&mut out.pool);
+        let turn = from.receive(Ingress(way as u32), bet.places(), out, &mut frames);
+        let End { links, seen, landed, .. } = from;
+        let takes = |packet: &Packet| links.takes(now, packet) && to.links.leads_to(now, packet);
+        bet.settle(now, landed, &mut frames, out, takes, |packet| seen.packet(packet));
         for frame in frames.drain(..) {
             match frame {
                 Frame::Ip(packet) => self.push(way, now, packet),

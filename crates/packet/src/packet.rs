@@ -318,8 +318,9 @@ impl Body {
         self.ip_at as usize
     }
 
+    /// Length of the link header, in bytes.
     #[inline(always)]
-    fn link_len(&self) -> usize {
+    pub fn link_len(&self) -> usize {
         usize::from(self.link_len)
     }
 

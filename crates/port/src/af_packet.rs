@@ -4,12 +4,12 @@
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 use crate::device::{self, Device, checked, sentence};
-use crate::landing::{BATCH_LEN, Landing, Layout, NOTHING};
+use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
 use crate::refusal::{is_down, refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
-use packet::{Buffer, Frame, Ingress, Medium, Pool};
+use packet::{Buffer, Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -48,6 +48,20 @@ struct Sending {
     messages: [libc::mmsghdr; BATCH_COUNT],
     /// Where packets without a link header go, for IPv4 and IPv6.
     ways: [libc::sockaddr_ll; 2],
+}
+
+/// Where the payloads of a batch go that is received apart.
+struct Apart<'a> {
+    front: Front,
+    places: [Option<&'a mut [u8]>; BATCH_COUNT],
+}
+
+/// A frame of a batch.
+enum Taken {
+    /// Its payload lies at its place.
+    Apart(Landed),
+    /// It is all there.
+    Whole(Frame),
 }
 
 /// Room for what the kernel says beside a frame.
@@ -169,6 +183,51 @@ impl PacketSocket {
         })
     }
 
+    /// Receives a batch, its first frames apart, as long as they are what is expected.
+    fn receive_batch(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        places: Option<Places<'_>>,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        let layout = self.layout;
+        let wanted_count = self.receiving.stock(layout, pool);
+        let is_stocked = self.receiving.landings[..wanted_count].iter().all(Landing::is_stocked);
+        let mut apart = places.filter(|_| is_stocked).map(|places| Apart::new(places, wanted_count));
+        let count = match self.receiving.call(&self.socket, layout, self.vnet_len, wanted_count, &mut apart) {
+            Ok(count) => count,
+            Err(error) if would_wait(&error) => match self.check_up() {
+                Ok(()) => return Ok(Received { was_last: true, ..Received::default() }),
+                Err(error) => return Err(self.cannot_receive(&error)),
+            },
+            // A train that this header cannot tell, such as one of SCTP; it is gone.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                return Ok(Received { count: 1, lost_count: 1, was_last: false });
+            }
+            Err(error) => {
+                self.is_down = true;
+                return Err(self.cannot_receive(&error));
+            }
+        };
+        let (mut lost_count, before_count) = (0, landed.len());
+        for index in 0..count {
+            let place = apart.as_ref().and_then(|apart| apart.place(index));
+            // All that is received apart lies behind one another, without anything between.
+            let may_stay = landed.len() == before_count + index;
+            let laid = Laid { at: layout.at, len: 0, medium: self.medium, ingress };
+            match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
+                Some(Taken::Apart(it)) => landed.push(it),
+                Some(Taken::Whole(frame)) => frames.push(frame),
+                None => lost_count += 1,
+            }
+        }
+        let was_last = count < wanted_count;
+        self.receiving.settle_batch(count, was_last);
+        Ok(Received { count, lost_count, was_last })
+    }
+
     /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
     pub fn kernel_drops(&mut self) -> u64 {
         self.missed += u64::from(drops(&self.socket));
@@ -194,33 +253,20 @@ impl Port for PacketSocket {
     }
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
-        let layout = self.layout;
-        let wanted_count = self.receiving.stock(layout, pool);
-        let count = match self.receiving.call(&self.socket, layout, self.vnet_len, wanted_count) {
-            Ok(count) => count,
-            Err(error) if would_wait(&error) => match self.check_up() {
-                Ok(()) => return Ok(Received { was_last: true, ..Received::default() }),
-                Err(error) => return Err(self.cannot_receive(&error)),
-            },
-            // A train that this header cannot tell, such as one of SCTP; it is gone.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                return Ok(Received { count: 1, lost_count: 1, was_last: false });
-            }
-            Err(error) => {
-                self.is_down = true;
-                return Err(self.cannot_receive(&error));
-            }
-        };
-        let mut lost_count = 0;
-        for index in 0..count {
-            match self.receiving.take(index, layout, self.vnet_len, self.medium, ingress) {
-                Some(frame) => frames.push(frame),
-                None => lost_count += 1,
-            }
-        }
-        let was_last = count < wanted_count;
-        self.receiving.settle_batch(count, was_last);
-        Ok(Received { count, lost_count, was_last })
+        self.receive_batch(ingress, pool, None, &mut Vec::new(), frames)
+    }
+
+    fn receive_apart(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        places: Places<'_>,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        let link_len = if self.medium == Medium::Ethernet { ETHERNET_LEN } else { 0 };
+        let places = Some(places).filter(|places| self.layout.takes(places, Some(link_len)));
+        self.receive_batch(ingress, pool, places, landed, frames)
     }
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
@@ -258,6 +304,23 @@ impl Port for PacketSocket {
     }
 }
 
+impl<'a> Apart<'a> {
+    /// The first `count` of these places.
+    fn new(mut places: Places<'a>, count: usize) -> Apart<'a> {
+        let front = places.front();
+        let next = |index: usize| if index < count { places.next() } else { None };
+        Apart { front, places: std::array::from_fn(next) }
+    }
+
+    fn place(&self, index: usize) -> Option<(Front, &[u8])> {
+        self.places[index].as_deref().map(|place| (self.front, place))
+    }
+
+    fn place_mut(&mut self, index: usize) -> Option<(Front, &mut [u8])> {
+        self.places[index].as_deref_mut().map(|place| (self.front, place))
+    }
+}
+
 impl Receiving {
     fn new() -> Receiving {
         Receiving {
@@ -281,10 +344,21 @@ impl Receiving {
     }
 
     /// Receives up to `count` frames and says how many came.
-    fn call(&mut self, socket: &OwnedFd, layout: Layout, vnet_len: usize, count: usize) -> io::Result<usize> {
+    fn call(
+        &mut self,
+        socket: &OwnedFd,
+        layout: Layout,
+        vnet_len: usize,
+        count: usize,
+        apart: &mut Option<Apart<'_>>,
+    ) -> io::Result<usize> {
         for index in 0..count {
             let parts = &mut self.parts[index];
-            *parts = self.landings[index].parts(layout, vnet_len);
+            let landing = &mut self.landings[index];
+            *parts = match apart.as_mut().and_then(|apart| apart.place_mut(index)) {
+                Some((front, place)) => landing.parts_apart(layout, vnet_len, front, place),
+                None => landing.parts(layout, vnet_len),
+            };
             let header = &mut self.messages[index].msg_hdr;
             (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
             let control = &mut self.controls[index].0;
@@ -310,27 +384,36 @@ impl Receiving {
         index: usize,
         layout: Layout,
         vnet_len: usize,
-        medium: Medium,
-        ingress: Ingress,
-    ) -> Option<Frame> {
+        laid: Laid,
+        place: Option<(Front, &[u8])>,
+        may_stay: bool,
+    ) -> Option<Taken> {
         let message = &self.messages[index];
         let landing = &mut self.landings[index];
         if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
         }
         let len = (message.msg_len as usize).checked_sub(vnet_len)?;
-        let mut buffer = landing.take(layout, len)?;
-        let header = VnetHeader::read(&landing.vnet);
-        let laid = Laid { at: layout.at, len, medium, ingress };
+        let laid = Laid { len, ..laid };
         let control_len = message.msg_hdr.msg_controllen.min(CONTROL_LEN);
-        match tag(&self.controls[index].0[..control_len]) {
-            Some(tag) if medium == Medium::Ethernet && len >= ADDRESSES_LEN => {
+        let tag = tag(&self.controls[index].0[..control_len]);
+        let came = match place {
+            Some(place) => landing.take_apart(vnet_len, laid, place, may_stay && tag.is_none())?,
+            None => Came::Whole(landing.take(layout, len)?),
+        };
+        let mut buffer = match came {
+            Came::Apart(it) => return Some(Taken::Apart(it)),
+            Came::Whole(buffer) => buffer,
+        };
+        let header = VnetHeader::read(&landing.vnet);
+        Some(Taken::Whole(match tag {
+            Some(tag) if laid.medium == Medium::Ethernet && len >= ADDRESSES_LEN => {
                 insert_tag(&mut buffer, laid.at, tag);
                 let laid = Laid { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
-                Some(header.moved_by(TAG_LEN as u16).read_frame(buffer, laid))
+                header.moved_by(TAG_LEN as u16).read_frame(buffer, laid)
             }
-            _ => Some(header.read_frame(buffer, laid)),
-        }
+            _ => header.read_frame(buffer, laid),
+        }))
     }
 }
 
@@ -556,6 +639,8 @@ const FIRST_BATCH_COUNT: usize = 8;
 const CONTROL_LEN: usize = 40;
 /// Length of the virtio-net header without a count of buffers, in bytes.
 const SHORT_VNET_LEN: usize = 10;
+/// Length of an Ethernet header as the kernel gives it, without a tag, in bytes.
+const ETHERNET_LEN: usize = 14;
 /// Length of a VLAN tag, and of the two addresses in front of it, in bytes.
 const TAG_LEN: usize = 4;
 const ADDRESSES_LEN: usize = 12;

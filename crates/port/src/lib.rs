@@ -4,7 +4,7 @@
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-use packet::{Frame, Ingress, Medium, Pool};
+use packet::{Frame, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -62,6 +62,23 @@ pub trait Port: Send {
     /// # Errors
     /// What the kernel says of the interface behind it, which may be gone; frames that were appended are good.
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received>;
+
+    /// Does the same where somebody guesses what comes: receives the payloads of the first frames to `places`, as long as they may
+    /// be what was expected, and appends those to `landed`, one for each place in their order. All that comes behind the first
+    /// that is something else is whole, and appended to `frames`. A port that cannot receive so lands nothing.
+    ///
+    /// # Errors
+    /// See [`receive`](Port::receive).
+    fn receive_apart(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        _places: Places<'_>,
+        _landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        self.receive(ingress, pool, frames)
+    }
 
     /// Sends `wires` in their order and says how many of them it took; the first that is left would have to wait. Never
     /// waits itself.

@@ -3,12 +3,12 @@
 //! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
 
 use crate::device::{self, Device, ioctl, sentence};
-use crate::landing::{BATCH_LEN, Landing, Layout};
+use crate::landing::{BATCH_LEN, Came, Landing, Layout};
 use crate::refusal::{refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
-use packet::{Frame, Ingress, Medium, Pool};
+use packet::{Buffer, Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -87,9 +87,12 @@ impl Tap {
         }
     }
 
-    /// Length of the next frame; none where there is none.
-    fn read(&mut self) -> io::Result<Option<usize>> {
-        let parts = self.landing.parts(self.layout, vnet::LEN);
+    /// Length of the next frame, received to this place and what is around it if there is one; none where there is none.
+    fn read(&mut self, place: Option<(Front, &mut [u8])>) -> io::Result<Option<usize>> {
+        let parts = match place {
+            Some((front, place)) => self.landing.parts_apart(self.layout, vnet::LEN, front, place),
+            None => self.landing.parts(self.layout, vnet::LEN),
+        };
         match read_parts(&self.file, &parts) {
             Ok(len) => Ok(Some(len.saturating_sub(vnet::LEN))),
             Err(error) if would_wait(&error) => Ok(None),
@@ -100,14 +103,63 @@ impl Tap {
         }
     }
 
-    /// The frame of `len` bytes that was read; none where it was cut.
-    fn take(&mut self, len: usize, ingress: Ingress) -> Option<Frame> {
-        if self.landing.may_be_cut(self.layout, len) {
-            return None;
+    /// Where a frame of `len` bytes lies; none where it was cut.
+    fn laid(&self, len: usize, ingress: Ingress) -> Option<Laid> {
+        let is_cut = self.landing.may_be_cut(self.layout, len);
+        (!is_cut).then_some(Laid { at: self.layout.at, len, medium: self.kind.medium(), ingress })
+    }
+
+    fn frame(&self, buffer: Buffer, laid: Laid) -> Frame {
+        VnetHeader::read(&self.landing.vnet).read_frame(buffer, laid)
+    }
+
+    /// Receives a batch, its first frames apart, as long as they are what is expected.
+    fn receive_batch(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        mut places: Option<Places<'_>>,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        let mut received = Received::default();
+        let mut batch_len = 0;
+        while received.count < BATCH_COUNT && batch_len < BATCH_LEN {
+            self.stock(pool);
+            places = places.filter(|_| self.landing.is_stocked());
+            let front = places.as_ref().map(Places::front);
+            let mut place = front.zip(places.as_mut().and_then(Iterator::next));
+            let len = match self.read(place.as_mut().map(|(front, place)| (*front, &mut **place))) {
+                Ok(Some(len)) => len,
+                Ok(None) => {
+                    received.was_last = true;
+                    break;
+                }
+                // What came is good; the next call tells.
+                Err(_) if received.count > 0 => break,
+                Err(error) => return Err(error),
+            };
+            received.count += 1;
+            batch_len += len;
+            let Some(laid) = self.laid(len, ingress) else {
+                (received.lost_count, places) = (received.lost_count + 1, None);
+                continue;
+            };
+            let came = match place {
+                Some((front, place)) => self.landing.take_apart(vnet::LEN, laid, (front, place), true),
+                None => self.landing.take(self.layout, len).map(Came::Whole),
+            };
+            match came {
+                Some(Came::Apart(it)) => {
+                    landed.push(it);
+                    continue;
+                }
+                Some(Came::Whole(buffer)) => frames.push(self.frame(buffer, laid)),
+                None => received.lost_count += 1,
+            }
+            places = None;
         }
-        let header = VnetHeader::read(&self.landing.vnet);
-        let buffer = self.landing.take(self.layout, len)?;
-        Some(header.read_frame(buffer, Laid { at: self.layout.at, len, medium: self.kind.medium(), ingress }))
+        Ok(received)
     }
 }
 
@@ -153,28 +205,19 @@ impl Port for Tap {
     }
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
-        let mut received = Received::default();
-        let mut batch_len = 0;
-        while received.count < BATCH_COUNT && batch_len < BATCH_LEN {
-            self.stock(pool);
-            let len = match self.read() {
-                Ok(Some(len)) => len,
-                Ok(None) => {
-                    received.was_last = true;
-                    break;
-                }
-                // What came is good; the next call tells.
-                Err(_) if received.count > 0 => break,
-                Err(error) => return Err(error),
-            };
-            received.count += 1;
-            batch_len += len;
-            match self.take(len, ingress) {
-                Some(frame) => frames.push(frame),
-                None => received.lost_count += 1,
-            }
-        }
-        Ok(received)
+        self.receive_batch(ingress, pool, None, &mut Vec::new(), frames)
+    }
+
+    fn receive_apart(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        places: Places<'_>,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        let places = Some(places).filter(|places| self.layout.takes(places, None));
+        self.receive_batch(ingress, pool, places, landed, frames)
     }
 
     /// Sends in order. The kernel takes frames that are longer than the device's MTU: it is the sender who keeps it.

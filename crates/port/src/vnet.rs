@@ -72,6 +72,18 @@ impl VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
     }
 
+    /// Does it leave nothing to do, so that the frame can be a fragment?
+    #[inline]
+    pub fn leaves_nothing(self) -> bool {
+        self.flags & NEEDS_CHECKSUM == 0 && self.kind & !CWR == 0
+    }
+
+    /// What it says of the transport checksum where it leaves nothing to do.
+    #[inline]
+    pub fn checksum(self) -> Checksum {
+        if self.flags & CHECKSUM_IS_VALID != 0 { Checksum::Verified } else { Checksum::Unverified }
+    }
+
     /// Reads the frame that came with this header.
     ///
     /// A half-filled checksum that is not that of a TCP or UDP packet, which would be finished on the way out, is finished

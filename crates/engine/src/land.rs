@@ -1,0 +1,396 @@
+//! Places for payloads that are still to come out, payloads that came there in (papers: Kurmann's speculative defragmentation).
+//!
+//! What it sees: the run that was touched last, and the last datagram that became whole. What it concludes: the next frames are
+//! the rest of that run, and then datagrams like that one, in order and in pieces as long as before. When it is wrong: another
+//! host's packet comes between, a piece is lost, overtaken or of another length. What that costs: the payloads from there to the
+//! end of the batch are copied twice, and nothing else; so it stops guessing where too few guesses are right, and tries again
+//! now and then.
+
+use crate::held::Handle;
+use crate::output::Output;
+use crate::reassemble::{Landfall, Reassembler};
+use crate::side::Side;
+use core::ops::Range;
+use packet::{Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
+
+/// When places are guessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guessing {
+    /// Never.
+    Never,
+    /// Whenever something is known that lets guess.
+    Always,
+    /// As long as enough guesses are right, and payloads are so long that a copy is worth a guess.
+    #[default]
+    WherePays,
+}
+
+/// How guesses went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guesses {
+    /// Frames that were received with their payload apart.
+    pub made: u64,
+    /// Of these, fragments whose payload lay where it belonged.
+    pub right: u64,
+    /// Bytes of payload that nobody copied from there.
+    pub landed_bytes: u64,
+    /// Bytes that were copied out of places by who settled the guesses.
+    pub copied_out_bytes: u64,
+}
+
+/// A guess about the frames that come next, and the side that they will be pushed to: nothing else is, until it is settled.
+///
+/// A port receives the payloads of some frames to its [`places`](Bet::places), as [`Landed`], and everything else as frames;
+/// [`settle`](Bet::settle) takes in what is right of the former. Then each of the frames is pushed.
+#[derive(Debug)]
+pub struct Bet<'a> {
+    side: &'a mut Side,
+}
+
+/// What a reassembler remembers to guess by.
+#[derive(Debug, Default)]
+pub(crate) struct Landing {
+    guessing: Guessing,
+    guesses: Guesses,
+    trial: Trial,
+    /// How often the number of datagrams is halved that are lent memory before anything of them has come.
+    caution: u32,
+    pub(crate) grid: Option<Grid>,
+    /// Where the first places lie, in the run that was there.
+    pub(crate) rest: Range<usize>,
+    pub(crate) fresh: Vec<Option<Buffer>>,
+    /// Where the next place lies that was not looked at, and what is behind it in the same memory.
+    cursor: (Area, Range<usize>),
+    /// The run that the last fragment was taken in by.
+    pub(crate) current: Option<(Area, Handle)>,
+    pub(crate) taken_count: usize,
+    rescued: Vec<Packet>,
+}
+
+/// Whose memory a place lies in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Area {
+    /// That of the run that was there.
+    #[default]
+    Rest,
+    /// That lent for one that was not, with this number.
+    Fresh(usize),
+}
+
+/// Whether guessing pays, as seen so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    made: u64,
+    right: u64,
+    /// Batches without a guess that are still to come.
+    pause: u32,
+    /// How many there were last time; none while it pays.
+    last_pause: u32,
+}
+
+impl Side {
+    /// Guesses what comes next.
+    pub fn bet(&mut self, pool: &mut Pool) -> Bet<'_> {
+        if let Some(reassembler) = &mut self.widening.reassembler {
+            reassembler.bet(pool);
+        }
+        Bet { side: self }
+    }
+
+    /// The same for who has seen the next packet's header, and can still choose a place for its payload.
+    pub fn bet_toward(&mut self, next: &Packet, pool: &mut Pool) -> Bet<'_> {
+        if let Some(reassembler) = &mut self.widening.reassembler {
+            reassembler.turn_to(next);
+        }
+        self.bet(pool)
+    }
+
+    /// How guesses went so far.
+    pub fn guesses(&self) -> Guesses {
+        self.widening.reassembler.as_ref().map_or_else(Guesses::default, |it| it.landing.guesses)
+    }
+}
+
+impl Bet<'_> {
+    /// Where the payloads of the next frames should land; none where nothing is guessed.
+    pub fn places(&mut self) -> Option<Places<'_>> {
+        self.side.widening.reassembler.as_mut()?.places()
+    }
+
+    /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
+    /// front of `frames`. `landed` is what came first, one for each place in their order. Where `takes` says that somebody would
+    /// not push a fragment, it is not taken in here; `took` hears of those that are.
+    pub fn settle(
+        self,
+        now: Time,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+        out: &mut Output,
+        mut takes: impl FnMut(&Packet) -> bool,
+        mut took: impl FnMut(&Packet),
+    ) {
+        let came_count = landed.len() + frames.len();
+        let mut right_count = 0;
+        let mut pieces = landed.drain(..);
+        while let Some(it) = pieces.next() {
+            let place = self.side.landed_in().landing.next_place();
+            let is_wanted = takes(it.piece());
+            let landfall = if is_wanted { self.side.land(now, &place, it.piece(), out) } else { Landfall::Wrong };
+            if landfall == Landfall::Wrong {
+                self.side.landed_in().rescue(place, it);
+                break;
+            }
+            if landfall == Landfall::Last {
+                // The run leaves with its memory.
+                if self.side.landed_in().landing.goes_on() {
+                    pieces.by_ref().for_each(|it| self.side.landed_in().rescue_next(it));
+                }
+                self.side.close_landed(now, out);
+            }
+            took(it.piece());
+            out.pool.give(it.into_buffer());
+            right_count += 1;
+        }
+        pieces.for_each(|it| self.side.landed_in().rescue_next(it));
+        if let Some(reassembler) = &mut self.side.widening.reassembler {
+            reassembler.end_bet(came_count, right_count, frames, &mut out.pool);
+        }
+    }
+}
+
+impl Side {
+    fn landed_in(&mut self) -> &mut Reassembler {
+        match &mut self.widening.reassembler {
+            Some(reassembler) => reassembler,
+            None => panic!("what landed was lent its place by a reassembler"),
+        }
+    }
+
+    /// Takes in a fragment whose payload lies at this place, if it belongs there.
+    fn land(&mut self, now: Time, place: &(Area, Range<usize>), piece: &Packet, out: &mut Output) -> Landfall {
+        if !self.reassembles(piece) {
+            return Landfall::Wrong;
+        }
+        let landfall = self.landed_in().land(now, place, piece);
+        if landfall != Landfall::Wrong {
+            self.receive(piece, out);
+        }
+        landfall
+    }
+
+    /// Sends on what the last fragment made whole.
+    fn close_landed(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
+        let reassembler = self.landed_in();
+        if let Some((_, at)) = reassembler.landing.current.take() {
+            reassembler.close_landed(at, out);
+        }
+        self.go_on_joined(now, mark, out);
+    }
+}
+
+impl Reassembler {
+    /// Guesses places by this rule; without it, where it pays. Nobody guesses who is not asked to [`bet`](Side::bet).
+    pub fn guessing(mut self, guessing: Guessing) -> Reassembler {
+        self.landing.guessing = guessing;
+        self
+    }
+
+    /// Draws up places for what is expected next.
+    fn bet(&mut self, pool: &mut Pool) {
+        self.landing.grid = None;
+        self.landing.taken_count = 0;
+        self.landing.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
+        let Some(count) = self.landing.trial.count_max(self.landing.guessing) else { return };
+        let again = self.again();
+        let Some((rest, ahead)) = self
+            .goes_on()
+            .map(|(at, next, ahead)| (Some((at, next..ahead.len)), ahead))
+            .or(again.map(|ahead| (None, ahead)))
+        else {
+            return;
+        };
+        let step_min = if self.landing.guessing == Guessing::Always { 1 } else { STEP_MIN };
+        if ahead.step < step_min {
+            return;
+        }
+        self.landing.current = rest.as_ref().map(|(at, _)| (Area::Rest, *at));
+        self.landing.rest = rest.map_or(0..0, |(_, range)| range);
+        self.landing.cursor = (Area::Rest, self.landing.rest.clone());
+        let fresh = again.filter(|again| (again.front, again.step) == (ahead.front, ahead.step));
+        let fresh_len = fresh.map_or(0, |again| again.len);
+        let rest_count = self.landing.rest.len().div_ceil(ahead.step);
+        if fresh_len > 0 && rest_count < count {
+            let needed = (count - rest_count).div_ceil(fresh_len.div_ceil(ahead.step));
+            self.lend_fresh(needed.min(FRESH_MAX >> self.landing.caution), fresh_len, pool);
+        }
+        self.landing.grid = Some(Grid { front: ahead.front, step: ahead.step, fresh_len, count });
+    }
+
+    /// Lends memory for datagrams of which nothing has come, as far as they could all be held.
+    fn lend_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
+        let charge = Buffer::pinned_len_for(len);
+        while self.landing.fresh.len() < count && self.has_room_for(charge * (self.landing.fresh.len() + 1)) {
+            let Some(buffer) = pool.lend(len) else { return };
+            if buffer.pinned_len() != charge {
+                return pool.give(buffer);
+            }
+            self.landing.fresh.push(Some(buffer));
+        }
+    }
+
+    /// Takes in a fragment whose payload lies at this place, if it belongs there.
+    fn land(&mut self, now: Time, place: &(Area, Range<usize>), piece: &Packet) -> Landfall {
+        let (area, range) = place;
+        let len = piece.ip().payload_len();
+        if len > range.len() {
+            return Landfall::Wrong;
+        }
+        let landfall = match (*area, self.landing.current) {
+            (Area::Fresh(number), _) if range.start == 0 => self.land_first(now, number, piece),
+            (_, Some((current, at))) if current == *area => self.take_landed(at, range.start, piece),
+            _ => Landfall::Wrong,
+        };
+        if landfall != Landfall::Wrong {
+            self.landing.guesses.landed_bytes += len as u64;
+        }
+        landfall
+    }
+
+    fn land_first(&mut self, now: Time, number: usize, piece: &Packet) -> Landfall {
+        let Some(buffer) = self.landing.fresh.get_mut(number).and_then(Option::take) else {
+            return Landfall::Wrong;
+        };
+        match self.open_landed(now, piece, buffer) {
+            Ok(at) => {
+                self.landing.current = Some((Area::Fresh(number), at));
+                Landfall::Piece
+            }
+            Err(buffer) => {
+                if let Some(empty) = self.landing.fresh.get_mut(number) {
+                    *empty = Some(buffer);
+                }
+                Landfall::Wrong
+            }
+        }
+    }
+
+    /// Copies a fragment's payload out of its place.
+    fn rescue(&mut self, (area, range): (Area, Range<usize>), it: Landed) {
+        self.landing.guesses.copied_out_bytes += it.len() as u64;
+        let bytes = match (area, self.landing.current) {
+            (_, Some((current, at))) if current == area => self.laid(at, range),
+            (Area::Fresh(number), _) => match self.landing.fresh.get(number) {
+                Some(Some(buffer)) => buffer.bytes(HEADROOM + range.start..HEADROOM + range.end),
+                _ => panic!("memory that no run took is there"),
+            },
+            (Area::Rest, _) => panic!("a run does not end before what lies in it is copied out"),
+        };
+        let packet = it.copy_out(bytes);
+        self.landing.rescued.push(packet);
+    }
+
+    fn rescue_next(&mut self, it: Landed) {
+        let place = self.landing.next_place();
+        self.rescue(place, it);
+    }
+
+    /// Gives back what nobody landed in, and learns from how the guess went.
+    fn end_bet(&mut self, came_count: usize, right_count: usize, frames: &mut Vec<Frame>, pool: &mut Pool) {
+        let landing = &mut self.landing;
+        landing.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
+        if !landing.rescued.is_empty() {
+            frames.splice(0..0, landing.rescued.drain(..).map(Frame::Ip));
+        }
+        if landing.grid.take().is_none() {
+            return;
+        }
+        let made = landing.taken_count.min(came_count);
+        landing.guesses.made += made as u64;
+        landing.guesses.right += right_count as u64;
+        landing.trial.note(made as u64, right_count as u64);
+        landing.current = None;
+        landing.caution = if right_count == made { landing.caution.saturating_sub(1) } else { CAUTION_MAX };
+        if right_count < made {
+            self.forget_last();
+        }
+    }
+}
+
+impl Landing {
+    /// Whose memory the next place lies in, and which bytes of its datagram it takes; they follow one another as [`Places`] does.
+    #[inline]
+    fn next_place(&mut self) -> (Area, Range<usize>) {
+        let Grid { step, fresh_len, .. } = match self.grid {
+            Some(grid) => grid,
+            None => panic!("what landed was lent a place"),
+        };
+        let (area, ahead) = &mut self.cursor;
+        if ahead.start >= ahead.end {
+            let number = match *area {
+                Area::Rest => 0,
+                Area::Fresh(number) => number + 1,
+            };
+            (*area, *ahead) = (Area::Fresh(number), 0..fresh_len);
+        }
+        let place = ahead.start..ahead.end.min(ahead.start + step);
+        ahead.start = place.end;
+        (*area, place)
+    }
+
+    /// Does the next place lie in the same memory as the last one?
+    fn goes_on(&self) -> bool {
+        let (_, ahead) = &self.cursor;
+        ahead.start < ahead.end
+    }
+}
+
+impl Trial {
+    /// How many places may be guessed at once, if any.
+    fn count_max(&mut self, guessing: Guessing) -> Option<usize> {
+        match guessing {
+            Guessing::Never => None,
+            Guessing::Always => Some(PLACES_MAX),
+            Guessing::WherePays if self.pause > 0 => {
+                self.pause -= 1;
+                None
+            }
+            Guessing::WherePays if self.last_pause > 0 => Some(RETRY_COUNT),
+            Guessing::WherePays => Some(PLACES_MAX),
+        }
+    }
+
+    /// Learns how guesses went.
+    fn note(&mut self, made: u64, right: u64) {
+        self.made += made;
+        self.right += right;
+        let enough = if self.last_pause > 0 { RETRY_COUNT as u64 } else { WINDOW };
+        if self.made < enough {
+            return;
+        }
+        let pays = self.right * 100 >= self.made * BREAK_EVEN_PERCENT;
+        self.last_pause = if pays { 0 } else { (2 * self.last_pause).clamp(PAUSE_MIN, PAUSE_MAX) };
+        self.pause = self.last_pause;
+        (self.made, self.right) = (0, 0);
+    }
+}
+
+/// Frames that places are drawn up for at once, at most: a port's batch.
+const PLACES_MAX: usize = 64;
+/// Datagrams of which nothing has come that memory is lent for, at most.
+const FRESH_MAX: usize = 32;
+/// See [`FRESH_MAX`]: one, after a wrong guess.
+const CAUTION_MAX: u32 = FRESH_MAX.ilog2();
+/// Payload below which a copy costs less than a guess, in bytes.
+const STEP_MIN: usize = 512;
+/// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that costs d, and a
+/// landing that costs c, of what a fragment costs otherwise (kB4); in memory d is 0.13 and c 0.8 with fragments of 1,500 bytes.
+const BREAK_EVEN_PERCENT: u64 = 40;
+/// Guesses after which it is decided whether they pay.
+const WINDOW: u64 = 256;
+/// The same after a pause.
+const RETRY_COUNT: usize = 16;
+/// Batches that pass without a guess where they do not: twice as many each time.
+const PAUSE_MIN: u32 = 16;
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: u32 = 1_024;

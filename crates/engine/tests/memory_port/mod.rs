@@ -1,0 +1,76 @@
+//! Frames in a list in, batches as a port gives them out: headers and payloads apart where places are lent.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use packet::{Buffer, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool};
+use wideload_engine::packet;
+
+/// When a port learns what it received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// After a whole batch.
+    Batch,
+    /// After each frame.
+    Frame,
+}
+
+/// What the kernel does: fills one memory after the other.
+pub fn receive(
+    batch: &[Vec<u8>],
+    call: Call,
+    mut places: Option<Places<'_>>,
+    pool: &mut Pool,
+    landed: &mut Vec<Landed>,
+    frames: &mut Vec<Frame>,
+) {
+    let front = places.as_ref().map(Places::front);
+    let early: Vec<Option<&mut [u8]>> = match call {
+        Call::Batch => batch.iter().map(|_| places.as_mut()?.next()).collect(),
+        Call::Frame => Vec::new(),
+    };
+    let mut early = early.into_iter();
+    let mut is_wrong = false;
+    for frame in batch {
+        let place = match call {
+            Call::Batch => early.next().flatten(),
+            Call::Frame if is_wrong => None,
+            Call::Frame => places.as_mut().and_then(Iterator::next),
+        };
+        let mut buffer = pool.lend(frame.len() + ROOM).expect("the pool is large");
+        match (place, front) {
+            (Some(place), Some(front)) => {
+                scatter(frame, front, place, &mut buffer);
+                match apart(buffer, frame.len(), front, place, is_wrong) {
+                    Ok(it) => landed.push(it),
+                    Err(buffer) => {
+                        is_wrong = true;
+                        frames.push(Frame::read(buffer, AT, frame.len(), Medium::Ethernet, Ingress(0)));
+                    }
+                }
+            }
+            _ => {
+                is_wrong = true;
+                buffer.put(AT, frame);
+                frames.push(Frame::read(buffer, AT, frame.len(), Medium::Ethernet, Ingress(0)));
+            }
+        }
+    }
+}
+
+fn scatter(frame: &[u8], front: Front, place: &mut [u8], buffer: &mut Buffer) {
+    let (header, rest) = frame.split_at(front.len().min(frame.len()));
+    let (payload, spill) = rest.split_at(place.len().min(rest.len()));
+    buffer.put(AT, header);
+    place[..payload.len()].copy_from_slice(payload);
+    buffer.put(AT + header.len() + place.len(), spill);
+}
+
+/// What landed; behind a wrong guess all is copied out at once.
+fn apart(buffer: Buffer, len: usize, front: Front, place: &[u8], is_wrong: bool) -> Result<Landed, Buffer> {
+    let landed = Landed::read(buffer, AT, len, front, place, Medium::Ethernet, Ingress(0))?;
+    if is_wrong { Err(landed.copy_out(place).into_buffer()) } else { Ok(landed) }
+}
+
+/// Where a frame starts in its buffer.
+const AT: usize = HEADROOM - 14;
+/// A place may be longer than the frame that comes.
+const ROOM: usize = 2_048;

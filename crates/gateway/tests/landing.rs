@@ -1,0 +1,231 @@
+//! Datagrams from a host's kernel in, over a link of 1,500 bytes, whole datagrams out: with payloads that land, and without.
+//!
+//! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows what it costs.
+
+use engine::{Event, Guessing, Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
+use packet::{Frame, Ingress, Landed, Pool};
+use port::clock::Clock;
+use port::namespace::Namespace;
+use port::{Kind, Options, PacketSocket, Port, Tap};
+use rustix::time::{ClockId, clock_gettime};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn what_lands_from_a_packet_socket_is_whole_and_half_of_it_is_not_copied() {
+    let wire = Wire::new();
+    for len in LENS {
+        let open =
+            || wire.far.enter(|| PacketSocket::open("v1", &Options::default())).expect("the interface is up");
+        let mut arms = ARMS.map(|guessing| Arm::new(Box::new(open()), guessing));
+        check(len, &mut arms, &[&wire.sender, &wire.sender, &wire.sender]);
+    }
+}
+
+#[test]
+fn what_lands_from_a_tun_is_whole_and_half_of_it_is_not_copied() {
+    let space = Namespace::new().expect("a test of live ports runs as root");
+    let options = Options { mtu: Some(1_500), ..Options::default() };
+    let taps = [1, 2, 3].map(|number| {
+        space.enter(|| {
+            let tap = Tap::open(&format!("t{number}"), Kind::Tun, &options).expect("a device can be made");
+            ip(&format!("addr add 10.8.{number}.1/24 dev t{number}"));
+            ip(&format!("link set t{number} up txqueuelen 1000"));
+            let sender = UdpSocket::bind(format!("10.8.{number}.1:0")).expect("the address is there");
+            sender.connect(format!("10.8.{number}.2:9")).expect("the way is there");
+            (tap, sender)
+        })
+    });
+    let mut taps = taps.into_iter();
+    let mut next = |guessing| {
+        let (tap, sender) = taps.next().expect("there is one for each");
+        (Arm::new(Box::new(tap), guessing), sender)
+    };
+    let [(first, one), (second, two), (third, three)] = ARMS.map(&mut next);
+    let mut arms = [first, second, third];
+    for len in LENS {
+        check(len, &mut arms, &[&one, &two, &three]);
+    }
+}
+
+/// Sends bursts and has every arm receive them: first to compare, then for time.
+fn check(len: usize, arms: &mut [Arm; 3], senders: &[&UdpSocket; 3]) {
+    let burst = (FRAMES_MAX / len.div_ceil(1_480)).max(1);
+    let payload = noise(len);
+    let is_shared = std::ptr::eq(senders[0], senders[1]);
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    arms.iter_mut().for_each(Arm::forget);
+    for round in 0..ROUNDS {
+        if is_shared {
+            send(senders[0], &payload, burst);
+        }
+        for turn in 0..arms.len() {
+            let number = (turn + round) % arms.len();
+            if !is_shared {
+                send(senders[number], &payload, burst);
+            }
+            let expected = (round < COMPARED).then_some(&payload[..]);
+            let before = thread_time();
+            arms[number].drain(burst, expected);
+            times[number].push(thread_time() - before);
+        }
+    }
+    let delivered = (ROUNDS * burst * (len + 8)) as u64;
+    let copied = arms.each_ref().map(|arm| arm.copied_per_byte(delivered));
+    let medians = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2].as_nanos() as f64 / burst as f64
+    });
+    let rates = arms.each_ref().map(|arm| {
+        let guesses = arm.side.guesses();
+        guesses.right as f64 / guesses.made.max(1) as f64
+    });
+    println!(
+        "{len:>6} B: ns a datagram {:>8.0} copied, {:>8.0} landed ({:.3}), {:>8.0} left to itself ({:.3}); bytes copied a byte \
+         {:.2}, {:.2}, {:.2}; right {:.3}, {:.3}",
+        medians[0],
+        medians[1],
+        medians[1] / medians[0],
+        medians[2],
+        medians[2] / medians[0],
+        copied[0],
+        copied[1],
+        copied[2],
+        rates[1],
+        rates[2],
+    );
+    assert!(copied[0] > 0.99 && copied[1] < 0.5 && copied[2] < 0.5, "{copied:?}");
+}
+
+fn send(sender: &UdpSocket, payload: &[u8], count: usize) {
+    for _ in 0..count {
+        sender.send(payload).expect("the link is up");
+    }
+}
+
+/// One way to receive.
+struct Arm {
+    port: Box<dyn Port>,
+    side: Side,
+    out: Output,
+    clock: Clock,
+    guessing: Guessing,
+    landed: Vec<Landed>,
+    frames: Vec<Frame>,
+}
+
+impl Arm {
+    fn new(port: Box<dyn Port>, guessing: Guessing) -> Arm {
+        let side = side(guessing);
+        let out = Output::new(Pool::new(64 << 20), None);
+        Arm { port, side, out, clock: Clock::start(), guessing, landed: Vec::new(), frames: Vec::new() }
+    }
+
+    /// Starts to count anew.
+    fn forget(&mut self) {
+        self.side = side(self.guessing);
+        self.out.ledger = Default::default();
+    }
+
+    /// Receives until so many datagrams came whole.
+    fn drain(&mut self, count: usize, expected: Option<&[u8]>) {
+        let before = self.out.ledger.event(Event::Reassembled).packets;
+        for _ in 0..TRIES {
+            let now = self.clock.now();
+            let mut bet = self.side.bet(&mut self.out.pool);
+            let (landed, frames) = (&mut self.landed, &mut self.frames);
+            let received = match bet.places() {
+                Some(places) => self.port.receive_apart(Ingress(0), &mut self.out.pool, places, landed, frames),
+                None => self.port.receive(Ingress(0), &mut self.out.pool, frames),
+            };
+            assert_eq!(received.expect("the interface is up").lost_count, 0);
+            bet.settle(now, landed, frames, &mut self.out, |_| true, |_| {});
+            for frame in self.frames.drain(..) {
+                match frame {
+                    Frame::Ip(packet) => self.side.push(now, packet, &mut self.out),
+                    Frame::Other(raw, _) => self.out.pool.give(raw.into_buffer()),
+                }
+            }
+            while let Some(packet) = self.out.next() {
+                let is_ours = packet.came_in_pieces();
+                assert!(expected.is_none_or(|expected| !is_ours || packet.payload().get(8..) == Some(expected)));
+                self.out.done(packet);
+            }
+            if self.out.ledger.event(Event::Reassembled).packets - before == count as u64 {
+                return;
+            }
+        }
+        panic!("{count} datagrams came");
+    }
+
+    /// Bytes of payload that a program copied for each that was delivered.
+    fn copied_per_byte(&self, delivered: u64) -> f64 {
+        let guesses = self.side.guesses();
+        let absorbed = self.out.ledger.event(Event::Absorbed).bytes;
+        assert_eq!(absorbed, delivered);
+        (absorbed - guesses.landed_bytes + guesses.copied_out_bytes) as f64 / delivered as f64
+    }
+}
+
+fn side(guessing: Guessing) -> Side {
+    let limits = Limits { bytes: 16 << 20, patience: None };
+    let reassembler = Reassembler::new(limits, Late::Retire, Secret::new(7)).guessing(guessing);
+    Side {
+        widening: Widening { reassembler: Some(reassembler), ..Widening::default() },
+        narrowing: Narrowing::new(u16::MAX, Role::Transit),
+    }
+}
+
+/// A link of 1,500 bytes: a host that sends at one end, nobody at the other.
+struct Wire {
+    far: Namespace,
+    sender: UdpSocket,
+}
+
+impl Wire {
+    fn new() -> Wire {
+        let [near, far] = [(); 2].map(|()| Namespace::new().expect("a test of live ports runs as root"));
+        let path = format!("/proc/{}/fd/{}", std::process::id(), far.as_fd().as_raw_fd());
+        let sender = near.enter(|| {
+            ip(&format!("link add v0 mtu 1500 type veth peer name v1 mtu 1500 netns {path}"));
+            ip("addr add 10.8.0.1/24 dev v0");
+            ip("link set v0 up");
+            far.enter(|| ip("link set v1 up"));
+            ip("neigh add 10.8.0.2 lladdr 02:00:00:00:00:09 dev v0 nud permanent");
+            let sender = UdpSocket::bind("10.8.0.1:0").expect("the address is there");
+            sender.connect("10.8.0.2:9").expect("the way is there");
+            sender
+        });
+        Wire { far, sender }
+    }
+}
+
+fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split_whitespace()).output().expect("the program is installed");
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(len as u64).fill(&mut bytes);
+    bytes
+}
+
+/// Without, with, and left to itself.
+const ARMS: [Guessing; 3] = [Guessing::Never, Guessing::Always, Guessing::WherePays];
+/// Payload of datagrams, in bytes.
+const LENS: [usize; 4] = [9_000, 16_000, 32_000, 65_000];
+/// Frames of a burst: a device's queue takes them.
+const FRAMES_MAX: usize = 400;
+const ROUNDS: usize = 120;
+/// Rounds in which every byte is compared.
+const COMPARED: usize = 20;
+/// Batches in which a burst comes.
+const TRIES: usize = 1_000;
