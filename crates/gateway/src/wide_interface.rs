@@ -5,7 +5,9 @@
 //! it, its table is empty, and the old routes serve again. All that stays is the rule, which [`undo`] takes away.
 
 use crate::config::Config;
+use packet::Medium;
 use port::addresses::Prefix;
+use port::features::Switch;
 use port::netlink::Netlink;
 use port::routes::{Route, RouteKind};
 use std::io;
@@ -24,7 +26,7 @@ impl Moved {
     /// What the kernel refuses; nothing stays changed.
     pub fn start(config: &Config, wide: &str, narrow: &str) -> io::Result<Moved> {
         let mut netlink = Netlink::open()?;
-        netlink.set_up(wide)?;
+        set_up(&mut netlink, wide)?;
         let moved = Moved { wide: wide.to_owned() };
         moved.fill(&mut netlink, config, narrow)?;
         match netlink.add_rule(RULE, TABLE) {
@@ -40,7 +42,7 @@ impl Moved {
     /// What the kernel refuses.
     pub fn renew(&self, config: &Config, narrow: &str) -> io::Result<()> {
         let mut netlink = Netlink::open()?;
-        netlink.set_up(&self.wide)?;
+        set_up(&mut netlink, &self.wide)?;
         self.fill(&mut netlink, config, narrow)
     }
 
@@ -51,8 +53,9 @@ impl Moved {
         let addresses = netlink.addresses()?;
         let own = |version: IpAddr| {
             let ours = addresses.iter().filter(|address| address.index == narrow);
-            let alike = ours.map(|address| address.prefix.address).filter(|own| own.is_ipv4() == version.is_ipv4());
-            alike.filter(|own| !is_link_local(*own)).next()
+            let mut alike =
+                ours.map(|address| address.prefix.address).filter(|own| own.is_ipv4() == version.is_ipv4());
+            alike.find(|own| !is_link_local(*own))
         };
         for route in netlink.routes()? {
             let moves = route.index == Some(narrow) && route.kind == RouteKind::Unicast;
@@ -83,6 +86,14 @@ impl Drop for Moved {
         // The interface takes its routes with it; where the rule is gone already, nothing is left to do.
         let _ = undo();
     }
+}
+
+/// Everybody behind the device is one station, the gateway: nobody there answers who asks for link addresses.
+fn set_up(netlink: &mut Netlink, wide: &str) -> io::Result<()> {
+    if netlink.interface(wide)?.medium == Some(Medium::Ethernet) {
+        netlink.set_address_resolution(wide, Switch::Off)?;
+    }
+    netlink.set_up(wide)
 }
 
 /// Takes away what a process that died has left: the rule. Says whether there was one.

@@ -138,6 +138,18 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
+    /// Has the host ask for the link addresses of others on an interface, or take everybody there for one station.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_address_resolution(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+        let no_arp = match switch {
+            Switch::On => Switch::Off,
+            Switch::Off => Switch::On,
+        };
+        self.set_flag(name, LinkFlags::Noarp, no_arp, &format!("cannot set address resolution {switch}"))
+    }
+
     /// Sets the longest IP packet that an interface takes, in bytes.
     ///
     /// # Errors
