@@ -124,8 +124,8 @@ impl Sender {
         loop {
             let mut wires = ArrayVec::<Wire<'_>, WIRE_COUNT>::new();
             let mut owners = ArrayVec::<Owner, WIRE_COUNT>::new();
-            let mut rooms = self.rooms.chunks_exact_mut(ROOM_LEN);
-            while let Some(room) = rooms.next() {
+            let rooms = self.rooms.chunks_exact_mut(ROOM_LEN);
+            for room in rooms {
                 if current.is_none() {
                     let Some((place, leaving)) = waiting.next() else { break };
                     if let Plan::Whole(to_do) = leaving.plan {

@@ -5,6 +5,7 @@
 //! it, its table is empty, and the old routes serve again. All that stays is the rule, which [`undo`] takes away.
 
 use crate::config::Config;
+use packet::Medium;
 use port::addresses::Prefix;
 use port::features::Switch;
 use port::netlink::Netlink;
@@ -41,7 +42,7 @@ impl Moved {
     /// # Errors
     /// What the kernel refuses.
     pub fn renew(&mut self, config: &Config, narrow: &str) -> io::Result<()> {
-        self.netlink.set_arp(&self.wide, Switch::Off)?;
+        self.netlink.set_address_resolution(&self.wide, Switch::Off)?;
         self.netlink.set_up(&self.wide)?;
         self.fill(config, narrow)
     }

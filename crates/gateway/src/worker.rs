@@ -599,7 +599,7 @@ const TOWARD: [Toward; 2] = [Toward::Narrow, Toward::Wide];
 /// Where orders stand among what is waited for.
 const ORDERS: usize = 2;
 /// How often a port that is down is opened anew.
-const MEND_EVERY: Duration = Duration::from_millis(200);
+const MEND_EVERY: Duration = Duration::from_millis(100);
 /// A worker gets around at least as often.
 const BEAT: Duration = Duration::from_millis(250);
 /// How often next hops are looked at while packets wait for one.

@@ -2,7 +2,7 @@
 
 use engine::{
     Checksums, Coalescer, Event, Hold, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, Secret, Side,
-    Widening,
+    Switch, Widening,
 };
 use gateway::snapshot::Snapshot;
 use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
@@ -186,8 +186,11 @@ fn packets_for_a_silent_peer_wait_within_bounds_and_are_counted_while_others_pas
     let before = service.snapshots().unwrap().remove(0);
     let socket = pair.hosts[0].space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     let count = 3_000_u64;
-    for _ in 0..count {
+    for number in 0..count {
         socket.send_to(&[7; 8_000], (v4(99), 9)).unwrap();
+        if number % 20 == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
     let began = Instant::now();
     let waiting = service.snapshots().unwrap().remove(0);
@@ -202,8 +205,12 @@ fn packets_for_a_silent_peer_wait_within_bounds_and_are_counted_while_others_pas
         let snapshot = service.snapshots().unwrap().remove(0);
         (snapshot.ways[0].unresolved == 0).then_some(snapshot)
     });
-    println!("{} were given up after {:.1?}", unreachable(&after), began.elapsed());
-    assert_eq!(unreachable(&after) + after.ends[0].missed, count * 6);
+    let counters = pair.hosts[0].tell(|netlink| Ok(netlink.interface("silent0")?.counters)).unwrap();
+    // The host's kernel counts what it sent faster than the gateway took it.
+    let overrun = counters.sent.drop_count;
+    println!("{} were given up after {:.1?}, {overrun} overran the device", unreachable(&after), began.elapsed());
+    assert_eq!(unreachable(&after), (count - overrun) * 6);
+    assert!(unreachable(&after) > 256 * 6, "more came than may wait");
     assert_eq!(after.ways.each_ref().map(|way| way.broken.clone()), [None, None]);
     service.stop();
 }
@@ -239,7 +246,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     assert!(snapshot.ways[0].lent_count < 200, "{}", snapshot.ways[0].lent_count);
     check_books(&middle);
     // Whoever begins to read gets what still stands there, in order, and then what comes.
-    let (mut last, mut after) = (None, 0);
+    let (mut last, mut after, mut all) = (None, 0, 0);
     let mut pool = Pool::new(64 << 20);
     for number in count..count + 500 {
         send(near.as_mut(), &[numbered(number, 1_000)]);
@@ -248,6 +255,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
             assert!(last < Some(number), "{number} after {last:?}");
             last = Some(number);
             after += u64::from(number >= count);
+            all += 1;
         }
     }
     let ended = Instant::now();
@@ -256,9 +264,16 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
             assert!(last < Some(number), "{number} after {last:?}");
             last = Some(number);
             after += u64::from(number >= count);
+            all += 1;
         }
     }
     assert!(after >= 490, "{after} of 500 came once somebody read");
+    // What nobody read is counted by the device; a few packets are the host's own.
+    let device = trio.middle.tell(|netlink| Ok(netlink.interface("slow0")?.counters)).unwrap().sent;
+    let sent = snapshots(&middle)[0].ends[1].sent;
+    println!("{all} read, {} dropped by the device", device.drop_count);
+    let accounted = all + device.drop_count + sent.full;
+    assert!((count + 500..count + 550).contains(&accounted), "{accounted}");
     check_books(&middle);
     trio.clear(middle).unwrap();
 }
@@ -322,10 +337,10 @@ fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
 #[test]
 fn fifty_connections_survive_ten_restarts_of_the_gateway() {
     for workers in [1, 2] {
-        let (trio, mut middle) = border(workers);
+        let (trio, first) = border(workers);
         trio.settle().unwrap();
         let ended = AtomicBool::new(false);
-        thread::scope(|scope| {
+        let middle = thread::scope(|scope| {
             let flows: Vec<_> = (0..50_u64)
                 .map(|seed| {
                     let trio = &trio;
@@ -337,12 +352,12 @@ fn fifty_connections_survive_ten_restarts_of_the_gateway() {
                             (&trio.wide, &trio.narrow, NARROW)
                         };
                         let address = if seed % 4 < 2 { v4(host) } else { v6(host) };
-                        paced(from, to, address, 1 << 20, Duration::from_secs(4), seed)
+                        paced(from, to, address, 1 << 20, Duration::from_secs(7), seed)
                     })
                 })
                 .collect();
             let restarts = scope.spawn(|| {
-                let mut middle = middle;
+                let mut middle = first;
                 for _ in 0..10 {
                     thread::sleep(Duration::from_millis(300));
                     trio.clear(middle).unwrap();
@@ -356,7 +371,7 @@ fn fifty_connections_survive_ten_restarts_of_the_gateway() {
                 assert_eq!(flow.join().unwrap().unwrap(), Fate::Intact, "{workers} workers, connection {seed}");
             }
             assert!(ended.load(Ordering::Relaxed), "they were under way all the time");
-            middle = restarts.join().unwrap();
+            restarts.join().unwrap()
         });
         check_books(&middle);
         trio.clear(middle).unwrap();
@@ -459,6 +474,8 @@ fn make_anew(trio: &Trio, is_wide: bool) {
     } else {
         (&trio.narrow, narrow, to_narrow, NARROW, 1_500)
     };
+    // As a card that was pulled and put in again: others remember its address.
+    let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).unwrap().expect("a cable has addresses");
     trio.middle.tell(|netlink| netlink.remove(own)).unwrap();
     thread::sleep(Duration::from_millis(300));
     let addresses = [port::addresses::Prefix::new(v4(number), 24), port::addresses::Prefix::new(v6(number), 64)];
@@ -467,6 +484,9 @@ fn make_anew(trio: &Trio, is_wide: bool) {
         End { host: &trio.middle, interface: own, mtu, addresses: &[] },
     ];
     cable(ends, Offloading::Off).unwrap();
+    host.tell(|netlink| netlink.set_mac(name, mac)).unwrap();
+    // A host that asks for its neighbour a moment too early would ask again after a second.
+    host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").unwrap();
 }
 
 /// Packets that the host sent over its wide interface, where a route leads over it.
@@ -560,7 +580,7 @@ fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
 /// Takes what leaves, in pieces or in one: its bytes continue their flow.
 fn collect(out: &mut Output, came: &mut [u32; 8]) {
     while let Some(packet) = out.next() {
-        let tcp = &packet.payload()[..];
+        let tcp = packet.payload();
         let expected = &mut came[usize::from(tcp[1])];
         assert_eq!(u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes")), *expected, "in order, once");
         assert!(tcp[20..].iter().enumerate().all(|(at, byte)| *byte == (*expected + at as u32) as u8));
@@ -572,15 +592,16 @@ fn collect(out: &mut Output, came: &mut [u32; 8]) {
 fn coalescing_side() -> (Side, Output) {
     let seed = Secret::new(5);
     let rules = Rules {
-        mode: Mode::default(),
+        mode: Mode::Resize,
         hold: Hold::Fixed(Duration::from_millis(1)),
         len_max: 9_000,
-        ..Rules::default()
+        longer: Switch::Off,
+        udp: false,
     };
     let limits = Limits { bytes: 1 << 20, patience: None };
     let widening = Widening {
         reassembler: Some(Reassembler::new(limits, engine::Late::Release { mtu: 9_000 }, seed)),
-        coalescer: Some(Coalescer::new(1 << 20, rules, Default::default(), seed)),
+        coalescer: Some(Coalescer::new(1 << 20, rules, Vec::new(), seed)),
         ..Widening::default()
     };
     let narrowing = Narrowing { checksums: Checksums::Finished, ..Narrowing::new(9_000, Role::Transit) };

@@ -138,13 +138,16 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
-    /// Lets an interface ask for the hardware addresses of its neighbours, or have it believe that all are its own.
+    /// Has the host ask for the link addresses of others on an interface, or take everybody there for one station.
     ///
     /// # Errors
     /// As [`Netlink::set_up`].
-    pub fn set_arp(&mut self, name: &str, switch: Switch) -> io::Result<()> {
-        let without = if switch == Switch::On { Switch::Off } else { Switch::On };
-        self.set_flag(name, LinkFlags::Noarp, without, &format!("cannot set address resolution {switch}"))
+    pub fn set_address_resolution(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+        let no_arp = match switch {
+            Switch::On => Switch::Off,
+            Switch::Off => Switch::On,
+        };
+        self.set_flag(name, LinkFlags::Noarp, no_arp, &format!("cannot set address resolution {switch}"))
     }
 
     /// Sets the longest IP packet that an interface takes, in bytes.

@@ -565,7 +565,7 @@ mod tests {
                 packet.extend([one.address, other.address].concat());
                 if let Some(bits) = fragment {
                     packet.extend([protocol, 0]);
-                    packet.extend((bits << 3 | bits >> 13).to_be_bytes());
+                    packet.extend(bits.rotate_left(3).to_be_bytes());
                     packet.extend([0, 0, 0, 1]);
                 }
                 packet

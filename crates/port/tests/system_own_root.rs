@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use system_pair::{FAR, NEAR, pair};
 use wideload_port::intercept::Intercept;
 use wideload_port::namespace::{Namespace, become_own_root};
+use wideload_port::{Fanout, Options, PacketSocket, Spread, steer};
 
 #[test]
 fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root() {
@@ -34,6 +35,27 @@ fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root
         said,
         "cannot make a network namespace: Operation not permitted; run as root, or allow user namespaces (sysctl \
          kernel.unprivileged_userns_clone=1) | 6 bytes from 192.0.2.1:7000"
+    );
+}
+
+#[test]
+fn who_may_not_load_programs_is_told_so_and_may_share_frames_out_by_the_kernels_own_hash() {
+    let said = in_a_child_without_rights(|| {
+        become_own_root()?;
+        let [near, _far] = pair();
+        let open = |spread| {
+            let options = Options { fanout: Some(Fanout { group: 7, spread }), ..Options::default() };
+            near.namespace.enter(|| PacketSocket::open("wire", &options).map(drop))
+        };
+        open(Spread::Flow)?;
+        let refused = open(Spread::Steered(2)).expect_err("the host forbids it");
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        Ok(steer::allowed().expect_err("the host forbids it").to_string())
+    });
+    assert_eq!(
+        said,
+        "cannot share frames out by a program of ours: Operation not permitted; run as root or give CAP_BPF and \
+         CAP_NET_ADMIN of the host"
     );
 }
 
