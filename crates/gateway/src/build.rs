@@ -110,7 +110,7 @@ pub fn mss(config: &Config, secrets: Secrets) -> Option<Mss> {
 
 fn border(config: &Config) -> Option<Border> {
     let is_border = config.role == ConfigRole::Border && !config.bypass.contains(&Stage::Mss);
-    is_border.then(|| Border {
+    is_border.then_some(Border {
         wide_mtu: config.wide.mtu,
         narrow_mtu: config.narrow.mtu,
         raise: match config.mss.raise {

@@ -5,7 +5,6 @@
 //! it, its table is empty, and the old routes serve again. All that stays is the rule, which [`undo`] takes away.
 
 use crate::config::Config;
-use packet::Medium;
 use port::addresses::Prefix;
 use port::features::Switch;
 use port::netlink::Netlink;

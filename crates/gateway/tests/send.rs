@@ -102,10 +102,13 @@ fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
     assert_eq!((frames.len(), sent.packets, sent.refused), (0, 0, 4));
 }
 
+/// Why a port does not take a wire, if it does not.
+type Refuses = Box<dyn FnMut(&Wire<'_>) -> Option<Refusal> + Send>;
+
 /// A port in memory, which refuses what it is told to.
 struct Fake {
     offloads: Offloads,
-    refuses: Box<dyn FnMut(&Wire<'_>) -> Option<Refusal> + Send>,
+    refuses: Refuses,
     /// Frames as they would be on the wire: checksums that were left to it are finished.
     taken: Vec<Vec<u8>>,
     room: usize,

@@ -428,7 +428,6 @@ const LOAD_BYTES: i64 = 26;
 /// Where `struct __sk_buff` has its protocol, and whether a tag was set apart.
 const PROTOCOL_AT: i64 = 16;
 const TAG_IS_TOLD_AT: i64 = 20;
-const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN of the host";
 
 #[cfg(test)]
 mod tests {

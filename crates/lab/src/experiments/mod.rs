@@ -89,7 +89,7 @@ impl Spread {
         figures.sort_by(f64::total_cmp);
         let middle = figures.len() / 2;
         let (least, most, upper) = (*figures.first()?, *figures.last()?, *figures.get(middle)?);
-        let median = if figures.len() % 2 == 0 { figures[middle - 1].midpoint(upper) } else { upper };
+        let median = if figures.len().is_multiple_of(2) { figures[middle - 1].midpoint(upper) } else { upper };
         Some(Spread { median, least, most })
     }
 }
