@@ -80,7 +80,7 @@ fn worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
         End::new(Memory::port(frames, &left), Links::Bare, 9_000),
         End::new(Memory::port(&[], &left), Links::Bare, 9_000),
     ];
-    (Worker::new(Clock::start(), ends, [way(), way()], orders), reins, left)
+    (Worker::new(Clock::start(), ends, [way(), way()], None, orders), reins, left)
 }
 
 fn way() -> Way {
