@@ -89,8 +89,9 @@ pub fn table(demo: &Demo) -> String {
     }
     let _ = writeln!(
         text,
-        "\nevery byte arrived: {} (SHA-256); wide packets at the wide host, both ways: {}",
+        "\nevery byte of TCP arrived, compared by SHA-256: {}; of the UDP messages arrived {}; wide packets at the wide host, both ways: {}",
         yes(demo.intact),
+        messages(demo),
         yes(demo.wide)
     );
     if demo.hosts_join {
@@ -115,6 +116,16 @@ fn line(text: &mut String, row: &Row) {
         seconds(row.narrow.seconds_per_gigabyte),
         seconds(row.gateway_seconds.map(|seconds| seconds / gigabytes)),
     );
+}
+
+/// How many messages arrived through each middle, of how many.
+fn messages(demo: &Demo) -> String {
+    let rows = demo.rows.iter().filter(|row| row.transfer.messages_sent > 0);
+    let counts = rows.map(|row| {
+        let (came, sent) = (grouped(row.transfer.messages), grouped(row.transfer.messages_sent));
+        format!("{came} of {sent} ({})", row.middle)
+    });
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 fn yes(is_so: bool) -> &'static str {

@@ -136,6 +136,8 @@ impl NextHops {
             return Destination::None;
         };
         match route.kind {
+            // Another interface leads there.
+            _ if route.index != Some(self.index) => Destination::None,
             RouteKind::Unicast => Destination::By(route.gateway.unwrap_or(address)),
             RouteKind::Broadcast => Destination::Group([0xFF; 6]),
             _ => Destination::None,
@@ -201,7 +203,9 @@ impl NextHops {
 
     fn read_routes(&mut self) -> io::Result<()> {
         let mut routes = self.netlink.routes()?;
-        routes.retain(|route| route.index == Some(self.index) || route.kind == RouteKind::Refused);
+        let of_link = self.netlink.routes_of(LOCAL)?.into_iter();
+        routes
+            .extend(of_link.filter(|route| route.kind == RouteKind::Broadcast && route.index == Some(self.index)));
         routes.sort_by_key(|route| (u8::MAX - route.destination.bit_count, route.metric));
         self.routes = routes;
         self.own = self.netlink.addresses()?.iter().map(|address| address.prefix.address).collect();
@@ -250,5 +254,7 @@ const DESTINATIONS_MAX: usize = 65_536;
 const LOOK: Duration = Duration::from_millis(1);
 /// How long a neighbour's address is used before the kernel is asked to look again: below the 30 s that it trusts one for.
 const KEEP: Duration = Duration::from_secs(15);
-/// How often a neighbour that does not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_millis(1);
+/// How often a neighbour that does not answer is asked again; that it answered, the monitor tells at once.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// The kernel's table of its own addresses and those of all on a link.
+const LOCAL: u32 = 255;

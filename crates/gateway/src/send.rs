@@ -198,6 +198,7 @@ fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Se
                 }
                 sent.wires += taken as u64;
                 done += taken;
+                waits = 0;
             }
             Err(error) => match Refusal::of(&error) {
                 Some(Refusal::Down) => {

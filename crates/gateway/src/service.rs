@@ -203,6 +203,7 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
         ("narrow.port", before.narrow.port == after.narrow.port),
         ("workers", before.workers == after.workers),
         ("wide-interface", before.wide_interface == after.wide_interface),
+        ("mss", before.mss == after.mss),
     ];
     match is_same.iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),

@@ -28,7 +28,7 @@ impl Moved {
     pub fn start(config: &Config, wide: &str, narrow: &str) -> io::Result<Moved> {
         let mut moved = Moved { wide: wide.to_owned(), netlink: Netlink::open()? };
         moved.renew(config, narrow)?;
-        match moved.netlink.add_rule(RULE, TABLE) {
+        match moved.netlink.add_rule(RULE, table(wide)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             outcome => outcome?,
         }
@@ -59,18 +59,20 @@ impl Moved {
             alike.find(|own| !is_link_local(*own))
         };
         let named = &config.wide_interface.prefixes;
-        let mut destinations: Vec<Prefix> =
-            named.iter().map(|prefix| Prefix::new(prefix.address(), prefix.bit_count())).collect();
+        let mut over: Vec<Route> =
+            named.iter().map(|prefix| Route::on(Prefix::new(prefix.address(), prefix.bit_count()), wide)).collect();
         if named.is_empty() {
-            let of_narrow = |route: &Route| route.index == Some(narrow) && route.kind == RouteKind::Unicast;
-            destinations
-                .extend(netlink.routes()?.iter().filter(|route| of_narrow(route)).map(|route| route.destination));
-            destinations.retain(|destination| !is_link_local(destination.address));
+            let mut routes = netlink.routes()?;
+            routes.retain(|route| route.index != Some(wide) && !is_link_local(route.destination.address));
+            // What the host sends elsewhere, it goes on to send there.
+            over.extend(routes.iter().map(|route| match route.kind {
+                RouteKind::Unicast if route.index == Some(narrow) => Route::on(route.destination, wide),
+                _ => Route { kind: RouteKind::Thrown, index: None, ..Route::on(route.destination, wide) },
+            }));
         }
-        for destination in destinations {
-            let source = own(destination.address);
-            let over = Route { table: TABLE, source, ..Route::on(destination, wide) };
-            match netlink.add_route(&over) {
+        for route in over {
+            let source = own(route.destination.address).filter(|_| route.kind == RouteKind::Unicast);
+            match netlink.add_route(&Route { table: table(&self.wide), source, ..route }) {
                 // Two routes of the host that differ in their metric alone.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => outcome?,
@@ -82,25 +84,47 @@ impl Moved {
 
 impl Drop for Moved {
     fn drop(&mut self) {
-        // The interface takes its routes with it; where the rule is gone already, nothing is left to do.
-        let _ = take_back(&mut self.netlink);
+        // The interface takes its routes with it; what is gone already needs no taking back.
+        let _ = take_back(&mut self.netlink, table(&self.wide));
     }
 }
 
-/// Takes away what a process that died has left: the rule. Says whether there was one.
+/// Takes away what processes that died have left: rules and tables of wide interfaces that are gone. Says whether there was
+/// anything.
 ///
 /// # Errors
 /// What the kernel refuses.
 pub fn undo() -> io::Result<bool> {
-    take_back(&mut Netlink::open()?)
+    let mut netlink = Netlink::open()?;
+    let rules = netlink.rules()?.into_iter().filter(|rule| rule.priority == RULE);
+    let mut tables: Vec<u32> = rules.filter_map(|rule| rule.table).collect();
+    tables.dedup();
+    let mut was_there = false;
+    for table in tables.into_iter().filter(|table| (TABLES..TABLES + TABLE_COUNT).contains(table)) {
+        let lives = netlink.routes_of(table)?.iter().any(|route| route.kind == RouteKind::Unicast);
+        if !lives {
+            take_back(&mut netlink, table)?;
+            was_there = true;
+        }
+    }
+    Ok(was_there)
 }
 
-fn take_back(netlink: &mut Netlink) -> io::Result<bool> {
-    let there = netlink.rules()?.iter().any(|rule| rule.priority == RULE && rule.table == Some(TABLE));
-    if there {
-        netlink.remove_rule(RULE, TABLE)?;
+fn take_back(netlink: &mut Netlink, table: u32) -> io::Result<()> {
+    if netlink.rules()?.iter().any(|rule| rule.priority == RULE && rule.table == Some(table)) {
+        netlink.remove_rule(RULE, table)?;
     }
-    Ok(there)
+    for route in netlink.routes_of(table)? {
+        netlink.remove_route(&route)?;
+    }
+    Ok(())
+}
+
+/// The routing table of a wide interface, by its name: so it is the same when the device is made anew.
+fn table(name: &str) -> u32 {
+    // FNV-1a, folded.
+    let hash = name.bytes().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    TABLES + (hash ^ hash >> 16) % TABLE_COUNT
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -110,6 +134,8 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// The wide interface's routing table, and the place of the rule that has it asked: before the main one (32766).
-const TABLE: u32 = 65_535;
+/// Tables of wide interfaces: far from those that people number.
+const TABLES: u32 = 0x0057_0000;
+const TABLE_COUNT: u32 = 1 << 16;
+/// Where the rules stand that have them asked: before the main table's (32766).
 const RULE: u32 = 9_000;

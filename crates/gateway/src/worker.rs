@@ -245,24 +245,25 @@ impl Worker {
             let now = self.clock.now();
             self.orders.beat();
             turn = Turn::Idle;
-            for way in [TO_NARROW, TO_WIDE] {
-                let looks = ready[way] || self.ends[way].seems_down();
-                if looks && self.receive(way, now) == Turn::Busy {
-                    turn = Turn::Busy;
-                }
-                self.expire(way, now);
-                if !self.ends[way].is_up {
-                    self.ends[way].mend(now, &mut self.ways[way].out);
-                }
-            }
             if let Some(mss) = &mut self.mss
                 && mss.next_deadline().is_some_and(|deadline| deadline <= now)
             {
                 mss.expire(now);
             }
+            for way in [TO_NARROW, TO_WIDE] {
+                // What is late leaves before what comes.
+                self.expire(way, now);
+                let looks = ready[way] || self.ends[way].seems_down();
+                if looks && self.receive(way, now) == Turn::Busy {
+                    turn = Turn::Busy;
+                }
+                if !self.ends[way].is_up {
+                    self.ends[way].mend(now, &mut self.ways[way].out);
+                }
+            }
             if ready[ORDERS] {
-                self.obey();
                 self.take_from_siblings(now);
+                self.obey();
             }
         }
         if !self.has_heir {
@@ -547,7 +548,13 @@ impl Worker {
         for way in [TO_NARROW, TO_WIDE] {
             self.drain(way, now);
             let Way { side, out, unresolved, .. } = &mut self.ways[way];
-            for Unresolved { mut packet, .. } in unresolved.drain(..) {
+            for Unresolved { mut packet, to, .. } in unresolved.drain(..) {
+                if to == way {
+                    // An answer of ours: the heir would take it for a packet that goes on.
+                    self.ends[to].seen.unreachable += 1;
+                    out.done(packet);
+                    continue;
+                }
                 // Where nobody reads, another begins with nothing.
                 let _ = will.write(way, &mut packet);
                 out.done(packet);

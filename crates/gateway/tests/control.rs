@@ -30,13 +30,14 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     assert_eq!(answer["ways"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
     let left = client.status().expect("it answers");
     assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
-    assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 2));
-    assert_eq!(left.all.wide.went(Went::Packets), 2, "a run of two and one of one");
+    assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 3));
+    // Nobody announced what the wide host takes: the run of two stays a train of two.
+    assert_eq!(left.all.wide.went(Went::Packets), 3, "a run of two and one of one");
     assert_sound(&left);
 
     put(&mut live.narrow, &[segment(1, 2_001, 1_000), segment(1, 3_001, 1_000)]);
     let passed = live.until(|figures| figures.all.to_wide.received.packets == 5);
-    assert_eq!(passed.all.to_wide.forwarded.packets, 4, "they go on as they come");
+    assert_eq!(passed.all.to_wide.forwarded.packets, 5, "they go on as they come");
     assert_sound(&passed);
 
     client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
@@ -125,7 +126,7 @@ fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
 
     fs::write(&path, config(live.folder.path(), 9_000).replace("tap:wide0", "tap:other0")).expect("there is room");
     let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
-    assert_eq!(answer["error"], "role, ports and workers cannot change while it runs; restart it");
+    assert_eq!(answer["error"], "wide.port cannot change while it runs; stop it and start it anew");
     assert_eq!(live.until(|_| true).all.to_wide.held.packets, 1, "what is held stays held");
 
     fs::write(&path, config(live.folder.path(), 9_000).replace("192.0.2.1", "192.0.2.2")).expect("there is room");

@@ -21,7 +21,7 @@ pub struct Demo {
     pub rows: Vec<Row>,
     /// Does each host's kernel join packets as they come (GRO)? Only where its processor time could not be told otherwise.
     pub hosts_join: bool,
-    /// Did every byte arrive unchanged?
+    /// Did every byte of TCP arrive, and of UDP nothing that was changed?
     pub intact: bool,
     /// Did the wide host see wide packets, both ways, where the gateway stood?
     pub wide: bool,

@@ -42,7 +42,7 @@ impl Transfer {
     }
 }
 
-/// Sends `len` bytes in one TCP connection from a host to an address of the other, with this congestion control.
+/// Sends `len` bytes in one TCP connection from a host to an address of the other, with cubic congestion control.
 ///
 /// # Errors
 /// What a socket says.
@@ -64,7 +64,7 @@ pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: 
             messages_sent: 0,
             messages: 0,
             intact: received == sent,
-            sha256: digest(&received),
+            sha256: digest(&sent),
         })
     })
 }
@@ -86,6 +86,7 @@ fn send_tcp(target: SocketAddr, content: &[u8]) -> io::Result<(Instant, Duration
 fn receive_tcp(listener: &TcpListener, len: usize) -> io::Result<(Instant, Duration, Vec<u8>)> {
     // Written once, so that no page is made while the clock runs.
     let mut received = vec![1; len];
+    sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(PATIENCE))?;
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let before = thread_time();

@@ -48,6 +48,8 @@ pub enum RouteKind {
     Multicast,
     /// They are dropped, with or without an answer.
     Refused,
+    /// The next table is asked.
+    Thrown,
     /// Another of the kernel's kinds.
     Other,
 }
@@ -275,6 +277,7 @@ impl RouteKind {
             RouteType::Broadcast => RouteKind::Broadcast,
             RouteType::Multicast => RouteKind::Multicast,
             RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit => RouteKind::Refused,
+            RouteType::Throw => RouteKind::Thrown,
             _ => RouteKind::Other,
         }
     }
@@ -286,6 +289,7 @@ impl RouteKind {
             RouteKind::Broadcast => RouteType::Broadcast,
             RouteKind::Multicast => RouteType::Multicast,
             RouteKind::Refused => RouteType::Unreachable,
+            RouteKind::Thrown => RouteType::Throw,
         }
     }
 }
