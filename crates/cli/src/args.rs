@@ -56,7 +56,7 @@ pub struct Lab {
 pub enum Experiment {
     /// Joins two interfaces by a wire of any kind, until it is interrupted
     #[command(after_help = LINK_HELP)]
-    Link(LinkArgs),
+    Link(Box<LinkArgs>),
     /// Asks for known wires in private namespaces, and says what really came
     Calibrate,
     /// Bulk TCP between a wide host and a narrow one: the kernel's bridge, its forwarding, and a border gateway

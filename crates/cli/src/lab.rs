@@ -30,8 +30,8 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Link(args) => link(args, json),
         Experiment::Calibrate => {
             tell("probing wires");
-            let calibration = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
-            shown(&progress, json, &calibration, calibration.faults.is_empty())
+            let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
+            shown(&progress, json, &outcome, outcome.calibration.faults.is_empty())
         }
         Experiment::Border { rounds } => {
             let border =

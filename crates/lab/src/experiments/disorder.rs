@@ -77,7 +77,7 @@ impl Pieces<'_> {
             let mut header = vec![0x45, 0];
             header.extend((20 + piece.len() as u16).to_be_bytes());
             header.extend((identification as u16).to_be_bytes());
-            header.extend((offset as u16 / 8 | more).to_be_bytes());
+            header.extend(((offset as u16 / 8) | more).to_be_bytes());
             header.extend([HOP_LIMIT, UDP, 0, 0]);
             header.extend(from.into_iter().chain(to));
             let checksum = Sum::of(&header).checksum();

@@ -15,7 +15,7 @@ mod wide_interface;
 
 pub use account::{Account, Receiving};
 pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
-pub use calibration::calibration;
+pub use calibration::{Calibrated, calibration};
 pub use datagrams::{Inbox, Load, Pings, Taken, pings, send};
 pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
@@ -89,7 +89,7 @@ impl Spread {
         figures.sort_by(f64::total_cmp);
         let middle = figures.len() / 2;
         let (least, most, upper) = (*figures.first()?, *figures.last()?, *figures.get(middle)?);
-        let median = if figures.len() % 2 == 0 { figures[middle - 1].midpoint(upper) } else { upper };
+        let median = if figures.len().is_multiple_of(2) { figures[middle - 1].midpoint(upper) } else { upper };
         Some(Spread { median, least, most })
     }
 }
