@@ -57,7 +57,7 @@ fn told(progress: &ProgressBar, step: &str) {
 fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     let stop = watch_for_interrupt();
     let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
-    eprintln!("{} and {} are joined; interrupt to end", args.a, args.b);
+    eprintln!("joining {} and {}; interrupt to end", args.a, args.b);
     let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
     let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { ways(&outcome) };
     io::stdout().write_all(text.as_bytes())?;
