@@ -30,8 +30,8 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Link(args) => link(args, json),
         Experiment::Calibrate => {
             tell("probing wires");
-            let calibration = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
-            shown(&progress, json, &calibration, calibration.faults.is_empty())
+            let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
+            shown(&progress, json, &outcome, outcome.calibration.faults.is_empty())
         }
         Experiment::Border { rounds } => {
             let border =
@@ -57,7 +57,7 @@ fn told(progress: &ProgressBar, step: &str) {
 fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     let stop = watch_for_interrupt();
     let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
-    eprintln!("{} and {} are joined; interrupt to end", args.a, args.b);
+    eprintln!("joining {} and {}; interrupt to end", args.a, args.b);
     let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
     let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { ways(&outcome) };
     io::stdout().write_all(text.as_bytes())?;

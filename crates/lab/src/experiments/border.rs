@@ -33,12 +33,14 @@ pub struct BorderSettings {
 }
 
 /// What links and hosts are like.
-#[derive(Clone, Copy, Debug)]
-pub struct Scene {
-    /// Do the links take trains whole?
-    pub offloading: Offloading,
-    /// How the interfaces of both hosts receive; those between join packets only where the links take trains.
-    pub receiving: Receiving,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Links without offloads: every packet is one that a real link could carry. The hosts' interfaces receive so; those
+    /// between never join packets.
+    Wires(Receiving),
+    /// Links that take trains whole. A veth hands a train past the thread that would receive for it, so that the kernel's
+    /// work is in the account of whoever happens to run.
+    Trains,
 }
 
 /// What it came to.
@@ -77,6 +79,9 @@ pub struct BorderRow {
     pub narrow_seconds: Option<f64>,
     /// The same of what stands between.
     pub middle_seconds: Option<f64>,
+    /// The same of all who are in the three, and where those are not known of the threads that send, receive and stand
+    /// between, with what the kernel does in their names.
+    pub all_seconds: f64,
     /// Mean length of what the wide host's kernel counted, IP header counted, in bytes; a train counts once.
     pub mean_len: f64,
     /// What was seen at the wide host's link in a run that was not timed.
@@ -115,12 +120,14 @@ struct Sample {
     wide: Option<f64>,
     narrow: Option<f64>,
     middle: Option<f64>,
+    all: f64,
     mean_len: f64,
 }
 
 /// The network of one scene.
 struct Place {
     trio: Trio,
+    receiving: Receiving,
     /// Of the wide host, toward it, toward the narrow one, of the narrow host.
     accounts: [Account; 4],
 }
@@ -133,17 +140,15 @@ enum Standing {
 
 impl Default for BorderSettings {
     fn default() -> BorderSettings {
-        let scene = |offloading, receiving| Scene { offloading, receiving };
         BorderSettings {
             rounds: 3,
             timed_len: 256 << 20,
             observed_len: 64 << 20,
             scenes: vec![
-                scene(Offloading::Off, Receiving::Thread),
-                scene(Offloading::Off, Receiving::ThreadWithGro),
-                scene(Offloading::Off, Receiving::Plain),
-                scene(Offloading::On, Receiving::ThreadWithGro),
-                scene(Offloading::On, Receiving::Plain),
+                Scene::Wires(Receiving::Thread),
+                Scene::Wires(Receiving::ThreadWithGro),
+                Scene::Wires(Receiving::Plain),
+                Scene::Trains,
             ],
         }
     }
@@ -207,8 +212,8 @@ fn play(
 
 fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Observed) -> Option<BorderRow> {
     Some(BorderRow {
-        has_offloads: scene.offloading == Offloading::On,
-        receiving: scene.receiving,
+        has_offloads: scene == Scene::Trains,
+        receiving: scene.receiving(),
         version: if load.is_v4 { "IPv4" } else { "IPv6" },
         direction: if load.to_wide { "to wide" } else { "to narrow" },
         middle: kind.name(),
@@ -216,6 +221,7 @@ fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Obser
         wide_seconds: median_of(samples.iter().map(|sample| sample.wide)),
         narrow_seconds: median_of(samples.iter().map(|sample| sample.narrow)),
         middle_seconds: median_of(samples.iter().map(|sample| sample.middle)),
+        all_seconds: median_of(samples.iter().map(|sample| Some(sample.all)))?,
         mean_len: median_of(samples.iter().map(|sample| Some(sample.mean_len)))?,
         observed,
         versus: None,
@@ -227,6 +233,16 @@ impl BorderRow {
         Versus {
             goodput: self.goodput.median / stock.goodput.median,
             wide_bytes_per_second: stock.wide_seconds.zip(self.wide_seconds).map(|(stock, ours)| stock / ours),
+        }
+    }
+}
+
+impl Scene {
+    /// How the hosts' interfaces receive.
+    fn receiving(self) -> Receiving {
+        match self {
+            Scene::Wires(receiving) => receiving,
+            Scene::Trains => Receiving::Plain,
         }
     }
 }
@@ -252,20 +268,19 @@ impl Kind {
 
 impl Place {
     fn new(scene: Scene) -> io::Result<Place> {
-        let trio = Trio::new(MTUS, scene.offloading)?;
-        // A gateway's interfaces have no GRO where the links are plain wires: it would be another middle's work.
-        let between = match (scene.receiving, scene.offloading) {
-            (Receiving::ThreadWithGro, Offloading::Off) => Receiving::Thread,
-            (receiving, _) => receiving,
-        };
+        let offloading = if scene == Scene::Trains { Offloading::On } else { Offloading::Off };
+        let trio = Trio::new(MTUS, offloading)?;
+        let receiving = scene.receiving();
+        // A gateway's interfaces have no GRO: it would be another middle's work.
+        let between = if receiving == Receiving::Plain { Receiving::Plain } else { Receiving::Thread };
         let [wide, to_wide, to_narrow, narrow] = trio.names();
         let accounts = [
-            Account::open(&trio.wide, wide, scene.receiving)?,
+            Account::open(&trio.wide, wide, receiving)?,
             Account::open(&trio.middle, to_wide, between)?,
             Account::open(&trio.middle, to_narrow, between)?,
-            Account::open(&trio.narrow, narrow, scene.receiving)?,
+            Account::open(&trio.narrow, narrow, receiving)?,
         ];
-        let place = Place { accounts, trio };
+        let place = Place { accounts, receiving, trio };
         place.number()?;
         Ok(place)
     }
@@ -360,13 +375,24 @@ impl Place {
             (transfer.sender_seconds, transfer.receiver_seconds)
         };
         let own = after.1 - before.1;
+        let kernel: f64 = (0..self.accounts.len()).filter_map(spent).sum();
         Ok(Sample {
             wide: spent(0).map(|kernel| (kernel + of_wide) / gigabytes),
             narrow: spent(3).map(|kernel| (kernel + of_narrow) / gigabytes),
             middle: spent(1).zip(spent(2)).map(|(one, other)| (one + other + own) / gigabytes),
-            mean_len: mean_len(before.2, after.2, load.to_wide),
+            all: (of_wide + of_narrow + own + kernel) / gigabytes,
+            mean_len: self.mean_len(before.2, after.2, load.to_wide),
             transfer,
         })
+    }
+
+    /// A veth that receives by a thread counts its packets without their link headers.
+    fn mean_len(&self, before: Counters, after: Counters, is_received: bool) -> f64 {
+        let [before, after] =
+            [before, after].map(|counters| if is_received { counters.received } else { counters.sent });
+        let packets = after.packet_count - before.packet_count;
+        let header_len = if self.receiving == Receiving::Plain { ETHERNET_LEN } else { 0.0 };
+        (after.byte_count - before.byte_count) as f64 / packets.max(1) as f64 - header_len
     }
 
     fn seconds(&self) -> [Option<f64>; 4] {
@@ -390,13 +416,6 @@ impl Standing {
             .filter_map(|way| way.broken)
             .collect())
     }
-}
-
-fn mean_len(before: Counters, after: Counters, is_received: bool) -> f64 {
-    let [before, after] =
-        [before, after].map(|counters| if is_received { counters.received } else { counters.sent });
-    let packets = after.packet_count - before.packet_count;
-    (after.byte_count - before.byte_count) as f64 / packets.max(1) as f64 - ETHERNET_LEN
 }
 
 /// Waits until an address answers.
@@ -431,8 +450,8 @@ impl fmt::Display for Border {
         writeln!(
             f,
             "TCP, {} bytes each; a wide host (9,000) and a narrow one (1,500)\n\n\
-             {:34}{:>8} {:>15}  {:>6} {:>6} {:>7} {:>7} {:>7}  {:>9} {:>9}\n\
-             {:34}{:>8} {:>15}  {:>22} {:>7} {:>7}  {:>9} {:>9}",
+             {:34}{:>8} {:>15}  {:>6} {:>6} {:>7} {:>6} {:>7} {:>7}  {:>9} {:>9}\n\
+             {:34}{:>8} {:>15}  {:>28} {:>7} {:>7}  {:>9} {:>9}",
             self.timed_len,
             "",
             "Gbit/s",
@@ -440,6 +459,7 @@ impl fmt::Display for Border {
             "wide",
             "narrow",
             "between",
+            "all",
             "mean",
             "above",
             "goodput",
@@ -472,7 +492,7 @@ impl BorderRow {
     fn scene(&self) -> String {
         let links = if self.has_offloads { "links with offloads" } else { "links without offloads" };
         let hosts = match self.receiving {
-            Receiving::Plain => "hosts as the kernel makes them (no account of their receiving)",
+            Receiving::Plain => "hosts as the kernel makes them",
             Receiving::Thread => "hosts that receive by a thread, GRO off",
             Receiving::ThreadWithGro => "hosts that receive by a thread, GRO on",
         };
@@ -487,7 +507,7 @@ impl BorderRow {
         let [goodput, wide] = versus.unwrap_or_default();
         writeln!(
             f,
-            "  {:20}{:12}{:>8.2} {:>7.2}-{:<7.2}  {:>6} {:>6} {:>7} {:>7.0} {:>6.1}%  {goodput:>9} {wide:>9}",
+            "  {:20}{:12}{:>8.2} {:>7.2}-{:<7.2}  {:>6} {:>6} {:>7} {:>6.2} {:>7.0} {:>6.1}%  {goodput:>9} {wide:>9}",
             format!("{} {}", self.version, self.direction),
             self.middle,
             self.goodput.median,
@@ -496,6 +516,7 @@ impl BorderRow {
             cell(self.wide_seconds, 2),
             cell(self.narrow_seconds, 2),
             cell(self.middle_seconds, 2),
+            self.all_seconds,
             self.mean_len,
             self.observed.share() * 100.0,
         )
@@ -524,7 +545,8 @@ const SETTLE_TRIES: u32 = 40;
 const SETTLE_WAIT: Duration = Duration::from_millis(200);
 const NOTES: &str = "\
 Processor time: the host's sending or receiving thread and the kernel's thread that receives for its interface; between, the\n\
-gateway's workers and the kernel's threads of both interfaces. Mean length is the wide host's kernel's count, in which a train is\n\
+gateway's workers and the kernel's threads of both interfaces. Without such threads the kernel's work is in the account of\n\
+whoever happens to run, and only all together says anything. Mean length is the wide host's kernel's count, in which a train is\n\
 one packet; above 8,000 is the share of the packets that a capture at its link saw in a run that was not timed, a train counted\n\
 as its segments. x kernel: ours in proportion to the bridge / to forwarding, goodput and bytes per processor second of the wide\n\
 host.\n";

@@ -1,15 +1,27 @@
 //! Nothing in, what the link emulator is worth on this machine out: asked, measured, over veth in private namespaces.
 
+use super::Conditions;
 use crate::emulator::{Calibration, Scheduling, Trial, calibrate};
 use crate::net::{End, Host, Offloading, cable};
 use port::{Options, Port};
-use std::io;
+use serde::Serialize;
+use std::{fmt, io};
+
+/// What the emulator is worth, and under which conditions.
+#[derive(Clone, Debug, Serialize)]
+pub struct Calibrated {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Asked and measured.
+    pub calibration: Calibration,
+}
 
 /// Runs the trials between two hosts and an emulator in their middle.
 ///
 /// # Errors
 /// The right to make hosts is missing, or what a port says.
-pub fn calibration(trials: &[Trial], scheduling: Scheduling) -> io::Result<Calibration> {
+pub fn calibration(trials: &[Trial], scheduling: Scheduling) -> io::Result<Calibrated> {
+    let conditions = Conditions::here(1);
     let [sender, middle, receiver] = [Host::new("sender")?, Host::new("middle")?, Host::new("receiver")?];
     for host in [&sender, &middle, &receiver] {
         // A kernel that asks its link for routers would send frames that are no probes.
@@ -24,12 +36,19 @@ pub fn calibration(trials: &[Trial], scheduling: Scheduling) -> io::Result<Calib
     let [mut inner_a, mut inner_b] = [open(&middle, "inner-a")?, open(&middle, "inner-b")?];
     let [mut outer_a, mut outer_b] = [open(&sender, "outer-a")?, open(&receiver, "outer-b")?];
     let inner: [&mut dyn Port; 2] = [inner_a.as_mut(), inner_b.as_mut()];
-    calibrate(inner, [outer_a.as_mut(), outer_b.as_mut()], trials, scheduling)
+    let calibration = calibrate(inner, [outer_a.as_mut(), outer_b.as_mut()], trials, scheduling)?;
+    Ok(Calibrated { conditions, calibration })
 }
 
 fn open(host: &Host, name: &str) -> io::Result<Box<dyn Port>> {
     let options = Options { bypasses_queue: true, ..Options::default() };
     host.space().enter(|| port::open(&format!("packet:{name}"), &options))
+}
+
+impl fmt::Display for Calibrated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n{}", self.conditions, self.calibration)
+    }
 }
 
 const MTU: u32 = 1_500;

@@ -15,7 +15,7 @@ mod wide_interface;
 
 pub use account::{Account, Receiving};
 pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
-pub use calibration::calibration;
+pub use calibration::{Calibrated, calibration};
 pub use datagrams::{Inbox, Load, Pings, Taken, pings, send};
 pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
