@@ -456,7 +456,8 @@ impl Net {
                 heard.lock().expect("nobody panics").push(line);
             }
         });
-        let gateway = Gateway { process, words, last_worker: Mutex::new(0) };
+        let mut gateway = Gateway { process, words, last_worker: Mutex::new(0) };
+        gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": works")));
         if let Err(error) = self.trio.settle() {
             panic!("{error}: {:?}", gateway.words());
         }

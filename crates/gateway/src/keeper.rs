@@ -234,6 +234,7 @@ impl Keeper {
             }
         }
         self.notify.ready();
+        self.say("works");
         Ok(())
     }
 
