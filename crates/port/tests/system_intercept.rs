@@ -209,12 +209,16 @@ fn frames_that_only_begin_like_discovery_do_not_pass() {
     let sender = near.namespace.enter(|| Tap::open(near.index));
     let _guard = far.namespace.enter(|| Intercept::ip(far.index)).expect("these tests have the right");
     let passed = KINDS.map(|(next_header, first, len)| {
-        let before = count_ipv6(&far, "wire");
-        sender.send(&[&far.mac[..], &near.mac, &[0x86, 0xdd], &ipv6_packet(next_header, first, len)].concat());
-        settle();
-        count_ipv6(&far, "wire") - before
+        let once = || {
+            let before = count_ipv6(&far, "wire");
+            sender.send(&[&far.mac[..], &near.mac, &[0x86, 0xdd], &ipv6_packet(next_header, first, len)].concat());
+            settle();
+            count_ipv6(&far, "wire") - before
+        };
+        // What the near host says to groups by itself passes, and may come between.
+        [once(), once(), once()].into_iter().min()
     });
-    assert_eq!(passed, DISCOVERY);
+    assert_eq!(passed, DISCOVERY.map(Some));
 }
 
 #[test]
