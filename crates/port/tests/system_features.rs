@@ -113,10 +113,12 @@ fn an_interface_as_a_wire_leaves_packets_as_they_are() {
 #[test]
 fn a_train_crosses_a_wire_in_pieces_of_a_segment_each() {
     let [near, far] = pair();
-    assert_eq!(frames_of_a_train(&near, &far), [4 * 1000 + 42], "without it the train crosses whole");
+    // A host's own words to its neighbours may come between, but not every time.
+    let whole = (0..5).any(|_| frames_of_a_train(&near, &far) == [4 * 1000 + 42]);
+    assert!(whole, "without it the train crosses whole");
     let _near = near.namespace.enter(|| features::as_a_wire("wire")).expect("veth takes it");
     let _far = far.namespace.enter(|| features::as_a_wire("wire")).expect("veth takes it");
-    assert_eq!(frames_of_a_train(&near, &far), [1042; 4]);
+    assert!((0..5).any(|_| frames_of_a_train(&near, &far) == [1042; 4]));
 }
 
 /// Lengths of the frames in which a UDP train of four segments of 1000 bytes comes.
