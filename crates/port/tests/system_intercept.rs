@@ -149,7 +149,9 @@ fn where_a_router_finds_no_neighbour_or_would_cut_the_packet_is_left_to_us() {
     sender.send_to(b"to nobody", (ip("198.51.100.77"), 7000)).expect("there is a route");
     becomes(|| tap.next().filter(|frame| frame.ends_with(b"to nobody")));
     settle();
-    assert!(inner.next().is_none(), "the kernel asks for no neighbour");
+    while let Some(frame) = inner.next() {
+        assert!(!has(&frame, &[198, 51, 100, 77]), "the kernel asks for no neighbour");
+    }
     inside(&net.router).set_mtu("inner", 1_280).expect("it is there");
     let long = [7; 1_400];
     sender.send_to(&long, (INSIDE, 7000)).expect("there is a route");
