@@ -282,6 +282,22 @@ fn the_worker_process_has_no_rights() {
 }
 
 #[test]
+fn a_worker_process_without_rights_answers_who_asks() {
+    use gateway::control::{Client, Direction, Request, Turn};
+    let net = Net::new("");
+    let gateway = net.run();
+    let before = gateway.worker();
+    let mut client = Client::connect(&net.control).expect("it listens");
+    assert!(client.status().expect("it answers").all.to_wide.broken.is_empty());
+    let bypass = Request::Bypass { stage: "segment".to_owned(), way: Direction::Both, switch: Turn::Off };
+    for request in [Request::Version {}, bypass, Request::Reload { config: net.config.clone() }] {
+        client.ask(&request).unwrap_or_else(|error| panic!("{request:?}: {error}"));
+    }
+    assert_eq!(gateway.worker(), before, "no answer cost its life");
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_keeper_that_is_not_root_needs_two_capabilities() {
     let net = Net::new("");
     let everybody = fs::Permissions::from_mode(0o777);
