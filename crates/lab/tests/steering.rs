@@ -11,13 +11,7 @@ use wideload_lab::traffic;
 use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 
 #[test]
-fn fragments_of_a_datagram_meet_whichever_worker_it_is() {
-    fragments_meet(12_000);
-}
-
-#[test]
-#[ignore = "a million fragments take a while"]
-fn a_million_fragments_meet() {
+fn a_million_fragments_meet_whichever_worker_it_is() {
     fragments_meet(251_000);
 }
 
