@@ -102,19 +102,20 @@ pub fn table(demo: &Demo) -> String {
 }
 
 fn line(text: &mut String, row: &Row) {
-    let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2}"));
+    let figure = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.2}"));
+    let header = row.wide.header_bytes.map(|bytes| bytes as f64 / 1e6);
     let gigabytes = row.transfer.bytes as f64 / 1e9;
     let _ = writeln!(
         text,
-        "  {:<26} {:>8.2} {:>10} {:>7} {:>9.2}   {:>6} {:>6} {:>7}",
+        "  {:<26} {:>8.2} {:>10} {:>7} {:>9}   {:>6} {:>6} {:>7}",
         row.middle,
         row.transfer.rate() / 1e9,
         grouped(row.wide.packets),
         grouped(row.wide.mean_len as u64),
-        row.wide.header_bytes as f64 / 1e6,
-        seconds(row.wide.seconds_per_gigabyte),
-        seconds(row.narrow.seconds_per_gigabyte),
-        seconds(row.gateway_seconds.map(|seconds| seconds / gigabytes)),
+        figure(header),
+        figure(row.wide.seconds_per_gigabyte),
+        figure(row.narrow.seconds_per_gigabyte),
+        figure(row.gateway_seconds.map(|seconds| seconds / gigabytes)),
     );
 }
 
