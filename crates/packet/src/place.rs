@@ -376,3 +376,113 @@ const V6_WORD_AT: usize = 2;
 const V4_CHECKSUM_AT: usize = 10;
 /// Longest front, in bytes: a link header, and an IPv6 header with a Fragment header.
 const FRONT_LEN_MAX: usize = LINK_LEN_MAX + V6_LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Pool;
+    use crate::sum::Sum;
+
+    #[test]
+    fn pieces_in_order_are_told_by_the_first_one() {
+        for version in [Version::V4, Version::V6] {
+            let mut pool = Pool::new(1 << 20);
+            let pieces: Vec<Landed> = (0..44).map(|index| landed(version, index, |_| {}, &mut pool)).collect();
+            let mut pieces = pieces.into_iter();
+            let first = pieces.next().and_then(|it| it.read().ok()).expect("it is a fragment");
+            // The last one says that nothing follows it.
+            assert_eq!(first.followed_by(pieces.as_slice()), 42, "{version:?}");
+            let of_second = pieces.nth(1).and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(of_second.followed_by(pieces.as_slice()), 40, "{version:?}");
+            assert_eq!(first.followed_by(pieces.as_slice()), 0, "{version:?}: one is missing between");
+            let last = pieces.next_back().and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(last.followed_by(pieces.as_slice()), 0, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn any_other_byte_in_front_of_a_piece_asks_for_a_look() {
+        for (version, front_len) in [(Version::V4, 34), (Version::V6, 62)] {
+            let mut pool = Pool::new(1 << 20);
+            let first = landed(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");
+            let mut seen = 0;
+            for at in 0..front_len {
+                let frame = landed(version, 1, |frame| frame[at] ^= 1, &mut pool);
+                seen += first.followed_by(core::slice::from_ref(&frame));
+                pool.give(frame.into_buffer());
+            }
+            assert_eq!(seen, 0, "{version:?}");
+            let longer = landed(version, 1, |frame| frame.push(0), &mut pool);
+            assert_eq!(first.followed_by(&[longer]), 0, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_is_whole_when_it_is_copied_out() {
+        let mut pool = Pool::new(1 << 20);
+        for index in [0, 7, 43] {
+            let Frame::Ip(packet) = landed(Version::V4, index, |_| {}, &mut pool).copy_out(&[index as u8; STEP])
+            else {
+                panic!("it is a packet")
+            };
+            assert!(packet.payload() == [index as u8; STEP]);
+            assert_eq!(packet.ip().fragment.map(|it| usize::from(it.offset)), Some(index * STEP));
+        }
+    }
+
+    /// A piece of a datagram of 44, received to a place; `change` is done to its frame before.
+    fn landed(version: Version, index: usize, change: impl FnOnce(&mut Vec<u8>), pool: &mut Pool) -> Landed {
+        let more = index < 43;
+        let header = match version {
+            Version::V4 => v4(index, more),
+            Version::V6 => v6(index, more),
+        };
+        let front = Front { link_len: 14, header_len: header.len() };
+        let protocol = if version == Version::V4 { [8, 0] } else { [0x86, 0xDD] };
+        let mut frame = [&[2; 12][..], &protocol, &header, &[index as u8; STEP]].concat();
+        change(&mut frame);
+        let (head, payload) = frame.split_at(front.len());
+        let mut place = [0; STEP + 8];
+        place[..payload.len()].copy_from_slice(payload);
+        let mut buffer = pool.lend(2_048).expect("the pool is large");
+        buffer.put(HEADROOM - 14, head);
+        let laid = Laid {
+            at: HEADROOM - 14,
+            len: frame.len(),
+            front,
+            medium: Medium::Ethernet,
+            ingress: Ingress(0),
+            checksum: Checksum::Unverified,
+        };
+        match Landed::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
+            Ok(it) => it,
+            // What a port would not leave apart is compared all the same.
+            Err(buffer) => Landed { buffer, laid },
+        }
+    }
+
+    fn v4(index: usize, more: bool) -> Vec<u8> {
+        let word = (index * STEP / 8) as u16 | if more { V4_MORE } else { 0 };
+        let mut header = vec![0x45, 0];
+        header.extend((20 + STEP as u16).to_be_bytes());
+        header.extend([[7, 7], word.to_be_bytes(), [64, 17], [0, 0]].concat());
+        header.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        let checksum = Sum::of(&header).checksum();
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        header
+    }
+
+    fn v6(index: usize, more: bool) -> Vec<u8> {
+        let mut header = vec![0x60, 0, 0, 0];
+        header.extend((8 + STEP as u16).to_be_bytes());
+        header.extend([44, 64]);
+        header.extend([[1; 16], [2; 16]].concat());
+        header.extend([17, 0]);
+        header.extend(((index * STEP) as u16 | u16::from(more)).to_be_bytes());
+        header.extend(7u32.to_be_bytes());
+        header
+    }
+
+    /// Payload of a piece, in bytes.
+    const STEP: usize = 1_480;
+}

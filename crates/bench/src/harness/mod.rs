@@ -18,8 +18,8 @@ mod ring;
 
 use crate::section::Section;
 use crate::workload::Function;
-pub use ask::{Ask, Pages};
 use ask::System;
+pub use ask::{Ask, Pages};
 pub use reassemble::SECRET;
 use std::hint::black_box;
 use std::io::{self, BufRead, Write};

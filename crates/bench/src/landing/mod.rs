@@ -30,8 +30,12 @@ use std::time::Instant;
 /// What makes measuring impossible.
 pub fn show(rounds: usize) -> Result<ExitCode, String> {
     stay_on_last_processor().map_err(|error| format!("no processor to measure on: {error}"))?;
-    println!("Nanoseconds a fragment takes from a device's memory to its whole datagram: medians of {rounds} rounds.");
-    println!("ceiling: what two copies take alone, by what one takes; B/B: bytes copied again for each delivered.\n");
+    println!(
+        "Nanoseconds a fragment takes from a device's memory to its whole datagram: medians of {rounds} rounds."
+    );
+    println!(
+        "ceiling: what two copies take alone, by what one takes; B/B: bytes copied again for each delivered.\n"
+    );
     head("ring of 512 frames or 1 MiB");
     for step in [STEP, LONG_STEP] {
         for len in [9_000, 16_000, 32_000, 65_000] {

@@ -9,8 +9,12 @@ use packet::Medium;
 
 /// Prints the table.
 pub fn show() {
-    println!("\nTurns of {HOSTS} hosts: what part of all datagrams of n pieces lands whole behind its first one, where another");
-    println!("host goes on after each frame with probability q; and what part of all pieces lands where headers are seen first");
+    println!(
+        "\nTurns of {HOSTS} hosts: what part of all datagrams of n pieces lands whole behind its first one, where another"
+    );
+    println!(
+        "host goes on after each frame with probability q; and what part of all pieces lands where headers are seen first"
+    );
     println!("{:>4}{:>6}{:>12}{:>10}{:>16}", "n", "q", "(1-q)^(n-1)", "blind", "match-directed");
     for pieces in [3, 7, 44] {
         for percent in [0, 1, 5, 10, 20, 50] {
