@@ -42,7 +42,7 @@ pub fn show(rounds: usize) -> Result<ExitCode, String> {
             time(&Shape { len, step, ring_len: RING_LEN, hosts: 1 }, rounds);
         }
     }
-    for (ring_len, name) in [(RING_LEN / 4, "ring of 256 KiB"), (16 * RING_LEN, "ring of 16 MiB")] {
+    for (ring_len, name) in [(RING_LEN / 4, "ring of 256 KiB"), (4 * RING_LEN, "ring of 4 MiB")] {
         head(name);
         for len in [9_000, 32_000, 65_000] {
             time(&Shape { len, step: STEP, ring_len, hosts: 1 }, rounds);
