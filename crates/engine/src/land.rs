@@ -437,7 +437,8 @@ const CAUTION_MAX: u32 = FRESH_MAX.ilog2();
 /// Payload below which a copy costs less than a guess, in bytes.
 const STEP_MIN: usize = 512;
 /// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that costs d, and a
-/// landing that costs c, of what a fragment costs otherwise (kB4); in memory d is 0.13 and c 0.8 with fragments of 1,500 bytes.
+/// landing that costs c, of what a fragment costs otherwise (kB4). With fragments of 1,500 bytes in memory alone d is about 0.3
+/// and c 0.6 (`bench landing`), which asks for 43.
 const BREAK_EVEN_PERCENT: u64 = 40;
 /// Guesses after which it is decided whether they pay.
 const WINDOW: u64 = 256;
