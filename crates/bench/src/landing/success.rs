@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn guesses_are_right_as_often_as_the_formula_foretells() {
-        for (pieces, q) in [(3, 0.05), (7, 0.1), (7, 0.2)] {
+        for (pieces, q) in [(3, 0.05_f64), (7, 0.1), (7, 0.2)] {
             let formula = (1.0 - q).powi(pieces as i32 - 1);
             let (frames, firsts) = turns(pieces, q);
             let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Small);
