@@ -52,6 +52,12 @@ pub struct Args {
 /// What this program does beside measuring.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// What receiving payloads in place saves, beside copying them, in memory alone: nanoseconds, and how often guesses are right
+    Landing {
+        /// Rounds of each row, of which the median counts
+        #[arg(long, value_name = "N", default_value_t = 31)]
+        rounds: usize,
+    },
     /// Work on one section's packets and answer commands, as crates/bench/peers/README.md says
     #[command(hide = true)]
     Harness {

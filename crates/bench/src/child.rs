@@ -131,6 +131,16 @@ fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
     child
 }
 
+/// Keeps the thread that asks on that processor.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn stay_on_last_processor() -> io::Result<()> {
+    let mut one = CpuSet::new();
+    one.set(last_processor()?);
+    Ok(sched_setaffinity(None, &one)?)
+}
+
 /// The last processor that we may use: the first ones have more to do for others.
 pub fn last_processor() -> io::Result<usize> {
     let allowed = sched_getaffinity(None)?;

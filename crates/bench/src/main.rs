@@ -9,6 +9,7 @@ mod grid;
 mod guard;
 mod harness;
 mod instructions;
+mod landing;
 mod machine;
 mod measure;
 mod memory;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match &args.command {
         Some(Command::Harness { arguments }) => harness(arguments),
+        Some(Command::Landing { rounds }) => landing::show((*rounds).max(1)),
         None if args.check => guard::check(),
         None if args.write_baseline => guard::write(),
         None if args.instructions => guard::show(args.extent(), &args.only),

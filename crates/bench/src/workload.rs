@@ -23,6 +23,8 @@ pub struct Workload {
 pub enum Function {
     /// Fragments become datagrams.
     Reassemble,
+    /// The same, from a device's memory, with their payloads received in place.
+    Land,
     /// Fragments become longer ones.
     Join,
     /// Packets become fragments.
@@ -99,8 +101,9 @@ impl fmt::Display for Workload {
 
 impl Function {
     /// All that packets go through, in the order in which tables show them.
-    pub const ALL: [Function; 7] = [
+    pub const ALL: [Function; 8] = [
         Function::Reassemble,
+        Function::Land,
         Function::Join,
         Function::Fragment,
         Function::Coalesce,
@@ -112,7 +115,7 @@ impl Function {
     /// What a nanosecond is counted for.
     pub fn unit(self) -> &'static str {
         match self {
-            Function::Reassemble | Function::Join => "fragment in",
+            Function::Reassemble | Function::Land | Function::Join => "fragment in",
             Function::Fragment => "fragment out",
             Function::Segment => "segment out",
             Function::Coalesce => "segment in",
@@ -125,6 +128,7 @@ impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Function::Reassemble => "reassemble",
+            Function::Land => "land",
             Function::Join => "join",
             Function::Fragment => "fragment",
             Function::Coalesce => "coalesce",

@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::reassemble::{Landfall, Reassembler};
 use crate::side::Side;
 use core::ops::Range;
-use packet::{Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
+use packet::{Apart, Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
 
 /// When places are guessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) struct Landing {
     /// The run that the last fragment was taken in by.
     pub(crate) current: Option<(Area, Handle)>,
     pub(crate) taken_count: usize,
-    rescued: Vec<Packet>,
+    rescued: Vec<Frame>,
 }
 
 /// Whose memory a place lies in.
@@ -119,7 +119,8 @@ impl Bet<'_> {
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
     /// front of `frames`. `landed` is what came first, one for each place in their order. Where `takes` says that somebody would
-    /// not push a fragment, it is not taken in here; `took` hears of those that are.
+    /// not push a fragment, it is not taken in here; `took` hears of those that are. Of pieces of one datagram that have the same
+    /// headers but for the offset both are asked about one, and `took` hears how many there were.
     pub fn settle(
         self,
         now: Time,
@@ -127,29 +128,42 @@ impl Bet<'_> {
         frames: &mut Vec<Frame>,
         out: &mut Output,
         mut takes: impl FnMut(&Packet) -> bool,
-        mut took: impl FnMut(&Packet),
+        mut took: impl FnMut(&Packet, usize),
     ) {
         let came_count = landed.len() + frames.len();
         let mut right_count = 0;
         let mut pieces = landed.drain(..);
         while let Some(it) = pieces.next() {
             let place = self.side.landed_in().landing.next_place();
-            let is_wanted = takes(it.piece());
-            let landfall = if is_wanted { self.side.land(now, &place, it.piece(), out) } else { Landfall::Wrong };
-            if landfall == Landfall::Wrong {
-                self.side.landed_in().rescue(place, it);
-                break;
-            }
-            if landfall == Landfall::Last {
-                // The run leaves with its memory.
-                if self.side.landed_in().landing.goes_on() {
-                    pieces.by_ref().for_each(|it| self.side.landed_in().rescue_next(it));
+            let piece = match it.read() {
+                Ok(piece) => piece,
+                Err(it) => {
+                    self.side.landed_in().rescue(place, it);
+                    break;
                 }
-                self.side.close_landed(now, out);
+            };
+            let is_wanted = takes(piece.packet());
+            let landfall =
+                if is_wanted { self.side.land(now, &place, piece.packet(), out) } else { Landfall::Wrong };
+            let mut count = 1;
+            match landfall {
+                Landfall::Wrong => {
+                    self.side.landed_in().rescue(place, piece.into_landed());
+                    break;
+                }
+                Landfall::Piece => count += self.side.land_more(&piece, pieces.as_slice(), out),
+                Landfall::Last => {
+                    // The run leaves with its memory.
+                    if self.side.landed_in().landing.goes_on() {
+                        pieces.by_ref().for_each(|it| self.side.landed_in().rescue_next(it));
+                    }
+                    self.side.close_landed(now, out);
+                }
             }
-            took(it.piece());
-            out.pool.give(it.into_buffer());
-            right_count += 1;
+            took(piece.packet(), count);
+            pieces.by_ref().take(count - 1).for_each(|it| out.pool.give(it.into_buffer()));
+            out.pool.give(piece.into_buffer());
+            right_count += count;
         }
         pieces.for_each(|it| self.side.landed_in().rescue_next(it));
         if let Some(reassembler) = &mut self.side.widening.reassembler {
@@ -176,6 +190,15 @@ impl Side {
             self.receive(piece, out);
         }
         landfall
+    }
+
+    /// Takes in those of `next` that go on behind this piece and are like it, and says how many they are.
+    fn land_more(&mut self, piece: &Apart, next: &[Landed], out: &mut Output) -> usize {
+        let count = self.landed_in().land_more(piece, next);
+        if count > 0 {
+            self.receive_alike(piece.packet(), count, out);
+        }
+        count
     }
 
     /// Sends on what the last fragment made whole.
@@ -257,6 +280,19 @@ impl Reassembler {
         landfall
     }
 
+    /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it: each fills its place.
+    fn land_more(&mut self, piece: &Apart, next: &[Landed]) -> usize {
+        let len = piece.packet().ip().payload_len();
+        let Some((_, at)) = self.landing.current.filter(|_| self.landing.is_filled_by(len)) else { return 0 };
+        let places = self.landing.whole_places(len);
+        let next = next.get(..places).unwrap_or(next);
+        let alike = |count_max| piece.followed_by(next.get(..count_max).unwrap_or(next));
+        let count = self.take_more_landed(at, len, alike);
+        self.landing.pass(count * len);
+        self.landing.guesses.landed_bytes += (count * len) as u64;
+        count
+    }
+
     fn land_first(&mut self, now: Time, number: usize, piece: &Packet) -> Landfall {
         let Some(buffer) = self.landing.fresh.get_mut(number).and_then(Option::take) else {
             return Landfall::Wrong;
@@ -286,8 +322,8 @@ impl Reassembler {
             },
             (Area::Rest, _) => panic!("a run does not end before what lies in it is copied out"),
         };
-        let packet = it.copy_out(bytes);
-        self.landing.rescued.push(packet);
+        let frame = it.copy_out(bytes);
+        self.landing.rescued.push(frame);
     }
 
     fn rescue_next(&mut self, it: Landed) {
@@ -300,7 +336,7 @@ impl Reassembler {
         let landing = &mut self.landing;
         landing.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
         if !landing.rescued.is_empty() {
-            frames.splice(0..0, landing.rescued.drain(..).map(Frame::Ip));
+            frames.splice(0..0, landing.rescued.drain(..));
         }
         if landing.grid.take().is_none() {
             return;
@@ -336,6 +372,23 @@ impl Landing {
         let place = ahead.start..ahead.end.min(ahead.start + step);
         ahead.start = place.end;
         (*area, place)
+    }
+
+    /// Does a payload of this length fill a place that is not the last of its memory?
+    fn is_filled_by(&self, len: usize) -> bool {
+        self.grid.is_some_and(|grid| grid.step == len && len > 0)
+    }
+
+    /// How many places of this length, which is theirs, are still in the same memory.
+    fn whole_places(&self, len: usize) -> usize {
+        let (_, ahead) = &self.cursor;
+        ahead.len().checked_div(len).unwrap_or(0)
+    }
+
+    /// Passes places of so many bytes in all, in the same memory.
+    fn pass(&mut self, len: usize) {
+        let (_, ahead) = &mut self.cursor;
+        ahead.start += len;
     }
 
     /// Does the next place lie in the same memory as the last one?
@@ -384,7 +437,8 @@ const CAUTION_MAX: u32 = FRESH_MAX.ilog2();
 /// Payload below which a copy costs less than a guess, in bytes.
 const STEP_MIN: usize = 512;
 /// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that costs d, and a
-/// landing that costs c, of what a fragment costs otherwise (kB4); in memory d is 0.13 and c 0.8 with fragments of 1,500 bytes.
+/// landing that costs c, of what a fragment costs otherwise (kB4). With fragments of 1,500 bytes in memory alone d is about 0.3
+/// and c 0.6 (`bench landing`), which asks for 43.
 const BREAK_EVEN_PERCENT: u64 = 40;
 /// Guesses after which it is decided whether they pay.
 const WINDOW: u64 = 256;

@@ -783,6 +783,15 @@ impl Reassembler {
         Landfall::Piece
     }
 
+    /// Takes in pieces whose payloads lie behind that of the piece that was taken in last, which they are like, as many as there
+    /// is room for, and says how many that is.
+    pub(crate) fn take_more_landed(&mut self, at: Handle, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
+        match self.held.look(at) {
+            Some((_, State::Open(run))) => run.take_more_alike(len, count),
+            _ => 0,
+        }
+    }
+
     /// Starts a run with a first piece whose payload lies in this buffer, if it is one, and the buffer what it would have been
     /// lent.
     ///
@@ -888,6 +897,20 @@ impl Run {
         lay.lay(self.packet.laid_mut(start, len), piece.payload());
         self.pieces += 1;
         if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
+    }
+
+    /// Takes in pieces of this length that are like the last one, go on in order and lie in their places; `count` says how many
+    /// there are, of at most so many.
+    fn take_more_alike(&mut self, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
+        let Some(count_max) = self.room.saturating_sub(self.next).checked_div(len as u32) else { return 0 };
+        let count = count(count_max as usize);
+        let all_len = len * count;
+        if count > 0 {
+            self.holes.extend(all_len, true);
+            self.next += all_len as u32;
+            self.pieces += count as u32;
+        }
+        count
     }
 
     /// Where in the datagram a piece lies, and how many bytes it is, if the buffer takes it.

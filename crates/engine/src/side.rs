@@ -124,6 +124,15 @@ impl Side {
         }
     }
 
+    /// Counts so many later pieces that are, in all that is counted, like one of their datagram.
+    pub(crate) fn receive_alike(&self, packet: &Packet, count: usize, out: &mut Output) {
+        let tally = Tally::new(count, count * packet.ip().payload_len());
+        out.ledger.received += tally;
+        if let Some(tunnel) = Tunnel::of_protocol(packet.ip().protocol) {
+            out.ledger.note(inside(tunnel), tally);
+        }
+    }
+
     /// Does a fragment go to the reassembler, for the host that it is for?
     pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
         let (_, destination) = packet.addresses();

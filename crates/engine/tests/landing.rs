@@ -160,7 +160,7 @@ impl Station {
             Some(call) => {
                 let mut bet = self.side.bet(&mut self.out.pool);
                 receive(batch, call, bet.places(), &mut self.out.pool, &mut landed, &mut frames);
-                bet.settle(now, &mut landed, &mut frames, &mut self.out, takes, |_| {});
+                bet.settle(now, &mut landed, &mut frames, &mut self.out, takes, |_, _| {});
             }
         }
         assert!(landed.is_empty());

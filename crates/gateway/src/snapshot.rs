@@ -121,9 +121,15 @@ impl StageSnapshot {
 impl Seen {
     /// Counts a packet that came.
     pub(crate) fn packet(&mut self, packet: &Packet) {
-        let count = packet.wire_count() as u64;
-        self.frames += 1;
-        self.bytes += packet.frame().len() as u64;
+        self.packets(packet, 1);
+    }
+
+    /// Counts so many packets that came and are like this one.
+    pub(crate) fn packets(&mut self, packet: &Packet, frames: usize) {
+        let frames = frames as u64;
+        let count = frames * packet.wire_count() as u64;
+        self.frames += frames;
+        self.bytes += frames * packet.frame().len() as u64;
         self.packets += count;
         if packet.wire_len() > WIDE_LEN {
             self.wide_packets += count;

@@ -320,7 +320,7 @@ impl Worker {
         let turn = from.receive(Ingress(way as u32), bet.places(), out, &mut frames);
         let End { links, seen, landed, .. } = from;
         let takes = |packet: &Packet| links.takes(now, packet) && to.links.leads_to(now, packet);
-        bet.settle(now, landed, &mut frames, out, takes, |packet| seen.packet(packet));
+        bet.settle(now, landed, &mut frames, out, takes, |packet, count| seen.packets(packet, count));
         for frame in frames.drain(..) {
             match frame {
                 Frame::Ip(packet) => self.push(way, now, packet),

@@ -49,7 +49,7 @@ pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 pub use mss::{Announced, Damaged, MSS_MIN};
 pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Raw, Template};
 pub use part::{Part, TcpPart, Timestamps, share_headers};
-pub use place::{Front, Grid, Landed, Places};
+pub use place::{Apart, Front, Grid, Landed, Places};
 pub use sum::{Sum, patched};
 pub use time::Time;
 pub use train::{Identifications, PIECE_HEADER_LEN_MAX, Place, SegmentTemplate, Share, Train, may_be_segmented};

@@ -4,11 +4,16 @@
 //! where that is before its header is seen. Who guesses lends [`Places`], one for each of the frames that come next (K2); the
 //! port receives headers and payloads apart (K1); what can be the fragment that was guessed is a [`Landed`], whose header then
 //! tells whether the guess was right (K3). The payload of any other frame is copied out of its place (K4), so nothing is lost.
+//!
+//! Of a burst, few headers are read: the pieces of one datagram have the same bytes in front of them but for the offset, so what
+//! the next one looks like is known, and one compare tells.
 
 use crate::buffer::{Buffer, HEADROOM};
-use crate::ip::{ICMPV6, TCP, UDP};
-use crate::link::Medium;
-use crate::packet::{Frame, Ingress, Packet};
+use crate::cut::UNIT;
+use crate::ip::{ICMPV6, TCP, UDP, Version};
+use crate::link::{LINK_LEN_MAX, Medium};
+use crate::packet::{Checksum, Frame, Ingress, Packet};
+use crate::sum::patched;
 use core::slice::IterMut;
 
 /// Where the payloads of the frames that come next should land, in their order.
@@ -45,13 +50,30 @@ pub struct Grid {
     pub count: usize,
 }
 
-/// A fragment whose payload lies at its place, apart from its header.
+/// What can be the fragment that was guessed: its headers in a buffer, which nobody has read, its payload at its place.
 #[derive(Debug)]
 pub struct Landed {
+    buffer: Buffer,
+    laid: Laid,
+}
+
+/// The same, read: a fragment of which the headers are there, and the payload is not.
+#[derive(Debug)]
+pub struct Apart {
     packet: Packet,
-    /// Where the payload would stand in the buffer's memory, and its length with the link's padding, in bytes.
-    payload_at: usize,
+    laid: Laid,
+}
+
+/// How a frame lies in its buffer and at its place.
+#[derive(Clone, Copy, Debug)]
+struct Laid {
+    /// Where the frame starts in the buffer's memory, and its length, in bytes.
+    at: usize,
     len: usize,
+    front: Front,
+    medium: Medium,
+    ingress: Ingress,
+    checksum: Checksum,
 }
 
 impl<'a> Places<'a> {
@@ -133,12 +155,12 @@ impl Front {
 }
 
 impl Landed {
-    /// Reads the frame of `len` bytes whose front lies at `at` in the buffer's memory, the bytes behind it in `place`, and what
+    /// Takes the frame of `len` bytes whose front lies at `at` in the buffer's memory, the bytes behind it in `place`, and what
     /// found no room there in the buffer again, behind room for as much as the place takes.
     ///
     /// # Errors
-    /// The buffer, with the whole frame in it: it is not what was expected.
-    pub fn read(
+    /// The buffer, with the whole frame in it: it cannot be what was expected.
+    pub fn of(
         mut buffer: Buffer,
         at: usize,
         len: usize,
@@ -152,46 +174,88 @@ impl Landed {
         if behind_len <= place.len()
             && let Some(peek_len) = front.peek_len(buffer.bytes(at..payload_at))
         {
-            put(&mut buffer, payload_at, place, peek_len.min(behind_len));
-            buffer = match Frame::read(buffer, at, len, medium, ingress) {
-                Frame::Ip(packet) if front.is_of(&packet) => {
-                    return Ok(Landed { packet, payload_at, len: behind_len });
-                }
-                Frame::Ip(packet) => packet.into_buffer(),
-                Frame::Other(raw, _) => raw.into_buffer(),
-            };
+            if peek_len > 0 {
+                put(&mut buffer, payload_at, place, peek_len.min(behind_len));
+            }
+            let laid = Laid { at, len, front, medium, ingress, checksum: Checksum::Unverified };
+            return Ok(Landed { buffer, laid });
         }
         put(&mut buffer, payload_at, place, behind_len);
         Err(buffer)
     }
 
-    /// The fragment. Its headers are there, its payload is not.
-    #[inline]
-    pub fn piece(&self) -> &Packet {
-        &self.packet
+    /// The same, where its port knows this of its transport checksum.
+    pub fn with_checksum(mut self, checksum: Checksum) -> Landed {
+        self.laid.checksum = checksum;
+        self
     }
 
-    /// The same, for what its port knows of it.
-    pub fn piece_mut(&mut self) -> &mut Packet {
-        &mut self.packet
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// As it was: it is not what was expected.
+    pub fn read(self) -> Result<Apart, Landed> {
+        let Landed { buffer, laid } = self;
+        let buffer = match laid.read(buffer) {
+            Frame::Ip(packet) if laid.front.is_of(&packet) => return Ok(Apart { packet, laid }),
+            Frame::Ip(packet) => packet.into_buffer(),
+            Frame::Other(raw, _) => raw.into_buffer(),
+        };
+        Err(Landed { buffer, laid })
     }
 
     /// Bytes of its place that are its own.
     pub fn len(&self) -> usize {
-        self.len
+        self.laid.behind_len()
     }
 
     /// Is nothing of its place its own?
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    /// The whole fragment, its payload copied out of its place.
-    pub fn copy_out(mut self, place: &[u8]) -> Packet {
-        if let Some(bytes) = place.get(..self.len) {
-            self.packet.memory_mut().put(self.payload_at, bytes);
-        }
-        self.packet
+    /// The whole frame, with what lies at its place.
+    pub fn copy_out(self, place: &[u8]) -> Frame {
+        let Landed { mut buffer, laid } = self;
+        put(&mut buffer, laid.at + laid.front.len(), place, laid.behind_len());
+        laid.read(buffer)
+    }
+
+    /// Gives the buffer back; what lies at its place belongs to whom it was lent by.
+    #[inline]
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
+    /// What stands in front of the payload.
+    #[inline]
+    fn front(&self) -> &[u8] {
+        let Laid { at, front, .. } = self.laid;
+        self.buffer.bytes(at..at + front.len())
+    }
+}
+
+impl Apart {
+    /// The fragment. Its headers are there, its payload is not.
+    #[inline]
+    pub fn packet(&self) -> &Packet {
+        &self.packet
+    }
+
+    /// How many of `next` go on where this one ends, one after the other, as long as it and with the same bytes in front of them
+    /// but for the offset, and in IPv4 the checksum that covers it. As this one was read, so these would be.
+    pub fn followed_by(&self, next: &[Landed]) -> usize {
+        let Some(mut expected) = Expected::behind(self) else { return 0 };
+        let goes_on = |it: &&Landed| {
+            let is_alike = it.laid.len == self.laid.len && it.laid.ingress == self.laid.ingress;
+            is_alike && expected.move_on() && it.front() == expected.bytes()
+        };
+        next.iter().take_while(goes_on).count()
+    }
+
+    /// As it was before it was read.
+    pub fn into_landed(self) -> Landed {
+        Landed { buffer: self.packet.into_buffer(), laid: self.laid }
     }
 
     /// Gives the buffer back; what lies at its place belongs to whom it was lent by.
@@ -201,10 +265,91 @@ impl Landed {
     }
 }
 
+impl Laid {
+    /// Reads the frame, which lies in this buffer, its payload or not.
+    fn read(self, buffer: Buffer) -> Frame {
+        let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
+        if let Frame::Ip(packet) = &mut frame {
+            packet.checksum = self.checksum;
+        }
+        frame
+    }
+
+    fn behind_len(self) -> usize {
+        self.len - self.front.len()
+    }
+}
+
 impl Front {
     fn is_of(self, packet: &Packet) -> bool {
         let ip = packet.ip();
         ip.fragment.is_some() && packet.link_len() == self.link_len && usize::from(ip.payload_at) == self.header_len
+    }
+}
+
+/// What stands in front of the next piece of a datagram, if it is like the one before it.
+struct Expected {
+    bytes: [u8; FRONT_LEN_MAX],
+    len: usize,
+    /// Where the word with the offset stands, and the checksum that covers it.
+    word_at: usize,
+    checksum_at: Option<usize>,
+    /// By how much the word rises from piece to piece.
+    step: u16,
+}
+
+impl Expected {
+    /// Starts with the piece itself; none behind the last one.
+    fn behind(piece: &Apart) -> Option<Expected> {
+        let (ip, front) = (piece.packet.ip(), piece.laid.front);
+        let payload_len = u16::try_from(ip.payload_len()).ok()?;
+        if !ip.fragment?.more || payload_len == 0 || !usize::from(payload_len).is_multiple_of(UNIT) {
+            return None;
+        }
+        let header_at = front.link_len;
+        let (word_at, checksum_at, step) = match ip.version {
+            Version::V4 => (header_at + V4_WORD_AT, Some(header_at + V4_CHECKSUM_AT), payload_len / UNIT as u16),
+            Version::V6 => (header_at + V6_LEN - V6_FRAGMENT_LEN + V6_WORD_AT, None, payload_len),
+        };
+        let mut bytes = [0; FRONT_LEN_MAX];
+        let at = piece.laid.at;
+        bytes.get_mut(..front.len())?.copy_from_slice(piece.packet.memory().bytes(at..at + front.len()));
+        Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
+    }
+
+    /// Becomes what stands in front of the next one; no datagram is so long that the offset does not fit.
+    #[inline]
+    fn move_on(&mut self) -> bool {
+        let Some(word) = self.word(self.word_at) else { return false };
+        let mask = if self.checksum_at.is_some() { V4_OFFSET } else { V6_OFFSET };
+        let Some(offset) = (word & mask).checked_add(self.step).filter(|offset| offset & !mask == 0) else {
+            return false;
+        };
+        let next = word & !mask | offset;
+        if let Some(at) = self.checksum_at
+            && let Some(checksum) = self.word(at)
+        {
+            self.put(at, patched(checksum, word, next));
+        }
+        self.put(self.word_at, next);
+        true
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> Option<u16> {
+        Some(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?))
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, word: u16) {
+        if let Some(bytes) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *bytes = word.to_be_bytes();
+        }
     }
 }
 
@@ -225,3 +370,119 @@ const V6_LEN: usize = 48;
 const V6_FRAGMENT_LEN: usize = 8;
 const V6_FRAGMENT: u8 = 44;
 const V6_OFFSET: u16 = 0xFFF8;
+/// Where the word with the offset stands, in an IPv4 header and in a Fragment header, and the former's checksum, in bytes.
+const V4_WORD_AT: usize = 6;
+const V6_WORD_AT: usize = 2;
+const V4_CHECKSUM_AT: usize = 10;
+/// Longest front, in bytes: a link header, and an IPv6 header with a Fragment header.
+const FRONT_LEN_MAX: usize = LINK_LEN_MAX + V6_LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Pool;
+    use crate::sum::Sum;
+
+    #[test]
+    fn pieces_in_order_are_told_by_the_first_one() {
+        for version in [Version::V4, Version::V6] {
+            let mut pool = Pool::new(1 << 20);
+            let pieces: Vec<Landed> = (0..44).map(|index| landed(version, index, |_| {}, &mut pool)).collect();
+            let mut pieces = pieces.into_iter();
+            let first = pieces.next().and_then(|it| it.read().ok()).expect("it is a fragment");
+            // The last one says that nothing follows it.
+            assert_eq!(first.followed_by(pieces.as_slice()), 42, "{version:?}");
+            let of_second = pieces.nth(1).and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(of_second.followed_by(pieces.as_slice()), 40, "{version:?}");
+            assert_eq!(first.followed_by(pieces.as_slice()), 0, "{version:?}: one is missing between");
+            let last = pieces.next_back().and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(last.followed_by(pieces.as_slice()), 0, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn any_other_byte_in_front_of_a_piece_asks_for_a_look() {
+        for (version, front_len) in [(Version::V4, 34), (Version::V6, 62)] {
+            let mut pool = Pool::new(1 << 20);
+            let first = landed(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");
+            let mut seen = 0;
+            for at in 0..front_len {
+                let frame = landed(version, 1, |frame| frame[at] ^= 1, &mut pool);
+                seen += first.followed_by(core::slice::from_ref(&frame));
+                pool.give(frame.into_buffer());
+            }
+            assert_eq!(seen, 0, "{version:?}");
+            let longer = landed(version, 1, |frame| frame.push(0), &mut pool);
+            assert_eq!(first.followed_by(&[longer]), 0, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_is_whole_when_it_is_copied_out() {
+        let mut pool = Pool::new(1 << 20);
+        for index in [0, 7, 43] {
+            let Frame::Ip(packet) = landed(Version::V4, index, |_| {}, &mut pool).copy_out(&[index as u8; STEP])
+            else {
+                panic!("it is a packet")
+            };
+            assert!(packet.payload() == [index as u8; STEP]);
+            assert_eq!(packet.ip().fragment.map(|it| usize::from(it.offset)), Some(index * STEP));
+        }
+    }
+
+    /// A piece of a datagram of 44, received to a place; `change` is done to its frame before.
+    fn landed(version: Version, index: usize, change: impl FnOnce(&mut Vec<u8>), pool: &mut Pool) -> Landed {
+        let more = index < 43;
+        let header = match version {
+            Version::V4 => v4(index, more),
+            Version::V6 => v6(index, more),
+        };
+        let front = Front { link_len: 14, header_len: header.len() };
+        let protocol = if version == Version::V4 { [8, 0] } else { [0x86, 0xDD] };
+        let mut frame = [&[2; 12][..], &protocol, &header, &[index as u8; STEP]].concat();
+        change(&mut frame);
+        let (head, payload) = frame.split_at(front.len());
+        let mut place = [0; STEP + 8];
+        place[..payload.len()].copy_from_slice(payload);
+        let mut buffer = pool.lend(2_048).expect("the pool is large");
+        buffer.put(HEADROOM - 14, head);
+        let laid = Laid {
+            at: HEADROOM - 14,
+            len: frame.len(),
+            front,
+            medium: Medium::Ethernet,
+            ingress: Ingress(0),
+            checksum: Checksum::Unverified,
+        };
+        match Landed::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
+            Ok(it) => it,
+            // What a port would not leave apart is compared all the same.
+            Err(buffer) => Landed { buffer, laid },
+        }
+    }
+
+    fn v4(index: usize, more: bool) -> Vec<u8> {
+        let word = (index * STEP / 8) as u16 | if more { V4_MORE } else { 0 };
+        let mut header = vec![0x45, 0];
+        header.extend((20 + STEP as u16).to_be_bytes());
+        header.extend([[7, 7], word.to_be_bytes(), [64, 17], [0, 0]].concat());
+        header.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        let checksum = Sum::of(&header).checksum();
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        header
+    }
+
+    fn v6(index: usize, more: bool) -> Vec<u8> {
+        let mut header = vec![0x60, 0, 0, 0];
+        header.extend((8 + STEP as u16).to_be_bytes());
+        header.extend([44, 64]);
+        header.extend([[1; 16], [2; 16]].concat());
+        header.extend([17, 0]);
+        header.extend(((index * STEP) as u16 | u16::from(more)).to_be_bytes());
+        header.extend(7u32.to_be_bytes());
+        header
+    }
+
+    /// Payload of a piece, in bytes.
+    const STEP: usize = 1_480;
+}

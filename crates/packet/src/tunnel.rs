@@ -49,6 +49,13 @@ impl Tunnel {
         // Later pieces in IPv6 may name any protocol (RFC 8200 section 4.5), and as sent they name that of the first.
         match ip.upper.map_or(ip.protocol, |upper| upper.protocol) {
             UDP => in_udp(packet),
+            protocol => Tunnel::of_protocol(protocol),
+        }
+    }
+
+    /// The tunnel that a later piece with this protocol belongs to, where it looks like one.
+    pub fn of_protocol(protocol: u8) -> Option<Tunnel> {
+        match protocol {
             IPV4 | IPV6 => Some(Tunnel::IpInIp),
             GRE => Some(Tunnel::Gre),
             ESP => Some(Tunnel::Ipsec),

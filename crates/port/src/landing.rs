@@ -32,7 +32,7 @@ pub(crate) struct Landing {
 /// A frame that came to a place and what was around it.
 #[derive(Debug)]
 pub(crate) enum Came {
-    /// A fragment, with its payload at the place.
+    /// What can be the fragment that was expected, with its payload at the place.
     Apart(Landed),
     /// Something else, in one piece.
     Whole(Buffer),
@@ -156,11 +156,8 @@ impl Landing {
             small.put(place_at, &place[..len.saturating_sub(front.len())]);
             return Some(Came::Whole(small));
         }
-        Some(match Landed::read(small, at, len, front, place, medium, ingress) {
-            Ok(mut landed) => {
-                landed.piece_mut().checksum = header.checksum();
-                Came::Apart(landed)
-            }
+        Some(match Landed::of(small, at, len, front, place, medium, ingress) {
+            Ok(landed) => Came::Apart(landed.with_checksum(header.checksum())),
             Err(buffer) => Came::Whole(buffer),
         })
     }

@@ -4,12 +4,13 @@
 //! function has its own file with one `timed_section`: the instructions in it are counted. What it calls is named
 //! otherwise, closures too, so that the count does not stop half-way.
 
-mod arena;
+pub mod arena;
 mod ask;
 mod checksum;
 mod coalesce;
 mod cut;
 mod join;
+mod land;
 mod parse;
 mod plain;
 mod reassemble;
@@ -17,8 +18,9 @@ mod ring;
 
 use crate::section::Section;
 use crate::workload::Function;
-pub use ask::Ask;
 use ask::System;
+pub use ask::{Ask, Pages};
+pub use reassemble::SECRET;
 use std::hint::black_box;
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
@@ -81,6 +83,7 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
     match ask.function {
         Function::Reassemble => reassemble::open(ask, section),
+        Function::Land => land::open(ask, &section),
         Function::Join => join::open(ask, section),
         Function::Coalesce => coalesce::open(ask, section),
         Function::Fragment | Function::Segment => cut::open(ask, section),

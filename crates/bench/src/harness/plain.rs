@@ -65,7 +65,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         return Ok(Box::new(Strings::new(ask, &section)));
     }
     let (parts, has_header) = match ask.function {
-        Function::Reassemble => (pieces(&section, usize::MAX), false),
+        Function::Reassemble | Function::Land => (pieces(&section, usize::MAX), false),
         Function::Join => (pieces(&section, ask.mtu - IPV4_LEN), false),
         Function::Coalesce => (segments(&section, ask), true),
         _ => return Err("there is nothing to copy".to_string()),

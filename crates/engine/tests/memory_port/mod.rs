@@ -66,8 +66,14 @@ fn scatter(frame: &[u8], front: Front, place: &mut [u8], buffer: &mut Buffer) {
 
 /// What landed; behind a wrong guess all is copied out at once.
 fn apart(buffer: Buffer, len: usize, front: Front, place: &[u8], is_wrong: bool) -> Result<Landed, Buffer> {
-    let landed = Landed::read(buffer, AT, len, front, place, Medium::Ethernet, Ingress(0))?;
-    if is_wrong { Err(landed.copy_out(place).into_buffer()) } else { Ok(landed) }
+    let landed = Landed::of(buffer, AT, len, front, place, Medium::Ethernet, Ingress(0))?;
+    if !is_wrong {
+        return Ok(landed);
+    }
+    Err(match landed.copy_out(place) {
+        Frame::Ip(packet) => packet.into_buffer(),
+        Frame::Other(raw, _) => raw.into_buffer(),
+    })
 }
 
 /// Where a frame starts in its buffer.

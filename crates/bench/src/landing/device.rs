@@ -1,0 +1,136 @@
+//! Frames in, batches as a port gives them out: copied from a device's memory to buffers, or their payloads to places.
+//!
+//! The port does what a kernel and a program do for a batch: first every frame is copied out of the device's memory, as by one
+//! call for all of them, then each is looked at. Frames lie in pages of 2 MiB, in slots as a card has them; where they have all
+//! been received, the first ones come again.
+
+use crate::harness::Pages;
+use crate::harness::arena::{class, memory};
+use crate::section::Section;
+use packet::{Buffer, CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool};
+use std::ops::Range;
+
+/// A device's memory, and the port on it.
+pub struct Device {
+    memory: &'static [u8],
+    frames: Vec<Range<usize>>,
+    next: usize,
+    medium: Medium,
+    link_len: usize,
+    /// Class of the buffer for a frame, by its content in bytes.
+    buffer_len: usize,
+    smalls: Vec<Buffer>,
+}
+
+impl Device {
+    /// One whose memory so many copies of these frames fill, one behind the other.
+    pub fn new(frames: &Section, copies: usize, medium: Medium, pages: Pages) -> Device {
+        let longest = frames.longest();
+        let slot_len = longest.next_multiple_of(if longest > SHORT_LEN { SLOT_LEN } else { SHORT_LEN });
+        let memory = memory(copies * frames.len() * slot_len, pages);
+        let mut ranges = Vec::with_capacity(copies * frames.len());
+        let slots = memory.chunks_exact_mut(slot_len).enumerate();
+        for ((index, slot), frame) in slots.zip((0..copies).flat_map(|_| frames.packets())) {
+            slot[..frame.len()].copy_from_slice(frame);
+            ranges.push(index * slot_len..index * slot_len + frame.len());
+        }
+        let first = frames.packets().next().unwrap_or_default();
+        let link_len = Link::parse(medium, first).expect("the frames are packets").len;
+        // As ports do: a small buffer takes a whole frame of the link's MTU.
+        let [small, _, longer, _] = CLASS_LENS;
+        let buffer_len = if longest - link_len > small { longer } else { small };
+        Device { memory, frames: ranges, next: 0, medium, link_len, buffer_len, smalls: Vec::new() }
+    }
+
+    /// Another port on the same memory.
+    pub fn again(&self) -> Device {
+        Device { frames: self.frames.clone(), smalls: Vec::new(), ..*self }
+    }
+
+    /// Frames in its memory.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// How many buffers of each class its port needs.
+    pub fn counts(&self) -> [usize; CLASS_LENS.len()] {
+        let mut counts = [0; CLASS_LENS.len()];
+        counts[class(self.buffer_len)] += BATCH_COUNT + 1;
+        counts
+    }
+
+    /// Looks at the next frame, which stays where it is.
+    pub fn look(&self, pool: &mut Pool) -> Packet {
+        let frame = &self.memory[self.frames[self.next].clone()];
+        Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")
+    }
+
+    /// The memory, and where frames lie in it.
+    pub fn frames(&self) -> (&'static [u8], &[Range<usize>]) {
+        (self.memory, &self.frames)
+    }
+
+    /// Receives the next `count` frames, as long as there are places those of their payloads to these.
+    pub fn receive(
+        &mut self,
+        count: usize,
+        places: Option<Places<'_>>,
+        pool: &mut Pool,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) {
+        let front = places.as_ref().map(Places::front);
+        let mut places = places;
+        let mut next = |index| if index < count { places.as_mut()?.next() } else { None };
+        let mut places: [Option<&mut [u8]>; BATCH_COUNT] = std::array::from_fn(&mut next);
+        let (start, at) = (self.next, HEADROOM - self.link_len);
+        self.next = (start + count) % self.frames.len();
+        assert!(count <= BATCH_COUNT && start + count <= self.frames.len(), "batches divide the ring");
+        for (range, place) in self.frames[start..start + count].iter().zip(&mut places) {
+            let mut buffer = pool.lend(self.buffer_len).expect("the pool has room for a batch");
+            copy(&self.memory[range.clone()], at, &mut buffer, front, place.as_deref_mut());
+            self.smalls.push(buffer);
+        }
+        let before_count = landed.len();
+        let came = self.smalls.drain(..).zip(&self.frames[start..start + count]).zip(&places);
+        for (index, ((buffer, range), place)) in came.enumerate() {
+            let len = range.len();
+            let place = place.as_deref().zip(front);
+            let buffer = match place {
+                None => buffer,
+                Some((place, front)) => match Landed::of(buffer, at, len, front, place, self.medium, Ingress(0)) {
+                    Ok(it) if landed.len() == before_count + index => {
+                        landed.push(it);
+                        continue;
+                    }
+                    // What landed lies in one row, without anything between.
+                    Ok(it) => {
+                        frames.push(it.copy_out(place));
+                        continue;
+                    }
+                    Err(buffer) => buffer,
+                },
+            };
+            frames.push(Frame::read(buffer, at, len, self.medium, Ingress(0)));
+        }
+    }
+}
+
+/// What the kernel does: fills one memory after the other.
+fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<Front>, place: Option<&mut [u8]>) {
+    let (Some(front), Some(place)) = (front, place) else { return buffer.put(at, frame) };
+    let (header, rest) = frame.split_at(front.len().min(frame.len()));
+    let (payload, behind) = rest.split_at(rest.len().min(place.len()));
+    buffer.put(at, header);
+    place[..payload.len()].copy_from_slice(payload);
+    if !behind.is_empty() {
+        buffer.put(at + header.len() + place.len(), behind);
+    }
+}
+
+/// Frames of a batch, at most.
+pub const BATCH_COUNT: usize = 64;
+/// What a card gives each frame, or a multiple of it, in bytes: half a page of 4 KiB.
+const SLOT_LEN: usize = 2_048;
+/// The same where all frames are short.
+const SHORT_LEN: usize = 128;

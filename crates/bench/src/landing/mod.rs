@@ -1,0 +1,142 @@
+//! Nothing in, what receiving payloads in place saves out: a table of nanoseconds, and one of how often guesses are right.
+//!
+//!     cargo run --release -p bench -- landing
+//!
+//! The loop is of memory alone. Copying takes a frame out of the device's memory to a buffer, and its payload from there to its
+//! datagram; landing takes the payload out of the device's memory to its datagram. Beside both stand the same copies without
+//! anything else: their ratio is what landing can win by copies, and what it wins beyond, it wins by reading fewer headers.
+
+mod device;
+mod plain;
+mod receiver;
+mod success;
+
+pub use device::Device;
+pub use receiver::Receiver;
+
+use crate::child::stay_on_last_processor;
+use crate::harness::Pages;
+use crate::section::Section;
+use crate::wire::{Pair, Place, UDP, noise};
+use engine::Guessing;
+use packet::{Medium, Time};
+use plain::{Copies, Plain};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Prints the tables.
+///
+/// # Errors
+/// What makes measuring impossible.
+pub fn show(rounds: usize) -> Result<ExitCode, String> {
+    stay_on_last_processor().map_err(|error| format!("no processor to measure on: {error}"))?;
+    println!(
+        "Nanoseconds a fragment takes from a device's memory to its whole datagram: medians of {rounds} rounds."
+    );
+    println!(
+        "ceiling: what two copies take alone, by what one takes; B/B: bytes copied again for each delivered.\n"
+    );
+    head("ring of 512 frames or 1 MiB");
+    for step in [STEP, LONG_STEP] {
+        for len in [9_000, 16_000, 32_000, 65_000] {
+            time(&Shape { len, step, ring_len: RING_LEN, hosts: 1 }, rounds);
+        }
+    }
+    for (ring_len, name) in [(RING_LEN / 4, "ring of 256 KiB"), (4 * RING_LEN, "ring of 4 MiB")] {
+        head(name);
+        for len in [9_000, 32_000, 65_000] {
+            time(&Shape { len, step: STEP, ring_len, hosts: 1 }, rounds);
+        }
+    }
+    head("two hosts in turns: every guess is wrong");
+    for step in [STEP, LONG_STEP] {
+        time(&Shape { len: 32_000, step, ring_len: RING_LEN, hosts: 2 }, rounds);
+    }
+    success::show();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn head(name: &str) {
+    let columns = ["copied", "landed", "ratio", "itself", "ratio", "2 copies", "1 copy", "ceiling", "B/B"];
+    let columns: String = columns.iter().map(|column| format!("{column:>9}")).collect();
+    println!("{name}\n{:>9}{:>9}{columns}", "datagram", "fragment");
+}
+
+/// What comes.
+struct Shape {
+    len: usize,
+    step: usize,
+    ring_len: usize,
+    hosts: u8,
+}
+
+/// Has every arm receive the same frames in turns, and prints a line.
+fn time(shape: &Shape, rounds: usize) {
+    let frames = ring(shape);
+    let count = frames.len();
+    let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Huge);
+    let mut arms = ARMS.map(|guessing| Receiver::new(device.again(), guessing, Pages::Huge));
+    let mut plain = Plain::new(device, shape.len, shape.step);
+    let passes = FRAMES_MIN.div_ceil(count);
+    let mut times: [Vec<f64>; 5] = Default::default();
+    for round in 0..rounds {
+        for turn in 0..times.len() {
+            let number = (round + turn) % times.len();
+            let mut pass = || match number {
+                3 => plain.receive_all(Copies::Two),
+                4 => plain.receive_all(Copies::One),
+                arm => arms[arm].receive_all(NOW, count, |_| {}),
+            };
+            // What the one before left in the caches is to be no part of it.
+            pass();
+            let started = Instant::now();
+            (0..passes).for_each(|_| pass());
+            times[number].push(started.elapsed().as_nanos() as f64 / (passes * count) as f64);
+        }
+    }
+    let [copied, landed, itself, two, one] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    assert!(arms.iter().all(|arm| arm.whole() == arms[0].whole()), "landing loses nothing");
+    let [ratio, own_ratio, ceiling] = [copied / landed, copied / itself, two / one];
+    println!(
+        "{:>9}{:>9}{copied:>9.1}{landed:>9.1}{ratio:>9.2}{itself:>9.1}{own_ratio:>9.2}{two:>9.1}{one:>9.1}{ceiling:>9.2}{:>9.2}",
+        shape.len,
+        shape.step,
+        arms[1].copied_per_byte()
+    );
+}
+
+/// Whole datagrams, as many as the ring has room for.
+fn ring(Shape { len, step, ring_len, hosts }: &Shape) -> Section {
+    let mut section = Section::default();
+    let count = ring_len / len / usize::from(*hosts);
+    for id in 0..count.max(1) as u32 {
+        for index in 0..len.div_ceil(*step) {
+            (0..*hosts).for_each(|host| section.push(&piece(host, id, index, *len, *step)));
+        }
+    }
+    section
+}
+
+/// A frame with a piece of a datagram.
+fn piece(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8> {
+    let range = index * step..len.min((index + 1) * step);
+    let place = Place { id, offset: range.start, more: range.end < len };
+    let pair = Pair { version: 4, source: 1 + u32::from(host), destination: 1_000 };
+    let packet = pair.fragment(UDP, place, &noise(index as u64, range.len()));
+    [&[2; 12][..], &[8, 0], &packet].concat()
+}
+
+/// Without, with, and left to itself.
+const ARMS: [Guessing; 3] = [Guessing::Never, Guessing::Always, Guessing::WherePays];
+/// Payload of a fragment, in bytes: a link of 1,500.
+const STEP: usize = 1_480;
+/// See [`STEP`]: a link of 9,000.
+const LONG_STEP: usize = 8_976;
+/// Payload in a device's memory, in bytes.
+const RING_LEN: usize = 1 << 20;
+/// Frames of a timed stretch, at least, so that the clock's own cost does not show.
+const FRAMES_MIN: usize = 2_048;
+const NOW: Time = Time::from_nanos(1_000_000_000);

@@ -1,0 +1,101 @@
+//! Hosts that send in turns in, what part of their datagrams lands whole out, beside what the formula of kB3 foretells.
+
+use super::{Device, NOW, Receiver, piece};
+use crate::harness::Pages;
+use crate::section::Section;
+use engine::Guessing;
+use fastrand::Rng;
+use packet::Medium;
+
+/// Prints the table.
+pub fn show() {
+    println!(
+        "\nTurns of {HOSTS} hosts: what part of all datagrams of n pieces lands whole behind its first one, where another"
+    );
+    println!(
+        "host goes on after each frame with probability q; and what part of all pieces lands where headers are seen first"
+    );
+    println!("{:>4}{:>6}{:>12}{:>10}{:>16}", "n", "q", "(1-q)^(n-1)", "blind", "match-directed");
+    for pieces in [3, 7, 44] {
+        for percent in [0, 1, 5, 10, 20, 50] {
+            let q = f64::from(percent) / 100.0;
+            let formula = (1.0 - q).powi(pieces as i32 - 1);
+            let (frames, firsts) = turns(pieces, q);
+            let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Small);
+            let (blind, directed) = (blind(device.again(), &firsts, pieces), directed(device));
+            println!("{pieces:>4}{percent:>5}%{formula:>12.3}{blind:>10.3}{directed:>16.3}");
+        }
+    }
+}
+
+/// The part of datagrams that land behind their first piece.
+fn blind(device: Device, firsts: &[bool], pieces: usize) -> f64 {
+    let mut receiver = Receiver::new(device, Guessing::Always, Pages::Small);
+    let (mut tried, mut hit, mut next) = (0u32, 0u32, 0);
+    while next + pieces <= firsts.len() {
+        receiver.receive_plainly(NOW);
+        next += 1;
+        if firsts[next - 1] {
+            let before = receiver.guesses().right;
+            receiver.receive(NOW, pieces - 1, |_| {});
+            next += pieces - 1;
+            tried += 1;
+            hit += u32::from(receiver.guesses().right - before == pieces as u64 - 1);
+        }
+    }
+    f64::from(hit) / f64::from(tried.max(1))
+}
+
+/// The part of pieces that land where each one's header is seen before its place is chosen: nothing has to come in a row.
+fn directed(device: Device) -> f64 {
+    let count = device.len();
+    let mut receiver = Receiver::new(device, Guessing::Always, Pages::Small);
+    (0..count).for_each(|_| receiver.receive_seen(NOW));
+    receiver.guesses().right as f64 / count as f64
+}
+
+/// Frames of hosts that take turns, and which of them start a datagram.
+fn turns(pieces: usize, q: f64) -> (Section, Vec<bool>) {
+    let mut random = Rng::with_seed(pieces as u64);
+    let mut hosts = [(0u32, 0usize); HOSTS];
+    let mut speaking = 0;
+    let (mut frames, mut firsts) = (Section::default(), Vec::new());
+    for _ in 0..DATAGRAMS * pieces {
+        let (id, index) = &mut hosts[speaking];
+        frames.push(&piece(speaking as u8, *id, *index, pieces * STEP, STEP));
+        firsts.push(*index == 0);
+        *index += 1;
+        if *index == pieces {
+            (*id, *index) = ((*id + 1) % (1 << 16), 0);
+        }
+        if random.f64() < q {
+            speaking = (speaking + random.usize(1..HOSTS)) % HOSTS;
+        }
+    }
+    (frames, firsts)
+}
+
+/// Hosts that take turns.
+const HOSTS: usize = 8;
+/// Datagrams that are sent; a third of them is tried where turns are many.
+const DATAGRAMS: usize = 8_000;
+/// Payload of a piece, in bytes: the length is no part of the question.
+const STEP: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guesses_are_right_as_often_as_the_formula_foretells() {
+        for (pieces, q) in [(3, 0.05_f64), (7, 0.1), (7, 0.2)] {
+            let formula = (1.0 - q).powi(pieces as i32 - 1);
+            let (frames, firsts) = turns(pieces, q);
+            let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Small);
+            let rate = blind(device.again(), &firsts, pieces);
+            // Within 2 points (kB3), and what is left of chance with some thousand datagrams.
+            assert!((rate - formula).abs() < 0.02, "{pieces} pieces, {q}: {rate}, not {formula}");
+            assert!(directed(device) > 0.99);
+        }
+    }
+}
