@@ -430,7 +430,8 @@ impl Sending {
     /// Sends up to a batch of wires and says how many the kernel took.
     fn call(&mut self, socket: &OwnedFd, wires: &[Wire<'_>], vnet_len: usize, medium: Medium) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            self.headers[index] = VnetHeader::of(wire.to_do).write();
+            let frame_len = wire.header.len() + wire.payload.len();
+            self.headers[index] = VnetHeader::of(wire.to_do).in_one_piece(frame_len).write();
             let parts = &mut self.parts[index];
             *parts = [part(&self.headers[index][..vnet_len]), part(wire.header), part(wire.payload)];
             let header = &mut self.messages[index].msg_hdr;
