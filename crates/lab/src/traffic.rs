@@ -7,6 +7,7 @@
 use crate::usage::thread_time;
 use port::namespace::Namespace;
 use rustix::net::sockopt;
+use rustix::thread::set_name;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::io::{self, Read, Write};
@@ -70,6 +71,8 @@ pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: 
 }
 
 fn send_tcp(target: SocketAddr, content: &[u8]) -> io::Result<(Instant, Duration)> {
+    // A profiler tells threads by their names.
+    set_name(c"lab-sends")?;
     let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
     sockopt::set_tcp_congestion(&stream, CONGESTION)?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -84,6 +87,7 @@ fn send_tcp(target: SocketAddr, content: &[u8]) -> io::Result<(Instant, Duration
 }
 
 fn receive_tcp(listener: &TcpListener, len: usize) -> io::Result<(Instant, Duration, Vec<u8>)> {
+    set_name(c"lab-receives")?;
     // Written once, so that no page is made while the clock runs.
     let mut received = vec![1; len];
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(PATIENCE))?;

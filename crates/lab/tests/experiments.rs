@@ -98,7 +98,11 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
         rounds: 1,
         timed_len: 4 << 20,
         observed_len: 4 << 20,
-        scenes: vec![Scene::Wires(Receiving::Thread), Scene::Wires(Receiving::ThreadWithGro), Scene::Trains],
+        scenes: vec![
+            Scene::Wires(Receiving::ThreadWithoutCopy),
+            Scene::Wires(Receiving::ThreadWithGro),
+            Scene::Trains,
+        ],
     };
     let border = border(&settings, |_| {}).unwrap();
     assert!(border.intact);
@@ -121,7 +125,7 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
         }
     }
     let text = border.to_string();
-    assert!(text.contains("links without offloads, hosts that receive by a thread, GRO off"), "{text}");
+    assert!(text.contains("links without offloads, hosts that receive by a thread and join nothing"), "{text}");
 }
 
 #[test]

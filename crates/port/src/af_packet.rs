@@ -110,22 +110,29 @@ impl PacketSocket {
         }
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         tried("join it", join(&socket, index, hardware, options.fanout))?;
-        let receiving = Box::new(Receiving::new());
-        let sending = Box::new(Sending::new(index));
-        let layout = Layout::new(medium, mtu);
-        let offloads = options.offloads;
-        Ok(PacketSocket {
+        Ok(PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads))
+    }
+
+    /// A socket that is set up, on an interface with this number, medium and MTU.
+    fn new(
+        socket: OwnedFd,
+        address: String,
+        (index, medium, mtu): (i32, Medium, usize),
+        vnet_len: usize,
+        offloads: Offloads,
+    ) -> PacketSocket {
+        PacketSocket {
             socket,
             address,
             medium,
             offloads,
             vnet_len,
-            layout,
-            receiving,
-            sending,
+            layout: Layout::new(medium, mtu),
+            receiving: Box::new(Receiving::new()),
+            sending: Box::new(Sending::new(index)),
             missed: 0,
             is_down: false,
-        })
+        }
     }
 
     fn cannot_receive(&self, error: &io::Error) -> io::Error {
@@ -165,22 +172,9 @@ impl PacketSocket {
         let index = device.index().map_err(gone)?;
         let hardware = device.hardware().map_err(gone)?;
         let medium = medium(hardware).ok_or_else(|| io::Error::other(format!("{address}: it has changed")))?;
-        let layout = Layout::new(medium, device.mtu().map_err(gone)?);
+        let mtu = device.mtu().map_err(gone)?;
         let vnet_len = spoken_vnet(&socket);
-        let (receiving, sending) = (Box::new(Receiving::new()), Box::new(Sending::new(index)));
-        let (missed, is_down) = (0, false);
-        Ok(PacketSocket {
-            socket,
-            address,
-            medium,
-            offloads,
-            vnet_len,
-            layout,
-            receiving,
-            sending,
-            missed,
-            is_down,
-        })
+        Ok(PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads))
     }
 
     /// Receives a batch, its first frames apart, as long as they are what is expected.
@@ -430,7 +424,8 @@ impl Sending {
     /// Sends up to a batch of wires and says how many the kernel took.
     fn call(&mut self, socket: &OwnedFd, wires: &[Wire<'_>], vnet_len: usize, medium: Medium) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            self.headers[index] = VnetHeader::of(wire.to_do).write();
+            let frame_len = wire.header.len() + wire.payload.len();
+            self.headers[index] = VnetHeader::of(wire.to_do).in_one_piece(frame_len).write();
             let parts = &mut self.parts[index];
             *parts = [part(&self.headers[index][..vnet_len]), part(wire.header), part(wire.payload)];
             let header = &mut self.messages[index].msg_hdr;

@@ -159,6 +159,15 @@ impl Netlink {
         self.set(name, LinkAttribute::Mtu(mtu), what)
     }
 
+    /// Sets up to which length an interface joins packets that it receives (GRO), in bytes: with 1, it joins none.
+    ///
+    /// # Errors
+    /// That the kernel is older than 5.19, and as [`Netlink::set_up`].
+    pub fn set_joined_len_max(&mut self, name: &str, len: u32) -> io::Result<()> {
+        let what = format!("{name}: cannot join packets up to {len} bytes only");
+        self.set(name, LinkAttribute::GroMaxSize(len), what)
+    }
+
     /// Sets the hardware address.
     ///
     /// # Errors

@@ -67,6 +67,18 @@ impl VnetHeader {
         header
     }
 
+    /// The same for a frame of `len` bytes that is to lie in one piece of the kernel's memory, where it is a single packet of a
+    /// length for which such pieces are had easily: for a link that takes no scattered packets it would be copied into one.
+    #[inline]
+    pub fn in_one_piece(self, len: usize) -> VnetHeader {
+        match u16::try_from(len) {
+            Ok(header_len) if self.kind == 0 && header_len <= ONE_PIECE_LEN_MAX => {
+                VnetHeader { header_len, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The header of a frame that got `len` bytes more in front of what the checksum covers.
     pub fn moved_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
@@ -219,6 +231,8 @@ const TCP6: u8 = 4;
 const UDP: u8 = 5;
 /// Beside a kind: the first segment carries CWR.
 const CWR: u8 = 0x80;
+/// Longest frame that is asked for in one piece, in bytes: with the kernel's room around it, 16 KiB.
+const ONE_PIECE_LEN_MAX: u16 = 15 << 10;
 /// Protocol number (IANA), and where the checksum stands in its header, in bytes (RFC 9260 section 3.1).
 const SCTP: u8 = 132;
 const SCTP_FIELD_AT: u16 = 8;
@@ -262,6 +276,19 @@ mod tests {
             assert_eq!(header, expected, "{kind:?}");
         }
         assert_eq!(VnetHeader::of(ToDo::default()).write(), [0; LEN]);
+    }
+
+    #[test]
+    fn a_single_packet_lies_in_one_piece_and_a_train_or_a_long_one_does_not() {
+        let checksum = ToDo { checksum: Some((34, 50)), train: None };
+        let single = VnetHeader::of(checksum).in_one_piece(9_014);
+        assert_eq!(single, VnetHeader { header_len: 9_014, ..VnetHeader::of(checksum) });
+        let train = TrainToDo { segment_len: 1_448, header_len: 54, kind: TrainKind::Udp };
+        let train = VnetHeader::of(ToDo { train: Some(train), ..checksum });
+        assert_eq!(train.in_one_piece(9_014), train);
+        for len in [15 * 1_024 + 1, 65_549, 1 << 17] {
+            assert_eq!(VnetHeader::default().in_one_piece(len), VnetHeader::default(), "{len}");
+        }
     }
 
     #[test]

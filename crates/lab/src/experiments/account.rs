@@ -3,6 +3,7 @@
 use crate::net::Host;
 use port::features::{self, Switch};
 use port::napi::ReceiveThread;
+use port::netlink::Netlink;
 use port::xdp::Passing;
 use serde::Serialize;
 use std::io;
@@ -13,8 +14,12 @@ use std::io;
 pub enum Receiving {
     /// As the kernel makes it: whoever happens to run does the work, often the sender, and nobody's account has it.
     Plain,
-    /// By a thread of its own, packet by packet, as a card without offloads.
+    /// By a thread of its own, packet by packet, as a card without offloads. An XDP program sees to that, for which a veth
+    /// copies each packet that another socket or queue has a part in: where those who are compared send in different ways, that
+    /// copy is in the account of one and not of the other.
     Thread,
+    /// By a thread of its own, packet by packet, and nothing is copied: GRO looks at each packet, and may join none.
+    ThreadWithoutCopy,
     /// By a thread of its own, which joins packets (GRO).
     ThreadWithGro,
 }
@@ -38,9 +43,12 @@ impl Account {
             let passing = match receiving {
                 Receiving::Plain => return Ok(Account { thread: None, _passing: None }),
                 Receiving::Thread => Some(Passing::attach(index)?),
-                Receiving::ThreadWithGro => {
+                Receiving::ThreadWithoutCopy | Receiving::ThreadWithGro => {
                     // The interface is ours alone, and goes with its host.
                     drop(features::set(interface, &[("rx-gro", Switch::On)])?);
+                    if receiving == Receiving::ThreadWithoutCopy {
+                        Netlink::open()?.set_joined_len_max(interface, 1)?;
+                    }
                     None
                 }
             };

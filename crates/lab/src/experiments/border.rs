@@ -145,7 +145,7 @@ impl Default for BorderSettings {
             timed_len: 256 << 20,
             observed_len: 64 << 20,
             scenes: vec![
-                Scene::Wires(Receiving::Thread),
+                Scene::Wires(Receiving::ThreadWithoutCopy),
                 Scene::Wires(Receiving::ThreadWithGro),
                 Scene::Wires(Receiving::Plain),
                 Scene::Trains,
@@ -493,7 +493,8 @@ impl BorderRow {
         let links = if self.has_offloads { "links with offloads" } else { "links without offloads" };
         let hosts = match self.receiving {
             Receiving::Plain => "hosts as the kernel makes them",
-            Receiving::Thread => "hosts that receive by a thread, GRO off",
+            Receiving::Thread => "hosts that receive by a thread behind XDP, GRO off",
+            Receiving::ThreadWithoutCopy => "hosts that receive by a thread and join nothing",
             Receiving::ThreadWithGro => "hosts that receive by a thread, GRO on",
         };
         format!("{links}, {hosts}")
