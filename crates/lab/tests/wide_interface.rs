@@ -153,19 +153,21 @@ fn short_messages_that_follow_long_ones_come_in_order() {
         receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let sender = pair.hosts[from].space().enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
-        let mut room = [0; 30_000];
+        let (mut room, mut followed) = ([0; 30_000], 0);
         for number in 0..200_u64 {
+            let began = Instant::now();
             for len in [20_000, 64] {
                 let mut message = vec![0; len];
                 message[..8].copy_from_slice(&number.to_be_bytes());
                 sender.send(&message).unwrap();
             }
-            for len in [20_000, 64] {
-                let came = receiver.recv(&mut room).unwrap();
-                let its = u64::from_be_bytes(*room.first_chunk().unwrap());
-                assert_eq!((came, its), (len, number), "to host {to}");
-            }
+            // One that comes a millisecond later does not follow.
+            let follows = began.elapsed() < Duration::from_micros(500);
+            let came = [0, 1].map(|_| receiver.recv(&mut room).unwrap());
+            followed += usize::from(follows);
+            assert!(!follows || came == [20_000, 64], "{came:?}, number {number} to host {to}");
         }
+        assert!(followed > 0, "the machine is too busy to show anything");
     }
 }
 

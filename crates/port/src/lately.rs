@@ -62,7 +62,8 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
 
 /// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.
 pub(crate) fn number(count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
-    let mut steps = vec![bpf::set(R7, 0)];
+    // Two hosts may have alike addresses of both versions.
+    let mut steps = vec![bpf::set(R7, count.into())];
     steps.extend((0..count).flat_map(|word| [load(word), other_bits(R7, bpf::R5)]));
     steps
 }

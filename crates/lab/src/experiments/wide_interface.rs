@@ -218,6 +218,8 @@ fn measure(
                 samples[index * SYSTEMS.len() + number].push(sample);
             }
             if round == 0 {
+                // Short messages that follow long ones at once go their way.
+                thread::sleep(REST);
                 let pings = standing.ping(settings.pings)?;
                 outcome.latencies.push(Latency { mtu, system, pings });
                 if system.far == Stack::Stock {
@@ -526,5 +528,6 @@ const DISORDERED_LENS: [usize; 2] = [20_000, 65_000];
 const PING_LEN: usize = 64;
 /// How long after the last message no more is waited for.
 const QUIET: Duration = Duration::from_millis(500);
+const REST: Duration = Duration::from_millis(20);
 const SETTLE_TRIES: u32 = 40;
 const SETTLE_WAIT: Duration = Duration::from_millis(200);
