@@ -80,6 +80,12 @@ pub enum Experiment {
         /// How often each load is timed
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
+        /// MTUs of the link, separated by commas; without it 1500 and 9000
+        #[arg(long, value_delimiter = ',')]
+        mtu: Option<Vec<u32>>,
+        /// Lengths of messages in bytes, 8 to 65507, separated by commas; without it six
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(8..=65_507))]
+        len: Option<Vec<u32>>,
     },
     /// Goodput at 2,000 lengths of messages: at which does it dip?
     Dips,

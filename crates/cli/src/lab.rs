@@ -38,8 +38,11 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
                 experiments::border(&BorderSettings { rounds: *rounds, ..BorderSettings::default() }, tell)?;
             shown(&progress, json, &border, border.intact && border.broken.is_empty())
         }
-        Experiment::WideInterface { rounds } => {
-            let settings = WideInterfaceSettings { rounds: *rounds, ..WideInterfaceSettings::default() };
+        Experiment::WideInterface { rounds, mtu, len } => {
+            let usual = WideInterfaceSettings { rounds: *rounds, ..WideInterfaceSettings::default() };
+            let mtus = mtu.clone().unwrap_or(usual.mtus);
+            let lens = len.as_ref().map(|lens| lens.iter().map(|len| *len as usize).collect());
+            let settings = WideInterfaceSettings { mtus, lens: lens.unwrap_or(usual.lens), ..usual };
             let outcome = experiments::wide_interface(&settings, tell)?;
             shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
         }

@@ -5,7 +5,7 @@
 
 use crate::config::{Config, SideConfig};
 use crate::links::Links;
-use crate::roles::{Seized, links};
+use crate::roles::{self, Seized, links};
 use engine::Switch;
 use port::netlink::Netlink;
 use port::{Address, Fanout, Offloads, Options, Port, Spread, steer};
@@ -93,7 +93,8 @@ pub fn open(config: &Config, side: &SideConfig, _number: usize) -> io::Result<Bo
         Switch::On => Options::default().offloads,
         Switch::Off => Offloads::default(),
     };
-    let mut options = Options { mtu: Some(side.mtu.into()), offloads, ..Options::default() };
+    let takes = roles::takes(config);
+    let mut options = Options { mtu: Some(side.mtu.into()), offloads, takes, ..Options::default() };
     if config.workers > 1 {
         let spread = if steer::allowed().is_ok() { Spread::Steered(config.workers as u16) } else { Spread::Flow };
         let index = match name(side)? {

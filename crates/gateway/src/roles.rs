@@ -7,7 +7,9 @@ use crate::wide_interface::Moved;
 use packet::Medium;
 use port::intercept::Intercept;
 use port::netlink::Netlink;
-use port::{Address, Port};
+use port::shortcut::Shortcut;
+use port::{Address, Port, Takes};
+use std::fs;
 use std::io;
 
 /// What the host has given up, until this is dropped.
@@ -16,6 +18,8 @@ pub struct Seized {
     moved: Option<Moved>,
     /// Each with the number of its interface; none where the host can do without.
     intercepts: Vec<(u32, Option<Intercept>)>,
+    /// Between the interfaces with these numbers.
+    shortcut: Option<([u32; 2], Shortcut)>,
 }
 
 impl Seized {
@@ -63,6 +67,7 @@ impl Seized {
         self.intercepts.retain(|(index, _)| netlink.interface_at(*index).is_ok());
         if config.role == Role::WideInterface {
             let (wide, narrow) = (interface(&config.wide)?, interface(&config.narrow)?);
+            self.shorten(config, &mut netlink, [&wide, &narrow])?;
             match &mut self.moved {
                 Some(moved) => moved.renew(config, &narrow)?,
                 None => self.moved = Some(Moved::start(config, &wide, &narrow)?),
@@ -70,6 +75,43 @@ impl Seized {
         }
         Ok(())
     }
+
+    /// Has the kernel send what fits.
+    fn shorten(&mut self, config: &Config, netlink: &mut Netlink, names: [&str; 2]) -> io::Result<()> {
+        let [wide, narrow] = [netlink.interface(names[0])?, netlink.interface(names[1])?];
+        let between = [wide.index, narrow.index];
+        if self.shortcut.as_ref().is_none_or(|(known, _)| *known != between) {
+            let medium = wide.medium.unwrap_or(Medium::Ip);
+            self.shortcut = Some((between, Shortcut::open(wide.index, medium, narrow.index, config.narrow.mtu)?));
+        }
+        Ok(())
+    }
+}
+
+/// What a port on the host's own interface takes from the kernel: what the gateway changes. The rest is the kernel's, unless
+/// it would drop what comes in by another interface than answers leave by (RFC 3704 section 2.2).
+pub fn takes(config: &Config) -> Takes {
+    match (config.role, interface(&config.narrow)) {
+        (Role::WideInterface, Ok(narrow)) if may_differ(&narrow) => {
+            if config.wide.coalesce.is_some() {
+                Takes::Joinable
+            } else {
+                Takes::Fragments
+            }
+        }
+        (Role::WideInterface, _) => Takes::Unicast,
+        (Role::Border | Role::Router, _) => Takes::All,
+    }
+}
+
+/// May packets come in by this interface and their answers leave by another?
+fn may_differ(interface: &str) -> bool {
+    let of = |name| {
+        let said = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
+        said.ok().and_then(|said| said.trim().parse::<u8>().ok())
+    };
+    // The stricter of both holds, and 2 asks only that some way leads back.
+    of("all").zip(of(interface)).is_some_and(|(all, own)| all.max(own) != STRICT)
 }
 
 /// How packets get their link headers at the wide end and at the narrow one; in the namespace of this thread, with no right
@@ -139,3 +181,6 @@ fn allowed(
         }
     }
 }
+
+/// As rp_filter says that answers have to leave by the same interface.
+const STRICT: u8 = 1;

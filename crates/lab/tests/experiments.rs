@@ -143,13 +143,13 @@ fn a_wide_interface_loses_and_changes_nothing_in_any_order_of_fragments() {
     let outcome = wide_interface(&settings, |_| {}).unwrap();
     assert!(outcome.intact);
     assert_eq!(outcome.broken, [""; 0]);
-    assert_eq!((outcome.rows.len(), outcome.latencies.len()), (3 * 4, 4));
+    assert_eq!((outcome.rows.len(), outcome.latencies.len()), (3 * 5, 5));
     for row in &outcome.rows {
         assert_eq!(row.delivered, 1.0, "{row:?}");
-        assert_eq!(row.worker_micros > 0.0, row.system.receiver == Stack::Wide, "{row:?}");
-        assert_eq!(row.versus_stock.is_some(), row.system.receiver == Stack::Wide, "{row:?}");
+        assert!(row.worker_micros > 0.0 || row.system.receiver == Stack::Stock || row.len < 1_472, "{row:?}");
+        assert_eq!(row.versus_stock.is_some(), row.system.receiver != Stack::Stock, "{row:?}");
     }
-    assert_eq!(outcome.deliveries.len(), 2 * 2 * 2 * 2);
+    assert_eq!(outcome.deliveries.len(), 3 * 2 * 2 * 2);
     for delivery in &outcome.deliveries {
         assert_eq!(delivery.taken.arrived, delivery.sent, "{delivery:?}");
     }

@@ -11,17 +11,18 @@ use wideload_lab::trio::{v4, v6};
 
 #[test]
 fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
-    for (mtu, device, wide_mtu) in [
-        (1_500, "tun:wide0", 65_535),
-        (9_000, "tun:wide0", 65_535),
-        (1_500, "tap:wide0", 65_521),
-        (1_500, "tun:wide0", 9_000),
+    for (port, mtu, device, wide_mtu) in [
+        ("packet", 1_500, "tun:wide0", 65_535),
+        ("packet", 9_000, "tun:wide0", 65_535),
+        ("packet", 1_500, "tap:wide0", 65_521),
+        ("packet", 1_500, "tun:wide0", 9_000),
+        ("xdp", 1_500, "tun:wide0", 65_535),
+        ("xdp", 9_000, "tun:wide0", 65_535),
+        ("xdp", 1_500, "tap:wide0", 65_521),
     ] {
         for wide_count in [1, 2] {
             let pair = Pair::new(mtu, Offloading::Off).unwrap();
-            let services: Vec<_> = (0..wide_count)
-                .map(|host| pair.start(host, &pair.wide_interface(host, device, wide_mtu, [""; 3])).unwrap())
-                .collect();
+            let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, port, device, wide_mtu)).collect();
             await_way(&pair);
             for len in [8, 1_472, 1_473, 30_000, 65_487] {
                 for (from, to) in [(0, 1), (1, 0)] {
@@ -33,7 +34,7 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
                         assert!(transfer.intact);
                         assert_eq!(
                             transfer.messages, 12,
-                            "{len} bytes to {address}, link {mtu}, {device}, {wide_count} wide"
+                            "{len} bytes to {address}, {port} link {mtu}, {device}, {wide_count} wide"
                         );
                     }
                 }
@@ -45,19 +46,20 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
 
 #[test]
 fn tcp_crosses_both_ways_between_wide_and_stock_hosts() {
-    for offloading in [Offloading::Off, Offloading::On] {
+    for (port, offloading) in
+        [("packet", Offloading::Off), ("packet", Offloading::On), ("xdp", Offloading::Off), ("xdp", Offloading::On)]
+    {
         for wide_count in [1, 2] {
             let pair = Pair::new(1_500, offloading).unwrap();
-            let services: Vec<_> = (0..wide_count)
-                .map(|host| pair.start(host, &pair.wide_interface(host, "tun:wide0", 65_535, [""; 3])).unwrap())
-                .collect();
+            let services: Vec<_> =
+                (0..wide_count).map(|host| start(&pair, host, port, "tun:wide0", 65_535)).collect();
             await_way(&pair);
             for (from, to) in [(0, 1), (1, 0)] {
                 for address in [v4(to as u8 + 1), v6(to as u8 + 1)] {
                     let transfer =
                         traffic::tcp(pair.hosts[from].space(), pair.hosts[to].space(), address, 8 << 20, 6)
                             .unwrap();
-                    assert!(transfer.intact, "to {address}, {offloading:?}, {wide_count} wide");
+                    assert!(transfer.intact, "to {address}, {port} {offloading:?}, {wide_count} wide");
                 }
             }
             check_books(&services);
@@ -117,6 +119,61 @@ fn a_burst_of_small_messages_waits_in_the_device() {
     let messages = Messages { len: 64, count: 3_000, rate: None };
     let transfer = traffic::udp(pair.hosts[0].space(), pair.hosts[1].space(), v4(2), messages, 9).unwrap();
     assert_eq!((transfer.messages, transfer.intact), (3_000, true));
+}
+
+#[test]
+fn what_fits_the_link_crosses_no_gateway() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let service = start(&pair, 0, "xdp", "tun:wide0", 65_535);
+    await_way(&pair);
+    let seen = || service.snapshots().unwrap()[0].ends.each_ref().map(|end| end.seen.packets);
+    let before = seen();
+    for (len, crosses) in [(1_472, false), (1_473, true)] {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let messages = Messages { len, count: 200, rate: Some(20e6) };
+            let [sender, receiver] = [from, to].map(|host: usize| pair.hosts[host].space());
+            let transfer = traffic::udp(sender, receiver, v4(to as u8 + 1), messages, 8).unwrap();
+            assert_eq!((transfer.messages, transfer.intact), (200, true), "{len} bytes to host {to}");
+        }
+        let counts = seen();
+        let [sent, received] = [0, 1].map(|end| counts[end] - before[end]);
+        // What a host says by itself crosses too, and is little.
+        assert_eq!((sent > 100, received > 100), (crosses, crosses), "{len} bytes: {sent} and {received}");
+    }
+}
+
+#[test]
+fn short_messages_that_follow_long_ones_come_in_order() {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let pair = Pair::new(1_500, Offloading::Off).unwrap();
+        let _service = start(&pair, 0, "xdp", "tun:wide0", 65_535);
+        await_way(&pair);
+        let receiver =
+            pair.hosts[to].space().enter(|| UdpSocket::bind(SocketAddr::new(v4(to as u8 + 1), 0))).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let sender = pair.hosts[from].space().enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let (mut room, mut followed) = ([0; 30_000], 0);
+        for number in 0..200_u64 {
+            let began = Instant::now();
+            for len in [20_000, 64] {
+                let mut message = vec![0; len];
+                message[..8].copy_from_slice(&number.to_be_bytes());
+                sender.send(&message).unwrap();
+            }
+            // One that comes a millisecond later does not follow.
+            let follows = began.elapsed() < Duration::from_micros(500);
+            let came = [0, 1].map(|_| receiver.recv(&mut room).unwrap());
+            followed += usize::from(follows);
+            assert!(!follows || came == [20_000, 64], "{came:?}, number {number} to host {to}");
+        }
+        assert!(followed > 0, "the machine is too busy to show anything");
+    }
+}
+
+/// A wide interface on a host, by a port of this kind.
+fn start(pair: &Pair, host: usize, port: &str, device: &str, mtu: u32) -> gateway::service::Service {
+    pair.start(host, &pair.wide_interface_by(host, port, device, mtu, [""; 3])).unwrap()
 }
 
 /// Waits until a message of each version is answered; IPv6 addresses are not usable at once.

@@ -44,6 +44,8 @@ pub(crate) enum Kind {
 pub(crate) enum Hook {
     /// What traffic control sees come in (BPF_TCX_INGRESS).
     Ingress = 46,
+    /// What traffic control sees go out (BPF_TCX_EGRESS).
+    Egress = 47,
     /// What a driver gives (BPF_XDP).
     Express = 37,
 }
@@ -260,6 +262,36 @@ pub(crate) const fn mask(to: u8, bits: i32) -> Step {
     Step::Do(instruction(0x57, to, 0, 0, bits))
 }
 
+/// Multiplies a register's word by a value.
+pub(crate) const fn multiply(to: u8, value: i32) -> Step {
+    Step::Do(instruction(0x24, to, 0, 0, value))
+}
+
+/// Moves the bits of a register's word to the right.
+pub(crate) const fn right(to: u8, count: i32) -> Step {
+    Step::Do(instruction(0x74, to, 0, 0, count))
+}
+
+/// Moves the bits of a register's word to the left.
+pub(crate) const fn left(to: u8, count: i32) -> Step {
+    Step::Do(instruction(0x64, to, 0, 0, count))
+}
+
+/// Adds a register to another.
+pub(crate) const fn add_other(to: u8, from: u8) -> Step {
+    Step::Do(instruction(0x0f, to, from, 0, 0))
+}
+
+/// Takes a register's word from that of another.
+pub(crate) const fn less(to: u8, from: u8) -> Step {
+    Step::Do(instruction(0x1c, to, from, 0, 0))
+}
+
+/// Gives a register's word the bits in which it differs from that of another.
+pub(crate) const fn other_bits(to: u8, from: u8) -> Step {
+    Step::Do(instruction(0xac, to, from, 0, 0))
+}
+
 /// Goes on at `place` where the comparison with a value holds.
 pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Step {
     Step::Jump(instruction(comparison, register, 0, 0, value), place)
@@ -293,7 +325,7 @@ pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, constan
     Instruction { code, registers, offset, constant }
 }
 
-/// Registers: 0 for answers, 1 to 5 for arguments, 6 for what outlives a call, 10 for the stack's end.
+/// Registers: 0 for answers, 1 to 5 for arguments, 6 to 9 for what outlives a call, 10 for the stack's end.
 pub(crate) const R0: u8 = 0;
 pub(crate) const R1: u8 = 1;
 pub(crate) const R2: u8 = 2;
@@ -301,6 +333,9 @@ pub(crate) const R3: u8 = 3;
 pub(crate) const R4: u8 = 4;
 pub(crate) const R5: u8 = 5;
 pub(crate) const R6: u8 = 6;
+pub(crate) const R7: u8 = 7;
+pub(crate) const R8: u8 = 8;
+pub(crate) const R9: u8 = 9;
 pub(crate) const R10: u8 = 10;
 /// BPF_JMP with BPF_JEQ, BPF_JNE, BPF_JLT, BPF_JGT.
 pub(crate) const IF_EQUAL: u8 = 0x15;

@@ -22,6 +22,7 @@ pub mod neighbours;
 pub mod netlink;
 pub mod realtime;
 pub mod routes;
+pub mod shortcut;
 pub mod steer;
 pub mod xdp;
 
@@ -30,6 +31,7 @@ mod bpf;
 mod device;
 mod failure;
 mod landing;
+mod lately;
 mod open;
 mod refusal;
 mod self_test;

@@ -339,6 +339,32 @@ fn where_it_takes_unicast_the_kernel_keeps_neighbours_and_groups() {
 }
 
 #[test]
+fn where_it_takes_fragments_the_kernel_keeps_whole_packets() {
+    let [near, far] = system_pair::pair();
+    let options = Options { takes: Takes::Fragments, ..Options::default() };
+    let mut port = far.namespace.enter(|| open("xdp:wire", &options)).expect("it is there");
+    let mut pool = Pool::new(1 << 20);
+    for (ours, theirs) in [(IpAddr::from(NEAR), IpAddr::from(FAR)), (NEAR6.into(), FAR6.into())] {
+        let receiver = far.namespace.enter(|| UdpSocket::bind((theirs, 7000))).expect("it has the address");
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket can be");
+        let sender = near.namespace.enter(|| UdpSocket::bind((ours, 0))).expect("it has the address");
+        for number in 0..3_u8 {
+            let (mut buffer, whole) = ([0; 64], [number; 32]);
+            // Longer than a packet follows fragments.
+            thread::sleep(Duration::from_millis(10));
+            sender.send_to(&whole, (theirs, 7000)).expect("there is a route");
+            assert_eq!(receiver.recv(&mut buffer).expect("it reaches the kernel"), 32);
+            sender.send_to(&[number; 3_000], (theirs, 7000)).expect("there is a route");
+            receive_one(&mut *port, &mut pool, |frame| {
+                let Frame::Ip(packet) = frame else { panic!("it takes IP only: {frame:?}") };
+                assert!(packet.ip().fragment.is_some(), "the kernel keeps what is whole");
+                Some(())
+            });
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_opened_says_what_to_do() {
     Namespace::new().run(|| {
         let why = |address: &str| {

@@ -56,6 +56,14 @@ impl Account {
         })
     }
 
+    /// Has an interface that receives by NAPI already do so by a thread of its own.
+    ///
+    /// # Errors
+    /// A right of root is missing, or the kernel's threads cannot be seen.
+    pub fn of_port(host: &Host, interface: &str) -> io::Result<Account> {
+        host.space().enter(|| Ok(Account { thread: Some(ReceiveThread::of(interface)?), _passing: None }))
+    }
+
     /// Processor time so far, in seconds; none where nobody's account has it.
     pub fn seconds(&self) -> Option<f64> {
         self.thread?.time().ok().map(|time| time.as_secs_f64())

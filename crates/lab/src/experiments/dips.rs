@@ -8,7 +8,7 @@
 //! one twice, would lose what is sent faster, at whichever length it happens to be.
 
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Taken};
-use super::wide_interface::{Stack, broken, settle, start_wide};
+use super::wide_interface::{Stack, broken, settle, start_on};
 use super::{Conditions, Spread};
 use crate::net::Offloading;
 use crate::pair::Pair;
@@ -43,7 +43,7 @@ pub struct Dips {
     pub conditions: Conditions,
     /// MTU of the link.
     pub mtu: u32,
-    /// Stock interfaces at both ends, then wide ones at both ends.
+    /// Stock interfaces at both ends, then wide ones at both ends, by each kind of port.
     pub systems: Vec<Sweeps>,
     /// Did no message arrive changed or twice?
     pub intact: bool,
@@ -101,20 +101,17 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
     let mut outcome = Dips {
         conditions: Conditions::here(settings.sweeps),
         mtu: settings.mtu,
-        systems: [Stack::Stock, Stack::Wide].map(sweeps).into(),
+        systems: [Stack::Stock, Stack::Packet, Stack::Xdp].map(sweeps).into(),
         intact: true,
         broken: Vec::new(),
     };
     for round in 0..settings.sweeps {
         for system in &mut outcome.systems {
             tell(&format!("sweep {} of {}, {}", round + 1, settings.sweeps, system.stack));
-            let mut services = Vec::new();
-            if system.stack == Stack::Wide {
-                services = vec![start_wide(&pair, 0)?, start_wide(&pair, 1)?];
-            }
+            let services = [start_on(&pair, 0, system.stack)?, start_on(&pair, 1, system.stack)?];
             settle(&pair)?;
             outcome.intact &= sweep(&pair, settings, system)?;
-            outcome.broken.extend(broken(services.iter())?);
+            outcome.broken.extend(broken(services.iter().flatten())?);
         }
     }
     for system in &mut outcome.systems {

@@ -19,7 +19,7 @@ use crate::device::sentence;
 use crate::refusal::{Refusal, refused};
 use crate::{Offloads, Options, Port, Received, ToDo, Wire};
 use interface::Interface;
-use packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Medium, Pool};
+use packet::{CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool};
 use program::Redirect;
 use rings::{Mapping, Ring};
 use std::io;
@@ -57,6 +57,16 @@ struct Rings {
     sending: Ring<libc::xdp_desc>,
     /// Chunks whose part is sent.
     completed: Ring<u64>,
+}
+
+/// A frame that came.
+enum Came {
+    /// A fragment, with its payload at its place.
+    Apart(Landed),
+    /// Something else, in one piece.
+    Whole(Frame),
+    /// There was no memory for it.
+    Nothing,
 }
 
 impl XdpSocket {
@@ -102,33 +112,100 @@ impl XdpSocket {
         })
     }
 
-    /// Copies the frame in `parts` into a buffer of the pool and gives its chunks back to the kernel; none where the pool has
-    /// no memory.
-    fn gather(&mut self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
-        let len = self.parts.iter().map(|part| part.len as usize).sum::<usize>();
-        let start = HEADROOM - ETHERNET_LEN;
+    /// Copies the frame in `parts` into a buffer of the pool; none where the pool has no memory.
+    fn gather(&self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
+        let len = self.frame_len();
         let [.., largest] = CLASS_LENS;
         // A packet of any length fits behind the headroom; tags shift the longest a few bytes into the map.
-        let buffer = pool.lend(len.saturating_sub(ETHERNET_LEN).min(largest));
-        let frame = buffer.map(|mut buffer| {
-            let mut at = start;
-            for part in &self.parts {
-                let bytes = self.chunks.bytes(part.addr as usize, part.len as usize);
-                buffer.put(at, bytes);
-                at += bytes.len();
-            }
-            Frame::read(buffer, start, len, Medium::Ethernet, ingress)
-        });
-        for part in self.parts.drain(..) {
-            self.rings.fill.put(chunk_of(part.addr));
+        let mut buffer = pool.lend(len.saturating_sub(ETHERNET_LEN).min(largest))?;
+        let mut at = FRAME_AT;
+        for bytes in self.part_bytes() {
+            buffer.put(at, bytes);
+            at += bytes.len();
         }
-        match frame {
-            Some(Frame::Ip(mut packet)) => {
-                packet.judge_checksum();
-                Some(Frame::Ip(packet))
-            }
-            other => other,
+        Some(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress)))
+    }
+
+    /// Copies the frame in `parts`, which is no longer than what is expected, into a buffer up to its payload, and that to its
+    /// place. A frame that is something else is whole.
+    fn gather_apart(&self, ingress: Ingress, pool: &mut Pool, (front, place): (Front, &mut [u8])) -> Came {
+        let len = self.frame_len();
+        let room = (front.len() + place.len()).saturating_sub(ETHERNET_LEN);
+        let Some(mut buffer) = pool.lend(room) else { return Came::Nothing };
+        let mut at = 0;
+        for bytes in self.part_bytes() {
+            let (header, payload) = bytes.split_at(bytes.len().min(front.len().saturating_sub(at)));
+            buffer.put(FRAME_AT + at, header);
+            let behind = (at + header.len()).saturating_sub(front.len());
+            place[behind..behind + payload.len()].copy_from_slice(payload);
+            at += bytes.len();
         }
+        match Landed::read(buffer, FRAME_AT, len, front, place, Medium::Ethernet, ingress) {
+            Ok(landed) => Came::Apart(landed),
+            Err(buffer) => Came::Whole(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress))),
+        }
+    }
+
+    fn frame_len(&self) -> usize {
+        self.parts.iter().map(|part| part.len as usize).sum()
+    }
+
+    fn part_bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|part| self.chunks.bytes(part.addr as usize, part.len as usize))
+    }
+
+    /// Receives a batch, its first frames apart, as long as they are what is expected.
+    fn receive_batch(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        mut places: Option<Places<'_>>,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        let mut received = Received { was_last: true, ..Received::default() };
+        while let Some(part) = self.rings.received.take() {
+            let is_last = part.options & libc::XDP_PKT_CONTD == 0;
+            self.parts.push(part);
+            if !is_last {
+                continue;
+            }
+            received.count += 1;
+            let front = places.as_ref().map(Places::front);
+            let expected = places.as_mut().and_then(Iterator::next);
+            let came = match front.zip(expected) {
+                Some((front, place)) if self.frame_len() <= front.len() + place.len() => {
+                    self.gather_apart(ingress, pool, (front, place))
+                }
+                _ => self.gather(ingress, pool).map_or(Came::Nothing, Came::Whole),
+            };
+            for part in self.parts.drain(..) {
+                self.rings.fill.put(chunk_of(part.addr));
+            }
+            match came {
+                Came::Apart(it) => landed.push(it),
+                Came::Whole(frame) => frames.push(frame),
+                Came::Nothing => received.lost_count += 1,
+            }
+            if landed.len() < received.count {
+                places = None;
+            }
+            if received.count == BATCH_COUNT {
+                received.was_last = false;
+                break;
+            }
+        }
+        self.rings.received.release();
+        self.rings.fill.publish();
+        if received.count == 0 {
+            // What cannot go out waits for the next wires; whether the interface is up is asked below.
+            let _ = self.is_through();
+            socket::look(&self.socket).map_err(|error| {
+                let what = format!("{}: cannot receive", self.address);
+                sentence(&what, &error, "the interface is down or gone; set it up")
+            })?;
+        }
+        Ok(received)
     }
 
     /// Takes back the chunks that the kernel has sent.
@@ -274,34 +351,18 @@ impl Port for XdpSocket {
     }
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
-        let mut came = Received { was_last: true, ..Received::default() };
-        while let Some(part) = self.rings.received.take() {
-            let is_last = part.options & libc::XDP_PKT_CONTD == 0;
-            self.parts.push(part);
-            if !is_last {
-                continue;
-            }
-            came.count += 1;
-            match self.gather(ingress, pool) {
-                Some(frame) => frames.push(frame),
-                None => came.lost_count += 1,
-            }
-            if came.count == BATCH_COUNT {
-                came.was_last = false;
-                break;
-            }
-        }
-        self.rings.received.release();
-        self.rings.fill.publish();
-        if came.count == 0 {
-            // What cannot go out waits for the next wires; whether the interface is up is asked below.
-            let _ = self.is_through();
-            socket::look(&self.socket).map_err(|error| {
-                let what = format!("{}: cannot receive", self.address);
-                sentence(&what, &error, "the interface is down or gone; set it up")
-            })?;
-        }
-        Ok(came)
+        self.receive_batch(ingress, pool, None, &mut Vec::new(), frames)
+    }
+
+    fn receive_apart(
+        &mut self,
+        ingress: Ingress,
+        pool: &mut Pool,
+        places: Places<'_>,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+    ) -> io::Result<Received> {
+        self.receive_batch(ingress, pool, Some(places), landed, frames)
     }
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
@@ -345,6 +406,17 @@ impl Rings {
             sending: Ring::new(fd, libc::XDP_PGOFF_TX_RING as u64, offsets.tx, SHARE_COUNT)?,
             completed: Ring::new(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, SHARE_COUNT)?,
         })
+    }
+}
+
+/// A frame of which nobody said how far its checksum is.
+fn judged(frame: Frame) -> Frame {
+    match frame {
+        Frame::Ip(mut packet) => {
+            packet.judge_checksum();
+            Frame::Ip(packet)
+        }
+        other => other,
     }
 }
 
@@ -402,3 +474,5 @@ const BATCH_COUNT: usize = 64;
 /// Length of an Ethernet header and of a VLAN tag, in bytes.
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
+/// Where a frame starts in its buffer's memory.
+const FRAME_AT: usize = HEADROOM - ETHERNET_LEN;

@@ -1,0 +1,84 @@
+//! A packet's addresses in, whether one like it was taken from the kernel a moment ago out: so flows stay in order.
+//!
+//! Of a flow the kernel keeps some packets and we take others. One that it keeps would overtake those of ours that are still
+//! on their way. So a whole packet follows the pieces that went before it between the same two addresses, and the ones that
+//! follow those, until none came for a moment.
+
+use crate::bpf::{
+    self, IF_EQUAL, IF_MORE, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy, go, jump, less, load_map,
+    load_word, multiply, other_bits, right, store_word,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// When packets were taken, by a number that their addresses make.
+#[derive(Debug)]
+pub(crate) struct Lately {
+    map: OwnedFd,
+}
+
+impl Lately {
+    /// Nothing was taken yet.
+    ///
+    /// # Errors
+    /// The right, or memory, is missing.
+    pub fn new() -> io::Result<Lately> {
+        Ok(Lately { map: bpf::map(ARRAY, 1 << SLOT_BITS)? })
+    }
+
+    /// Goes on at "take" with a piece, at which register 8 is 1, and with what follows one; at "pass" with all else. Register
+    /// 7 has the addresses' number. Registers 1 to 9 are written over, and the last word of the stack.
+    pub fn steps(&self) -> Vec<Step> {
+        steps(self.map.as_fd())
+    }
+}
+
+fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![
+        multiply(R7, SPREAD),
+        right(R7, 32 - SLOT_BITS),
+        store_word(R10, SLOT, R7),
+        call(NANOSECONDS),
+        Step::Do(bpf::instruction(0x77, R0, 0, 0, MOMENT_BITS)),
+        copy(R9, R0),
+        copy(R2, R10),
+        add(R2, SLOT.into()),
+    ];
+    steps.extend(load_map(R1, map));
+    steps.extend([
+        call(LOOK_UP),
+        jump(IF_EQUAL, R0, 0, "pass"),
+        jump(IF_EQUAL, R8, 1, "note"),
+        load_word(R1, R0, 0),
+        copy(R2, R9),
+        less(R2, R1),
+        jump(IF_MORE, R2, MOMENTS_MAX, "pass"),
+        Step::Place("note"),
+        store_word(R0, 0, R9),
+        go("take"),
+    ]);
+    steps
+}
+
+/// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.
+pub(crate) fn number(count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
+    // Two hosts may have alike addresses of both versions.
+    let mut steps = vec![bpf::set(R7, count.into())];
+    steps.extend((0..count).flat_map(|word| [load(word), other_bits(R7, bpf::R5)]));
+    steps
+}
+
+/// BPF_MAP_TYPE_ARRAY.
+const ARRAY: u32 = 2;
+/// bpf_map_lookup_elem and bpf_ktime_get_ns.
+const LOOK_UP: i32 = 1;
+const NANOSECONDS: i32 = 5;
+/// Where the slot's number lies on the stack.
+const SLOT: i16 = -4;
+const SLOT_BITS: i32 = 12;
+/// A moment is so many bits of nanoseconds: 1.05 ms.
+const MOMENT_BITS: i32 = 20;
+/// A packet follows one of the same moment or the one before: longer than a packet of ours is on its way.
+const MOMENTS_MAX: i32 = 1;
+/// 2^32 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();
