@@ -140,7 +140,7 @@ impl XdpSocket {
             place[behind..behind + payload.len()].copy_from_slice(payload);
             at += bytes.len();
         }
-        match Landed::read(buffer, FRAME_AT, len, front, place, Medium::Ethernet, ingress) {
+        match Landed::of(buffer, FRAME_AT, len, front, place, Medium::Ethernet, ingress) {
             Ok(landed) => Came::Apart(landed),
             Err(buffer) => Came::Whole(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress))),
         }
