@@ -356,7 +356,9 @@ fn every_counter_stands_in_the_page_of_counters() {
     let events = engine::Event::ALL.iter().map(|it| (it.name(), it.what()));
     let came = gateway::figures::Came::ALL.iter().map(|it| (it.name(), it.what()));
     let went = gateway::figures::Went::ALL.iter().map(|it| (it.name(), it.what()));
-    let counters: Vec<_> = reasons.chain(events).chain(came).chain(went).collect();
+    let guessed = gateway::figures::Guessed::ALL.iter().map(|it| (it.name(), it.what()));
+    let shared = gateway::figures::Shared::ALL.iter().map(|it| (it.name(), it.what()));
+    let counters: Vec<_> = reasons.chain(events).chain(came).chain(went).chain(guessed).chain(shared).collect();
     for (name, what) in &counters {
         assert!(page.contains(&format!("| `{name}` | {what} |")), "COUNTERS.md lacks: | `{name}` | {what} |");
     }

@@ -2,9 +2,12 @@
 //!
 //! It needs root, and touches nothing but the namespaces that it makes.
 
-use lab::net::Offloading;
+use gateway::figures::Gap;
+use lab::net::{End, Offloading, cable};
+use lab::pair::Pair;
 use lab::traffic;
-use lab::trio::{NARROW, Trio, WIDE, v4};
+use lab::trio::{NARROW, Trio, WIDE, v4, v6};
+use port::addresses::Prefix;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -12,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -79,6 +82,57 @@ fn a_worker_process_that_hangs_is_replaced() {
     println!("hung: {told:?}");
     assert!(told.longest_gap > Duration::from_millis(500) && told.longest_gap < Duration::from_secs(2), "{told:?}");
     assert!(gateway.said("hung"), "{:?}", gateway.words());
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn packets_pass_unchanged_while_a_worker_process_hangs_where_failing_open_is_asked_for() {
+    let net = Net::new("");
+    net.write_with("fail = \"open\"\n", "");
+    let mut gateway = net.run();
+    for round in 0..3 {
+        let stream = net.stream(STEP, 1_000);
+        thread::sleep(Duration::from_millis(300));
+        gateway.kill_worker(Signal::STOP);
+        gateway.new_worker();
+        thread::sleep(Duration::from_millis(300));
+        let told = stream.stop();
+        println!("hung, failing open: {told:?}");
+        // What came in the first 50 ms waits for the next process; what came behind it has passed it.
+        assert!(told.reordered > 0, "{told:?}");
+        // What the process had read is lost with it; at the edges a packet may pass twice or not at all.
+        assert!(told.sent.abs_diff(told.came) <= 64 + 8, "{told:?}");
+        // It is seen again by the next program's keeper.
+        gateway.tell(Signal::USR2);
+        gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
+        assert!(
+            traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 1 << 20, 3)
+                .expect("it passes")
+                .intact
+        );
+    }
+    assert!(gateway.said("hung"), "{:?}", gateway.words());
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stays() {
+    let net = Net::new("");
+    let here = || net.trio.middle.tell(|netlink| netlink.interfaces()).expect("the kernel says it").len();
+    let before = here();
+    let text = fs::read_to_string(&net.config).expect("it was written");
+    let config = gateway::config::Config::parse(&text, "border.toml").expect("it is right");
+    let began = Instant::now();
+    let proofs = net.trio.middle.space().enter(|| gateway::trial::try_offloads(&config)).expect("it can be tried");
+    println!("tried in {:.1?}", began.elapsed());
+    let all = port::Offloads { checksum: true, tcp: true, udp: true };
+    for proof in &proofs {
+        assert_eq!((proof.offloads, &proof.doubts), (all, &Vec::new()));
+    }
+    assert_eq!(gateway::trial::doubts(&proofs), None);
+    let gateway = net.run();
+    assert!(!gateway.said("done here"), "{:?}", gateway.words());
+    assert_eq!(here(), before, "no device stays");
     assert!(gateway.end().success());
 }
 
@@ -288,12 +342,141 @@ fn a_worker_process_without_rights_answers_who_asks() {
     let gateway = net.run();
     let before = gateway.worker();
     let mut client = Client::connect(&net.control).expect("it listens");
-    assert!(client.status().expect("it answers").all.to_wide.broken.is_empty());
+    let status = client.status().expect("it answers");
+    assert!(status.all.to_wide.broken.is_empty());
+    assert!(status.workers.iter().all(|worker| worker.wakes > 0), "it can still say how often it slept");
     let bypass = Request::Bypass { stage: "segment".to_owned(), way: Direction::Both, switch: Turn::Off };
     for request in [Request::Version {}, bypass, Request::Reload { config: net.config.clone() }] {
         client.ask(&request).unwrap_or_else(|error| panic!("{request:?}: {error}"));
     }
     assert_eq!(gateway.worker(), before, "no answer cost its life");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn an_interface_made_anew_is_opened_again_for_a_worker_process_without_rights() {
+    for workers in [1, 2] {
+        let net = Net::new("");
+        net.write_with(&format!("workers = {workers}\n"), "");
+        let gateway = net.run();
+        let before = gateway.worker();
+        for round in 0..4 {
+            net.make_anew(round % 2 == 0);
+            let began = Instant::now();
+            net.trio.settle().expect("packets pass again");
+            let transfer = traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 1 << 20, round);
+            assert!(transfer.expect("it passes again").intact, "{:?}", gateway.words());
+            println!(
+                "{workers} workers: 1 MiB has passed {:.0?} after an interface was made anew",
+                began.elapsed()
+            );
+            assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+            let back = traffic::tcp(net.trio.wide.space(), net.trio.narrow.space(), v4(NARROW), 1 << 20, round);
+            assert!(back.expect("it passes again").intact);
+        }
+        assert_eq!(gateway.worker(), before, "it cost no worker process: {:?}", gateway.words());
+        net.is_sound();
+        assert!(gateway.end().success());
+    }
+}
+
+#[test]
+fn an_interface_made_anew_during_a_restart_is_opened_again_too() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    for round in 0..4 {
+        let count = gateway.words().len();
+        // While the interface is not there at all, the new worker process does not come up, and the old one goes on.
+        net.make_anew_after(round % 2 == 0, || {
+            gateway.tell(Signal::USR2);
+            gateway.wait_for(|words| words.iter().skip(count).any(|word| word.contains("restart")));
+        });
+        net.trio.settle().expect("packets pass again");
+        let transfer = traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 1 << 20, round);
+        assert!(transfer.expect("it passes again").intact, "{:?}", gateway.words());
+    }
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_costs_no_worker_process() {
+    let net = Net::new("");
+    let gateway = net.run();
+    let before = gateway.worker();
+    let [_, to_wide, to_narrow, _] = net.trio.names();
+    for name in [to_wide, to_narrow] {
+        net.trio.middle.tell(|netlink| netlink.set_down(name)).expect("it is there");
+        thread::sleep(Duration::from_millis(400));
+        net.trio.middle.tell(|netlink| netlink.set_up(name)).expect("it is there");
+        net.trio.settle().expect("packets pass again");
+    }
+    assert_eq!(gateway.worker(), before, "{:?}", gateway.words());
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_wide_interface_that_somebody_removes_is_made_again_for_a_worker_process_without_rights() {
+    for (device, mtu) in [("tun:again0", 65_535), ("tap:again0", 65_521)] {
+        let pair = Pair::new(1_500, Offloading::Off).expect("tests of a live gateway run as root");
+        let folder = TempDir::new().expect("there is room");
+        let (config, control) = (folder.path().join("wide.toml"), folder.path().join("wide.sock"));
+        let more = format!("control = \"{}\"\nuser = \"nobody\"", control.display());
+        fs::write(&config, pair.wide_interface(0, device, mtu, [&more, "", ""])).expect("there is room");
+        let [one, other] = &pair.hosts;
+        let gateway = Gateway::start(Command::new(PROGRAM), one.space(), &config);
+        let before = gateway.worker();
+        for round in 0..3 {
+            let transfer = traffic::tcp(one.space(), other.space(), v4(2), 1 << 20, round);
+            assert!(transfer.expect("it passes").intact, "{:?}", gateway.words());
+            let back = traffic::tcp(other.space(), one.space(), v4(1), 1 << 20, round);
+            assert!(back.expect("it passes").intact, "{:?}", gateway.words());
+            one.tell(|netlink| netlink.remove("again0")).expect("it is there");
+            let until = Instant::now() + Duration::from_secs(2);
+            while one.tell(|netlink| netlink.interface("again0").map(|it| it.is_up)).ok() != Some(true) {
+                assert!(Instant::now() < until, "{device} is not made again: {:?}", gateway.words());
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        assert_eq!(gateway.worker(), before, "{:?}", gateway.words());
+        assert!(gateway.end().success());
+    }
+}
+
+#[test]
+fn a_worker_process_that_works_on_xdp_is_killed_restarted_and_replaced() {
+    let net = Net::new("");
+    net.use_xdp();
+    let mut gateway = net.run();
+    let transfer = |seed| {
+        let (narrow, wide) = (net.trio.narrow.space(), net.trio.wide.space());
+        for (from, to, host) in [(narrow, wide, WIDE), (wide, narrow, NARROW)] {
+            assert!(traffic::tcp(from, to, v4(host), 4 << 20, seed).expect("it ends").intact);
+        }
+    };
+    transfer(1);
+    let stream = net.stream(STEP, 1_000);
+    for round in 0..5 {
+        thread::sleep(Duration::from_millis(200));
+        gateway.tell(Signal::USR2);
+        gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
+    }
+    let told = stream.stop();
+    println!("5 restarts with AF_XDP at the narrow end: {told:?}");
+    assert_eq!(told.reordered, 0, "{told:?}");
+    assert!(told.longest_gap < Duration::from_secs(1), "{told:?}");
+    // What comes between the end of one and the beginning of the next is lost, and nothing else.
+    let between = told.longest_gap.as_micros() as u64 * 5 / STEP.as_micros() as u64;
+    assert!(told.sent - told.came < between + between / 2 + 50, "{told:?}");
+    for _ in 0..3 {
+        gateway.kill_worker(Signal::KILL);
+        gateway.new_worker();
+    }
+    transfer(2);
+    net.make_anew(false);
+    let began = Instant::now();
+    net.trio.settle().expect("packets pass again");
+    println!("by another AF_XDP port after {:.0?}", began.elapsed());
+    transfer(3);
     assert!(gateway.end().success());
 }
 
@@ -451,33 +634,76 @@ impl Net {
     }
 
     fn write(&self, wide: &str) {
-        let more =
-            format!("control = \"{}\"\nuser = \"nobody\"\n[mss]\nraise = \"always\"", self.control.display());
+        self.write_with("", wide);
+    }
+
+    fn write_with(&self, more: &str, wide: &str) {
+        let control = self.control.display();
+        let more = format!("{more}control = \"{control}\"\nuser = \"nobody\"\n[mss]\nraise = \"always\"");
         fs::write(&self.config, self.trio.border(&more, wide, "")).expect("the file can be written");
+    }
+
+    /// Has the narrow end be an AF_XDP port.
+    fn use_xdp(&self) {
+        let [_, _, to_narrow, _] = self.trio.names();
+        let text = fs::read_to_string(&self.config).expect("it was written");
+        let text = text.replace(&format!("packet:{to_narrow}"), &format!("xdp:{to_narrow}"));
+        fs::write(&self.config, text).expect("the file can be written");
+    }
+
+    /// Removes the gateway's end of a cable with it, and makes the cable again with the same names and addresses.
+    fn make_anew(&self, is_wide: bool) {
+        self.make_anew_after(is_wide, || thread::sleep(Duration::from_millis(300)));
+    }
+
+    /// The same, while something else happens in between.
+    fn make_anew_after(&self, is_wide: bool, meanwhile: impl FnOnce()) {
+        let [wide, to_wide, to_narrow, narrow] = self.trio.names();
+        let (host, name, own, number, mtu) = if is_wide {
+            (&self.trio.wide, wide, to_wide, WIDE, 9_000)
+        } else {
+            (&self.trio.narrow, narrow, to_narrow, NARROW, 1_500)
+        };
+        // As a card that was pulled and put in again: others remember its address.
+        let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).expect("it is there").expect("it has one");
+        self.trio.middle.tell(|netlink| netlink.remove(own)).expect("it is there");
+        let addresses = [Prefix::new(v4(number), 24), Prefix::new(v6(number), 64)];
+        let ends = [
+            End { host, interface: name, mtu, addresses: &addresses },
+            End { host: &self.trio.middle, interface: own, mtu, addresses: &[] },
+        ];
+        let make = || cable(ends, Offloading::Off).expect("it was there before");
+        thread::scope(|scope| {
+            let made = scope.spawn(|| {
+                thread::sleep(Duration::from_millis(30));
+                make();
+            });
+            meanwhile();
+            made.join().expect("it can be made");
+        });
+        host.tell(|netlink| netlink.set_mac(name, mac)).expect("it is there");
+        // A host that asks for its neighbour a moment too early would ask again after a second.
+        host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").expect("it is a setting");
+    }
+
+    /// Nothing is unexplained, and no law is broken.
+    fn is_sound(&self) {
+        let mut client = gateway::control::Client::connect(&self.control).expect("it listens");
+        let all = client.status().expect("it answers").all;
+        for way in [&all.to_wide, &all.to_narrow] {
+            assert!(way.broken.is_empty() && way.unexplained == Gap::default(), "{way:?}");
+        }
     }
 
     fn run(&self) -> Gateway {
         self.run_command(Command::new(PROGRAM))
     }
 
-    fn run_command(&self, mut command: Command) -> Gateway {
-        command.arg("run").arg(&self.config).stderr(Stdio::piped());
-        let spawned = self.trio.middle.space().enter(|| command.spawn());
-        let mut process = spawned.expect("it starts");
-        let said = process.stderr.take().expect("it was asked for");
-        let words = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&words);
-        thread::spawn(move || {
-            for line in BufReader::new(said).lines().map_while(Result::ok) {
-                heard.lock().expect("nobody panics").push(line);
-            }
-        });
-        let mut gateway = Gateway { process, words, last_worker: Mutex::new(0) };
-        gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": works")));
+    fn run_command(&self, command: Command) -> Gateway {
+        let gateway = Gateway::start(command, self.trio.middle.space(), &self.config);
         if let Err(error) = self.trio.settle() {
             panic!("{error}: {:?}", gateway.words());
         }
-        *gateway.last_worker.lock().expect("nobody panics") = gateway.worker();
         gateway
     }
 
@@ -524,6 +750,25 @@ impl Net {
 }
 
 impl Gateway {
+    /// Starts one in this namespace, and waits until it works.
+    fn start(mut command: Command, space: &port::namespace::Namespace, config: &Path) -> Gateway {
+        command.arg("run").arg(config).stderr(Stdio::piped());
+        let spawned = space.enter(|| command.spawn());
+        let mut process = spawned.expect("it starts");
+        let said = process.stderr.take().expect("it was asked for");
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&words);
+        thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                heard.lock().expect("nobody panics").push(line);
+            }
+        });
+        let mut gateway = Gateway { process, words, last_worker: Mutex::new(0) };
+        gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": works")));
+        *gateway.last_worker.lock().expect("nobody panics") = gateway.worker();
+        gateway
+    }
+
     /// The process that works.
     fn worker(&self) -> i32 {
         let keeper = self.process.id();
@@ -590,6 +835,9 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
+        if thread::panicking() {
+            self.words().iter().for_each(|word| println!("  {word}"));
+        }
         // One that has ended needs no end.
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -410,6 +410,16 @@ impl<K: Key, V> Held<K, V> {
         self.heads().filter(is_within).min_by_key(|at| self.slots.at(*at).deadline).map(Handle)
     }
 
+    /// The limit, in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Changes the limit; what is held beyond it is for its owner to give up.
+    pub fn set_limit(&mut self, limit: usize) {
+        (self.limit, self.reserve_limit) = (limit, limit / RESERVE_SHARE);
+    }
+
     /// Is more than the limit charged?
     #[inline]
     pub fn has_surplus(&self) -> bool {

@@ -206,7 +206,8 @@ impl Ledger {
         *at_mut(&mut self.retired, reason as usize) += ended;
     }
 
-    pub(crate) fn note(&mut self, event: Event, tally: Tally) {
+    /// Counts something that was done: for who sends, what it had to do itself.
+    pub fn note(&mut self, event: Event, tally: Tally) {
         *at_mut(&mut self.events, event as usize) += tally;
     }
 

@@ -149,6 +149,19 @@ impl Mss {
         self
     }
 
+    /// Goes on with the limits and lengths of another, and what it knows itself; beyond the limit the oldest goes.
+    pub fn go_on_as(&mut self, other: Mss) {
+        self.border = other.border;
+        self.flows.set_limit(other.flows.limit());
+        self.pairs.set_limit(other.pairs.limit());
+        while let Some(at) = self.flows.surplus() {
+            self.flows.remove(at);
+        }
+        while let Some(at) = self.pairs.surplus() {
+            self.pairs.remove(at);
+        }
+    }
+
     /// Sees a packet before the side that it leaves by takes it: changes the MSS of a SYN, and marks any whole TCP packet with
     /// the length that its receiver takes.
     pub fn see(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {

@@ -5,6 +5,7 @@ use crate::refuse::Answers;
 use packet::icmp::Complaint;
 use packet::{Packet, Pool, Time};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 /// The only ways out: forward, answer, retire. It keeps the pool that buffers come from and return to, and the ledger.
 ///
@@ -32,6 +33,13 @@ impl Output {
     /// An output that draws on `pool`. Without `answers`, no ICMP error is ever sent.
     pub fn new(pool: Pool, answers: Option<Answers>) -> Output {
         Output { pool, ledger: Ledger::new(), answers, queue: VecDeque::with_capacity(QUEUE_LEN) }
+    }
+
+    /// Has answers come from these two addresses from here on, one of each version, where any are sent.
+    pub fn answer_from(&mut self, sources: [IpAddr; 2]) {
+        if let Some(answers) = &mut self.answers {
+            answers.come_from(sources);
+        }
     }
 
     /// The next packet for the port, counted as gone.

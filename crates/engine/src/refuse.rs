@@ -29,6 +29,11 @@ impl Answers {
         Answers { sources, interval, burst, full_at: Time::ZERO, secret, asked: 0 }
     }
 
+    /// Answers from these two addresses from here on.
+    pub(crate) fn come_from(&mut self, sources: [IpAddr; 2]) {
+        self.sources = sources;
+    }
+
     /// The error about `packet`, or why there is none.
     pub(crate) fn about(
         &mut self,

@@ -1,6 +1,7 @@
 //! A configuration in, the sides that it asks for out.
 
 use crate::config::{self, Config, Holding, Role as ConfigRole, SideConfig, Stage};
+use crate::orders::Replacement;
 use crate::worker::Way;
 use core::time::Duration;
 use engine::{
@@ -10,6 +11,7 @@ use engine::{
 };
 use packet::Pool;
 use port::Offloads;
+use std::sync::mpsc::Sender;
 
 /// What all choices of one process are drawn from: nobody outside can foresee them.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,7 @@ impl Secrets {
 
 /// The way to a side, as it is configured, by a port that takes these offloads.
 pub fn way(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets) -> Way {
-    let pool = Pool::new(2 * config.limits.memory + POOL_EXTRA);
+    let pool = Pool::new(pool_limit(config));
     let answers = match config.role {
         ConfigRole::WideInterface => None,
         ConfigRole::Router | ConfigRole::Border => {
@@ -47,6 +49,31 @@ pub fn way(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets
     };
     let releases_when_idle = of(config, toward).hold == Holding::Burst;
     Way::new(side(config, toward, offloads, secrets), Output::new(pool, answers), releases_when_idle)
+}
+
+/// What the pool of each way may take, in bytes.
+pub fn pool_limit(config: &Config) -> usize {
+    2 * config.limits.memory + POOL_EXTRA
+}
+
+/// All that changes in a worker that goes on by this configuration, whose ports take these offloads.
+pub fn replacement(
+    config: &Config,
+    [wide, narrow]: [Offloads; 2],
+    secrets: Secrets,
+    done: Sender<()>,
+) -> Replacement {
+    let sides = [(Toward::Narrow, narrow), (Toward::Wide, wide)].map(|(toward, offloads)| {
+        (side(config, toward, offloads, secrets), of(config, toward).hold == Holding::Burst)
+    });
+    Replacement {
+        sides,
+        mtus: [config.wide.mtu, config.narrow.mtu],
+        pool_limit: pool_limit(config),
+        answer_from: config.answer_from,
+        mss: mss(config, secrets),
+        done,
+    }
 }
 
 /// A side, as it is configured.

@@ -103,6 +103,9 @@ fn fresh(config: &Config) -> io::Result<[Widening; 2]> {
 }
 
 fn turn(way: &mut Way, stages: Stages, switch: Switch, fresh: Widening, now: Time) {
+    if matches!((stages, switch), (Stages::Joining { reassembler: true, .. }, Switch::Off)) {
+        way.keep_guesses();
+    }
     let Way { side, out, .. } = way;
     let Side { widening, narrowing } = side;
     match (stages, switch) {

@@ -329,22 +329,9 @@ impl Desk {
         let config = Config::read(path)?;
         let warnings = config.warnings.clone();
         let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = waits_for_restart(service.config(), &config);
         service.reload(config)?;
-        Ok(json!({ "config": path, "warnings": warnings, "after-restart": later }))
+        Ok(json!({ "config": path, "warnings": warnings }))
     }
-}
-
-/// The keys that changed and are looked at only when a gateway starts.
-fn waits_for_restart(before: &Config, after: &Config) -> Vec<&'static str> {
-    let changed = [
-        ("control", before.control != after.control),
-        ("metrics", before.metrics != after.metrics),
-        ("user", before.user != after.user),
-        ("answer-from", before.answer_from != after.answer_from),
-        ("limits", before.limits != after.limits),
-    ];
-    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
 }
 
 impl Request {

@@ -7,8 +7,9 @@
 use crate::config::{Config, Role, Stage};
 use crate::orders::Reins;
 use crate::service::Service;
+use crate::siblings::Moved;
 use crate::snapshot::{EndSnapshot, Snapshot, WaySnapshot};
-use engine::{Event, Reason, Switch, Tally};
+use engine::{Event, Guesses, Reason, Switch, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -64,6 +65,34 @@ pub struct Part {
     pub narrow: EndFigures,
     /// Processor time, in seconds.
     pub processor_seconds: f64,
+    /// Times that workers slept and were woken.
+    pub wakes: u64,
+    /// What went between workers.
+    pub siblings: SiblingFigures,
+}
+
+/// What went between workers: TCP that one rebuilt from fragments of a connection that is another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiblingFigures {
+    /// Packets that went to the worker of their flow.
+    pub given: u64,
+    /// Packets that came from the worker that rebuilt them.
+    pub taken: u64,
+    /// Packets that left where they stood, for their flow's worker had no room or had ended.
+    pub refused: u64,
+}
+
+/// How guesses of where payloads belong went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuessFigures {
+    /// Frames that were received with their payload apart.
+    pub made: u64,
+    /// Fragments among them whose payload lay where it belonged.
+    pub right: u64,
+    /// Bytes of payload that were not copied.
+    pub landed_bytes: u64,
+    /// Bytes that were copied out of places where they did not belong.
+    pub copied_out_bytes: u64,
 }
 
 /// How things are with one direction.
@@ -83,6 +112,8 @@ pub struct WayFigures {
     pub held: Count,
     /// The stages, in the order in which packets meet them.
     pub stages: Vec<StageFigures>,
+    /// How guesses of where payloads belong went.
+    pub guesses: GuessFigures,
     /// Packets on the wire that wait for a next hop.
     pub unresolved: u64,
     /// Heap memory of its pool, lent and free, in bytes.
@@ -142,9 +173,9 @@ pub struct Gap {
     pub bytes: i64,
 }
 
-/// Names the counters of a port once: the variants, their names, what they count, where they stand, and a sentence for each.
+/// Names counters once: the variants, their names, what they count, where they stand, and a sentence for each.
 macro_rules! counters {
-    ($(#[$doc:meta])* $list:ident { $($variant:ident $name:literal $unit:literal $($at:ident).+ $what:literal)* }) => {
+    ($(#[$doc:meta])* $list:ident of $from:ty { $($variant:ident $name:literal $unit:literal $($at:ident).+ $what:literal)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $list { $(#[doc = $what] $variant),* }
@@ -168,8 +199,9 @@ macro_rules! counters {
                 match self { $($list::$variant => $what),* }
             }
 
-            fn of(self, end: &EndSnapshot) -> u64 {
-                match self { $($list::$variant => end.$($at).+),* }
+            /// The counter's value.
+            pub fn of(self, from: &$from) -> u64 {
+                match self { $($list::$variant => from.$($at).+),* }
             }
         }
     };
@@ -177,7 +209,7 @@ macro_rules! counters {
 
 counters! {
     /// What came in by a port.
-    Came {
+    Came of EndSnapshot {
         Frames "frames" "frames" seen.frames "Frames that the port gave."
         Bytes "bytes" "bytes" seen.bytes "Bytes of the frames that the port gave, link headers once for each train."
         Packets "packets" "packets" seen.packets "Packets on the wire in the frames that the port gave."
@@ -194,7 +226,7 @@ counters! {
 
 counters! {
     /// What went out by a port.
-    Went {
+    Went of EndSnapshot {
         Packets "packets" "packets" sent.packets "Packets on the wire that the port took."
         Bytes "bytes" "bytes" sent.bytes "Bytes that the port took, link headers once for each train."
         Wires "wires" "wires" sent.wires "Packets, trains and frames that the port took, each in one piece."
@@ -202,6 +234,25 @@ counters! {
         Refused "refused" "packets" sent.refused "Packets that the port does not take, too long or malformed to it: dropped."
         Down "down" "packets" sent.down "Packets that were dropped because the port's interface is down or gone."
         OffloadsRefused "offloads_refused" "times" sent.offloads_refused "Trains and half-filled checksums that the port said it takes, and did not; they left all the same."
+    }
+}
+
+counters! {
+    /// How guesses of where payloads belong went.
+    Guessed of GuessFigures {
+        Made "made" "frames" made "Frames that were received with their payload where it was expected to belong."
+        Right "right" "frames" right "Fragments among them whose payload belonged there."
+        LandedBytes "landed_bytes" "bytes" landed_bytes "Bytes of payload that nobody copied from there."
+        CopiedOutBytes "copied_out_bytes" "bytes" copied_out_bytes "Bytes that were copied out of places where they did not belong."
+    }
+}
+
+counters! {
+    /// What went between workers.
+    Shared of SiblingFigures {
+        Given "given" "packets" given "TCP packets rebuilt from fragments that went to the worker of their flow."
+        Taken "taken" "packets" taken "TCP packets rebuilt from fragments that came from the worker that rebuilt them."
+        Refused "refused" "packets" refused "TCP packets rebuilt from fragments that left where they stood: their flow's worker had no room, or had ended."
     }
 }
 
@@ -271,22 +322,26 @@ impl Part {
     fn of(snapshot: &Snapshot) -> Part {
         let [to_narrow, to_wide] = &snapshot.ways;
         let [wide, narrow] = &snapshot.ends;
+        let Moved { given, given_ways: [narrow_given, wide_given], taken, refused } = snapshot.siblings;
         Part {
             to_narrow: WayFigures::of(to_narrow),
             to_wide: WayFigures::of(to_wide),
-            wide: EndFigures::of(wide, unexplained([to_wide, to_narrow], [wide, narrow])),
-            narrow: EndFigures::of(narrow, unexplained([to_narrow, to_wide], [narrow, wide])),
+            wide: EndFigures::of(wide, unexplained([to_wide, to_narrow], [wide, narrow], wide_given)),
+            narrow: EndFigures::of(narrow, unexplained([to_narrow, to_wide], [narrow, wide], narrow_given)),
             processor_seconds: snapshot.processor_time.as_secs_f64(),
+            wakes: snapshot.wake_count,
+            siblings: SiblingFigures { given, taken, refused },
         }
     }
 }
 
 /// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the answers about
-/// what came by the other, and what the other end gave that is no packet.
-fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2]) -> i64 {
+/// what came by the other, and what the other end gave that is no packet; what was given to siblings leaves by theirs.
+fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
     let sent = &end.sent;
-    let known = sent.packets + sent.full + sent.refused + sent.down + end.seen.unreachable + toward.unresolved;
+    let known =
+        sent.packets + sent.full + sent.refused + sent.down + end.seen.unreachable + toward.unresolved + given;
     due.wrapping_sub(known) as i64
 }
 
@@ -319,6 +374,7 @@ impl WayFigures {
             events: Event::ALL.iter().map(|it| (it.name().to_owned(), way.ledger.event(*it).into())).collect(),
             held: way.held.into(),
             stages: way.stages.iter().map(StageFigures::of).collect(),
+            guesses: way.guesses.into(),
             unresolved: way.unresolved,
             pool_bytes: way.pool_len,
             lent_buffers: way.lent_count,
@@ -370,6 +426,12 @@ impl From<Tally> for Count {
     }
 }
 
+impl From<Guesses> for GuessFigures {
+    fn from(Guesses { made, right, landed_bytes, copied_out_bytes }: Guesses) -> GuessFigures {
+        GuessFigures { made, right, landed_bytes, copied_out_bytes }
+    }
+}
+
 impl AddAssign for Count {
     fn add_assign(&mut self, other: Count) {
         self.packets += other.packets;
@@ -384,6 +446,10 @@ impl AddAssign<&Part> for Part {
         self.wide += &other.wide;
         self.narrow += &other.narrow;
         self.processor_seconds += other.processor_seconds;
+        self.wakes += other.wakes;
+        self.siblings.given += other.siblings.given;
+        self.siblings.taken += other.siblings.taken;
+        self.siblings.refused += other.siblings.refused;
     }
 }
 
@@ -403,6 +469,10 @@ impl AddAssign<&WayFigures> for WayFigures {
                 stage.held += other.held;
             }
         }
+        self.guesses.made += other.guesses.made;
+        self.guesses.right += other.guesses.right;
+        self.guesses.landed_bytes += other.guesses.landed_bytes;
+        self.guesses.copied_out_bytes += other.guesses.copied_out_bytes;
         self.unresolved += other.unresolved;
         self.pool_bytes += other.pool_bytes;
         self.lent_buffers += other.lent_buffers;

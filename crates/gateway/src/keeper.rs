@@ -8,16 +8,19 @@
 //! An AF_XDP port cannot be kept, as its memory is one process's own: each worker process opens it, so what comes between
 //! two of them is lost there.
 
-use crate::config::{Config, Problems};
+use crate::config::{Config, Fail, Problems};
 pub use crate::kept::VERSION;
 
 use crate::kept::{self, Doors, Estate, Inherited, KeptPort};
 use crate::messages::{Begin, Heard, ToKeeper, ToWorker, Wish, hear, say};
 use crate::notify::{self, Notify};
 use crate::roles::Seized;
-use crate::service::stays;
+use crate::service::{may_reload, stays};
+use crate::trial;
+use port::Offloads;
 use port::descriptors::{self, Signals, Stay};
 use port::netlink::Netlink;
+use port::pulse::{Pulse, Watched};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -46,6 +49,9 @@ pub struct Keeper {
     ports: Vec<KeptPort>,
     doors: Doors,
     seized: Option<Seized>,
+    /// Where workers say that they work, and what has packets pass without them: where the configuration says so.
+    pulse: Option<Pulse>,
+    watched: Vec<Watched>,
     /// What the program before this one had seized, where it could not be seized again.
     left: Option<Inherited>,
     worker: Option<Child>,
@@ -137,10 +143,24 @@ impl Keeper {
     fn start(path: &Path, signals: Signals) -> Result<Keeper, Failure> {
         let (text, config) = read(path).map_err(Failure::Config)?;
         let doors = Doors::open(&config)?;
-        let ports = KeptPort::open_all(&config)?;
+        let (trusted, doubts) = match trial::try_offloads(&config) {
+            Ok(proofs) => (proofs.each_ref().map(|proof| proof.offloads), trial::doubts(&proofs)),
+            Err(error) => {
+                let said = format!("what the kernel could do is done here, for it cannot be tried: {error}");
+                ([Offloads::default(); 2], Some(said))
+            }
+        };
+        let ports = KeptPort::open_all(&config, trusted)?;
         let mut keeper = Keeper::new(path, text, config, signals, ports, doors)?;
         keeper.warn();
+        if let Some(doubts) = doubts {
+            keeper.say(&doubts);
+        }
         keeper.seized = Some(Seized::start(&keeper.config)?);
+        if keeper.config.fail == Fail::Open {
+            keeper.pulse = Some(Pulse::new(keeper.config.workers)?);
+        }
+        keeper.watch()?;
         keeper.worker = Some(keeper.spawn(None)?);
         match keeper.first_beat() {
             Ok(()) => Ok(keeper),
@@ -169,6 +189,9 @@ impl Keeper {
         if let Some((pid, process, socket)) = estate.worker {
             keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
+        if let Some(number) = estate.pulse {
+            keeper.pulse = Some(Pulse::adopt(inherited.take(number)?, keeper.config.workers)?);
+        }
         // What the program before had seized goes with the rest of what it left, once the same is seized here.
         match Seized::start(&keeper.config) {
             Ok(seized) => keeper.seized = Some(seized),
@@ -176,6 +199,9 @@ impl Keeper {
                 keeper.say(&error.to_string());
                 keeper.left = Some(inherited);
             }
+        }
+        if let Err(error) = keeper.watch() {
+            keeper.say(&format!("while no worker works, nothing passes: {error}"));
         }
         keeper.bring_up_heir();
         Ok(keeper)
@@ -201,6 +227,8 @@ impl Keeper {
             ports,
             doors,
             seized: None,
+            pulse: None,
+            watched: Vec::new(),
             left: None,
             worker: None,
             heir: None,
@@ -264,9 +292,10 @@ impl Keeper {
             ports: self.ports.iter().map(|port| port.told.clone()).collect(),
             has_control: true,
             has_metrics: self.doors.metrics.is_some(),
+            has_pulse: self.pulse.is_some(),
             has_heritage: pipe.is_some(),
         });
-        let mut descriptors = kept::handed(&self.ports, &self.doors);
+        let mut descriptors = kept::handed(&self.ports, &self.doors, self.pulse.as_ref());
         descriptors.extend(pipe.map(AsFd::as_fd));
         match say(&child.socket, &begin, &descriptors) {
             Ok(()) => Ok(child),
@@ -390,6 +419,7 @@ impl Keeper {
             }
             ToKeeper::Reloaded(outcome) => self.reloaded(outcome, child),
             ToKeeper::Resolve { index, address } => self.resolve(index, address),
+            ToKeeper::Reopen { end, index } => self.reopen(end, index, child),
             ToKeeper::Wish(wish) if self.wanted.len() < WISHES_MAX => self.wanted.push_back((wish, true)),
             // Who asks without end is not heard.
             ToKeeper::Wish(_) => {}
@@ -403,15 +433,61 @@ impl Keeper {
             self.netlink = Netlink::open().ok();
         }
         let Some(netlink) = &mut self.netlink else { return };
-        let is_ours = netlink.interface_at(index).is_ok_and(|interface| {
-            let named =
-                |port: &KeptPort| port.told.address.split_once(':').is_some_and(|(_, name)| name == interface.name);
-            self.ports.iter().any(named)
-        });
+        let is_ours = netlink
+            .interface_at(index)
+            .is_ok_and(|interface| self.ports.iter().any(|port| port.name() == interface.name));
         if is_ours {
             // The worker process asks again.
             let _ = netlink.resolve(index, address);
         }
+    }
+
+    /// Opens the ports of an end anew where their interface is another one than it was, and hands them over. Who asks by the
+    /// number of an older interface has not been handed what is open already.
+    fn reopen(&mut self, end: usize, index: Option<u32>, child: &Child) {
+        let Some(first) = self.ports.get(end).filter(|_| end < SIDE_COUNT) else { return };
+        let is_kept = first.descriptor.is_some();
+        let ports = match first.open_again(&self.config, end) {
+            Ok(None) if is_kept && index != first.told.index => Ok(()),
+            Ok(None) => return,
+            Ok(Some(ports)) => self.take_up(end, ports),
+            Err(error) => Err(error),
+        };
+        if !is_kept && ports.is_ok() {
+            // Its ports are opened by who works on them, with rights that this one has given up.
+            if self.heir.is_none() {
+                self.bring_up_heir();
+            }
+            return;
+        }
+        let of_end = || self.ports.iter().skip(end).step_by(SIDE_COUNT);
+        let descriptors: Vec<_> = of_end().filter_map(|port| port.descriptor.as_ref()).map(AsFd::as_fd).collect();
+        let mac = of_end().next().and_then(|port| Netlink::open().ok()?.interface(port.name()).ok()?.mac);
+        let ports = ports.map(|()| of_end().map(|port| port.told.clone()).collect());
+        let handed = if ports.is_ok() { &descriptors[..] } else { &[] };
+        let said = ToWorker::Reopened { end, ports: ports.map_err(|error| error.to_string()), mac };
+        // Who does not listen asks again.
+        let _ = say(&child.socket, &said, handed);
+    }
+
+    /// Keeps these ports of an end, and has the host give up for them what it gave up for those before.
+    fn take_up(&mut self, end: usize, ports: Vec<KeptPort>) -> io::Result<()> {
+        for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
+            *place = port;
+        }
+        match &mut self.seized {
+            Some(seized) => seized.renew(&self.config)?,
+            None => self.seized = Some(Seized::start(&self.config)?),
+        }
+        self.watch()
+    }
+
+    /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from the host.
+    fn watch(&mut self) -> io::Result<()> {
+        if let Some(pulse) = &self.pulse {
+            self.watched = kept::watch(&self.config, &self.ports, pulse)?;
+        }
+        Ok(())
     }
 
     /// A worker process is gone, which had begun to work, or not.
@@ -493,16 +569,7 @@ impl Keeper {
 
     fn begin_reload(&mut self, somebody_waits: bool) -> Result<(), String> {
         let (text, config) = read(&self.path).map_err(|problems| problems.to_string())?;
-        stays(&self.config, &config).map_err(|error| error.to_string())?;
-        for (key, is_same) in [
-            ("control", config.control == self.config.control),
-            ("metrics", config.metrics == self.config.metrics),
-            ("user", config.user == self.config.user),
-        ] {
-            if !is_same {
-                return Err(format!("{key} cannot change by a reload; restart it"));
-            }
-        }
+        may_reload(&self.config, &config).map_err(|error| error.to_string())?;
         let worker = self.worker.as_ref().ok_or("no worker process is there; try again")?;
         say(&worker.socket, &ToWorker::Reload(text.clone()), &[]).map_err(|error| error.to_string())?;
         self.reload = Some((text, config, somebody_waits));
@@ -593,6 +660,7 @@ impl Keeper {
             ports: kept::numbers(&self.ports),
             control: (self.doors.control.0.clone(), descriptors::number(&self.doors.control.1)),
             metrics: metrics.map(|(address, listener)| (*address, descriptors::number(listener))),
+            pulse: self.pulse.as_ref().map(|pulse| descriptors::number(pulse.fd())),
             worker: self.worker.as_ref().map(open),
         };
         let (_memory, number) = estate.leave().map_err(|error| error.to_string())?;
@@ -740,6 +808,8 @@ const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);
 /// How long to wait after one that did not begin to work.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Ends of a worker, whose ports are kept one after the other.
+const SIDE_COUNT: usize = 2;
 /// Wishes that are heard at once.
 const WISHES_MAX: usize = 16;
 const TRIAL_LOOK: Duration = Duration::from_millis(2);

@@ -1,11 +1,14 @@
 //! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its worker processes and
 //! through programs of its own that take each other's place.
 
-use crate::config::{Config, SideConfig};
+use crate::config::{Config, Role, SideConfig};
 use crate::messages::HandedPort;
-use crate::reopen::open;
-use port::Offloads;
+use crate::reopen::{open, side};
+use crate::trial;
 use port::descriptors::{self, Stay};
+use port::netlink::Netlink;
+use port::pulse::{Onward, Pulse, Watched};
+use port::{Address, Offloads};
 use rustix::fs::{Mode, chmod};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -50,6 +53,8 @@ pub struct Estate {
     pub control: (PathBuf, RawFd),
     /// Where its figures are fetched.
     pub metrics: Option<(SocketAddr, RawFd)>,
+    /// Where its workers say that they work.
+    pub pulse: Option<RawFd>,
     /// The worker process: its number, its descriptor, the socket to it.
     pub worker: Option<(i32, RawFd, RawFd)>,
 }
@@ -59,30 +64,76 @@ pub struct Estate {
 pub struct Inherited(HashMap<RawFd, OwnedFd>);
 
 impl KeptPort {
-    /// The ports of all workers.
+    /// The ports of all workers, whose ends are trusted with this.
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn open_all(config: &Config) -> io::Result<Vec<KeptPort>> {
+    pub fn open_all(config: &Config, trusted: [Offloads; 2]) -> io::Result<Vec<KeptPort>> {
         let mut kept = Vec::new();
         for number in 0..config.workers {
-            for side in [&config.wide, &config.narrow] {
-                kept.push(KeptPort::open(config, side, number)?);
+            for (side, trusted) in [&config.wide, &config.narrow].into_iter().zip(trusted) {
+                kept.push(KeptPort::open(config, side, number, trusted)?);
             }
         }
         Ok(kept)
     }
 
-    fn open(config: &Config, side: &SideConfig, number: usize) -> io::Result<KeptPort> {
+    fn open(config: &Config, side: &SideConfig, number: usize, trusted: Offloads) -> io::Result<KeptPort> {
         if is_of_one_process(&side.port) {
-            let told = HandedPort { address: side.port.clone(), offloads: None };
+            let told = HandedPort { address: side.port.clone(), offloads: None, index: index_of(&side.port) };
             return Ok(KeptPort { told, descriptor: None });
         }
         let port = open(config, side, number)?;
-        let Offloads { checksum, tcp, udp } = port.offloads();
-        let told = HandedPort { address: port.address().to_owned(), offloads: Some([checksum, tcp, udp]) };
+        let Offloads { checksum, tcp, udp } = trial::both(port.offloads(), trusted);
+        let address = port.address().to_owned();
+        let index = index_of(&address);
+        let told = HandedPort { address, offloads: Some([checksum, tcp, udp]), index };
         Ok(KeptPort { told, descriptor: Some(port.fd().try_clone_to_owned()?) })
     }
+
+    /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is down. Of a port
+    /// that cannot be handed over only the number of its interface is new.
+    ///
+    /// # Errors
+    /// The interface is not there, or what the kernel refuses.
+    pub fn open_again(&self, config: &Config, end: usize) -> io::Result<Option<Vec<KeptPort>>> {
+        let is_ours_to_make = matches!(self.told.address.parse(), Ok(Address::Tun(_) | Address::Tap(_)));
+        match Netlink::open()?.interface(self.name()) {
+            Ok(interface) if self.told.index == Some(interface.index) || !interface.is_up => return Ok(None),
+            Err(error) if !is_ours_to_make => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        let side = side(config, end);
+        let trusted = self.told.offloads().unwrap_or_default();
+        let open = |number| KeptPort::open(config, side, number, trusted);
+        (0..config.workers).map(open).collect::<io::Result<_>>().map(Some)
+    }
+
+    /// The name of its interface.
+    pub fn name(&self) -> &str {
+        self.told.address.split_once(':').map_or("", |(_, name)| name)
+    }
+}
+
+/// Number of the interface at this address, where it is there.
+fn index_of(address: &str) -> Option<u32> {
+    let (_, name) = address.split_once(':')?;
+    Netlink::open().ok()?.interface(name).ok().map(|interface| interface.index)
+}
+
+/// Has packets pass without workers while one of them is silent: between the interfaces of a border, to the host of a router.
+///
+/// # Errors
+/// The right is missing.
+pub fn watch(config: &Config, ports: &[KeptPort], pulse: &Pulse) -> io::Result<Vec<Watched>> {
+    let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
+        return Ok(Vec::new());
+    };
+    for port in ports.iter().filter_map(|port| port.descriptor.as_ref()) {
+        pulse.hush(port.as_fd())?;
+    }
+    let onward = |to| if config.role == Role::Border { Onward::By(to) } else { Onward::ToHost };
+    Ok(vec![pulse.watch(wide, onward(narrow))?, pulse.watch(narrow, onward(wide))?])
 }
 
 /// Does the memory of such a port belong to one process? It cannot be handed over then.
@@ -229,14 +280,14 @@ pub fn numbers(ports: &[KeptPort]) -> Vec<(HandedPort, Option<RawFd>)> {
 }
 
 /// All descriptors that a worker process is handed, in the order in which it is told of them.
-pub fn handed<'a>(ports: &'a [KeptPort], doors: &'a Doors) -> Vec<BorrowedFd<'a>> {
+pub fn handed<'a>(ports: &'a [KeptPort], doors: &'a Doors, pulse: Option<&'a Pulse>) -> Vec<BorrowedFd<'a>> {
     let ports = ports.iter().filter_map(|port| port.descriptor.as_ref()).map(AsFd::as_fd);
     let metrics = doors.metrics.as_ref().map(|(_, listener)| listener.as_fd());
-    ports.chain([doors.control.1.as_fd()]).chain(metrics).collect()
+    ports.chain([doors.control.1.as_fd()]).chain(metrics).chain(pulse.map(Pulse::fd)).collect()
 }
 
 /// Which way of leaving an estate, and of speaking with worker processes, this program knows.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Names what was left to this program.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";
 /// Its owner and their group may speak to it.

@@ -21,6 +21,7 @@ pub mod send;
 pub mod service;
 pub mod siblings;
 pub mod snapshot;
+pub mod trial;
 pub mod wide_interface;
 pub mod work;
 pub mod worker;

@@ -14,8 +14,17 @@ pub enum Links {
     Station([u8; 6]),
     /// Each gets that of its next hop, as the kernel knows it; only what is for this station is taken.
     NextHops(Box<NextHops>),
-    /// The same, and each has one hop less to go; what is for the router itself is the kernel's.
+    /// The same, and what passes has one hop less to go; what is for the router itself is the kernel's.
     Router(Box<NextHops>),
+}
+
+/// Whose packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Another host's: a router takes a hop from it.
+    Passing,
+    /// Ours: an answer about a packet.
+    Own,
 }
 
 /// What became of asking for a link header.
@@ -56,7 +65,7 @@ impl Links {
     }
 
     /// Gives a packet that leaves by this end its link header.
-    pub fn link(&mut self, now: Time, packet: &mut Packet) -> Link {
+    pub fn link(&mut self, now: Time, packet: &mut Packet, origin: Origin) -> Link {
         match self {
             Links::Bridge => Link::Ready,
             Links::Bare => {
@@ -75,7 +84,7 @@ impl Links {
             Links::NextHops(hops) => hops.link(now, packet),
             Links::Router(hops) => {
                 let link = hops.link(now, packet);
-                if link == Link::Ready {
+                if link == Link::Ready && origin == Origin::Passing {
                     packet.take_hop();
                 }
                 link

@@ -21,6 +21,15 @@ pub enum ToWorker {
     HandOver,
     /// What became of a wish: what was done, or why it was not.
     Said(Result<String, String>),
+    /// The ports of an end were opened anew, those of all workers in their order: they come with this. Or why they could not be.
+    Reopened {
+        /// The wide end (0) or the narrow one (1).
+        end: usize,
+        /// The ports.
+        ports: Result<Vec<HandedPort>, String>,
+        /// The link address of their interface.
+        mac: Option<[u8; 6]>,
+    },
 }
 
 /// What a worker process says to the keeper.
@@ -38,6 +47,13 @@ pub enum ToKeeper {
         index: u32,
         /// Who is looked for.
         address: IpAddr,
+    },
+    /// Open the ports of an end anew: their interface is gone, or is another one by now.
+    Reopen {
+        /// The wide end (0) or the narrow one (1).
+        end: usize,
+        /// Number of the interface that the asker's ports are on.
+        index: Option<u32>,
     },
     /// Somebody who may ask asks for this.
     Wish(Wish),
@@ -69,6 +85,8 @@ pub struct Begin {
     pub has_control: bool,
     /// Does a socket come with this on which figures are fetched?
     pub has_metrics: bool,
+    /// Does memory come with this into which its workers write that they work?
+    pub has_pulse: bool,
     /// Does a pipe come with this out of which comes what another process holds?
     pub has_heritage: bool,
 }
@@ -81,6 +99,8 @@ pub struct HandedPort {
     /// What it takes: finishing checksums, cutting TCP, cutting UDP; none where it cannot be handed over, and is opened by who
     /// is told.
     pub offloads: Option<[bool; 3]>,
+    /// Number of its interface.
+    pub index: Option<u32>,
 }
 
 impl HandedPort {

@@ -5,7 +5,7 @@
 //! `wideload_reason_info`. Workers are summed up, but for their processor time.
 
 use crate::doors::{Door, Guest, Host};
-use crate::figures::{Came, Count, EndFigures, Figures, Watch, WayFigures, Went};
+use crate::figures::{Came, Count, EndFigures, Figures, Guessed, Shared, Watch, WayFigures, Went};
 use engine::{Event, Reason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -216,6 +216,16 @@ impl Sheet<'_, '_> {
         let rows =
             rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::TotalOf(worker.processor_seconds)));
         self.write("processor", "Processor time of each worker.", Some(Unit::Seconds), rows)?;
+        let rows = figures.workers.iter().zip(&numbers);
+        let rows = rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::Total(worker.wakes)));
+        self.write("wakes", "Times that each worker slept and was woken.", None, rows)?;
+        for counter in Shared::ALL {
+            let rows = figures.workers.iter().zip(&numbers);
+            let rows = rows.map(|(worker, number)| {
+                (vec![("worker", &number[..])], Value::Total(counter.of(&worker.siblings)))
+            });
+            self.write(&format!("sibling_{}", counter.name()), counter.what(), Some(packets()), rows)?;
+        }
         let rows = Reason::ALL.iter().map(|it| (vec![("reason", it.name()), ("meaning", it.what())], Value::Info));
         self.write("reason", "What the reasons mean.", None, rows)
     }
@@ -236,6 +246,12 @@ impl Sheet<'_, '_> {
         self.levels(figures, "pool", Unit::Bytes, pool, |way| way.pool_bytes)?;
         let lent = "Buffers on loan";
         self.levels(figures, "lent", Unit::Other("buffers".to_owned()), lent, |way| way.lent_buffers)?;
+        for counter in Guessed::ALL {
+            let ways = figures.all.ways().into_iter();
+            let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Total(counter.of(&way.guesses))));
+            let (name, unit) = named_with("guess", counter.name(), counter.unit());
+            self.write(&name, counter.what(), unit, rows)?;
+        }
         self.stages(figures)
     }
 
@@ -327,12 +343,12 @@ impl Sheet<'_, '_> {
         self.write_ends("port_up", "Does the port work?", None, up)?;
         for counter in Came::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
-            let (name, unit) = port_name("in", counter.name(), counter.unit());
+            let (name, unit) = named_with("port_in", counter.name(), counter.unit());
             self.write_ends(&name, counter.what(), unit, rows)?;
         }
         for counter in Went::ALL {
             let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.went(*counter))));
-            let (name, unit) = port_name("out", counter.name(), counter.unit());
+            let (name, unit) = named_with("port_out", counter.name(), counter.unit());
             self.write_ends(&name, counter.what(), unit, rows)?;
         }
         Ok(())
@@ -405,10 +421,10 @@ impl Value {
     }
 }
 
-/// The name of a port's counter and its unit, which stands at the end of the name, once.
-fn port_name(side: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
+/// The name of a counter behind what it belongs to, and its unit, which stands at the end of the name, once.
+fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
     let stem = name.strip_suffix(unit).unwrap_or(name).trim_end_matches('_');
-    let name = [&format!("port_{side}"), stem].join("_");
+    let name = [front, stem].join("_");
     let name = name.trim_end_matches('_').to_owned();
     match unit {
         "times" => (name, None),

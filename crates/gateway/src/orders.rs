@@ -3,11 +3,13 @@
 use crate::handover::Will;
 use crate::snapshot::Snapshot;
 use crate::worker::Way;
-use engine::Side;
+use engine::{Mss, Side};
 use packet::Time;
+use port::pulse::Pulse;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,10 +22,28 @@ pub enum Order {
     Tell(Sender<Snapshot>),
     /// Change something while packets pass.
     Change(Box<Change>),
-    /// Go on with these sides, which take over what the old ones hold; is each released when its port has nothing more to give?
-    Replace(Box<[(Side, bool); 2]>),
+    /// Go on as another configuration says.
+    Replace(Box<Replacement>),
     /// Write what is held, and end: another goes on.
     HandOver(Will),
+}
+
+/// All that another configuration changes in a worker.
+#[derive(Debug)]
+pub struct Replacement {
+    /// To the narrow side, to the wide one: they take over what the old ones hold; is each released when its port has nothing
+    /// more to give?
+    pub sides: [(Side, bool); 2],
+    /// Longest packets of the wide end and the narrow one, in bytes.
+    pub mtus: [u16; 2],
+    /// What the pool of each way may take, in bytes.
+    pub pool_limit: usize,
+    /// Where ICMP errors come from, if any are sent.
+    pub answer_from: [IpAddr; 2],
+    /// What remembers the MSS of a border's hosts: one that works goes on with the limits and lengths of this.
+    pub mss: Option<Mss>,
+    /// Hears when all of that is so.
+    pub done: Sender<()>,
 }
 
 /// A change of the ways of a worker, to the narrow end and to the wide one, at this moment; what it lets go leaves at once.
@@ -34,6 +54,8 @@ pub type Change = dyn FnOnce(Time, &mut [Way; 2]) + Send;
 pub struct Orders {
     orders: Receiver<Order>,
     shared: Arc<Shared>,
+    /// Where the worker says that it works, and its number there, where packets pass without it.
+    pulse: Option<(Arc<Pulse>, usize)>,
 }
 
 /// The other end: orders go in.
@@ -71,10 +93,20 @@ pub fn orders() -> io::Result<(Reins, Orders)> {
         .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot make one: {error}")))?;
     let shared = Arc::new(Shared { bell, beats: AtomicU64::new(0), stops: AtomicBool::new(false) });
     let (sender, receiver) = mpsc::channel();
-    Ok((Reins { orders: sender, shared: Arc::clone(&shared) }, Orders { orders: receiver, shared }))
+    Ok((Reins { orders: sender, shared: Arc::clone(&shared) }, Orders { orders: receiver, shared, pulse: None }))
 }
 
 impl Orders {
+    /// The same, which says that it works there too, by this number.
+    pub fn with_pulse(self, pulse: Option<(Arc<Pulse>, usize)>) -> Orders {
+        Orders { pulse, ..self }
+    }
+
+    /// How long the worker may take to get around.
+    pub fn patience(&self) -> Duration {
+        if self.pulse.is_some() { QUICK } else { BEAT }
+    }
+
     /// To wait on.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
@@ -88,6 +120,9 @@ impl Orders {
     /// Says that the worker got around once more.
     pub fn beat(&self) {
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
+        if let Some((pulse, number)) = &self.pulse {
+            pulse.beat(*number);
+        }
     }
 
     /// The next order, if there is one.
@@ -145,5 +180,9 @@ impl Reins {
     }
 }
 
+/// A worker gets around at least as often.
+const BEAT: Duration = Duration::from_millis(250);
+/// The same where packets pass without it: thrice within the patience of its pulse.
+const QUICK: Duration = Duration::from_millis(15);
 /// How long a worker may take to answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! An interface in, ports on it out: one for each worker, in their order; and anew where the interface went and came again.
 //!
 //! The kernel numbers the sockets of a group, and the queues of a device, as they are opened. So whichever worker finds its
-//! port gone first opens those of all, and the others take theirs when they find it too.
+//! port gone first opens those of all, or asks the keeper for them, and the others take theirs when they find it too.
 
 use crate::config::{Config, SideConfig};
 use crate::links::Links;
@@ -12,6 +12,7 @@ use port::{Address, Fanout, Offloads, Options, Port, Spread, steer};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Opens the ports of one side anew, for all workers.
 #[derive(Debug)]
@@ -26,8 +27,42 @@ pub struct Reopening {
 pub struct Reopened {
     /// The port.
     pub port: Box<dyn Port>,
-    /// How packets get link headers.
-    pub links: Links,
+    /// How packets get link headers; none where they do as before.
+    pub links: Option<Links>,
+}
+
+/// Has the port of the worker with this number opened anew; none while its interface is as it was, or nobody has done so yet.
+pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Reopened>> + Send + Sync>;
+
+/// Ports of one side that a keeper opens anew, for all workers of a process without rights.
+pub struct Asking {
+    end: usize,
+    ask: Ask,
+    state: Mutex<Asked>,
+}
+
+/// Ports that a keeper has handed over.
+pub struct Handed {
+    /// Number of their interface.
+    pub index: Option<u32>,
+    /// Those of all workers, in their order.
+    pub ports: Vec<Box<dyn Port>>,
+    /// The link address of their interface.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// Asks the keeper, by the end and the number of the interface that its ports were on.
+type Ask = Box<dyn Fn(usize, Option<u32>) -> io::Result<()> + Send + Sync>;
+
+#[derive(Default)]
+struct Asked {
+    index: Option<u32>,
+    asked_at: Option<Instant>,
+    /// Ports whose workers have not missed them yet.
+    waiting: Vec<Option<Box<dyn Port>>>,
+    mac: Option<[u8; 6]>,
+    /// Why there are none.
+    refused: Option<String>,
 }
 
 struct State {
@@ -79,7 +114,57 @@ impl Reopening {
 
     fn with_links(&self, port: Box<dyn Port>) -> io::Result<Reopened> {
         let [wide, narrow] = links(&self.config, port.as_ref())?;
-        Ok(Reopened { port, links: if self.end == WIDE { wide } else { narrow } })
+        Ok(Reopened { port, links: Some(if self.end == WIDE { wide } else { narrow }) })
+    }
+}
+
+impl Asking {
+    /// For the wide end (0) or the narrow one (1), whose ports are on the interface with this number.
+    pub fn new(end: usize, index: Option<u32>, ask: Ask) -> Asking {
+        Asking { end, ask, state: Mutex::new(Asked { index, ..Asked::default() }) }
+    }
+
+    /// The port of a worker, where the keeper has handed one over; else it is asked, once for all workers.
+    ///
+    /// # Errors
+    /// Why the keeper could not open it, or that it is gone.
+    pub fn port(&self, number: usize) -> io::Result<Option<Reopened>> {
+        let mut state = locked(&self.state);
+        if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
+            // A device of ours has a link address of its own each time; all others are looked for by their neighbours.
+            let is_station = self.end == WIDE && port.address().starts_with("tap:");
+            let links = state.mac.filter(|_| is_station).map(Links::Station);
+            return Ok(Some(Reopened { port, links }));
+        }
+        if state.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+            state.asked_at = Some(Instant::now());
+            (self.ask)(self.end, state.index)?;
+        }
+        state.refused.take().map_or(Ok(None), |why| Err(io::Error::other(why)))
+    }
+
+    /// Takes what the keeper says, with the ports that it hands over.
+    pub fn hear(&self, said: Result<Handed, String>) {
+        let mut state = locked(&self.state);
+        match said {
+            Ok(Handed { index, ports, mac }) => {
+                state.waiting = ports.into_iter().map(Some).collect();
+                (state.index, state.mac, state.refused) = (index, mac, None);
+            }
+            Err(why) => state.refused = Some(why),
+        }
+    }
+}
+
+impl fmt::Debug for Handed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handed").field("index", &self.index).field("mac", &self.mac).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("end", &self.end).finish_non_exhaustive()
     }
 }
 
@@ -146,5 +231,7 @@ impl fmt::Debug for State {
 }
 
 const WIDE: usize = 0;
+/// How often a keeper is asked for the same ports.
+const ASK_EVERY: Duration = Duration::from_millis(90);
 /// Groups of packet sockets are numbered by their interface, away from the small numbers that people give: "wl" in ASCII.
 const GROUP: u16 = 0x776C;

@@ -4,7 +4,7 @@
 //! for, but not long; a port that refuses a train it said it takes is given finished segments from then on.
 
 use arrayvec::ArrayVec;
-use engine::{Cuts, Output};
+use engine::{Cuts, Event, Output, Tally};
 use packet::{PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
 use port::{Offloads, Port, Refusal, ToDo, TrainKind, TrainToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -103,7 +103,7 @@ impl Sender {
             match self.round(from, port) {
                 Stop::Done => break,
                 Stop::Unable(at) => {
-                    self.relieve(at);
+                    self.relieve(at, out);
                     from = at;
                 }
             }
@@ -154,7 +154,7 @@ impl Sender {
     }
 
     /// The port is not asked again for what it refused to do for this packet.
-    fn relieve(&mut self, at: usize) {
+    fn relieve(&mut self, at: usize, out: &mut Output) {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_refused += 1;
         match leaving.plan {
@@ -165,7 +165,11 @@ impl Sender {
             _ => self.offloads = Offloads::default(),
         }
         for leaving in self.batch.iter_mut().skip(at) {
+            let was_left = leaving.packet.is_half_filled();
             leaving.plan = plan(&mut leaving.packet, self.offloads);
+            if was_left && !matches!(leaving.plan, Plan::Whole(ToDo { checksum: Some(_), .. })) {
+                out.ledger.note(Event::ChecksumFinished, Tally::of(&leaving.packet));
+            }
         }
     }
 }

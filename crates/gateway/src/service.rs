@@ -1,23 +1,26 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
-use crate::build::{Secrets, mss, of, side, way};
-use crate::config::{Config, Holding};
+use crate::build::{Secrets, mss, replacement, way};
+use crate::config::Config;
 use crate::handover::{Legacy, Will};
 use crate::orders::{Order, Orders, Reins, orders};
-use crate::reopen::{self, Reopening, open};
+use crate::reopen::{self, Opener, Reopening, open};
 use crate::roles::{Seized, links};
 use crate::siblings::Siblings;
 use crate::snapshot::Snapshot;
 use crate::worker::{End, Reopen, Worker};
-use engine::{Side, Toward};
+use engine::Toward;
 use port::clock::Clock;
+use port::pulse::Pulse;
 use port::{Offloads, Port};
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A gateway that runs in this process.
 #[derive(Debug)]
@@ -46,13 +49,27 @@ pub enum AfterPanic {
     ProcessEnds,
 }
 
+/// What ties a service to the process that has rights.
+pub struct Ties {
+    /// Have it open the ports of the wide end and the narrow one anew.
+    pub openers: [Opener; 2],
+    /// Where workers say that they work, if packets pass without them.
+    pub pulse: Option<Arc<Pulse>>,
+}
+
+impl fmt::Debug for Ties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ties").field("pulse", &self.pulse).finish_non_exhaustive()
+    }
+}
+
 /// What a worker begins with.
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
     legacies: Vec<Legacy>,
     after_panic: AfterPanic,
-    reopenings: Option<[Arc<Reopening>; 2]>,
+    openers: Option<[Opener; 2]>,
 }
 
 impl Service {
@@ -65,16 +82,20 @@ impl Service {
             .map(|number| Ok([open(&config, &config.wide, number)?, open(&config, &config.narrow, number)?]))
             .collect::<io::Result<Vec<_>>>()?;
         let seized = Arc::new(Mutex::new(Seized::default()));
-        let reopening = |end| Reopening::new(&config, end, Arc::clone(&seized)).map(Arc::new);
-        let reopenings = [reopening(0)?, reopening(1)?];
-        let mut service = Service::assemble(config, ports, Vec::new(), AfterPanic::ThreadEnds, Some(reopenings))?;
+        let opener = |end| -> io::Result<Opener> {
+            let reopening = Reopening::new(&config, end, Arc::clone(&seized))?;
+            Ok(Arc::new(move |number| reopening.port(number)))
+        };
+        let openers = [opener(0)?, opener(1)?];
+        let mut service =
+            Service::assemble(config, ports, Vec::new(), AfterPanic::ThreadEnds, Some(openers), None)?;
         service.seized = seized;
         reopen::locked(&service.seized).renew(&service.config)?;
         Ok(service)
     }
 
     /// Starts to work on ports that are open, those of each worker: first with what another process held. What the host is to
-    /// give up for it, another process has seen to.
+    /// give up for it, another process has seen to, with which it has these ties.
     ///
     /// # Errors
     /// What is missing, and what to do.
@@ -83,8 +104,9 @@ impl Service {
         ports: Vec<[Box<dyn Port>; 2]>,
         legacies: Vec<Vec<Legacy>>,
         after_panic: AfterPanic,
+        Ties { openers, pulse }: Ties,
     ) -> io::Result<Service> {
-        Service::assemble(config, ports, legacies, after_panic, None)
+        Service::assemble(config, ports, legacies, after_panic, Some(openers), pulse)
     }
 
     fn assemble(
@@ -92,16 +114,17 @@ impl Service {
         ports: Vec<[Box<dyn Port>; 2]>,
         mut legacies: Vec<Vec<Legacy>>,
         after_panic: AfterPanic,
-        reopenings: Option<[Arc<Reopening>; 2]>,
+        openers: Option<[Opener; 2]>,
+        pulse: Option<Arc<Pulse>>,
     ) -> io::Result<Service> {
         let note = reopen::note(&config);
         let offloads =
             ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
-        let places = places(&config, note.is_none())?;
+        let places = places(&config, note.is_none(), pulse.as_ref())?;
         legacies.resize(ports.len(), Vec::new());
         let mut service = Service { config, offloads, crew: Vec::new(), note, seized: Arc::default() };
         for (number, ((ports, place), legacies)) in ports.into_iter().zip(places).zip(legacies).enumerate() {
-            let start = Start { ports, place, legacies, after_panic, reopenings: reopenings.clone() };
+            let start = Start { ports, place, legacies, after_panic, openers: openers.clone() };
             service.crew.push(hire(&service.config, number, start)?);
         }
         Ok(service)
@@ -151,17 +174,23 @@ impl Service {
     /// Goes on as another configuration says, which has the same ports, without losing a packet.
     ///
     /// # Errors
-    /// The new one has other ports or another number of workers.
+    /// Something differs that cannot change while it runs; nothing has changed then.
     pub fn reload(&mut self, config: Config) -> io::Result<()> {
-        stays(&self.config, &config)?;
+        may_reload(&self.config, &config)?;
         let secrets = Secrets::draw()?;
+        let (done, all_done) = mpsc::channel();
         for member in &self.crew {
-            let sides = sides(&config, self.offloads, secrets);
-            if !member.reins.give(Order::Replace(Box::new(sides))) {
+            let replacement = replacement(&config, self.offloads, secrets, done.clone());
+            if !member.reins.give(Order::Replace(Box::new(replacement))) {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
             }
         }
         self.config = config;
+        for _ in &self.crew {
+            all_done.recv_timeout(PATIENCE).map_err(|_| {
+                io::Error::new(io::ErrorKind::TimedOut, "a worker does not answer; it goes on by this when it does")
+            })?;
+        }
         Ok(())
     }
 
@@ -192,6 +221,26 @@ impl Drop for Service {
     }
 }
 
+/// Is all as it was that cannot change by a reload?
+///
+/// # Errors
+/// What has changed, and what to do.
+pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
+    stays(before, after)?;
+    let is_same = [
+        ("control", before.control == after.control),
+        ("metrics", before.metrics == after.metrics),
+        ("user", before.user == after.user),
+    ];
+    match is_same.iter().find(|(_, is_same)| !is_same) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let said = format!("{key} cannot change by a reload; restart it");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, said))
+        }
+    }
+}
+
 /// Is all as it was that cannot change while it runs?
 ///
 /// # Errors
@@ -202,8 +251,8 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
         ("wide.port", before.wide.port == after.wide.port),
         ("narrow.port", before.narrow.port == after.narrow.port),
         ("workers", before.workers == after.workers),
+        ("fail", before.fail == after.fail),
         ("wide-interface", before.wide_interface == after.wide_interface),
-        ("mss", before.mss == after.mss),
     ];
     match is_same.iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
@@ -214,19 +263,16 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     }
 }
 
-/// To the narrow side, to the wide one; and whether what is held is released when the port has nothing more to give.
-fn sides(config: &Config, [wide, narrow]: [Offloads; 2], secrets: Secrets) -> [(Side, bool); 2] {
-    [(Toward::Narrow, narrow), (Toward::Wide, wide)].map(|(toward, offloads)| {
-        (side(config, toward, offloads, secrets), of(config, toward).hold == Holding::Burst)
-    })
-}
-
 /// What connects a worker with who tells it what to do, and with its siblings.
 type Place = (Reins, Orders, Option<Siblings>);
 
-fn places(config: &Config, is_steered: bool) -> io::Result<Vec<Place>> {
+fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::Result<Vec<Place>> {
+    let orders = |number| {
+        let (reins, orders) = orders()?;
+        Ok((reins, orders.with_pulse(pulse.map(|pulse| (Arc::clone(pulse), number)))))
+    };
     let (reins, orders): (Vec<_>, Vec<_>) =
-        (0..config.workers).map(|_| orders()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+        (0..config.workers).map(orders).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
     let mut siblings = Vec::new();
     if config.workers > 1 && is_steered {
         siblings = Siblings::of(&reins);
@@ -236,8 +282,7 @@ fn places(config: &Config, is_steered: bool) -> io::Result<Vec<Place>> {
 }
 
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
-    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, reopenings } =
-        start;
+    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, openers } = start;
     let secrets = Secrets::draw()?;
     let ways = [
         way(config, Toward::Narrow, narrow.offloads(), secrets),
@@ -245,9 +290,8 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     ];
     let [at_wide, at_narrow] = links(config, wide.as_ref())?;
     let mut ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
-    if let Some(reopenings) = reopenings {
-        let [wide_again, narrow_again] =
-            reopenings.map(|reopening| -> Reopen { Box::new(move || reopening.port(number)) });
+    if let Some(openers) = openers {
+        let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
         let [wide, narrow] = ends;
         ends = [wide.with_reopen(wide_again), narrow.with_reopen(narrow_again)];
     }
@@ -272,5 +316,7 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     Ok(Member { reins, thread: Some(thread) })
 }
 
+/// How long workers may take to go on by another configuration.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Exit status of a process whose worker panicked: that of Rust's own.
 const PANICKED: i32 = 101;

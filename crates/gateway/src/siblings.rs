@@ -2,28 +2,38 @@
 //!
 //! Fragments are shared out by addresses, for all but the first have no ports; segments by connection. So what was rebuilt may
 //! stand at another worker than the rest of its connection. It goes there as bytes, for no buffer changes pools. A sibling that
-//! has no room is not waited for: the packet leaves where it stands, and is counted.
+//! has no room is not waited for: the packet leaves where it stands, and is counted. A worker that ends closes its box first:
+//! what lies in it then is its own to let go, and nothing comes after it.
 
 use crate::orders::Reins;
+use crate::reopen::locked;
 use packet::{Checksum, Medium, Packet, Train};
 use port::steer;
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 
 /// A worker's ways to its siblings, and theirs to it.
 pub struct Siblings {
     number: usize,
     /// All workers of the gateway; this one among them, unused.
     mates: Vec<Mate>,
-    from: Receiver<Rebuilt>,
+    from: Arc<Inbox>,
+    /// This worker ends: it gives nothing, and is given nothing.
+    is_closed: bool,
     moved: Moved,
 }
+
+/// What waits for a worker; none once it takes nothing more.
+type Inbox = Mutex<Option<VecDeque<Rebuilt>>>;
 
 /// What went between a worker and its siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Moved {
     /// Packets that went to the worker of their flow.
     pub given: u64,
+    /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
+    pub given_ways: [u64; 2],
     /// Packets that came from the worker that rebuilt them.
     pub taken: u64,
     /// Packets that left where they stood, for their flow's worker had no room.
@@ -45,7 +55,7 @@ pub struct Rebuilt {
 
 #[derive(Clone)]
 struct Mate {
-    to: SyncSender<Rebuilt>,
+    to: Arc<Inbox>,
     reins: Reins,
 }
 
@@ -55,11 +65,14 @@ impl Siblings {
         let (mates, from): (Vec<_>, Vec<_>) = reins
             .iter()
             .map(|reins| {
-                let (to, from) = sync_channel(WAITING_MAX);
-                (Mate { to, reins: reins.clone() }, from)
+                let from = Arc::new(Mutex::new(Some(VecDeque::new())));
+                (Mate { to: Arc::clone(&from), reins: reins.clone() }, from)
             })
             .unzip();
-        let of = |(number, from)| Siblings { number, mates: mates.clone(), from, moved: Moved::default() };
+        let of = |(number, from)| {
+            let moved = Moved::default();
+            Siblings { number, mates: mates.clone(), from, is_closed: false, moved }
+        };
         from.into_iter().enumerate().map(of).collect()
     }
 
@@ -67,33 +80,52 @@ impl Siblings {
     ///
     /// All else of TCP came to its own worker in the first place.
     pub fn give(&mut self, way: usize, packet: &Packet) -> bool {
-        if !packet.is_tcp() || packet.cut.is_some() || packet.ip().fragment.is_some() {
+        if self.is_closed || !packet.is_tcp() || packet.cut.is_some() || packet.ip().fragment.is_some() {
             return false;
         }
         let frame = packet.frame();
         let number = steer::worker(packet.medium(), frame, self.mates.len());
         let Some(mate) = self.mates.get(number).filter(|_| number != self.number) else { return false };
         let (checksum, train) = (packet.checksum, packet.train);
-        let rebuilt = Rebuilt { way, medium: packet.medium(), frame: frame.to_vec(), checksum, train };
-        if mate.to.try_send(rebuilt).is_err() {
+        let mut to = locked(&mate.to);
+        let Some(to) = to.as_mut().filter(|to| to.len() < WAITING_MAX) else {
             self.moved.refused += 1;
             return false;
-        }
+        };
+        to.push_back(Rebuilt { way, medium: packet.medium(), frame: frame.to_vec(), checksum, train });
         mate.reins.ring();
         self.moved.given += 1;
+        if let Some(given) = self.moved.given_ways.get_mut(way) {
+            *given += packet.wire_count() as u64;
+        }
         true
     }
 
     /// The next packet from a sibling, if one is there.
     pub fn take(&mut self) -> Option<Rebuilt> {
-        let rebuilt = self.from.try_recv().ok()?;
+        let rebuilt = locked(&self.from).as_mut()?.pop_front()?;
         self.moved.taken += 1;
         Some(rebuilt)
+    }
+
+    /// Takes nothing more and gives nothing more: returns what lies there.
+    pub fn close(&mut self) -> VecDeque<Rebuilt> {
+        self.is_closed = true;
+        let rest = locked(&self.from).take().unwrap_or_default();
+        self.moved.taken += rest.len() as u64;
+        rest
     }
 
     /// What went between them so far.
     pub fn moved(&self) -> Moved {
         self.moved
+    }
+}
+
+impl Drop for Siblings {
+    fn drop(&mut self) {
+        // Whoever would give something to it finds that it is gone.
+        self.close();
     }
 }
 

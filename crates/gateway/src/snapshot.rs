@@ -3,7 +3,7 @@
 use crate::config::Stage;
 use crate::send::Sent;
 use crate::siblings::Moved;
-use engine::{Coalescer, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
+use engine::{Coalescer, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use packet::Packet;
 use std::io;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct WaySnapshot {
     pub held: Tally,
     /// Its stages, in the order in which packets meet them.
     pub stages: Vec<StageSnapshot>,
+    /// How guesses of where payloads belong went.
+    pub guesses: Guesses,
     /// Packets on the wire that wait for a next hop.
     pub unresolved: u64,
     /// Heap memory of its pool, lent and free, in bytes.
@@ -115,6 +117,16 @@ impl StageSnapshot {
             cutting(Stage::Segment, side.narrowing.segment),
             cutting(Stage::Fragment, side.narrowing.fragment),
         ]
+    }
+}
+
+/// Guesses of two stages that followed each other.
+pub(crate) fn sum(one: Guesses, other: Guesses) -> Guesses {
+    Guesses {
+        made: one.made + other.made,
+        right: one.right + other.right,
+        landed_bytes: one.landed_bytes + other.landed_bytes,
+        copied_out_bytes: one.copied_out_bytes + other.copied_out_bytes,
     }
 }
 

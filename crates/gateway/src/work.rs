@@ -11,9 +11,10 @@ use crate::handover::{self, Legacy};
 use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, Wish, hear, say};
 use crate::metrics::Metrics;
 use crate::privileges;
-use crate::reopen::{locked, open};
-use crate::service::{AfterPanic, Service};
+use crate::reopen::{self, Asking, Opener, locked, open};
+use crate::service::{AfterPanic, Service, Ties};
 use port::Port;
+use port::pulse::Pulse;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
@@ -73,6 +74,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let adopted = handed.ports(&begin)?;
     let control = handed.next(begin.has_control)?.map(UnixListener::from);
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
+    let pulse = handed.next(begin.has_pulse)?.map(|memory| Pulse::adopt(memory, config.workers)).transpose()?;
     let heritage = handed.next(begin.has_heritage)?;
     let ready = || say(&socket, &ToKeeper::Ready, &[]);
     let (ports, legacies) = if adopted.iter().flatten().all(Option::is_some) {
@@ -89,7 +91,14 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     };
     let asked = Arc::clone(&socket);
     broker::ask_by(Box::new(move |index, address| say(&asked, &ToKeeper::Resolve { index, address }, &[])));
-    let service = Service::start_on(config, ports, legacies, AfterPanic::ProcessEnds)?;
+    let asking = [0, 1].map(|end| {
+        let asked = Arc::clone(&socket);
+        let ask = move |end, index| say(&asked, &ToKeeper::Reopen { end, index }, &[]);
+        Arc::new(Asking::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
+    });
+    let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
+    let ties = Ties { openers, pulse: pulse.map(Arc::new) };
+    let service = Service::start_on(config, ports, legacies, AfterPanic::ProcessEnds, ties)?;
     let desk = Desk { socket: Arc::clone(&socket), waiting: Arc::default() };
     let watch = Watch::new(&service);
     let service = Arc::new(Mutex::new(service));
@@ -97,7 +106,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let asked = |listener| Control::serve_for(desk.clone(), listener, Arc::clone(&service), watch.clone());
     let control = control.map(asked).transpose()?;
     privileges::confine()?;
-    let outcome = attend(&socket, &service, &desk, &begin.file);
+    let outcome = attend(&socket, &service, &desk, &asking, &begin.file);
     drop((control, metrics));
     outcome
 }
@@ -140,12 +149,13 @@ impl Handed {
 
     /// The ports of each worker; none in the place of one that is to be opened.
     fn ports(&mut self, begin: &Begin) -> io::Result<Vec<[Adopted; 2]>> {
-        let mut adopt = |told: &HandedPort| {
-            let Some(offloads) = told.offloads() else { return Ok(None) };
-            let descriptor = self.next(true)?.ok_or(io::ErrorKind::InvalidData)?;
-            port::adopt(&told.address, descriptor, offloads).map(Some)
-        };
-        begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([adopt(wide)?, adopt(narrow)?])).collect()
+        begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([self.port(wide)?, self.port(narrow)?])).collect()
+    }
+
+    fn port(&mut self, told: &HandedPort) -> io::Result<Adopted> {
+        let Some(offloads) = told.offloads() else { return Ok(None) };
+        let descriptor = self.next(true)?.ok_or(io::ErrorKind::InvalidData)?;
+        port::adopt(&told.address, descriptor, offloads).map(Some)
     }
 }
 
@@ -168,7 +178,13 @@ fn inherit(heritage: Option<OwnedFd>, config: &Config) -> io::Result<Vec<Vec<Leg
 }
 
 /// Tells the keeper that all is well, and does what it says.
-fn attend(socket: &OwnedFd, service: &Mutex<Service>, desk: &Desk, file: &str) -> io::Result<()> {
+fn attend(
+    socket: &OwnedFd,
+    service: &Mutex<Service>,
+    desk: &Desk,
+    asking: &[Arc<Asking>; 2],
+    file: &str,
+) -> io::Result<()> {
     let mut before = vec![0; locked(service).beats().len()];
     let mut due = Instant::now();
     loop {
@@ -201,9 +217,23 @@ fn attend(socket: &OwnedFd, service: &Mutex<Service>, desk: &Desk, file: &str) -
                 say(socket, &ToKeeper::Reloaded(done.map_err(|error| error.to_string())), &[])?;
             }
             Heard::Said(ToWorker::Said(said), _) => desk.answer(said),
+            Heard::Said(ToWorker::Reopened { end, ports, mac }, descriptors) => {
+                if let Some(asking) = asking.get(end) {
+                    let index = ports.iter().flatten().find_map(|port| port.index);
+                    let adopted = ports.and_then(|told| adopt_all(&told, descriptors));
+                    asking.hear(adopted.map(|ports| reopen::Handed { index, ports, mac }));
+                }
+            }
             Heard::Said(ToWorker::Begin(_), _) => {}
         }
     }
+}
+
+/// Ports that were handed over, in their order.
+fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, String> {
+    let mut handed = Handed(descriptors.into());
+    let adopted = told.iter().map(|told| handed.port(told)?.ok_or_else(|| io::ErrorKind::InvalidData.into()));
+    adopted.collect::<io::Result<_>>().map_err(|error| error.to_string())
 }
 
 fn wait(socket: &OwnedFd, patience: Duration) {

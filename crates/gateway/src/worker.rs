@@ -4,14 +4,14 @@
 //! what comes in by one end leaves by the other, answers go back, and no buffer ever changes ways.
 
 use crate::handover::{Legacy, Will};
-use crate::links::{Link, Links};
-use crate::orders::{Order, Orders};
+use crate::links::{Link, Links, Origin};
+use crate::orders::{Order, Orders, Replacement};
 use crate::reopen::Reopened;
 use crate::send::Sender;
-use crate::siblings::Siblings;
-use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot};
+use crate::siblings::{Rebuilt, Siblings};
+use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
 use arrayvec::ArrayVec;
-use engine::{Mss, Output, Side, Toward, Way as Leaving};
+use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
 use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Time, Unfit, advised_mtu};
 use port::Port;
 use port::clock::Clock;
@@ -71,6 +71,8 @@ pub struct Way {
     pub out: Output,
     /// Is what is held released when the port has nothing more to give?
     pub releases_when_idle: bool,
+    /// How guesses of sides went that another has taken the place of.
+    guesses_before: Guesses,
     /// Packets whose next hop is being asked for, and until when they wait.
     unresolved: VecDeque<Unresolved>,
 }
@@ -128,7 +130,10 @@ impl End {
             Ok(Some(Reopened { port, links })) => {
                 self.seen.missed_before += self.port.missed();
                 self.port.give_back(&mut out.pool);
-                (self.port, self.links) = (port, links);
+                self.port = port;
+                if let Some(links) = links {
+                    self.links = links;
+                }
                 self.sender.trust(self.port.offloads());
                 self.is_up = true;
             }
@@ -187,7 +192,12 @@ impl End {
 impl Way {
     /// A way with nothing held.
     pub fn new(side: Side, out: Output, releases_when_idle: bool) -> Way {
-        Way { side, out, releases_when_idle, unresolved: VecDeque::new() }
+        Way { side, out, releases_when_idle, guesses_before: Guesses::default(), unresolved: VecDeque::new() }
+    }
+
+    /// Remembers how guesses went that went by a stage which is about to end.
+    pub(crate) fn keep_guesses(&mut self) {
+        self.guesses_before = sum(self.guesses_before, self.side.guesses());
     }
 
     /// When it has work without a packet that comes.
@@ -210,6 +220,7 @@ impl Way {
             held,
             unresolved: self.unresolved.iter().map(|waiting| waiting.packet.wire_count() as u64).sum(),
             stages: StageSnapshot::all(&self.side),
+            guesses: sum(self.guesses_before, self.side.guesses()),
             pool_len: self.out.pool.heap_len() as u64,
             lent_count: lent_count as u64,
             broken,
@@ -267,7 +278,7 @@ impl Worker {
             }
         }
         if !self.has_heir {
-            self.take_from_siblings(self.clock.now());
+            self.close_to_siblings();
             self.flush();
         }
     }
@@ -289,7 +300,8 @@ impl Worker {
             Turn::Busy => Duration::ZERO,
             Turn::Idle => {
                 let deadline = self.ways.iter().filter_map(|way| way.next_deadline(now)).min();
-                deadline.map_or(BEAT, |deadline| deadline.since(now).min(BEAT))
+                let patience = self.orders.patience();
+                deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
             }
         };
         // A port that is down would wake us for ever; it is looked at now and then.
@@ -378,23 +390,34 @@ impl Worker {
     /// Takes what siblings rebuilt of flows that are ours.
     fn take_from_siblings(&mut self, now: Time) {
         while let Some(rebuilt) = self.siblings.as_mut().and_then(Siblings::take) {
-            let Way { side, out, .. } = &mut self.ways[rebuilt.way];
-            match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), &mut out.pool) {
-                Ok(mut packet) => {
-                    rebuilt.tell(&mut packet);
-                    if let Some(mss) = &mut self.mss {
-                        mss.see(now, &mut packet, TOWARD[rebuilt.way], &mut out.ledger);
-                    }
-                    side.push(now, packet, out);
-                }
-                Err(_) => self.ends[rebuilt.way].seen.lost += 1,
-            }
+            self.push_rebuilt(now, &rebuilt);
             let Way { side, out, releases_when_idle, .. } = &mut self.ways[rebuilt.way];
             if *releases_when_idle {
                 side.release(now, out);
             }
             self.drain(rebuilt.way, now);
         }
+    }
+
+    fn push_rebuilt(&mut self, now: Time, rebuilt: &Rebuilt) {
+        let Way { side, out, .. } = &mut self.ways[rebuilt.way];
+        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), &mut out.pool) {
+            Ok(mut packet) => {
+                rebuilt.tell(&mut packet);
+                if let Some(mss) = &mut self.mss {
+                    mss.see(now, &mut packet, TOWARD[rebuilt.way], &mut out.ledger);
+                }
+                side.push(now, packet, out);
+            }
+            Err(_) => self.ends[rebuilt.way].seen.lost += 1,
+        }
+    }
+
+    /// Holds what siblings gave as well, and ends what goes between them: from here on all leaves where it stands.
+    fn close_to_siblings(&mut self) {
+        let now = self.clock.now();
+        let rest = self.siblings.as_mut().map(Siblings::close).unwrap_or_default();
+        rest.iter().for_each(|rebuilt| self.push_rebuilt(now, rebuilt));
     }
 
     fn expire(&mut self, way: usize, now: Time) {
@@ -428,12 +451,15 @@ impl Worker {
         for end in &mut self.ends {
             end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
         }
+        // What a port has refused to finish is finished, and counted, before it comes there.
+        let is_left = self.ends[1 - way].sender.offloads().checksum;
+        self.ways[way].side.narrowing.checksums = if is_left { Checksums::Left } else { Checksums::Finished };
     }
 
     fn send(&mut self, way: usize, now: Time, mut packet: Packet, to: usize) {
         let end = &mut self.ends[to];
         let Way { out, unresolved, .. } = &mut self.ways[way];
-        match end.links.link(now, &mut packet) {
+        match end.links.link(now, &mut packet, origin(way, to)) {
             Link::Ready => {
                 if end.sender.put(packet) {
                     end.sender.flush(end.port.as_mut(), out);
@@ -455,7 +481,7 @@ impl Worker {
         for _ in 0..self.ways[way].unresolved.len() {
             let Some(Unresolved { until, mut packet, to }) = self.ways[way].unresolved.pop_front() else { return };
             let end = &mut self.ends[to];
-            match end.links.link(now, &mut packet) {
+            match end.links.link(now, &mut packet, origin(way, to)) {
                 Link::Ready => {
                     if end.sender.put(packet) {
                         end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
@@ -487,7 +513,7 @@ impl Worker {
                     change(now, &mut self.ways);
                     [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
                 }
-                Order::Replace(sides) => self.replace(*sides),
+                Order::Replace(replacement) => self.replace(*replacement),
                 Order::HandOver(will) => self.hand_over(&will),
             }
         }
@@ -500,7 +526,7 @@ impl Worker {
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
-        Snapshot { ways, ends, processor_time: thread_time(), wake_count: thread_wakes(), siblings }
+        Snapshot { ways, ends, processor_time: thread_time(), wake_count: port::clock::wake_count(), siblings }
     }
 }
 
@@ -510,7 +536,10 @@ impl Worker {
     pub fn run_guarded(&mut self) {
         if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.run())) {
             // What was amiss once may be so again: then what is held is lost.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.flush()));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                self.close_to_siblings();
+                self.flush();
+            }));
             resume_unwind(cause);
         }
     }
@@ -531,20 +560,33 @@ impl Worker {
         [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
     }
 
-    fn replace(&mut self, sides: [(Side, bool); 2]) {
+    fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
+        let Replacement { sides, mtus, pool_limit, answer_from, mss, done } = replacement;
         for (way, (side, releases)) in sides.into_iter().enumerate() {
             self.drain(way, now);
-            let Way { side: place, out, releases_when_idle, .. } = &mut self.ways[way];
+            let Way { side: place, out, releases_when_idle, guesses_before, .. } = &mut self.ways[way];
             *releases_when_idle = releases;
+            out.answer_from(answer_from);
+            // What is held may be more than the new limit: it goes over first.
             let old = std::mem::replace(place, side);
+            *guesses_before = sum(*guesses_before, old.guesses());
             place.take_over(now, old, out);
+            out.pool.set_limit(pool_limit);
             self.drain(way, now);
         }
+        self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
+        match (&mut self.mss, mss) {
+            (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
+            (mine, fresh) => *mine = fresh,
+        }
+        // Who asked may be gone.
+        let _ = done.send(());
     }
 
     fn hand_over(&mut self, will: &Will) {
         let now = self.clock.now();
+        self.close_to_siblings();
         for way in [TO_NARROW, TO_WIDE] {
             self.drain(way, now);
             let Way { side, out, unresolved, .. } = &mut self.ways[way];
@@ -585,17 +627,15 @@ impl fmt::Debug for Worker {
     }
 }
 
+/// An answer goes back the way its cause came.
+fn origin(way: usize, to: usize) -> Origin {
+    if to == way { Origin::Own } else { Origin::Passing }
+}
+
 /// Processor time of this thread so far.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Times that this thread slept and was woken so far; 0 where the kernel does not say.
-fn thread_wakes() -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The ways through a worker: each comes in by the end with its own number, and leaves by the other.
@@ -607,8 +647,6 @@ const TOWARD: [Toward; 2] = [Toward::Narrow, Toward::Wide];
 const ORDERS: usize = 2;
 /// How often a port that is down is opened anew.
 const MEND_EVERY: Duration = Duration::from_millis(100);
-/// A worker gets around at least as often.
-const BEAT: Duration = Duration::from_millis(250);
 /// How often next hops are looked at while packets wait for one.
 const LOOK: Duration = Duration::from_millis(1);
 /// Packets that wait for next hops, at most, in each direction.

@@ -1,7 +1,7 @@
 //! A worker that panics, that hands over, that is given other sides: what it holds is not lost.
 
 use engine::{Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
-use packet::{Frame, Ingress, Medium, Pool};
+use packet::{Frame, Ingress, Medium, Packet, Pool};
 use port::clock::Clock;
 use port::{Offloads, Port, Received, Wire};
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,7 +14,8 @@ use std::thread;
 use std::time::Duration;
 use wideload_gateway::handover::{self, Will};
 use wideload_gateway::links::Links;
-use wideload_gateway::orders::{Order, Reins, orders};
+use wideload_gateway::orders::{Order, Orders, Reins, orders};
+use wideload_gateway::siblings::Siblings;
 use wideload_gateway::worker::{End, Way, Worker};
 
 #[test]
@@ -69,18 +70,75 @@ fn a_will_that_breaks_off_is_no_will() {
     assert!(handover::read(read, 1).is_err(), "there is no tenth worker");
 }
 
+#[test]
+fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
+    for hands_over in [false, true] {
+        for round in 0..100 {
+            let both = [orders(), orders()].map(|both| both.expect("there is room"));
+            let (reins, mut orders): (Vec<Reins>, Vec<Orders>) = both.into_iter().unzip();
+            let mut siblings = Siblings::of(&reins);
+            let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
+            let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
+            let (read, write) = rustix::pipe::pipe().expect("there is room");
+            let reader = thread::spawn(move || handover::read(read, 2).expect("it is whole"));
+            let running = thread::spawn(move || worker.run());
+            let packet = segment_of_worker(1);
+            let mut will = Some(Will::each(write, 2).remove(1));
+            let mut gave = 0;
+            for number in 0..20_000 {
+                if number == 200 + round {
+                    match will.take().filter(|_| hands_over) {
+                        Some(will) => assert!(reins[1].give(Order::HandOver(will))),
+                        None => reins[1].stop(),
+                    }
+                }
+                gave += u64::from(giver.give(0, &packet));
+            }
+            running.join().expect("it ends");
+            let legacies = reader.join().expect("it is read");
+            let left = left.lock().expect("nobody panics").len() + legacies[1].len();
+            assert_eq!(left as u64, gave, "round {round}, it {}", if hands_over { "hands over" } else { "stops" });
+            assert_eq!(giver.moved().given, gave);
+        }
+    }
+}
+
 /// Frames that left.
 type Left = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A worker whose wide port gives these, and whose narrow one keeps what leaves.
 fn worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
-    let left = Left::default();
     let (reins, orders) = orders().expect("there is room");
+    let (worker, left) = worker_by(frames, orders, None);
+    (worker, reins, left)
+}
+
+/// The same, which hears these orders, and has siblings.
+fn worker_by(frames: &[Vec<u8>], orders: Orders, siblings: Option<Siblings>) -> (Worker, Left) {
+    let left = Left::default();
     let ends = [
         End::new(Memory::port(frames, &left), Links::Bare, 9_000),
         End::new(Memory::port(&[], &left), Links::Bare, 9_000),
     ];
-    (Worker::new(Clock::start(), ends, [way(), way()], None, orders), reins, left)
+    let worker = Worker::new(Clock::start(), ends, [way(), way()], None, orders).with_siblings(siblings);
+    (worker, left)
+}
+
+/// A TCP segment of a flow that belongs to this one of two workers.
+fn segment_of_worker(number: usize) -> Packet {
+    let mut pool = Pool::new(1 << 20);
+    for port in 1_000_u16.. {
+        let mut bytes = vec![0x45, 0, 0, 140, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let checksum = packet::Sum::of(&bytes).checksum();
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+        bytes.resize(140, 7);
+        if port::steer::worker(Medium::Ip, &bytes, 2) == number {
+            return Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).expect("it is a packet");
+        }
+    }
+    unreachable!("of so many flows one belongs to each")
 }
 
 fn way() -> Way {

@@ -6,7 +6,7 @@ use live_gateway::{Live, datagram, put, segment};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use wideload_gateway::figures::{Came, Figures, Went};
+use wideload_gateway::figures::{Came, Figures, Guessed, Shared, Went};
 use wideload_gateway::metrics::{Metrics, text};
 
 #[test]
@@ -33,6 +33,11 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
             ],
             "Ports: what came" => vec![port_help("in", name, what)],
             "Ports: what went" => vec![port_help("out", name, what)],
+            "Guesses" => vec![format!(
+                "# HELP wideload_guess_{} {what}\n",
+                with_unit(&Guessed::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
+            )],
+            "Workers" => vec![format!("# HELP wideload_sibling_{name}_packets {what}\n")],
             other => panic!("a row in the section {other}"),
         };
         for expected in expected {
@@ -40,7 +45,11 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
         }
         count += 1;
     }
-    assert_eq!(count, engine::Reason::ALL.len() + engine::Event::ALL.len() + Came::ALL.len() + Went::ALL.len());
+    let ports = Came::ALL.len() + Went::ALL.len();
+    assert_eq!(
+        count,
+        engine::Reason::ALL.len() + engine::Event::ALL.len() + ports + Guessed::ALL.len() + Shared::ALL.len()
+    );
 }
 
 #[test]
@@ -156,15 +165,18 @@ fn ask(address: SocketAddr, request: &str) -> String {
 }
 
 fn port_help(side: &str, name: &str, what: &str) -> String {
-    let unit =
-        |names: &[(&str, &'static str)]| names.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
     let came: Vec<_> = Came::ALL.iter().map(|it| (it.name(), it.unit())).collect();
     let went: Vec<_> = Went::ALL.iter().map(|it| (it.name(), it.unit())).collect();
-    let unit = unit(if side == "in" { &came } else { &went }).expect("it is a counter");
-    let name = match unit {
+    let name = with_unit(if side == "in" { &came } else { &went }, name);
+    format!("# HELP wideload_port_{side}_{name} {what}\n")
+}
+
+/// A counter's name with its unit at the end, once.
+fn with_unit(names: &[(&str, &'static str)], name: &str) -> String {
+    let unit = names.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
+    match unit.expect("it is a counter") {
         "times" => name.to_owned(),
         unit if name.ends_with(unit) => name.to_owned(),
         unit => format!("{name}_{unit}"),
-    };
-    format!("# HELP wideload_port_{side}_{name} {what}\n")
+    }
 }

@@ -1,6 +1,6 @@
 //! A port that refuses in, what leaves by it all the same out: the same bytes, finished, in their order, or counted.
 
-use engine::Output;
+use engine::{Event, Output};
 use packet::{Checksum, Frame, Identifications, Ingress, Medium, Packet, Pool, Train};
 use port::{Offloads, Port, Received, Refusal, ToDo, TrainKind, Wire};
 use std::fs::File;
@@ -36,6 +36,19 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
     assert_eq!((sent.offloads_refused, sent.packets, sent.refused), (1, 200, 0));
+}
+
+#[test]
+fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished_here() {
+    let refuses = |wire: &Wire<'_>| (wire.to_do != ToDo::default()).then_some(Refusal::ToDo);
+    for (packets, finished) in [
+        ((0..10).map(|number| tcp(number, 100, None)).collect::<Vec<_>>(), 10),
+        (vec![tcp(1, 3_000, Some(1_000)), udp(2, 2_000, Some(1_000)), tcp(3, 100, None)], 3 + 2 + 1),
+    ] {
+        assert_eq!(send(&mut Sender::new(ALL), &mut Fake::new(ALL, refuses), packets), finished);
+    }
+    let packets = (0..10).map(|number| tcp(number, 100, None)).collect();
+    assert_eq!(send(&mut Sender::new(ALL), &mut Fake::new(ALL, |_| None), packets), 0, "the port finishes them");
 }
 
 #[test]
@@ -172,7 +185,8 @@ fn sent_to(mut fake: Fake, packets: Vec<Build>) -> (Vec<Vec<u8>>, Sent) {
     (fake.taken, sender.sent())
 }
 
-fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) {
+/// Sends, and says how many half-filled checksums were finished.
+fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) -> u64 {
     let mut out = Output::new(Pool::new(1 << 24), None);
     for build in packets {
         if sender.put(build.packet(&mut out.pool)) {
@@ -181,6 +195,7 @@ fn send(sender: &mut Sender, fake: &mut Fake, packets: Vec<Build>) {
     }
     sender.flush(fake, &mut out);
     assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
+    out.ledger.event(Event::ChecksumFinished).packets
 }
 
 /// A packet to be made, whose checksum is half-filled.

@@ -68,6 +68,32 @@ fn what_is_too_long_is_cut_where_it_may_be_and_refused_where_it_may_not() {
     assert_eq!(learnt.mtu, Some(1_500));
 }
 
+#[test]
+fn an_answer_of_the_router_itself_loses_no_hop_in_it() {
+    let net = Net::new("");
+    let mut seen = net.wide.space().enter(|| port::open("packet:wide", &port::Options::default())).unwrap();
+    let sender = net.wide.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    let (mut pool, mut frames) = (packet::Pool::new(16 << 20), Vec::new());
+    let until = std::time::Instant::now() + Duration::from_secs(5);
+    let hops = loop {
+        assert!(std::time::Instant::now() < until, "no answer comes");
+        // Linux sets DF by itself; once it has learnt the MTU it says so here, and cuts.
+        let _ = sender.send_to(&[7; 5_000], SocketAddr::new(NARROW, 9));
+        std::thread::sleep(Duration::from_millis(5));
+        seen.receive(packet::Ingress(0), &mut pool, &mut frames).unwrap();
+        let mut answers = frames.drain(..).filter_map(|frame| match frame {
+            packet::Frame::Ip(packet) if packet.bytes()[9] == 1 && packet.bytes()[20..22] == [3, 4] => {
+                Some(packet.bytes()[8])
+            }
+            _ => None,
+        });
+        if let Some(hops) = answers.next_back() {
+            break hops;
+        }
+    };
+    assert_eq!(hops, 64, "as it was made");
+}
+
 /// A wide host, a router of ours, a narrow host: two networks of IP.
 struct Net {
     wide: Host,

@@ -179,6 +179,13 @@ impl Pool {
         Pool { free: Default::default(), heap_len: 0, limit, lent_count: 0 }
     }
 
+    /// Changes the limit. Below what exists, free memory goes back to the heap at once, and nothing more is taken until what is
+    /// lent has come back.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.free_heap(0);
+    }
+
     /// Adds memory that the edge supplies; it does not count against the heap limit.
     ///
     /// Returns the memory where it is too short for the smallest class.
@@ -314,6 +321,21 @@ mod tests {
         assert_eq!((pool.lent_count(), pool.heap_len()), (3, limit));
         lent.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!(pool.lent_count(), 0);
+    }
+
+    #[test]
+    fn a_lower_limit_gives_free_memory_back_and_lends_nothing_more_above_it() {
+        let one = pinned_len(2_048);
+        let mut pool = Pool::new(4 * one);
+        let mut lent: Vec<_> = (0..4).map(|_| pool.lend(1_500).unwrap()).collect();
+        (0..2).for_each(|_| pool.give(lent.pop().unwrap()));
+        pool.set_limit(one);
+        assert_eq!((pool.lent_count(), pool.heap_len()), (2, 2 * one));
+        assert!(pool.lend(1).is_none());
+        lent.into_iter().for_each(|buffer| pool.give(buffer));
+        pool.set_limit(one);
+        assert_eq!(pool.heap_len(), one);
+        assert!(pool.lend(1).is_some() && pool.lend(1).is_none());
     }
 
     #[test]

@@ -134,6 +134,18 @@ pub(crate) fn map(kind: u32, count: u32) -> io::Result<OwnedFd> {
     attributes.call(MAP_CREATE)
 }
 
+/// Makes a map of so many values of eight bytes in a row, which a process can have in its memory.
+///
+/// # Errors
+/// The right, or memory, is missing.
+pub(crate) fn shared_map(count: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    for (at, value) in [(0, ARRAY), (4, 4), (8, 8), (12, count), (16, MAPPABLE)] {
+        attributes.put(at, value);
+    }
+    attributes.call(MAP_CREATE)
+}
+
 /// Puts a value into a map.
 ///
 /// # Errors
@@ -317,6 +329,26 @@ pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
     [Step::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, 0))]
 }
 
+/// Loads the address of a value of a map of values in a row, so many bytes from the first.
+pub(crate) fn load_map_value(to: u8, map: BorrowedFd<'_>, at: i32) -> [Step; 2] {
+    [Step::Do(instruction(0x18, to, PSEUDO_MAP_VALUE, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, at))]
+}
+
+/// Reads eight bytes behind an address in a register.
+pub(crate) const fn load_long(to: u8, from: u8, offset: i16) -> Step {
+    Step::Do(instruction(0x79, to, from, offset, 0))
+}
+
+/// Takes one register from another.
+pub(crate) const fn subtract(from: u8, what: u8) -> Step {
+    Step::Do(instruction(0x1f, from, what, 0, 0))
+}
+
+/// Goes on at `place` where a register, which may be below 0, is above a value.
+pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str) -> Step {
+    Step::Jump(instruction(0x65, register, 0, 0, value), place)
+}
+
 /// Ends the program with what is in register 0.
 pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
 
@@ -362,6 +394,10 @@ const LOG_LINE_COUNT: usize = 4;
 /// programs here are, by the MIT licence.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;
+const PSEUDO_MAP_VALUE: u8 = 2;
+/// BPF_MAP_TYPE_ARRAY, and BPF_F_MMAPABLE.
+const ARRAY: u32 = 2;
+const MAPPABLE: u32 = 1 << 10;
 const REPORT: &str = "report it, with the version of the kernel";
 
 #[cfg(test)]

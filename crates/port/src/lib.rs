@@ -20,6 +20,7 @@ pub mod namespace;
 pub mod napi;
 pub mod neighbours;
 pub mod netlink;
+pub mod pulse;
 pub mod realtime;
 pub mod routes;
 pub mod shortcut;

@@ -70,7 +70,7 @@ impl Tap {
     /// # Errors
     /// The device is gone.
     pub fn adopt(file: OwnedFd, name: &str, kind: Kind, offloads: Offloads) -> io::Result<Tap> {
-        let layout = Layout::new(kind.medium(), settle_mtu(name, None)?);
+        let layout = Layout::new(kind.medium(), mtu(name)?);
         let address = format!("{}:{name}", kind.scheme());
         Ok(Tap { file, name: name.to_owned(), address, kind, offloads, layout, landing: Landing::default() })
     }
@@ -319,7 +319,13 @@ fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
         let advice = "a TUN device takes 68 to 65535, a TAP device up to 65521";
         device.set_mtu(mtu).map_err(|error| sentence(&format!("{name}: cannot set MTU {mtu}"), &error, advice))?;
     }
-    device.mtu().map_err(|error| sentence(&format!("{name}: cannot read its MTU"), &error, "it may be gone"))
+    mtu(name)
+}
+
+/// To read it takes no right.
+fn mtu(name: &str) -> io::Result<usize> {
+    let said = |error| sentence(&format!("{name}: cannot read its MTU"), &error, "it may be gone");
+    Device::new(name)?.mtu().map_err(said)
 }
 
 fn read_parts(file: &OwnedFd, parts: &[libc::iovec; 3]) -> io::Result<usize> {

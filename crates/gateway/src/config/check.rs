@@ -4,7 +4,7 @@ use super::problem::Notes;
 use super::read::{Said, SideSaid, Which};
 use super::table::Given;
 use super::value::{Kind, shown_stretch};
-use super::{Holding, Raise, Role, Stage};
+use super::{Fail, Holding, Raise, Role, Stage};
 use core::time::Duration;
 use engine::{Join, Switch};
 
@@ -29,6 +29,7 @@ pub(super) fn check(said: &Said<'_>, notes: &mut Notes) {
         check_idle(side, role, notes);
     }
     check_bypass(said, role, &sides, notes);
+    check_fail(said, role, &sides, notes);
 }
 
 fn check_mtu(side: &SideSaid<'_>, notes: &mut Notes) {
@@ -127,6 +128,19 @@ fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
     {
         let what = "a wide interface sends no ICMP errors of its own, so this has no effect";
         notes.smell(answers.at, "answer-from", what, "leave it out");
+    }
+}
+
+fn check_fail(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut Notes) {
+    let Some(at) = said.fail.is(Fail::Open) else { return };
+    if role == Role::WideInterface {
+        let what = "the host sends by a wide interface, so nothing passes without it";
+        return notes.amiss(at, "fail", what, "leave it out");
+    }
+    let is_packet = |side: &SideSaid<'_>| side.port.here().is_none_or(|port| port.value.kind == Kind::Packet);
+    if !sides.iter().all(|side| is_packet(side)) {
+        let what = "the kernel passes packets on by itself only between two packet: ports";
+        notes.amiss(at, "fail", what, "leave it out, or write packet:NAME for both");
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Config {
     pub user: Option<String>,
     /// Stages that are left out at the start.
     pub bypass: Vec<Stage>,
+    /// What becomes of packets while no worker works.
+    pub fail: Fail,
     /// What leaves by the wide side.
     pub wide: SideConfig,
     /// What leaves by the narrow side.
@@ -60,6 +62,20 @@ pub struct Config {
     pub wide_interface: WideInterfaceConfig,
     /// What is right and hardly meant.
     pub warnings: Problems,
+}
+
+/// What becomes of packets while no worker works: one hangs, or none has begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fail {
+    /// They wait for the next worker.
+    #[default]
+    Closed,
+    /// They pass as they came, those that the other side takes.
+    Open,
+}
+
+impl Fail {
+    pub(crate) const NAMES: [(&'static str, Fail); 2] = [("closed", Fail::Closed), ("open", Fail::Open)];
 }
 
 /// Who stands where the packets pass.

@@ -4,7 +4,7 @@ use super::problem::{Notes, Wrong};
 use super::table::{At, Given, Table};
 use super::value::{self, Port, SOCKET_PATH_LEN_MAX, either, quoted};
 use super::{
-    Config, Holding, LimitsConfig, MssConfig, Problems, Raise, Role, SideConfig, Stage, WideInterfaceConfig,
+    Config, Fail, Holding, LimitsConfig, MssConfig, Problems, Raise, Role, SideConfig, Stage, WideInterfaceConfig,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -24,6 +24,7 @@ pub(super) struct Said<'a> {
     pub metrics: Given<SocketAddr>,
     pub user: Given<String>,
     pub bypass: Given<Vec<At<Stage>>>,
+    pub fail: Given<Fail>,
     pub wide: Option<SideSaid<'a>>,
     pub narrow: Option<SideSaid<'a>>,
     pub limits: LimitsSaid,
@@ -101,6 +102,7 @@ impl<'a> Said<'a> {
             metrics: root.take("metrics", notes, &value::socket),
             user: root.take("user", notes, &value::user),
             bypass: root.list("bypass", "a list such as [\"coalesce\"]", notes, &stage),
+            fail: root.take("fail", notes, &|value| value::word(value, &Fail::NAMES)),
             wide: SideSaid::of(root, Which::Wide, notes),
             narrow: SideSaid::of(root, Which::Narrow, notes),
             limits: LimitsSaid::read(limits.here().map(|at| &at.value), notes),
@@ -145,6 +147,7 @@ impl<'a> Said<'a> {
             metrics: self.metrics.here().map(|at| at.value),
             user: self.user.here().map(|at| at.value.clone()),
             bypass: self.bypass.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
+            fail: self.fail.or(Fail::Closed)?,
             limits: LimitsConfig {
                 memory: usize::try_from(self.limits.memory.or(MEMORY)?).ok()?,
                 flows: self.limits.flows.or(FLOWS)? as usize,
@@ -423,7 +426,7 @@ fn belongs(key: &str) -> Option<String> {
     }
 }
 
-const ROOT: [&str; 12] = [
+const ROOT: [&str; 13] = [
     "role",
     "workers",
     "answer-from",
@@ -431,6 +434,7 @@ const ROOT: [&str; 12] = [
     "metrics",
     "user",
     "bypass",
+    "fail",
     "wide",
     "narrow",
     "limits",

@@ -116,6 +116,17 @@ pub fn segment(flow: u16, seq: u32, payload_len: usize) -> Vec<u8> {
     packet
 }
 
+/// A SYN that announces this MSS.
+pub fn syn(mss: u16) -> Vec<u8> {
+    let mut packet = header(6, 24);
+    packet.extend([3, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, 2, 0xff, 0xff, 0, 0, 0, 0, 2, 4]);
+    packet.extend(mss.to_be_bytes());
+    let pseudo = [&packet[12..20], &[0, 6, 0, 24], &packet[20..]].concat();
+    let sum = internet_sum(&pseudo);
+    packet[36..38].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
 /// A datagram without a checksum that may be cut.
 pub fn datagram(payload_len: usize) -> Vec<u8> {
     let mut packet = header(17, 8 + payload_len);

@@ -1,0 +1,89 @@
+//! A configuration in, what the kernel can be trusted with at its ends out: known trains are left to it before anybody's are.
+//!
+//! Nothing of it goes to others: a device of our own stands for the interfaces, in a namespace of its own where one may be made.
+//! So it is the kernel's own cutting that is tried, and a card's is not: what a card refuses, the port says when it does.
+
+use crate::config::{Config, SideConfig};
+use engine::Switch;
+use packet::Pool;
+use port::namespace::Namespace;
+use port::netlink::Netlink;
+use port::{Address, Kind, Offloads, Options, PacketSocket, Port, Proof, Tap, self_test};
+use std::io;
+
+/// Tries what the ends of a configuration leave to the kernel; takes at most 200 ms for each kind of port.
+///
+/// # Errors
+/// No device can be made to try it on.
+pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
+    let room = Namespace::new().or_else(|_| Namespace::here())?;
+    let wide = room.enter(|| try_side(&config.wide))?;
+    let are_alike = kind(&config.wide) == kind(&config.narrow) && config.wide.offloads == config.narrow.offloads;
+    let narrow = if are_alike { wide.clone() } else { room.enter(|| try_side(&config.narrow))? };
+    Ok([wide, narrow])
+}
+
+/// What one sentence says of proofs; nothing where all that was tried is done.
+pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
+    let mut doubts: Vec<&str> = proofs.iter().flat_map(|proof| &proof.doubts).map(String::as_str).collect();
+    doubts.dedup();
+    let said = format!("the kernel does not do what it says, so it is done here: {}", doubts.join("; "));
+    (!doubts.is_empty()).then_some(said)
+}
+
+/// What both trust.
+pub fn both(one: Offloads, other: Offloads) -> Offloads {
+    Offloads { checksum: one.checksum && other.checksum, tcp: one.tcp && other.tcp, udp: one.udp && other.udp }
+}
+
+fn try_side(side: &SideConfig) -> io::Result<Proof> {
+    let all = Options::default();
+    let none = Options { offloads: Offloads::default(), ..all };
+    let (Some(kind), Switch::On) = (kind(side), side.offloads) else {
+        return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
+    };
+    let is_ours = matches!(side.port.parse(), Ok(Address::Tun(_) | Address::Tap(_)));
+    // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to its host.
+    let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
+    Netlink::open()?.set_up(device.name())?;
+    let mut socket = PacketSocket::open(device.name(), &all)?;
+    let mut pool = Pool::new(POOL_LEN);
+    let (one, other): (&mut dyn Port, &mut dyn Port) =
+        if is_ours { (&mut device, &mut socket) } else { (&mut socket, &mut device) };
+    let proof = self_test(one, other, &mut pool)?;
+    let doubts = proof.doubts.iter().map(|doubt| doubt.replace(NAME, &side.port)).collect();
+    Ok(Proof { doubts, ..proof })
+}
+
+/// The device that stands for a side's interface; none where nothing is left to the kernel.
+fn kind(side: &SideConfig) -> Option<Kind> {
+    match side.port.parse() {
+        Ok(Address::Tun(_)) => Some(Kind::Tun),
+        Ok(Address::Tap(_) | Address::Packet(_)) => Some(Kind::Tap),
+        Ok(Address::Xdp(_)) | Err(_) => None,
+    }
+}
+
+/// Name of the device.
+const NAME: &str = "wl-trial";
+/// Memory for what is tried, in bytes.
+const POOL_LEN: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_doubted_is_said_once_and_left_to_nobody() {
+        let proof = |offloads: Offloads, doubts: &[&str]| Proof {
+            offloads,
+            doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
+        };
+        let all = Offloads { checksum: true, tcp: true, udp: true };
+        assert_eq!(doubts(&[proof(all, &[]), proof(all, &[])]), None);
+        let wrong = proof(Offloads { tcp: false, ..all }, &["packet:a: TCP over IPv4: byte 3 differs"]);
+        let said = doubts(&[wrong.clone(), wrong.clone()]).expect("there is a doubt");
+        assert_eq!(said.matches("byte 3 differs").count(), 1, "{said}");
+        assert_eq!(both(all, wrong.offloads), wrong.offloads);
+    }
+}
