@@ -255,6 +255,36 @@ pub(crate) const fn add(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x07, to, 0, 0, value))
 }
 
+/// Adds what is in another register.
+pub(crate) const fn add_register(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0x0f, to, other, 0, 0))
+}
+
+/// Multiplies a register by what is in another.
+pub(crate) const fn multiply(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0x2f, to, other, 0, 0))
+}
+
+/// Multiplies a register by a value.
+pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
+    Step::Do(instruction(0x27, to, 0, 0, value))
+}
+
+/// Flips the bits of a register that are set in another.
+pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0xaf, to, other, 0, 0))
+}
+
+/// Moves the bits of a register up.
+pub(crate) const fn shift_left(to: u8, by: i32) -> Step {
+    Step::Do(instruction(0x67, to, 0, 0, by))
+}
+
+/// Moves the bits of a register down.
+pub(crate) const fn shift_right(to: u8, by: i32) -> Step {
+    Step::Do(instruction(0x77, to, 0, 0, by))
+}
+
 /// Keeps only these bits of a register.
 pub(crate) const fn mask(to: u8, bits: i32) -> Step {
     Step::Do(instruction(0x57, to, 0, 0, bits))
@@ -280,6 +310,12 @@ pub(crate) const fn call(function: i32) -> Step {
     Step::Do(instruction(0x85, 0, 0, 0, function))
 }
 
+/// Gives a register a value of 64 bits.
+pub(crate) const fn set_wide(to: u8, value: u64) -> [Step; 2] {
+    let high = Step::Do(instruction(0, 0, 0, 0, (value >> 32) as u32 as i32));
+    [Step::Do(instruction(0x18, to, 0, 0, value as u32 as i32)), high]
+}
+
 /// Loads a map into a register.
 pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
     [Step::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, 0))]
@@ -288,12 +324,12 @@ pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
 /// Ends the program with what is in register 0.
 pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
 
-pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
+const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
     Instruction { code, registers, offset, constant }
 }
 
-/// Registers: 0 for answers, 1 to 5 for arguments, 6 for what outlives a call, 10 for the stack's end.
+/// Registers: 0 for answers, 1 to 5 for arguments, 6 to 8 for what outlives a call, 10 for the stack's end.
 pub(crate) const R0: u8 = 0;
 pub(crate) const R1: u8 = 1;
 pub(crate) const R2: u8 = 2;
@@ -301,6 +337,8 @@ pub(crate) const R3: u8 = 3;
 pub(crate) const R4: u8 = 4;
 pub(crate) const R5: u8 = 5;
 pub(crate) const R6: u8 = 6;
+pub(crate) const R7: u8 = 7;
+pub(crate) const R8: u8 = 8;
 pub(crate) const R10: u8 = 10;
 /// BPF_JMP with BPF_JEQ, BPF_JNE, BPF_JLT, BPF_JGT.
 pub(crate) const IF_EQUAL: u8 = 0x15;
