@@ -3,6 +3,8 @@
 //! Both directions of a TCP connection meet at one worker, whichever port they come in by; every other packet goes by its
 //! addresses and protocol, and so do all fragments, wherever their ports are. What is no IP goes to the first worker.
 //!
+//! So each worker has tables of its own, without locks (L2, L3).
+//!
 //! The kernel shares frames out by a program that is written here by instruction; [`worker`] computes the same number. The
 //! number hangs on nothing but the packet: who can choose addresses can choose a worker.
 
