@@ -28,7 +28,9 @@ PACKET_FIRST = ["--lib"]
 COALESCING = ["coalescing", "coalescing_laws", "coalescing_corners"]
 NEAR = {
     "join": ["joining"],
-    "reassemble": ["laws", "conformance", "memory", "patience"],
+    "land": ["landing"],
+    "place": ["landing"],
+    "reassemble": ["laws", "landing", "conformance", "memory", "patience"],
     **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "train", "tcp")},
 }
 TIME_LIMIT_SECONDS = 240
