@@ -89,6 +89,42 @@ pub enum Experiment {
     },
     /// Goodput at 2,000 lengths of messages: at which does it dip?
     Dips,
+    /// Packets for a second of processor time, by one worker and by two
+    Workers {
+        /// How often each has its turn
+        #[arg(long, default_value_t = 5, value_parser = rounds)]
+        rounds: usize,
+    },
+    /// A gateway that is reloaded, restarted, killed and watched under load: what does it lose, do its counters add up?
+    Soak(SoakArgs),
+}
+
+/// What `wideload lab soak` was asked; what is 0 is left out.
+#[derive(Debug, Parser)]
+pub struct SoakArgs {
+    /// Reloads in one run
+    #[arg(long, default_value_t = 100)]
+    pub reloads: usize,
+
+    /// Restarts in one run, of each of two kinds of traffic
+    #[arg(long, default_value_t = 100)]
+    pub restarts: usize,
+
+    /// Runs of TCP connections in each of which the worker process is killed three times
+    #[arg(long, default_value_t = 3)]
+    pub kill_rounds: usize,
+
+    /// TCP connections in each of them
+    #[arg(long, default_value_t = 50)]
+    pub streams: usize,
+
+    /// Minutes of mixed traffic over a wire that loses and reorders, with the counters fetched each second
+    #[arg(long, default_value_t = 10.0, value_parser = minutes)]
+    pub minutes: f64,
+
+    /// What that wire is like, both ways
+    #[arg(long, value_name = "SHAPE", default_value = "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3")]
+    pub wire: Shape,
 }
 
 /// What `wideload lab link` was asked.
@@ -404,6 +440,11 @@ impl Rewrite {
     }
 }
 
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes| (0.0..=MINUTES_MAX).contains(minutes));
+    minutes.ok_or_else(|| "give minutes, such as 10 or 0.1, from 0 to 1440".to_owned())
+}
+
 fn rounds(text: &str) -> Result<usize, String> {
     let rounds = text.parse().ok().filter(|rounds| (1..=100).contains(rounds));
     rounds.ok_or_else(|| "give a number from 1 to 100".to_owned())
@@ -449,6 +490,7 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 
 const MIB: usize = 1 << 20;
 const SECONDS_MAX: f64 = 3_600.0;
+const MINUTES_MAX: f64 = 1_440.0;
 /// Longest patience of graceful joining: no fast pair's identifications come round sooner (X2).
 const GRACEFUL_MAX: Duration = Duration::from_millis(500);
 const HOLD_MAX: Duration = Duration::from_secs(10);

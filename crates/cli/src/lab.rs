@@ -5,11 +5,12 @@ use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
-use lab::experiments::{self, BorderSettings, DipsSettings, WideInterfaceSettings};
+use lab::experiments::{self, BorderSettings, DipsSettings, SoakSettings, WideInterfaceSettings, WorkersSettings};
 use port::namespace::become_own_root;
 use serde::Serialize;
 use std::fmt::{Display, Write};
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 /// `wideload lab`: to be called while the process has one thread.
 pub fn lab(args: &Args) -> Status {
@@ -49,6 +50,24 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Dips => {
             let outcome = experiments::dips(&DipsSettings::default(), tell)?;
             shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
+        }
+        Experiment::Workers { rounds } => {
+            let settings = WorkersSettings { rounds: *rounds, ..WorkersSettings::default() };
+            let outcome = experiments::workers(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
+        }
+        Experiment::Soak(args) => {
+            let settings = SoakSettings {
+                program: std::env::current_exe()?,
+                reloads: args.reloads,
+                restarts: args.restarts,
+                kill_rounds: args.kill_rounds,
+                streams: args.streams,
+                stretch: Duration::from_secs_f64(args.minutes * 60.0),
+                wire: args.wire.clone(),
+            };
+            let outcome = experiments::soak(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.faults.is_empty())
         }
     }
 }

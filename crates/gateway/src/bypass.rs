@@ -1,4 +1,4 @@
-//! A stage and a switch in, ways through running workers that leave it out, or have it again, out.
+//! A stage and a switch in, ways through running workers that leave it out, or have it again, out (X7).
 //!
 //! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched on begins anew.
 //! A new configuration says anew which stages work.

@@ -14,7 +14,8 @@ pub enum Links {
     Station([u8; 6]),
     /// Each gets that of its next hop, as the kernel knows it; only what is for this station is taken.
     NextHops(Box<NextHops>),
-    /// The same, and what passes has one hop less to go; what is for the router itself is the kernel's.
+    /// The same, and what passes has one hop less to go (R038), taken when it leaves (C12); what is for the router itself is the
+    /// kernel's.
     Router(Box<NextHops>),
 }
 

@@ -258,3 +258,22 @@ const KEEP: Duration = Duration::from_secs(15);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The kernel's table of its own addresses and those of all on a link.
 const LOCAL: u32 = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_what_is_for_all_go_to_link_addresses_that_no_neighbour_is_asked_for() {
+        for (address, mac) in [
+            ("255.255.255.255", Some([0xFF; 6])),
+            ("224.0.0.251", Some([0x01, 0x00, 0x5E, 0, 0, 251])),
+            ("239.255.1.2", Some([0x01, 0x00, 0x5E, 0x7F, 1, 2])),
+            ("ff02::1:ff00:1", Some([0x33, 0x33, 0xFF, 0, 0, 1])),
+            ("198.51.100.255", None),
+            ("2001:db8::1", None),
+        ] {
+            assert_eq!(group(address.parse().expect("it is one")), mac, "{address}");
+        }
+    }
+}

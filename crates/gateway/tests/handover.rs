@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wideload_gateway::handover::{self, Will};
 use wideload_gateway::links::Links;
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
@@ -22,7 +22,7 @@ use wideload_gateway::worker::{End, Way, Worker};
 fn what_is_held_leaves_before_a_panic_goes_on() {
     let (mut worker, reins, left) = worker(&[piece(0, 800, true), piece(800, 400, true)]);
     let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded())).is_err());
-    thread::sleep(Duration::from_millis(100));
+    has_taken(&reins, 2);
     assert!(left.lock().expect("nobody panics").is_empty(), "it is held");
     assert!(reins.give(Order::Change(Box::new(|_, _| panic!("on purpose")))));
     assert!(running.join().expect("it was caught"), "the panic goes on");
@@ -34,7 +34,7 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
 fn what_one_worker_holds_another_goes_on_with() {
     let (mut first, reins, left) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
     let running = thread::spawn(move || first.run());
-    thread::sleep(Duration::from_millis(100));
+    has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     let will = Will::each(write, 1).remove(0);
     assert!(reins.give(Order::HandOver(will)));
@@ -47,7 +47,7 @@ fn what_one_worker_holds_another_goes_on_with() {
     let (mut second, reins, left) = worker(&[piece(800, 800, true)]);
     second.inherit(&legacies[0]);
     let running = thread::spawn(move || second.run());
-    thread::sleep(Duration::from_millis(100));
+    has_taken(&reins, 1);
     reins.stop();
     running.join().expect("it ends");
     let left = left.lock().expect("nobody panics");
@@ -100,6 +100,15 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
             assert_eq!(left as u64, gave, "round {round}, it {}", if hands_over { "hands over" } else { "stops" });
             assert_eq!(giver.moved().given, gave);
         }
+    }
+}
+
+/// Waits until a worker has taken so many frames.
+fn has_taken(reins: &Reins, count: u64) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while reins.ask().expect("it works").ends[0].seen.frames < count {
+        assert!(Instant::now() < until, "it takes them");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -139,7 +139,7 @@ fn slow_ones_are_sent_away_after_two_seconds_and_hold_nobody_up() {
     let waited = before.elapsed();
     assert!(waited > Duration::from_millis(1_900) && waited < Duration::from_secs(4), "{waited:?}");
     drop(slow);
-    let deadline = Instant::now() + Duration::from_secs(3);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while !ask(address, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200") {
         assert!(Instant::now() < deadline, "they have left, so there is room");
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideload_lab::emulator::{Load, Rows, Scheduling, Shape, Trial};
 use wideload_lab::experiments::{
-    BorderSettings, DipsSettings, Observed, Pieces, Receiving, Scene, Stack, WideInterfaceSettings, border,
-    calibration, dips, link, wide_interface,
+    BorderSettings, DipsSettings, Observed, Pieces, Receiving, Scene, Stack, WideInterfaceSettings,
+    WorkersSettings, border, calibration, dips, link, wide_interface, workers,
 };
 use wideload_lab::net::{End, Host, Offloading, cable};
 use wideload_lab::trio::v4;
@@ -45,6 +45,7 @@ fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
             far.recv_from(&mut room).is_ok()
         });
         assert!(crossed, "no message crosses the link: {:?}", joined.is_finished().then_some("it has ended"));
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let began = std::time::Instant::now();
         near.send_to(b"again", (v4(2), 7_000)).unwrap();
         // What was sent before the link stood may still come.
@@ -167,6 +168,16 @@ fn a_sweep_has_a_figure_for_every_length_and_no_message_is_changed() {
         assert_eq!(system.goodput.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20]);
         assert!(system.goodput.iter().flatten().all(|figure| *figure > 0.0), "{system:?}");
     }
+}
+
+#[test]
+fn one_worker_and_two_forward_every_packet_and_both_of_the_two_work() {
+    let outcome = workers(&WorkersSettings { rounds: 1, packets: 20_000 }, |_| {}).unwrap();
+    assert!(outcome.intact);
+    assert_eq!(outcome.broken, [""; 0]);
+    assert_eq!(outcome.rows.iter().map(|row| row.workers).collect::<Vec<_>>(), [1, 2]);
+    assert!(outcome.rows[0].busiest_share == 1.0 && outcome.rows[1].busiest_share < 0.9, "{outcome}");
+    assert!(outcome.versus_one > 0.0 && outcome.to_string().contains("every packet arrived: yes"), "{outcome}");
 }
 
 #[test]

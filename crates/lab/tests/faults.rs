@@ -199,10 +199,10 @@ fn packets_for_a_silent_peer_wait_within_bounds_and_are_counted_while_others_pas
     assert!((1..=256 * 6).contains(&waiting.ways[0].unresolved));
     let grown = waiting.ways[0].pool_len - before.ways[0].pool_len;
     assert!(grown < 400 * 18_000, "{grown} bytes more");
-    assert!(echo.answers(&pair.hosts[0]).unwrap() < Duration::from_millis(200), "another peer is not held up");
+    assert!(echo.answers(&pair.hosts[0]).unwrap() < Duration::from_secs(1), "another peer is not held up");
     // Six fragments each: all that was dropped is counted, on the wire.
     let unreachable = |snapshot: &Snapshot| snapshot.ends[1].seen.unreachable - before.ends[1].seen.unreachable;
-    let after = until(Duration::from_secs(6), || {
+    let after = until(Duration::from_secs(20), || {
         let snapshot = service.snapshots().unwrap().remove(0);
         (snapshot.ways[0].unresolved == 0).then_some(snapshot)
     });
@@ -260,7 +260,7 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
         }
     }
     let ended = Instant::now();
-    while after < 500 && ended.elapsed() < Duration::from_secs(2) {
+    while after < 500 && ended.elapsed() < Duration::from_secs(5) {
         for number in received(far.as_mut(), &mut pool) {
             assert!(last < Some(number), "{number} after {last:?}");
             last = Some(number);
@@ -418,7 +418,7 @@ impl Echo {
         socket.set_read_timeout(Some(Duration::from_millis(10)))?;
         let began = Instant::now();
         let mut room = [0; 64];
-        while began.elapsed() < Duration::from_secs(3) {
+        while began.elapsed() < Duration::from_secs(10) {
             // While the link is down, the host itself may refuse.
             let _ = socket.send_to(b"are you there?", self.target);
             if socket.recv_from(&mut room).is_ok() {

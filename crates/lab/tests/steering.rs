@@ -137,30 +137,6 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
     }
 }
 
-#[test]
-#[ignore = "a measurement, for a quiet machine"]
-fn packets_per_processor_second_beside_one_workers() {
-    let frames: Vec<_> = (0..200_000).map(|number| (datagram(number, 1, false).swap_remove(0), 1)).collect();
-    for round in 0..3 {
-        for workers in [1, 2] {
-            let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-            let middle = trio.gateway(&trio.border(&format!("workers = {workers}\n"), "", "")).unwrap();
-            let began = Instant::now();
-            let arrived = flood(&trio, &frames, AHEAD, |frame| datagram_number(frame).map(drop));
-            let took = began.elapsed().as_secs_f64();
-            let each: Vec<_> =
-                snapshots(&middle).iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).collect();
-            let rate = arrived as f64 / each.iter().sum::<f64>();
-            println!(
-                "round {round}: {workers} workers: {rate:.0} packets per processor second ({each:.3?} s), {:.0} per second",
-                arrived as f64 / took
-            );
-            assert_eq!(arrived, frames.len() as u64);
-            trio.clear(middle).unwrap();
-        }
-    }
-}
-
 /// Sends frames from the narrow host, never more ahead of what arrived at the wide one than fits into queues; each says for
 /// how many arrivals it stands. Says how much arrived.
 fn flood(

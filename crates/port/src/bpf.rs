@@ -269,39 +269,39 @@ pub(crate) const fn add(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x07, to, 0, 0, value))
 }
 
+/// Adds what is in another register.
+pub(crate) const fn add_register(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0x0f, to, other, 0, 0))
+}
+
+/// Multiplies a register by what is in another.
+pub(crate) const fn multiply(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0x2f, to, other, 0, 0))
+}
+
+/// Multiplies a register by a value.
+pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
+    Step::Do(instruction(0x27, to, 0, 0, value))
+}
+
+/// Flips the bits of a register that are set in another.
+pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0xaf, to, other, 0, 0))
+}
+
+/// Moves the bits of a register up.
+pub(crate) const fn shift_left(to: u8, by: i32) -> Step {
+    Step::Do(instruction(0x67, to, 0, 0, by))
+}
+
+/// Moves the bits of a register down.
+pub(crate) const fn shift_right(to: u8, by: i32) -> Step {
+    Step::Do(instruction(0x77, to, 0, 0, by))
+}
+
 /// Keeps only these bits of a register.
 pub(crate) const fn mask(to: u8, bits: i32) -> Step {
     Step::Do(instruction(0x57, to, 0, 0, bits))
-}
-
-/// Multiplies a register's word by a value.
-pub(crate) const fn multiply(to: u8, value: i32) -> Step {
-    Step::Do(instruction(0x24, to, 0, 0, value))
-}
-
-/// Moves the bits of a register's word to the right.
-pub(crate) const fn right(to: u8, count: i32) -> Step {
-    Step::Do(instruction(0x74, to, 0, 0, count))
-}
-
-/// Moves the bits of a register's word to the left.
-pub(crate) const fn left(to: u8, count: i32) -> Step {
-    Step::Do(instruction(0x64, to, 0, 0, count))
-}
-
-/// Adds a register to another.
-pub(crate) const fn add_other(to: u8, from: u8) -> Step {
-    Step::Do(instruction(0x0f, to, from, 0, 0))
-}
-
-/// Takes a register's word from that of another.
-pub(crate) const fn less(to: u8, from: u8) -> Step {
-    Step::Do(instruction(0x1c, to, from, 0, 0))
-}
-
-/// Gives a register's word the bits in which it differs from that of another.
-pub(crate) const fn other_bits(to: u8, from: u8) -> Step {
-    Step::Do(instruction(0xac, to, from, 0, 0))
 }
 
 /// Goes on at `place` where the comparison with a value holds.
@@ -324,6 +324,12 @@ pub(crate) const fn call(function: i32) -> Step {
     Step::Do(instruction(0x85, 0, 0, 0, function))
 }
 
+/// Gives a register a value of 64 bits.
+pub(crate) const fn set_wide(to: u8, value: u64) -> [Step; 2] {
+    let high = Step::Do(instruction(0, 0, 0, 0, (value >> 32) as u32 as i32));
+    [Step::Do(instruction(0x18, to, 0, 0, value as u32 as i32)), high]
+}
+
 /// Loads a map into a register.
 pub(crate) fn load_map(to: u8, map: BorrowedFd<'_>) -> [Step; 2] {
     [Step::Do(instruction(0x18, to, PSEUDO_MAP, 0, map.as_raw_fd())), Step::Do(instruction(0, 0, 0, 0, 0))]
@@ -339,6 +345,11 @@ pub(crate) const fn load_long(to: u8, from: u8, offset: i16) -> Step {
     Step::Do(instruction(0x79, to, from, offset, 0))
 }
 
+/// Takes a register's lower half from that of another.
+pub(crate) const fn subtract_word(from: u8, what: u8) -> Step {
+    Step::Do(instruction(0x1c, from, what, 0, 0))
+}
+
 /// Takes one register from another.
 pub(crate) const fn subtract(from: u8, what: u8) -> Step {
     Step::Do(instruction(0x1f, from, what, 0, 0))
@@ -352,7 +363,7 @@ pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str)
 /// Ends the program with what is in register 0.
 pub(crate) const EXIT: Step = Step::Do(instruction(0x95, 0, 0, 0, 0));
 
-pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
+const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
     Instruction { code, registers, offset, constant }
 }

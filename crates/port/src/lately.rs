@@ -5,8 +5,8 @@
 //! follow those, until none came for a moment.
 
 use crate::bpf::{
-    self, IF_EQUAL, IF_MORE, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy, go, jump, less, load_map,
-    load_word, multiply, other_bits, right, store_word,
+    self, IF_EQUAL, IF_MORE, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy, exclusive_or, go, jump, load_map,
+    load_word, multiply_by, shift_left, shift_right, store_word, subtract_word,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,11 +35,12 @@ impl Lately {
 
 fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = vec![
-        multiply(R7, SPREAD),
-        right(R7, 32 - SLOT_BITS),
+        multiply_by(R7, SPREAD),
+        shift_left(R7, 32),
+        shift_right(R7, 64 - SLOT_BITS),
         store_word(R10, SLOT, R7),
         call(NANOSECONDS),
-        Step::Do(bpf::instruction(0x77, R0, 0, 0, MOMENT_BITS)),
+        shift_right(R0, MOMENT_BITS),
         copy(R9, R0),
         copy(R2, R10),
         add(R2, SLOT.into()),
@@ -51,7 +52,7 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
         jump(IF_EQUAL, R8, 1, "note"),
         load_word(R1, R0, 0),
         copy(R2, R9),
-        less(R2, R1),
+        subtract_word(R2, R1),
         jump(IF_MORE, R2, MOMENTS_MAX, "pass"),
         Step::Place("note"),
         store_word(R0, 0, R9),
@@ -64,7 +65,7 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
 pub(crate) fn number(count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
     // Two hosts may have alike addresses of both versions.
     let mut steps = vec![bpf::set(R7, count.into())];
-    steps.extend((0..count).flat_map(|word| [load(word), other_bits(R7, bpf::R5)]));
+    steps.extend((0..count).flat_map(|word| [load(word), exclusive_or(R7, bpf::R5)]));
     steps
 }
 

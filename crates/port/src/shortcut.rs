@@ -6,7 +6,7 @@
 
 use crate::bpf::{
     self, EXIT, Hook, IF_EQUAL, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R8, R9, R10, RIGHTS, Step,
-    add, add_other, assemble, call, copy, go, jump, left, load_byte, load_word, mask, right, set,
+    add, add_register, assemble, call, copy, go, jump, load_byte, load_word, mask, set, shift_left, shift_right,
 };
 use crate::failure::{advised, failed};
 use crate::lately::{Lately, number};
@@ -61,7 +61,7 @@ fn steps(medium: Medium, to: u32, mtu: u16, lately: &Lately) -> Vec<Step> {
     steps.extend([
         load_byte(R9, R10, HEADER),
         mask(R9, 0x0F),
-        left(R9, 2),
+        shift_left(R9, 2),
         load_byte(R8, R10, HEADER + 9),
         Step::Place("known"),
         load_word(R0, R6, SEGMENT_LEN_AT),
@@ -85,16 +85,16 @@ fn steps(medium: Medium, to: u32, mtu: u16, lately: &Lately) -> Vec<Step> {
         call(LOAD_BYTES),
         jump(IF_OTHER, R0, 0, "take"),
         load_byte(R1, R10, TYPE),
-        right(R1, 4),
-        left(R1, 2),
-        add_other(R9, R1),
+        shift_right(R1, 4),
+        shift_left(R1, 2),
+        add_register(R9, R1),
         go("sum"),
         Step::Place("no TCP"),
         jump(IF_OTHER, R8, UDP, "take"),
         add(R9, UDP_LEN),
         Step::Place("sum"),
         load_word(R0, R6, SEGMENT_LEN_AT),
-        add_other(R0, R9),
+        add_register(R0, R9),
         Step::Place("measured"),
         set(R8, 1),
         jump(IF_MORE, R0, mtu.into(), "compare"),

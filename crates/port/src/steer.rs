@@ -3,11 +3,16 @@
 //! Both directions of a TCP connection meet at one worker, whichever port they come in by; every other packet goes by its
 //! addresses and protocol, and so do all fragments, wherever their ports are. What is no IP goes to the first worker.
 //!
+//! So each worker has tables of its own, without locks (L2, L3).
+//!
 //! The kernel shares frames out by a program that is written here by instruction; [`worker`] computes the same number. The
 //! number hangs on nothing but the packet: who can choose addresses can choose a worker.
 
-use crate::bpf::{self, Instruction};
-
+use crate::bpf::{
+    self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Kind, R0, R1, R2, R3, R4, R6, R7, R8, R10, Step, add, add_register,
+    assemble, call, copy, exclusive_or, go, jump, load_byte, load_half, load_word, mask, multiply, multiply_by,
+    put_word, set, set_wide, shift_left, shift_right,
+};
 use packet::Medium;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -135,247 +140,164 @@ pub(crate) enum Start {
 /// # Errors
 /// The kernel does not take it.
 pub(crate) fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
-    let instructions = Draft::of(start, count).assembled();
-    bpf::load(bpf::Kind::Filter, 0, &instructions)
+    bpf::load(Kind::Filter, 0, &assemble(&steps(start, count)))
         .map_err(|refusal| refusal.about("cannot share frames out by a program of ours"))
 }
 
-/// A program in the making: jumps go to places that have a name.
-#[derive(Default)]
-struct Draft {
-    steps: Vec<[i64; 5]>,
-    jumps: Vec<(usize, &'static str)>,
-    places: Vec<(&'static str, usize)>,
+/// All of it: where the packet starts, its key, and the number that is drawn from that.
+fn steps(start: Start, count: u16) -> Vec<Step> {
+    let mut steps = vec![copy(CONTEXT, R1)];
+    steps.extend(find_packet(start));
+    steps.extend(key_v4_steps());
+    steps.extend(draw(1, V4_SOURCE_AT as i16, count));
+    steps.extend(key_v6_steps());
+    steps.extend(draw(ADDRESS_WORDS as i16, V6_SOURCE_AT as i16, count));
+    steps.extend([Step::Place("none"), set(R0, 0), EXIT]);
+    steps
 }
 
-impl Draft {
-    fn of(start: Start, count: u16) -> Draft {
-        let mut draft = Draft::default();
-        draft.copy(CONTEXT, R1);
-        draft.find_packet(start);
-        draft.key_v4();
-        draft.hash(1, V4_SOURCE_AT as i16, count);
-        draft.key_v6();
-        draft.hash(ADDRESS_WORDS as i16, V6_SOURCE_AT as i16, count);
-        draft.place("none");
-        draft.set(R0, 0);
-        draft.exit();
-        draft
-    }
-
-    /// Where the packet starts goes into [`AT`]; goes on at `v4` or `v6`.
-    fn find_packet(&mut self, start: Start) {
-        match start {
-            Start::Packet => {
-                self.set(AT, 0);
-                self.load(0, ROOM, 1);
-                self.jump(IF_OTHER, R0, 0, "none");
-                self.load_byte(R1, ROOM);
-                self.shift_right(R1, 4);
-                self.jump(IF_EQUAL, R1, 4, "v4");
-                self.jump(IF_EQUAL, R1, 6, "v6");
-                return self.go("none");
-            }
-            Start::Told => {
-                self.set(AT, 0);
-                self.step([LOAD_WORD, R1, CONTEXT, PROTOCOL_AT, 0]);
-                // A tag that is told beside is one of the three.
-                self.step([LOAD_WORD, R2, CONTEXT, TAG_IS_TOLD_AT, 0]);
-                self.tell_type("tag");
-                self.jump(IF_OTHER, R2, 0, "second");
-            }
-            Start::Frame => {
-                self.set(AT, TYPE_AT as i64 + 2);
-                self.load(-2, ROOM, 2);
-                self.jump(IF_OTHER, R0, 0, "none");
-                self.load_half(R1, ROOM);
-                self.tell_type("tag");
-            }
+/// Where the packet starts goes into [`AT`]; goes on at `v4` or `v6`.
+fn find_packet(start: Start) -> Vec<Step> {
+    let mut steps = Vec::new();
+    match start {
+        Start::Packet => {
+            steps.push(set(AT, 0));
+            steps.extend(read(0, ROOM, 1));
+            steps.extend([
+                jump(IF_OTHER, R0, 0, "none"),
+                load_byte(R1, R10, ROOM),
+                shift_right(R1, 4),
+                jump(IF_EQUAL, R1, 4, "v4"),
+                jump(IF_EQUAL, R1, 6, "v6"),
+                go("none"),
+            ]);
+            return steps;
         }
-        for [place, next] in [["first", "to second"], ["second", "to third"], ["third", "too many"]] {
-            self.place(place);
-            // A tag and the type behind it.
-            self.load(0, ROOM, TAG_LEN as i64);
-            self.jump(IF_OTHER, R0, 0, "none");
-            self.add(AT, TAG_LEN as i64);
-            self.load_half(R1, ROOM + 2);
-            self.tell_type(next);
+        Start::Told => {
+            // A tag that is told beside is one of the three.
+            steps.extend([set(AT, 0), load_word(R1, CONTEXT, PROTOCOL_AT), load_word(R2, CONTEXT, TAG_IS_TOLD_AT)]);
+            steps.extend(tell_type("tag"));
+            steps.push(jump(IF_OTHER, R2, 0, "second"));
         }
-        self.go("none");
-    }
-
-    /// Goes where a type leads; on at `tag`, which is next, where it is a tag's.
-    fn tell_type(&mut self, tag: &'static str) {
-        self.jump(IF_EQUAL, R1, network_order(IPV4), "v4");
-        self.jump(IF_EQUAL, R1, network_order(IPV6), "v6");
-        TAGS.iter().for_each(|ether_type| self.jump(IF_EQUAL, R1, network_order(*ether_type), tag));
-        self.go("none");
-        self.place(tag);
-    }
-
-    /// Header, ports and protocol of an IPv4 packet.
-    fn key_v4(&mut self) {
-        self.place("v4");
-        self.load(0, HEADER, V4_LEN as i64);
-        self.jump(IF_OTHER, R0, 0, "none");
-        self.load_byte(R1, HEADER);
-        self.copy(R2, R1);
-        self.shift_right(R2, 4);
-        self.jump(IF_OTHER, R2, 4, "none");
-        self.mask(R1, 0x0F);
-        self.jump(IF_LESS, R1, V4_LEN as i64 / 4, "none");
-        self.shift_left(R1, 2);
-        self.step([ADD_REGISTER, AT, R1, 0, 0]);
-        self.put_word(ROOM, 0);
-        self.load_byte(UPPER, HEADER + 9);
-        self.jump(IF_OTHER, UPPER, i64::from(TCP), "hash v4");
-        self.load_half(R1, HEADER + 6);
-        self.mask(R1, network_order(FRAGMENT_BITS));
-        self.jump(IF_OTHER, R1, 0, "hash v4");
-        // Where there are no ports, it writes zeros.
-        self.load(0, ROOM, 4);
-        self.place("hash v4");
-    }
-
-    /// Header, ports and protocol of an IPv6 packet.
-    fn key_v6(&mut self) {
-        self.place("v6");
-        self.load(0, HEADER, V6_LEN as i64);
-        self.jump(IF_OTHER, R0, 0, "none");
-        self.load_byte(R1, HEADER);
-        self.shift_right(R1, 4);
-        self.jump(IF_OTHER, R1, 6, "none");
-        self.load_byte(UPPER, HEADER + 6);
-        self.put_word(ROOM, 0);
-        self.jump(IF_EQUAL, UPPER, i64::from(FRAGMENT), "fragment");
-        self.jump(IF_OTHER, UPPER, i64::from(TCP), "hash v6");
-        self.load(V6_LEN as i64, ROOM, 4);
-        self.go("hash v6");
-        self.place("fragment");
-        self.load(V6_LEN as i64, ROOM, 1);
-        self.load_byte(UPPER, ROOM);
-        self.put_word(ROOM, 0);
-        self.place("hash v6");
-    }
-
-    /// What [`Key::worker`] does, and the end.
-    fn hash(&mut self, word_count: i16, source_at: i16, count: u16) {
-        self.set_wide(R4, FACTOR);
-        for (sum, port_at, from) in [(R1, 0, source_at), (R2, 2, source_at + 4 * word_count)] {
-            self.load_half(sum, ROOM + port_at);
-            self.step([MULTIPLY, sum, R4, 0, 0]);
-            for index in 0..word_count {
-                self.step([LOAD_WORD, R3, R10, i64::from(HEADER + from + 4 * index), 0]);
-                self.step([XOR, sum, R3, 0, 0]);
-                self.stir(sum);
-            }
+        Start::Frame => {
+            steps.push(set(AT, TYPE_AT as i32 + 2));
+            steps.extend(read(-2, ROOM, 2));
+            steps.extend([jump(IF_OTHER, R0, 0, "none"), load_half(R1, R10, ROOM)]);
+            steps.extend(tell_type("tag"));
         }
-        self.step([ADD_REGISTER, R1, R2, 0, 0]);
-        self.step([ADD_REGISTER, R1, UPPER, 0, 0]);
-        self.stir(R1);
-        self.step([MULTIPLY, R1, R4, 0, 0]);
-        self.shift_right(R1, 32);
-        self.step([MULTIPLY_BY, R1, 0, 0, i64::from(count)]);
-        self.shift_right(R1, 32);
-        self.copy(R0, R1);
-        self.exit();
     }
-
-    fn stir(&mut self, sum: i64) {
-        self.step([MULTIPLY, sum, R4, 0, 0]);
-        self.copy(R3, sum);
-        self.shift_right(R3, 32);
-        self.step([XOR, sum, R3, 0, 0]);
+    for [place, next] in [["first", "to second"], ["second", "to third"], ["third", "too many"]] {
+        steps.push(Step::Place(place));
+        // A tag and the type behind it.
+        steps.extend(read(0, ROOM, TAG_LEN as i32));
+        steps.extend([jump(IF_OTHER, R0, 0, "none"), add(AT, TAG_LEN as i32), load_half(R1, R10, ROOM + 2)]);
+        steps.extend(tell_type(next));
     }
+    steps.push(go("none"));
+    steps
+}
 
-    /// Copies bytes that stand `beyond` [`AT`] to the stack; register 0 is 0 where they are all there.
-    fn load(&mut self, beyond: i64, room: i16, len: i64) {
-        self.copy(R1, CONTEXT);
-        self.copy(R2, AT);
-        self.add(R2, beyond);
-        self.copy(R3, R10);
-        self.add(R3, room.into());
-        self.set(R4, len);
-        self.step([CALL, 0, 0, 0, LOAD_BYTES]);
-    }
+/// Goes where a type leads; on at `tag`, which is next, where it is a tag's.
+fn tell_type(tag: &'static str) -> Vec<Step> {
+    let mut steps =
+        vec![jump(IF_EQUAL, R1, network_order(IPV4), "v4"), jump(IF_EQUAL, R1, network_order(IPV6), "v6")];
+    steps.extend(TAGS.map(|ether_type| jump(IF_EQUAL, R1, network_order(ether_type), tag)));
+    steps.extend([go("none"), Step::Place(tag)]);
+    steps
+}
 
-    fn load_byte(&mut self, to: i64, room: i16) {
-        self.step([0x71, to, R10, room.into(), 0]);
-    }
+/// Header, ports and protocol of an IPv4 packet.
+fn key_v4_steps() -> Vec<Step> {
+    let mut steps = vec![Step::Place("v4")];
+    steps.extend(read(0, HEADER, V4_LEN as i32));
+    steps.extend([
+        jump(IF_OTHER, R0, 0, "none"),
+        load_byte(R1, R10, HEADER),
+        copy(R2, R1),
+        shift_right(R2, 4),
+        jump(IF_OTHER, R2, 4, "none"),
+        mask(R1, 0x0F),
+        jump(IF_LESS, R1, V4_LEN as i32 / 4, "none"),
+        shift_left(R1, 2),
+        add_register(AT, R1),
+        put_word(R10, ROOM, 0),
+        load_byte(UPPER, R10, HEADER + 9),
+        jump(IF_OTHER, UPPER, i32::from(TCP), "hash v4"),
+        load_half(R1, R10, HEADER + 6),
+        mask(R1, network_order(FRAGMENT_BITS)),
+        jump(IF_OTHER, R1, 0, "hash v4"),
+    ]);
+    // Where there are no ports, it writes zeros.
+    steps.extend(read(0, ROOM, 4));
+    steps.push(Step::Place("hash v4"));
+    steps
+}
 
-    fn load_half(&mut self, to: i64, room: i16) {
-        self.step([0x69, to, R10, room.into(), 0]);
-    }
+/// Header, ports and protocol of an IPv6 packet.
+fn key_v6_steps() -> Vec<Step> {
+    let mut steps = vec![Step::Place("v6")];
+    steps.extend(read(0, HEADER, V6_LEN as i32));
+    steps.extend([
+        jump(IF_OTHER, R0, 0, "none"),
+        load_byte(R1, R10, HEADER),
+        shift_right(R1, 4),
+        jump(IF_OTHER, R1, 6, "none"),
+        load_byte(UPPER, R10, HEADER + 6),
+        put_word(R10, ROOM, 0),
+        jump(IF_EQUAL, UPPER, i32::from(FRAGMENT), "fragment"),
+        jump(IF_OTHER, UPPER, i32::from(TCP), "hash v6"),
+    ]);
+    steps.extend(read(V6_LEN as i32, ROOM, 4));
+    steps.extend([go("hash v6"), Step::Place("fragment")]);
+    steps.extend(read(V6_LEN as i32, ROOM, 1));
+    steps.extend([load_byte(UPPER, R10, ROOM), put_word(R10, ROOM, 0), Step::Place("hash v6")]);
+    steps
+}
 
-    fn put_word(&mut self, room: i16, value: i64) {
-        self.step([0x62, R10, 0, room.into(), value]);
-    }
-
-    fn set(&mut self, to: i64, value: i64) {
-        self.step([0xb7, to, 0, 0, value]);
-    }
-
-    fn set_wide(&mut self, to: i64, value: u64) {
-        self.step([0x18, to, 0, 0, i64::from(value as u32 as i32)]);
-        self.step([0, 0, 0, 0, i64::from((value >> 32) as u32 as i32)]);
-    }
-
-    fn copy(&mut self, to: i64, from: i64) {
-        self.step([0xbf, to, from, 0, 0]);
-    }
-
-    fn add(&mut self, to: i64, value: i64) {
-        self.step([0x07, to, 0, 0, value]);
-    }
-
-    fn mask(&mut self, to: i64, bits: i64) {
-        self.step([0x57, to, 0, 0, bits]);
-    }
-
-    fn shift_left(&mut self, to: i64, by: i64) {
-        self.step([0x67, to, 0, 0, by]);
-    }
-
-    fn shift_right(&mut self, to: i64, by: i64) {
-        self.step([0x77, to, 0, 0, by]);
-    }
-
-    fn exit(&mut self) {
-        self.step([0x95, 0, 0, 0, 0]);
-    }
-
-    fn go(&mut self, place: &'static str) {
-        self.jump(0x05, 0, 0, place);
-    }
-
-    fn jump(&mut self, comparison: i64, register: i64, value: i64, place: &'static str) {
-        self.jumps.push((self.steps.len(), place));
-        self.step([comparison, register, 0, 0, value]);
-    }
-
-    fn place(&mut self, name: &'static str) {
-        self.places.push((name, self.steps.len()));
-    }
-
-    fn step(&mut self, step: [i64; 5]) {
-        self.steps.push(step);
-    }
-
-    fn assembled(mut self) -> Vec<Instruction> {
-        for (at, place) in &self.jumps {
-            let (_, to) = self.places.iter().find(|(name, _)| name == place).expect("a jump stays in its program");
-            self.steps[*at][3] = *to as i64 - (*at as i64 + 1);
+/// What [`Key::worker`] does, and the end.
+fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Step> {
+    let mut steps = set_wide(R4, FACTOR).to_vec();
+    for (sum, port_at, from) in [(R1, 0, source_at), (R2, 2, source_at + 4 * word_count)] {
+        steps.extend([load_half(sum, R10, ROOM + port_at), multiply(sum, R4)]);
+        for index in 0..word_count {
+            steps.extend([load_word(R3, R10, HEADER + from + 4 * index), exclusive_or(sum, R3)]);
+            steps.extend(stir(sum));
         }
-        let written = |[code, to, from, offset, value]: &[i64; 5]| {
-            bpf::instruction(*code as u8, *to as u8, *from as u8, *offset as i16, *value as i32)
-        };
-        self.steps.iter().map(written).collect()
     }
+    steps.extend([add_register(R1, R2), add_register(R1, UPPER)]);
+    steps.extend(stir(R1));
+    steps.extend([
+        multiply(R1, R4),
+        shift_right(R1, 32),
+        multiply_by(R1, i32::from(count)),
+        shift_right(R1, 32),
+        copy(R0, R1),
+        EXIT,
+    ]);
+    steps
+}
+
+/// What [`stirred`] does.
+fn stir(sum: u8) -> [Step; 4] {
+    [multiply(sum, R4), copy(R3, sum), shift_right(R3, 32), exclusive_or(sum, R3)]
+}
+
+/// Copies bytes that stand `beyond` [`AT`] to the stack; register 0 is 0 where they are all there.
+fn read(beyond: i32, room: i16, len: i32) -> [Step; 7] {
+    [
+        copy(R1, CONTEXT),
+        copy(R2, AT),
+        add(R2, beyond),
+        copy(R3, R10),
+        add(R3, room.into()),
+        set(R4, len),
+        call(LOAD_BYTES),
+    ]
 }
 
 /// As the kernel and a frame have it.
-fn network_order(half: u16) -> i64 {
-    i64::from(half.to_be())
+fn network_order(half: u16) -> i32 {
+    i32::from(half.to_be())
 }
 
 /// An odd number whose bits are those of the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
@@ -400,34 +322,18 @@ const TCP: u8 = 6;
 /// The Fragment header of IPv6.
 const FRAGMENT: u8 = 44;
 
-/// Registers: answer and arguments; then what outlives a call.
-const R0: i64 = 0;
-const R1: i64 = 1;
-const R2: i64 = 2;
-const R3: i64 = 3;
-const R4: i64 = 4;
-const CONTEXT: i64 = 6;
-const AT: i64 = 7;
-const UPPER: i64 = 8;
-const R10: i64 = 10;
+/// What outlives a call: what the kernel gave, where it is looked at, the protocol.
+const CONTEXT: u8 = R6;
+const AT: u8 = R7;
+const UPPER: u8 = R8;
 /// Places on the stack: the IP header, and four bytes of whatever is looked at.
 const HEADER: i16 = -40;
 const ROOM: i16 = -48;
-const LOAD_WORD: i64 = 0x61;
-const ADD_REGISTER: i64 = 0x0f;
-const MULTIPLY: i64 = 0x2f;
-const MULTIPLY_BY: i64 = 0x27;
-const XOR: i64 = 0xaf;
-const CALL: i64 = 0x85;
-/// BPF_JMP with BPF_JEQ, BPF_JNE, BPF_JLT.
-const IF_EQUAL: i64 = 0x15;
-const IF_OTHER: i64 = 0x55;
-const IF_LESS: i64 = 0xa5;
 /// BPF_FUNC_skb_load_bytes.
-const LOAD_BYTES: i64 = 26;
+const LOAD_BYTES: i32 = 26;
 /// Where `struct __sk_buff` has its protocol, and whether a tag was set apart.
-const PROTOCOL_AT: i64 = 16;
-const TAG_IS_TOLD_AT: i64 = 20;
+const PROTOCOL_AT: i16 = 16;
+const TAG_IS_TOLD_AT: i16 = 20;
 
 #[cfg(test)]
 mod tests {

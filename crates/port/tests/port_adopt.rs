@@ -18,7 +18,9 @@ fn what_waits_in_a_packet_socket_waits_for_who_takes_it_over() {
         ip("link set one up");
         ip("link set other up");
         let mut one = open("packet:one", &Options::default()).expect("it is there");
-        let other = open("packet:other", &Options::default()).expect("it is there");
+        let mut other = open("packet:other", &Options::default()).expect("it is there");
+        settle(one.as_mut(), other.as_mut());
+        settle(other.as_mut(), one.as_mut());
         for number in 0..3 {
             assert_eq!(one.transmit(&[wire(&frame(number))]).expect("it is up"), 1);
         }
@@ -89,21 +91,37 @@ fn hand_over(port: Box<dyn Port>) -> Box<dyn Port> {
 
 /// The next packets of ours are these.
 fn takes(port: &mut dyn Port, expected: &[Vec<u8>]) {
-    let (mut pool, mut frames, mut came) = (Pool::new(4 << 20), Vec::new(), Vec::new());
+    let mut came = Vec::new();
     let until = Instant::now() + PATIENCE;
     while came.len() < expected.len() {
         assert!(Instant::now() < until, "{} of {} came", came.len(), expected.len());
-        port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
-        for frame in frames.drain(..) {
-            if let Frame::Ip(packet) = frame
-                && packet.header().get(9) == Some(&253)
-            {
-                came.push(packet.frame().to_vec());
-            }
-        }
+        came.extend(ours(port).into_iter().filter(|came| *came != frame(KNOCK)));
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(came, expected);
+}
+
+/// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
+fn settle(one: &mut dyn Port, other: &mut dyn Port) {
+    let until = Instant::now() + PATIENCE;
+    while ours(other).is_empty() {
+        assert!(Instant::now() < until, "a frame comes through");
+        assert_eq!(one.transmit(&[wire(&frame(KNOCK))]).expect("it is up"), 1);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Packets of ours that are there.
+fn ours(port: &mut dyn Port) -> Vec<Vec<u8>> {
+    let (mut pool, mut frames) = (Pool::new(4 << 20), Vec::new());
+    port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
+    let of_ours = |frame| match frame {
+        Frame::Ip(packet) if packet.header().get(9) == Some(&253) => Some(packet.frame().to_vec()),
+        _ => None,
+    };
+    let came = frames.into_iter().filter_map(of_ours).collect();
+    port.give_back(&mut pool);
+    came
 }
 
 fn wire(frame: &[u8]) -> Wire<'_> {
@@ -119,4 +137,6 @@ fn frame(number: u8) -> Vec<u8> {
     frame
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The number of a frame that only asks whether frames come.
+const KNOCK: u8 = 77;
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -39,12 +39,15 @@ fn frames_cross_a_bridge_as_long_as_both_cables_are_ports_of_it() {
     assert_eq!(netlink.interface("bridge").expect("it is there").kind.as_deref(), Some("bridge"));
     crosses();
     netlink.set_bridge("other", None).expect("it is a port");
-    while came().is_some() {}
     for _ in 0..5 {
         sender.send_to(b"nowhere", (FAR, 7000)).expect("there is a route");
         sleep(Duration::from_millis(10));
     }
-    assert_eq!(came(), None);
+    // What was sent before may still come.
+    let mut room = [0; 64];
+    while let Ok(len) = receiver.recv(&mut room) {
+        assert_eq!(room[..len], *b"across");
+    }
     netlink.set_bridge("other", Some("bridge")).expect("both are there");
     crosses();
 }

@@ -109,10 +109,15 @@ impl Pair {
                 sender.send_to(&[7; 1_000], (FAR, 7000)).expect("there is a route");
                 came += take();
             }
-            sleep(Duration::from_millis(20));
-            came += take();
-            assert!(count == 0 || came > 0, "they come");
-            thread.time().expect("it is there") - before
+            // On a machine that has much to do the thread gets its turn late.
+            let mut last = before;
+            becomes(|| {
+                sleep(Duration::from_millis(20));
+                came += take();
+                let told = thread.time().expect("it is there");
+                (std::mem::replace(&mut last, told) == told && (count == 0 || came > 0)).then_some(())
+            });
+            last - before
         });
         println!("{:?} for nothing, 200 and 20,000 datagrams", spent);
         assert!(spent[2] > 5 * spent[1] && spent[1] > Duration::ZERO, "{spent:?}");

@@ -57,7 +57,7 @@ impl Live {
 
     /// Looks until it is as expected, at most three seconds.
     pub fn until(&self, is_so: impl Fn(&Figures) -> bool) -> Figures {
-        let deadline = Instant::now() + Duration::from_secs(3);
+        let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let figures = self.watch.look().expect("the workers answer");
             if is_so(&figures) {

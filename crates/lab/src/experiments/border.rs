@@ -1,7 +1,7 @@
 //! A host with wide packets and one with narrow ones in, what stands between them and what it costs out.
 //!
 //! Bulk TCP goes both ways through the kernel's bridge, through the kernel's IP forwarding and through a border gateway, on the
-//! same cables. Where interfaces receive by threads of their own, all processor time is in somebody's account: the wide
+//! same cables (M1, M12). Where interfaces receive by threads of their own, all processor time is in somebody's account: the wide
 //! host's, the narrow host's, or that of what stands between.
 
 use super::account::{Account, Receiving};

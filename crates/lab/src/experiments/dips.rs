@@ -1,4 +1,4 @@
-//! Two thousand lengths of messages in, those at which goodput dips out.
+//! Two thousand lengths of messages in, those at which goodput dips out (G28, gB6).
 //!
 //! Each length gets short bursts, in several sweeps over all lengths. A length has a dip where its goodput is more than 20 %
 //! below the median of its ten neighbours' in two of three sweeps: what the machine does beside hits a length once, what the

@@ -11,7 +11,9 @@ mod dips;
 mod disorder;
 mod link;
 mod observer;
+mod soak;
 mod wide_interface;
+mod workers;
 
 pub use account::{Account, Receiving};
 pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
@@ -21,9 +23,11 @@ pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
 pub use link::link;
 pub use observer::{Observed, observe};
+pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
 pub use wide_interface::{
     Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
 };
+pub use workers::{Workers, WorkersRow, WorkersSettings, workers};
 
 use serde::Serialize;
 use std::{fmt, fs};

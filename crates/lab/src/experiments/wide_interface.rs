@@ -1,5 +1,8 @@
 //! Messages at a fixed rate in, what receiving them costs a host with a stock interface and one with a wide one out.
 //!
+//! It asks what Gilfeather asked of an interface wider than its link (G1): goodput (gB3, gB4), the receiver's processor (gB5), wake-ups
+//! for each message (G8, gB9), fragments in any order (G22, gB10) and the latency of small messages (G10, G29, gB11).
+//!
 //! The host's account has three parts: the thread of ours that reassembles, the thread that receives the messages, and the
 //! kernel's thread that receives for the link's interface.
 

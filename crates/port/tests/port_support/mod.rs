@@ -187,9 +187,9 @@ pub fn wait(ports: &[&mut dyn Port], milliseconds: i32) {
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
 }
 
-/// Receives until a frame comes that `is_it`, at most two seconds, and gives its bytes to `look`.
+/// Receives until a frame comes that `is_it`, at most ten seconds, and gives its bytes to `look`.
 pub fn receive_one<T>(port: &mut dyn Port, pool: &mut Pool, mut look: impl FnMut(&Frame) -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(2);
+    let until = Instant::now() + Duration::from_secs(10);
     let mut frames = Vec::new();
     while Instant::now() < until {
         port.receive(Ingress(0), pool, &mut frames).expect("the interface is up");

@@ -40,9 +40,9 @@ pub fn inside(namespace: &Namespace) -> Netlink {
     namespace.enter(Netlink::open).expect("a netlink socket is free")
 }
 
-/// Asks until it is so, for at most a second and a half.
+/// Asks until it is so, for at most ten seconds: a machine that has much to do is no reason to fail.
 pub fn becomes<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_millis(1500);
+    let end = Instant::now() + Duration::from_secs(10);
     loop {
         if let Some(answer) = ask() {
             return answer;

@@ -1,0 +1,475 @@
+//! A gateway under load in, what it loses while it is reloaded, restarted, killed and watched out.
+//!
+//! The gateway is the command `wideload run`, with its keeper and its worker process, between a wide host and a narrow one.
+//! Reloads and restarts lose nothing, so there every datagram must come, in order. A worker process that is killed takes with it
+//! what it holds: TCP must bring everything across all the same. Then it carries traffic of every kind over a wire that loses and
+//! reorders, while its counters are fetched once a second, and each time every packet must have its fate.
+
+mod books;
+mod kept;
+mod mixed;
+mod stream;
+
+use self::books::{Books, WAYS};
+use self::kept::{Kept, METRICS};
+use self::mixed::{Wire, forget_neighbours, traffic};
+use super::Conditions;
+use crate::emulator::Shape;
+use crate::net::{Host, Offloading};
+use crate::traffic::{content, digest};
+use crate::trio::{NARROW, Trio, WIDE, v4, v6};
+use engine::Event;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use self::mixed::Mixed;
+pub use self::stream::Arrived;
+
+/// How long and how often; what is 0 is left out.
+#[derive(Clone, Debug)]
+pub struct SoakSettings {
+    /// The command that has `run`.
+    pub program: PathBuf,
+    /// Reloads in one run.
+    pub reloads: usize,
+    /// Restarts in one run, of each of two kinds of traffic.
+    pub restarts: usize,
+    /// Runs of streams during which the worker process is killed.
+    pub kill_rounds: usize,
+    /// TCP connections in each of them.
+    pub streams: usize,
+    /// How long mixed traffic goes on.
+    pub stretch: Duration,
+    /// The wire to the narrow host meanwhile, both ways.
+    pub wire: Shape,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Soak {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Reloads and restarts.
+    pub changes: Vec<Changes>,
+    /// Worker processes that were killed.
+    pub kills: Vec<Kills>,
+    /// Mixed traffic.
+    pub watched: Option<Watched>,
+    /// What is wrong, each in a sentence; nothing where all is well.
+    pub faults: Vec<String>,
+}
+
+/// Many changes of a running gateway, in one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changes {
+    /// What was done to it.
+    pub what: String,
+    /// How often.
+    pub count: usize,
+    /// How long all of them took, in seconds.
+    pub seconds: f64,
+    /// What became of the traffic meanwhile.
+    pub stream: Arrived,
+}
+
+/// One run of TCP connections in which the worker process was killed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kills {
+    /// How often it was killed.
+    pub count: usize,
+    /// TCP connections that were under way all the time.
+    pub streams: usize,
+    /// Those whose SHA-256 at the far end was that of what was sent.
+    pub intact: usize,
+    /// The numbered datagrams beside them.
+    pub beside: Arrived,
+}
+
+/// Mixed traffic, with the counters fetched over and over.
+#[derive(Clone, Debug, Serialize)]
+pub struct Watched {
+    /// How long it went on, in seconds.
+    pub seconds: f64,
+    /// How often the counters were fetched.
+    pub fetched: u64,
+    /// How often they did not add up, or the program said of itself that they do not.
+    pub unexplained: u64,
+    /// Counters of COUNTERS.md that were not among them.
+    pub missing: Vec<String>,
+    /// What the hosts had of it.
+    pub mixed: Mixed,
+    /// Packets of each way: those that came, went on, were held at the last look, and ended.
+    pub fates: Vec<(String, [u64; 4])>,
+    /// Packets that were held, at the look at which most were.
+    pub most_held: u64,
+    /// Frames that carry no packet and passed, such as ARP's.
+    pub passed: u64,
+    /// Fragments that became longer ones or datagrams.
+    pub joined: u64,
+    /// Fragments that cutting made.
+    pub pieces: u64,
+    /// Segments that came before their turn.
+    pub sorted: u64,
+    /// Frames that came to the wire, and those that it lost.
+    pub wire: [u64; 2],
+}
+
+impl Default for SoakSettings {
+    fn default() -> SoakSettings {
+        SoakSettings {
+            program: PathBuf::from("wideload"),
+            reloads: 100,
+            restarts: 100,
+            kill_rounds: 3,
+            streams: 50,
+            stretch: Duration::from_secs(600),
+            wire: "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3".parse().expect("it is a shape"),
+        }
+    }
+}
+
+/// Has a gateway go through all of it, and tells each step.
+///
+/// # Errors
+/// What is missing on this machine; that the gateway does not do what it is told.
+pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<Soak> {
+    let mut soak = Soak {
+        conditions: Conditions::here(1),
+        changes: Vec::new(),
+        kills: Vec::new(),
+        watched: None,
+        faults: Vec::new(),
+    };
+    if settings.reloads > 0 {
+        reloads(settings, &mut soak, &mut tell)?;
+    }
+    if settings.restarts > 0 {
+        for (len, step, wide) in [(100, BRISK, ""), (LONG_LEN, STEADY, "join = \"hop\"")] {
+            restarts(settings, (len, step, wide), &mut soak, &mut tell)?;
+        }
+    }
+    for round in 0..settings.kill_rounds {
+        kills(settings, round, &mut soak, &mut tell)?;
+    }
+    if !settings.stretch.is_zero() {
+        watch(settings, &mut soak, &mut tell)?;
+    }
+    Ok(soak)
+}
+
+fn reloads(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
+    let trio = Trio::new(MTUS, Offloading::Off)?;
+    let mut kept = Kept::start(&settings.program, &trio, "join = \"hop\"")?;
+    let began = Instant::now();
+    let (stream, ()) = stream::during(&trio, LONG_LEN, STEADY, || {
+        for round in 1..=settings.reloads {
+            tell(&format!("reload {round} of {}", settings.reloads));
+            kept.reload(if round % 2 == 0 { "join = \"hop\"" } else { "join = \"graceful\"" })?;
+            thread::sleep(BETWEEN);
+        }
+        Ok(())
+    })?;
+    soak.changed("reload", settings.reloads, began, stream);
+    soak.close(kept, "reloads")
+}
+
+fn restarts(
+    settings: &SoakSettings,
+    (len, step, wide): (usize, Duration, &str),
+    soak: &mut Soak,
+    tell: &mut impl FnMut(&str),
+) -> io::Result<()> {
+    let trio = Trio::new(MTUS, Offloading::Off)?;
+    let mut kept = Kept::start(&settings.program, &trio, wide)?;
+    let began = Instant::now();
+    let (stream, ()) = stream::during(&trio, len, step, || {
+        for round in 1..=settings.restarts {
+            tell(&format!("restart {round} of {}, messages of {len} bytes", settings.restarts));
+            kept.restart()?;
+            thread::sleep(BETWEEN);
+        }
+        Ok(())
+    })?;
+    soak.changed("restart", settings.restarts, began, stream);
+    soak.close(kept, "restarts")
+}
+
+fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
+    let trio = Trio::new(MTUS, Offloading::Off)?;
+    let mut kept = Kept::start(&settings.program, &trio, "")?;
+    tell(&format!("kills, round {} of {}: {} streams", round + 1, settings.kill_rounds, settings.streams));
+    let (beside, intact) = stream::during(&trio, SHORT_LEN, STEADY, || {
+        let trio = &trio;
+        let may_end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let may_end = &may_end;
+            let streams: Vec<_> = (0..settings.streams as u64)
+                .map(|seed| scope.spawn(move || stays_whole(trio, seed + 1_000 * round as u64, may_end)))
+                .collect();
+            let killed = (0..KILLS).try_for_each(|_| {
+                thread::sleep(BETWEEN_KILLS);
+                kept.kill_worker()
+            });
+            thread::sleep(BETWEEN_KILLS);
+            may_end.store(true, Ordering::Relaxed);
+            let ends = streams.into_iter().map(|stream| stream.join().expect("a stream that panics has said why"));
+            let ends: Vec<bool> = ends.collect::<io::Result<_>>()?;
+            killed?;
+            Ok(ends.into_iter().filter(|intact| *intact).count())
+        })
+    })?;
+    let at_most = (KILLS * HELD_MAX) as u64;
+    if intact < settings.streams {
+        soak.faults.push(format!("{intact} of {} streams arrived whole", settings.streams));
+    }
+    if beside.lost() > at_most || beside.overtaken + beside.wrong > 0 {
+        soak.faults
+            .push(format!("{KILLS} kills cost more than the {at_most} packets that may be held: {beside:?}"));
+    }
+    soak.kills.push(Kills { count: KILLS, streams: settings.streams, intact, beside });
+    soak.close(kept, "kills")
+}
+
+/// One TCP connection that goes on until it may end; does what arrives have the SHA-256 of what was sent?
+fn stays_whole(trio: &Trio, seed: u64, may_end: &AtomicBool) -> io::Result<bool> {
+    let (from, to, number) =
+        if seed.is_multiple_of(2) { (&trio.narrow, &trio.wide, WIDE) } else { (&trio.wide, &trio.narrow, NARROW) };
+    let address = if seed % 4 < 2 { v4(number) } else { v6(number) };
+    let (listener, target) = listen(to, address)?;
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || -> io::Result<String> {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut came = Vec::new();
+            stream.read_to_end(&mut came)?;
+            Ok(digest(&came))
+        });
+        let mut sent = Vec::new();
+        let mut stream = from.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        while !may_end.load(Ordering::Relaxed) || sent.is_empty() {
+            let part = content(seed << 32 | sent.len() as u64, WRITE_LEN);
+            stream.write_all(&part)?;
+            sent.extend(part);
+            thread::sleep(BETWEEN_WRITES);
+        }
+        stream.shutdown(Shutdown::Write)?;
+        let came = receiver.join().expect("a receiver that panics has said why")?;
+        Ok(came == digest(&sent))
+    })
+}
+
+fn listen(host: &Host, address: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = host.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
+    let target = listener.local_addr()?;
+    Ok((listener, target))
+}
+
+fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
+    let trio = Trio::new(MTUS, Offloading::Off)?;
+    let wire = Wire::into(&trio, &settings.wire)?;
+    let (stop, stop_wire) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut looks = Looks::default();
+    let (kept, mixed, outcome, began) = thread::scope(|scope| {
+        let carried = scope.spawn(|| wire.carry(&stop_wire));
+        let mut inner = || -> io::Result<_> {
+            let kept = Kept::start(&settings.program, &trio, "join = \"hop\"")?;
+            let began = Instant::now();
+            let mixed = scope.spawn(|| traffic(&trio, &stop));
+            let watched = looks.look_until(&trio, began + settings.stretch, || mixed.is_finished(), &mut |looks| {
+                let seconds = began.elapsed().as_secs();
+                let (left, count) = (settings.stretch.as_secs().saturating_sub(seconds), looks.fetched);
+                tell(&format!("mixed traffic, {left} s more; {count} looks, {} unexplained", looks.unexplained));
+            });
+            stop.store(true, Ordering::Relaxed);
+            let mixed = mixed.join().expect("traffic that panics has said why")?;
+            watched?;
+            // Once more when all is quiet.
+            looks.look(&trio)?;
+            Ok((kept, mixed, began))
+        };
+        let done = inner();
+        stop_wire.store(true, Ordering::Relaxed);
+        let outcome = carried.join().expect("a wire that panics has said why")?;
+        let (kept, mixed, began) = done?;
+        Ok::<_, io::Error>((kept, mixed, outcome, began))
+    })?;
+    let offered = outcome.ways.iter().map(|way| way.counters.offered.frames).sum();
+    let left = |way: &crate::emulator::Way| way.counters.delivered.frames + way.inside.frames;
+    let lost = outcome.ways.iter().map(|way| way.counters.offered.frames.saturating_sub(left(way))).sum();
+    let watched = looks.told(began.elapsed(), mixed, [offered, lost]);
+    soak.faults.extend(looks.first_broken);
+    soak.faults.extend(watched.missing.iter().map(|name| format!("{name} is not told")));
+    if mixed.intact < mixed.transfers || mixed.wrong > 0 || mixed.transfers == 0 {
+        soak.faults.push(format!("not all that arrived is right: {mixed:?}"));
+    }
+    soak.watched = Some(watched);
+    soak.close(kept, "mixed traffic")
+}
+
+/// What was seen of the counters.
+#[derive(Debug, Default)]
+struct Looks {
+    fetched: u64,
+    unexplained: u64,
+    first_broken: Vec<String>,
+    missing: BTreeSet<String>,
+    most_held: u64,
+    last: Option<Books>,
+}
+
+impl Looks {
+    fn look_until(
+        &mut self,
+        trio: &Trio,
+        until: Instant,
+        is_over: impl Fn() -> bool,
+        told: &mut impl FnMut(&Looks),
+    ) -> io::Result<()> {
+        while Instant::now() < until && !is_over() {
+            self.look(trio)?;
+            told(self);
+            forget_neighbours(trio)?;
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, trio: &Trio) -> io::Result<()> {
+        let books = trio.middle.space().enter(|| Books::fetch(METRICS))?;
+        let broken = books.broken();
+        self.fetched += 1;
+        self.unexplained += u64::from(!broken.is_empty());
+        if self.first_broken.is_empty() {
+            self.first_broken = broken;
+        }
+        self.missing.extend(books.missing());
+        self.most_held = self.most_held.max(WAYS.iter().map(|way| books.fates(way)[2]).sum());
+        self.last = Some(books);
+        Ok(())
+    }
+
+    fn told(&self, stretch: Duration, mixed: Mixed, wire: [u64; 2]) -> Watched {
+        let books = self.last.as_ref();
+        let event = |event| books.map_or(0, |books| books.event(event));
+        Watched {
+            seconds: stretch.as_secs_f64(),
+            fetched: self.fetched,
+            unexplained: self.unexplained,
+            missing: self.missing.iter().cloned().collect(),
+            mixed,
+            fates: books.iter().flat_map(|books| WAYS.map(|way| (way.to_owned(), books.fates(way)))).collect(),
+            most_held: self.most_held,
+            passed: books.map_or(0, Books::passed),
+            joined: event(Event::Absorbed) + event(Event::Joined),
+            pieces: event(Event::Pieces),
+            sorted: event(Event::Sorted),
+            wire,
+        }
+    }
+}
+
+impl Soak {
+    fn changed(&mut self, what: &str, count: usize, began: Instant, stream: Arrived) {
+        if stream.lost() + stream.overtaken + stream.wrong > 0 {
+            self.faults.push(format!("{count} times {what} is not without a loss: {stream:?}"));
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        self.changes.push(Changes { what: what.to_owned(), count, seconds, stream });
+    }
+
+    /// Asks a gateway for its books, and ends it.
+    fn close(&mut self, mut kept: Kept<'_>, after: &str) -> io::Result<()> {
+        self.faults.extend(kept.broken()?.into_iter().map(|broken| format!("after {after}: {broken}")));
+        kept.end()
+    }
+}
+
+impl fmt::Display for Soak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "A border gateway with its keeper, between a link of 9,000 bytes and one of 1,500.\n")?;
+        if !self.changes.is_empty() {
+            writeln!(f, "what      times  length      sent      came  lost  overtaken  longest gap     in")?;
+            for Changes { what, count, seconds, stream } in &self.changes {
+                let Arrived { len, sent, came, overtaken, longest_gap_ms, .. } = stream;
+                let lost = stream.lost();
+                writeln!(
+                    f,
+                    "{what:<8} {count:>6} {len:>7} {sent:>9} {came:>9} {lost:>5} {overtaken:>10} {longest_gap_ms:>9.1} ms {seconds:>4.0} s"
+                )?;
+            }
+            writeln!(f)?;
+        }
+        if !self.kills.is_empty() {
+            writeln!(f, "kills  streams  whole  datagrams beside  lost  overtaken  longest gap")?;
+            for Kills { count, streams, intact, beside } in &self.kills {
+                let Arrived { sent, overtaken, longest_gap_ms, .. } = beside;
+                let lost = beside.lost();
+                writeln!(
+                    f,
+                    "{count:>5} {streams:>8} {intact:>6} {sent:>17} {lost:>5} {overtaken:>10} {longest_gap_ms:>9.1} ms"
+                )?;
+            }
+            writeln!(f)?;
+        }
+        if let Some(watched) = &self.watched {
+            writeln!(f, "{watched}")?;
+        }
+        self.faults.iter().try_for_each(|fault| writeln!(f, "wrong: {fault}"))?;
+        if self.faults.is_empty() {
+            writeln!(f, "nothing is wrong")?;
+        }
+        let Conditions { kernel, processors, build, .. } = &self.conditions;
+        writeln!(f, "Linux {kernel}, {processors} processors, build {build}")
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Watched { seconds, fetched, unexplained, mixed, most_held, .. } = self;
+        writeln!(f, "{seconds:.0} s of mixed traffic: {fetched} looks at the counters, {unexplained} unexplained")?;
+        writeln!(f, "  {:<10} {:>11} {:>11} {:>6} {:>7}", "way", "came", "went on", "held", "ended")?;
+        for (way, [came, went, held, ended]) in &self.fates {
+            writeln!(f, "  {way:<10} {came:>11} {went:>11} {held:>6} {ended:>7}")?;
+        }
+        let Watched { passed, joined, pieces, sorted, wire: [offered, lost], .. } = self;
+        writeln!(
+            f,
+            "  most held {most_held}; frames passed {passed}, fragments joined {joined} and made {pieces}, segments sorted {sorted}"
+        )?;
+        let Mixed { transfers, intact, bytes, messages_sent, messages, .. } = mixed;
+        let megabytes = *bytes as f64 / 1e6;
+        writeln!(
+            f,
+            "  TCP: {intact} of {transfers} transfers whole, {megabytes:.0} MB; UDP: {messages} of {messages_sent}"
+        )?;
+        writeln!(f, "  the wire lost {lost} of {offered} frames")
+    }
+}
+
+const MTUS: [u32; 2] = [9_000, 1_500];
+/// Payload of datagrams that the narrow host sends in fragments, and of those that it sends whole.
+const LONG_LEN: usize = 4_000;
+const SHORT_LEN: usize = 1_000;
+/// Between two datagrams.
+const STEADY: Duration = Duration::from_micros(500);
+/// The same, at fifty thousand a second where the machine keeps up.
+const BRISK: Duration = Duration::from_micros(20);
+const BETWEEN: Duration = Duration::from_millis(20);
+/// Times that a worker process is killed in a round: one that had to begin anew a third time joins nothing from there on.
+const KILLS: usize = 3;
+const BETWEEN_KILLS: Duration = Duration::from_millis(700);
+/// Packets that a worker process has taken and not yet sent: a batch.
+const HELD_MAX: usize = 64;
+const WRITE_LEN: usize = 20_000;
+const BETWEEN_WRITES: Duration = Duration::from_millis(50);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// How long a connection may stand still.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,231 @@
+//! One worker and two in, how many packets each forwards for a second of processor time out.
+//!
+//! Small datagrams of a thousand pairs of hosts go from the narrow side to the wide one, never more ahead of what arrived than
+//! fits into queues: so none is lost, and what is measured is the gateway's own time. One worker and two take turns.
+
+use super::{Conditions, Spread};
+use crate::net::{Host, Offloading};
+use crate::trio::{Middle, Trio};
+use packet::{Frame, Ingress, Pool, Sum};
+use port::{Options, Port, ToDo, Wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How much and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkersSettings {
+    /// How often each number of workers has its turn.
+    pub rounds: usize,
+    /// Packets each time.
+    pub packets: u32,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Workers {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// One worker, then two.
+    pub rows: Vec<WorkersRow>,
+    /// Packets for a second of processor time with two workers, in proportion to one's: the median of the rounds.
+    pub versus_one: f64,
+    /// Did every packet arrive?
+    pub intact: bool,
+    /// Laws of the gateways' books that were broken.
+    pub broken: Vec<String>,
+}
+
+/// So many workers.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkersRow {
+    /// How many.
+    pub workers: usize,
+    /// Packets for a second of all workers' processor time.
+    pub per_processor_second: Spread,
+    /// Packets in a second.
+    pub per_second: Spread,
+    /// What the busiest worker had of all processor time, at most.
+    pub busiest_share: f64,
+}
+
+/// One turn.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    per_processor_second: f64,
+    per_second: f64,
+    busiest_share: f64,
+    arrived: u64,
+}
+
+impl Default for WorkersSettings {
+    fn default() -> WorkersSettings {
+        WorkersSettings { rounds: 5, packets: 200_000 }
+    }
+}
+
+/// Measures, and tells each turn before it begins.
+///
+/// # Errors
+/// What is missing on this machine, and what to do.
+pub fn workers(settings: &WorkersSettings, mut tell: impl FnMut(&str)) -> io::Result<Workers> {
+    let frames: Vec<Vec<u8>> = (0..settings.packets).map(frame).collect();
+    let (mut turns, mut broken) = ([Vec::new(), Vec::new()], Vec::new());
+    for round in 0..settings.rounds {
+        for (count, turns) in COUNTS.into_iter().zip(&mut turns) {
+            tell(&format!("round {} of {}, {count} workers", round + 1, settings.rounds));
+            turns.push(turn(count, &frames, &mut broken)?);
+        }
+    }
+    let intact = turns.iter().flatten().all(|turn| turn.arrived == u64::from(settings.packets));
+    let [one, two] = &turns;
+    let ratios = one.iter().zip(two).map(|(one, two)| two.per_processor_second / one.per_processor_second);
+    let versus_one = Spread::of(ratios).map_or(f64::NAN, |spread| spread.median);
+    let rows = COUNTS.into_iter().zip(&turns).filter_map(|(count, turns)| row(count, turns)).collect();
+    Ok(Workers { conditions: Conditions::here(settings.rounds), rows, versus_one, intact, broken })
+}
+
+fn row(workers: usize, turns: &[Turn]) -> Option<WorkersRow> {
+    Some(WorkersRow {
+        workers,
+        per_processor_second: Spread::of(turns.iter().map(|turn| turn.per_processor_second))?,
+        per_second: Spread::of(turns.iter().map(|turn| turn.per_second))?,
+        busiest_share: turns.iter().map(|turn| turn.busiest_share).fold(0.0, f64::max),
+    })
+}
+
+fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Result<Turn> {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off)?;
+    let middle = trio.gateway(&trio.border(&format!("workers = {count}\n"), "", ""))?;
+    let began = Instant::now();
+    let arrived = flood(&trio, frames)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let mut each = Vec::new();
+    if let Middle::Gateway(service) = &middle {
+        for snapshot in service.snapshots()? {
+            each.push(snapshot.processor_time.as_secs_f64());
+            broken.extend(snapshot.ways.iter().filter_map(|way| way.broken.clone()));
+        }
+    }
+    trio.clear(middle)?;
+    let all: f64 = each.iter().sum();
+    Ok(Turn {
+        per_processor_second: arrived as f64 / all,
+        per_second: arrived as f64 / seconds,
+        busiest_share: each.into_iter().fold(0.0, f64::max) / all,
+        arrived,
+    })
+}
+
+/// Sends frames from the narrow host and says how many arrived at the wide one.
+fn flood(trio: &Trio, frames: &[Vec<u8>]) -> io::Result<u64> {
+    let [wide, _, _, narrow] = trio.names();
+    let open =
+        |host: &Host, name: &str| host.space().enter(|| port::open(&format!("packet:{name}"), &Options::default()));
+    let (mut from, mut to) = (open(&trio.narrow, narrow)?, open(&trio.wide, wide)?);
+    let arrived = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| send(from.as_mut(), frames, &arrived));
+        let received = receive(to.as_mut(), frames.len() as u64, &arrived);
+        sender.join().expect("a sender that panics has said why")?;
+        received
+    })?;
+    Ok(arrived.into_inner())
+}
+
+fn send(port: &mut dyn Port, frames: &[Vec<u8>], arrived: &AtomicU64) -> io::Result<()> {
+    let mut sent = 0;
+    for batch in frames.chunks(BATCH) {
+        let wire = |frame| Wire { header: frame, payload: &[], to_do: ToDo::default() };
+        let wires: Vec<Wire<'_>> = batch.iter().map(|frame| wire(&frame[..])).collect();
+        let mut rest = &wires[..];
+        while !rest.is_empty() {
+            let count = port.transmit(rest)?;
+            rest = &rest[count..];
+        }
+        sent += batch.len() as u64;
+        let waited = Instant::now();
+        while sent > arrived.load(Ordering::Relaxed) + AHEAD {
+            if waited.elapsed() > PATIENCE {
+                return Ok(());
+            }
+            thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
+fn receive(port: &mut dyn Port, count: u64, arrived: &AtomicU64) -> io::Result<()> {
+    let (mut pool, mut batch) = (Pool::new(POOL_LIMIT), Vec::new());
+    let mut quiet = Instant::now();
+    while arrived.load(Ordering::Relaxed) < count && quiet.elapsed() < PATIENCE {
+        let mut fds = [PollFd::from_borrowed_fd(port.fd(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }))?;
+        port.receive(Ingress(0), &mut pool, &mut batch)?;
+        for frame in batch.drain(..) {
+            let (is_ours, buffer) = match frame {
+                Frame::Ip(packet) => (packet.frame().get(26..28) == Some(&NETWORK), packet.into_buffer()),
+                Frame::Other(raw, _) => (false, raw.into_buffer()),
+            };
+            pool.give(buffer);
+            if is_ours {
+                arrived.fetch_add(1, Ordering::Relaxed);
+                quiet = Instant::now();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A UDP datagram, of one of many pairs of hosts.
+fn frame(number: u32) -> Vec<u8> {
+    let [_, _, high, low] = (number % PAIRS).to_be_bytes();
+    let [_, _, id @ ..] = number.to_be_bytes();
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0, 0x45, 0];
+    frame.extend((20 + UDP_LEN).to_be_bytes());
+    frame.extend([id[0], id[1], 0, 0, 64, 17, 0, 0, NETWORK[0], NETWORK[1], high, low, 198, 19, high, low]);
+    let sum = Sum::of(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.extend([0x30, 0x39, 0, 9]);
+    frame.extend(UDP_LEN.to_be_bytes());
+    frame.resize(34 + usize::from(UDP_LEN), 0);
+    frame
+}
+
+impl fmt::Display for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Datagrams of 256 bytes through a border gateway, by the processor time of its workers.\n")?;
+        writeln!(f, "workers  packets a processor second  from       to         packets a second  busiest share")?;
+        for WorkersRow { workers, per_processor_second, per_second, busiest_share } in &self.rows {
+            let Spread { median, least, most } = per_processor_second;
+            writeln!(
+                f,
+                "{workers:>7} {median:>27.0}  {least:<9.0}  {most:<9.0} {:>17.0} {:>13.0} %",
+                per_second.median,
+                busiest_share * 100.0
+            )?;
+        }
+        writeln!(f, "\ntwo workers forward {:.2} times what one does for a processor second", self.versus_one)?;
+        writeln!(f, "every packet arrived: {}", if self.intact { "yes" } else { "no" })?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "broken: {broken}"))?;
+        writeln!(f, "{}", self.conditions)
+    }
+}
+
+const COUNTS: [usize; 2] = [1, 2];
+/// Pairs of hosts.
+const PAIRS: u32 = 1_000;
+/// Addresses for measurements (RFC 2544 section C.2.2) begin so.
+const NETWORK: [u8; 2] = [198, 18];
+/// Header and payload, in bytes.
+const UDP_LEN: u16 = 256;
+const BATCH: usize = 32;
+/// Packets that may be on their way.
+const AHEAD: u64 = 400;
+const POOL_LIMIT: usize = 64 << 20;
+const LOOK: Duration = Duration::from_micros(100);
+const PATIENCE: Duration = Duration::from_secs(10);
