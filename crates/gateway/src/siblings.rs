@@ -25,7 +25,14 @@ pub struct Siblings {
 }
 
 /// What waits for a worker; none once it takes nothing more.
-type Inbox = Mutex<Option<VecDeque<Rebuilt>>>;
+type Inbox = Mutex<Option<Waiting>>;
+
+#[derive(Default)]
+struct Waiting {
+    rebuilt: VecDeque<Rebuilt>,
+    /// What they take, in bytes.
+    len: usize,
+}
 
 /// What went between a worker and its siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -65,7 +72,7 @@ impl Siblings {
         let (mates, from): (Vec<_>, Vec<_>) = reins
             .iter()
             .map(|reins| {
-                let from = Arc::new(Mutex::new(Some(VecDeque::new())));
+                let from = Arc::new(Mutex::new(Some(Waiting::default())));
                 (Mate { to: Arc::clone(&from), reins: reins.clone() }, from)
             })
             .unzip();
@@ -88,11 +95,12 @@ impl Siblings {
         let Some(mate) = self.mates.get(number).filter(|_| number != self.number) else { return false };
         let (checksum, train) = (packet.checksum, packet.train);
         let mut to = locked(&mate.to);
-        let Some(to) = to.as_mut().filter(|to| to.len() < WAITING_MAX) else {
+        let Some(to) = to.as_mut().filter(|to| to.len + taken_len(frame) <= WAITING_LEN_MAX) else {
             self.moved.refused += 1;
             return false;
         };
-        to.push_back(Rebuilt { way, medium: packet.medium(), frame: frame.to_vec(), checksum, train });
+        to.len += taken_len(frame);
+        to.rebuilt.push_back(Rebuilt { way, medium: packet.medium(), frame: frame.to_vec(), checksum, train });
         mate.reins.ring();
         self.moved.given += 1;
         if let Some(given) = self.moved.given_ways.get_mut(way) {
@@ -103,7 +111,10 @@ impl Siblings {
 
     /// The next packet from a sibling, if one is there.
     pub fn take(&mut self) -> Option<Rebuilt> {
-        let rebuilt = locked(&self.from).as_mut()?.pop_front()?;
+        let mut from = locked(&self.from);
+        let from = from.as_mut()?;
+        let rebuilt = from.rebuilt.pop_front()?;
+        from.len -= taken_len(&rebuilt.frame);
         self.moved.taken += 1;
         Some(rebuilt)
     }
@@ -111,7 +122,7 @@ impl Siblings {
     /// Takes nothing more and gives nothing more: returns what lies there.
     pub fn close(&mut self) -> VecDeque<Rebuilt> {
         self.is_closed = true;
-        let rest = locked(&self.from).take().unwrap_or_default();
+        let rest = locked(&self.from).take().unwrap_or_default().rebuilt;
         self.moved.taken += rest.len() as u64;
         rest
     }
@@ -142,5 +153,10 @@ impl fmt::Debug for Siblings {
     }
 }
 
-/// Packets that wait for a worker, at most: of 64 KiB each, 16 MiB.
-const WAITING_MAX: usize = 256;
+/// What a frame takes that waits, in bytes.
+fn taken_len(frame: &[u8]) -> usize {
+    size_of::<Rebuilt>() + frame.len()
+}
+
+/// What waits for a worker, at most, in bytes: what leaves elsewhere for want of room overtakes it.
+const WAITING_LEN_MAX: usize = 16 << 20;

@@ -417,7 +417,10 @@ impl Worker {
     fn close_to_siblings(&mut self) {
         let now = self.clock.now();
         let rest = self.siblings.as_mut().map(Siblings::close).unwrap_or_default();
-        rest.iter().for_each(|rebuilt| self.push_rebuilt(now, rebuilt));
+        for rebuilt in &rest {
+            self.push_rebuilt(now, rebuilt);
+            self.drain(rebuilt.way, now);
+        }
     }
 
     fn expire(&mut self, way: usize, now: Time) {

@@ -71,6 +71,20 @@ fn a_will_that_breaks_off_is_no_will() {
 }
 
 #[test]
+fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
+    let (reins, _orders): (Vec<Reins>, Vec<Orders>) =
+        [orders(), orders()].map(|both| both.expect("there is room")).into_iter().unzip();
+    let mut siblings = Siblings::of(&reins);
+    let (mut giver, mut taker) = (siblings.remove(0), siblings.remove(0));
+    let packet = segment_of_worker(1);
+    let gave = (0..1_000_000).take_while(|_| giver.give(0, &packet)).count();
+    assert!((10_000..1_000_000).contains(&gave), "{gave}");
+    assert_eq!((giver.moved().given, giver.moved().refused), (gave as u64, 1));
+    assert!(taker.take().is_some());
+    assert!(giver.give(0, &packet), "there is room again");
+}
+
+#[test]
 fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
     for hands_over in [false, true] {
         for round in 0..100 {

@@ -98,7 +98,7 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     let [given, taken, refused] =
         [moved[0].given + moved[1].given, moved[0].taken + moved[1].taken, moved[0].refused + moved[1].refused];
     println!("{given} packets went to their flow's worker, {refused} found no room there");
-    assert!(given > 1_000 && given == taken, "{moved:?}");
+    assert!(given > 1_000 && given == taken && refused == 0, "{moved:?}");
     check_books(&middle);
     trio.clear(middle).unwrap();
 }
