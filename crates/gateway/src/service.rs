@@ -186,12 +186,13 @@ impl Service {
             }
         }
         self.config = config;
+        let suited = reopen::locked(&self.seized).suit(&self.config);
         for _ in &self.crew {
             all_done.recv_timeout(PATIENCE).map_err(|_| {
                 io::Error::new(io::ErrorKind::TimedOut, "a worker does not answer; it goes on by this when it does")
             })?;
         }
-        Ok(())
+        suited
     }
 
     /// Lets go of what is held, and ends.
