@@ -583,6 +583,9 @@ impl Keeper {
                 (self.text, self.config, self.is_careful) = (text, config, false);
                 self.deaths.clear();
                 self.warn();
+                if let Some(Err(error)) = self.seized.as_mut().map(|seized| seized.suit(&self.config)) {
+                    self.say(&format!("all that the host sends crosses the worker process: {error}"));
+                }
                 self.say("reloaded");
             }
             Err(error) => self.say(&format!("not reloaded, all goes on as it was: {error}")),

@@ -58,7 +58,7 @@ pub fn confine() -> io::Result<()> {
     let said = |error: &dyn std::fmt::Display| {
         io::Error::other(format!("cannot confine the system calls: {error}; use a kernel with seccomp"))
     };
-    for program in [refused(), allowed()] {
+    for program in [refused(), allowed(SeccompAction::KillProcess)] {
         let program = program.map_err(|error| said(&error))?;
         seccompiler::apply_filter_all_threads(&program).map_err(|error| said(&error))?;
     }
@@ -72,14 +72,17 @@ fn refused() -> Result<BpfProgram, BackendError> {
     SeccompFilter::new([(libc::SYS_openat, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// What is allowed; the stricter of two filters holds. A socket can be made only of the kind by which an interface is asked what
-/// it is: whether it is up, which MTU it has.
-fn allowed() -> Result<BpfProgram, BackendError> {
+/// What is allowed, and what becomes of all else; the stricter of two filters holds. A socket can be made only of the kind by
+/// which an interface is asked what it is: whether it is up, which MTU it has. None can that connects.
+fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    let asks = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_INET as u64)?;
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![asks])?]);
-    SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch)?.try_into()
+    let is = |place, what: libc::c_int| {
+        SeccompCondition::new(place, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, what as u64)
+    };
+    let asks = vec![is(0, libc::AF_INET)?, is(1, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?, is(2, 0)?];
+    rules.insert(libc::SYS_socket, vec![SeccompRule::new(asks)?]);
+    SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
 }
 
 /// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions. The last one is
@@ -135,3 +138,28 @@ const CALLS: &[i64] = &[
     // How often each worker was woken.
     libc::SYS_getrusage,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    use std::thread;
+
+    #[test]
+    fn a_socket_can_be_made_by_which_interfaces_are_asked_and_no_other() {
+        let program = allowed(SeccompAction::Errno(libc::EPERM as u32)).expect("it is right");
+        let outcomes = thread::spawn(move || {
+            seccompiler::apply_filter(&program).expect("the kernel takes it");
+            [
+                (AddressFamily::INET, SocketType::DGRAM),
+                (AddressFamily::INET, SocketType::STREAM),
+                (AddressFamily::INET6, SocketType::DGRAM),
+                (AddressFamily::UNIX, SocketType::DGRAM),
+                (AddressFamily::NETLINK, SocketType::RAW),
+            ]
+            .map(|(family, kind)| socket_with(family, kind, SocketFlags::CLOEXEC, None).err())
+        });
+        let refused = Some(Errno::PERM);
+        assert_eq!(outcomes.join().expect("it ends"), [None, refused, refused, refused, refused]);
+    }
+}

@@ -18,8 +18,8 @@ pub struct Seized {
     moved: Option<Moved>,
     /// Each with the number of its interface; none where the host can do without.
     intercepts: Vec<(u32, Option<Intercept>)>,
-    /// Between the interfaces with these numbers.
-    shortcut: Option<([u32; 2], Shortcut)>,
+    /// Between the interfaces with these numbers, for what is no longer than this.
+    shortcut: Option<(([u32; 2], u16), Shortcut)>,
 }
 
 impl Seized {
@@ -76,13 +76,24 @@ impl Seized {
         Ok(())
     }
 
+    /// Goes on by another configuration with the same ports: what fits is another length then. Where nothing was given up, it
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// What the kernel refuses; all that the host sends is the gateway's then.
+    pub fn suit(&mut self, config: &Config) -> io::Result<()> {
+        if self.shortcut.is_some() { self.renew(config) } else { Ok(()) }
+    }
+
     /// Has the kernel send what fits.
     fn shorten(&mut self, config: &Config, netlink: &mut Netlink, names: [&str; 2]) -> io::Result<()> {
         let [wide, narrow] = [netlink.interface(names[0])?, netlink.interface(names[1])?];
-        let between = [wide.index, narrow.index];
-        if self.shortcut.as_ref().is_none_or(|(known, _)| *known != between) {
+        let wanted = ([wide.index, narrow.index], config.narrow.mtu);
+        if self.shortcut.as_ref().is_none_or(|(known, _)| *known != wanted) {
+            // It would send what is too long by now, or by an interface that is gone.
+            self.shortcut = None;
             let medium = wide.medium.unwrap_or(Medium::Ip);
-            self.shortcut = Some((between, Shortcut::open(wide.index, medium, narrow.index, config.narrow.mtu)?));
+            self.shortcut = Some((wanted, Shortcut::open(wide.index, medium, narrow.index, config.narrow.mtu)?));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
 use crate::build::{Secrets, mss, replacement, way};
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::handover::{Legacy, Will};
 use crate::orders::{Order, Orders, Reins, orders};
 use crate::reopen::{self, Opener, Reopening, open};
@@ -186,12 +186,13 @@ impl Service {
             }
         }
         self.config = config;
+        let suited = reopen::locked(&self.seized).suit(&self.config);
         for _ in &self.crew {
             all_done.recv_timeout(PATIENCE).map_err(|_| {
                 io::Error::new(io::ErrorKind::TimedOut, "a worker does not answer; it goes on by this when it does")
             })?;
         }
-        Ok(())
+        suited
     }
 
     /// Lets go of what is held, and ends.
@@ -246,6 +247,7 @@ pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
 /// # Errors
 /// What has changed, and what to do.
 pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
+    let is_express = before.role == Role::WideInterface && before.narrow.port.starts_with("xdp:");
     let is_same = [
         ("role", before.role == after.role),
         ("wide.port", before.wide.port == after.wide.port),
@@ -253,6 +255,8 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
         ("workers", before.workers == after.workers),
         ("fail", before.fail == after.fail),
         ("wide-interface", before.wide_interface == after.wide_interface),
+        // What an AF_XDP port takes from the kernel is settled when it is opened.
+        ("wide.coalesce", !is_express || before.wide.coalesce.is_some() == after.wide.coalesce.is_some()),
     ];
     match is_same.iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
@@ -320,3 +324,30 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Exit status of a process whose worker panicked: that of Rust's own.
 const PANICKED: i32 = 101;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_port_takes_from_the_kernel_stays() {
+        let config = |port: &str, coalesces: bool| {
+            let coalesce = if coalesces { "resize" } else { "off" };
+            let text = format!(
+                "role = \"wide-interface\"\n[wide]\nport = \"tun:wide0\"\nmtu = 65535\ncoalesce = \"{coalesce}\"\n\
+                 [narrow]\nport = \"{port}:eth0\"\nmtu = 1500\n"
+            );
+            Config::parse(&text, "wide.toml").expect("it is right")
+        };
+        for (port, before, after, is_well) in [
+            ("packet", false, true, true),
+            ("xdp", true, true, true),
+            ("xdp", false, true, false),
+            ("xdp", true, false, false),
+        ] {
+            let outcome = stays(&config(port, before), &config(port, after)).map_err(|error| error.to_string());
+            let said = "wide.coalesce cannot change while it runs; stop it and start it anew".to_owned();
+            assert_eq!(outcome, if is_well { Ok(()) } else { Err(said) }, "{port}, {before} to {after}");
+        }
+    }
+}

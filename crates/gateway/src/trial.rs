@@ -45,13 +45,14 @@ fn try_side(side: &SideConfig) -> io::Result<Proof> {
     let is_ours = matches!(side.port.parse(), Ok(Address::Tun(_) | Address::Tap(_)));
     // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to its host.
     let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
-    Netlink::open()?.set_up(device.name())?;
-    let mut socket = PacketSocket::open(device.name(), &all)?;
+    let name = device.name().to_owned();
+    Netlink::open()?.set_up(&name)?;
+    let mut socket = PacketSocket::open(&name, &all)?;
     let mut pool = Pool::new(POOL_LEN);
     let (one, other): (&mut dyn Port, &mut dyn Port) =
         if is_ours { (&mut device, &mut socket) } else { (&mut socket, &mut device) };
     let proof = self_test(one, other, &mut pool)?;
-    let doubts = proof.doubts.iter().map(|doubt| doubt.replace(NAME, &side.port)).collect();
+    let doubts = proof.doubts.iter().map(|doubt| doubt.replace(&name, &side.port)).collect();
     Ok(Proof { doubts, ..proof })
 }
 
@@ -64,14 +65,34 @@ fn kind(side: &SideConfig) -> Option<Kind> {
     }
 }
 
-/// Name of the device.
-const NAME: &str = "wl-trial";
+/// Name of the device; the kernel gives it a number, for several gateways may start at once.
+const NAME: &str = "wl-trial%d";
 /// Memory for what is tried, in bytes.
 const POOL_LEN: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
+    use std::thread;
+
+    #[test]
+    fn gateways_that_start_at_once_in_one_namespace_try_each_for_itself() {
+        let text =
+            "role = \"border\"\n[wide]\nport = \"packet:a\"\nmtu = 9000\n[narrow]\nport = \"tap:b\"\nmtu = 1500\n";
+        let config = Config::parse(text, "border.toml").expect("it is right");
+        let room = Namespace::new().expect("the test runs as root");
+        let start = Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    start.wait();
+                    let tried = room.enter(|| try_side(&config.wide)).expect("a device can be made");
+                    assert_eq!(tried.doubts, Vec::<String>::new());
+                });
+            }
+        });
+    }
 
     #[test]
     fn what_is_doubted_is_said_once_and_left_to_nobody() {

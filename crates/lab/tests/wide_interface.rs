@@ -143,6 +143,27 @@ fn what_fits_the_link_crosses_no_gateway() {
 }
 
 #[test]
+fn what_fits_is_another_length_after_a_reload() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let text = pair.wide_interface(0, "tun:wide0", 65_535, [""; 3]);
+    let mut service = pair.start(0, &text).unwrap();
+    await_way(&pair);
+    for (mtu, len, crosses) in [(1_300, 1_400, true), (1_500, 1_400, false), (1_500, 1_473, true)] {
+        let text = text.replace("mtu = 1500", &format!("mtu = {mtu}"));
+        let config = gateway::config::Config::parse(&text, "wide.toml").unwrap();
+        pair.hosts[0].space().enter(|| service.reload(config)).unwrap();
+        let seen = || service.snapshots().unwrap()[0].ends[0].seen.packets;
+        let before = seen();
+        let messages = Messages { len, count: 200, rate: Some(20e6) };
+        let [sender, receiver] = [0, 1].map(|host: usize| pair.hosts[host].space());
+        let transfer = traffic::udp(sender, receiver, v4(2), messages, 8).unwrap();
+        assert_eq!((transfer.messages, transfer.intact), (200, true), "{len} bytes by an MTU of {mtu}");
+        let sent = seen() - before;
+        assert_eq!(sent > 100, crosses, "{len} bytes by an MTU of {mtu}: {sent}");
+    }
+}
+
+#[test]
 fn short_messages_that_follow_long_ones_come_in_order() {
     for (from, to) in [(0, 1), (1, 0)] {
         let pair = Pair::new(1_500, Offloading::Off).unwrap();

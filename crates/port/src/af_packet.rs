@@ -50,6 +50,13 @@ struct Sending {
     ways: [libc::sockaddr_ll; 2],
 }
 
+/// How frames are to lie in the kernel's memory.
+#[derive(Clone, Copy)]
+enum Memory {
+    OnePiece,
+    Pieces,
+}
+
 /// Where the payloads of a batch go that is received apart.
 struct Apart<'a> {
     front: Front,
@@ -222,6 +229,19 @@ impl PacketSocket {
         Ok(Received { count, lost_count, was_last })
     }
 
+    /// Sends a batch and says how many wires the kernel took. Where it has no piece of memory for a long one, that goes alone, in
+    /// several pieces.
+    fn send(&mut self, batch: &[Wire<'_>]) -> io::Result<usize> {
+        let PacketSocket { sending, socket, vnet_len, medium, .. } = self;
+        let is_long = |wire: &Wire<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
+        match (sending.call(socket, batch, *vnet_len, *medium, Memory::OnePiece), batch) {
+            (Err(error), [first, ..]) if error.raw_os_error() == Some(libc::ENOBUFS) && is_long(first) => {
+                sending.call(socket, &batch[..1], *vnet_len, *medium, Memory::Pieces)
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
     /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
     pub fn kernel_drops(&mut self) -> u64 {
         self.missed += u64::from(drops(&self.socket));
@@ -266,7 +286,7 @@ impl Port for PacketSocket {
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
         let mut sent_count = 0;
         for batch in wires.chunks(BATCH_COUNT) {
-            let count = match self.sending.call(&self.socket, batch, self.vnet_len, self.medium) {
+            let count = match self.send(batch) {
                 Ok(count) => count,
                 Err(_) if sent_count > 0 => break,
                 Err(error) if would_wait(&error) => break,
@@ -422,10 +442,21 @@ impl Sending {
     }
 
     /// Sends up to a batch of wires and says how many the kernel took.
-    fn call(&mut self, socket: &OwnedFd, wires: &[Wire<'_>], vnet_len: usize, medium: Medium) -> io::Result<usize> {
+    fn call(
+        &mut self,
+        socket: &OwnedFd,
+        wires: &[Wire<'_>],
+        vnet_len: usize,
+        medium: Medium,
+        memory: Memory,
+    ) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            let frame_len = wire.header.len() + wire.payload.len();
-            self.headers[index] = VnetHeader::of(wire.to_do).in_one_piece(frame_len).write();
+            let header = VnetHeader::of(wire.to_do);
+            self.headers[index] = match memory {
+                Memory::OnePiece => header.in_one_piece(wire.header.len() + wire.payload.len()),
+                Memory::Pieces => header,
+            }
+            .write();
             let parts = &mut self.parts[index];
             *parts = [part(&self.headers[index][..vnet_len]), part(wire.header), part(wire.payload)];
             let header = &mut self.messages[index].msg_hdr;
@@ -626,6 +657,8 @@ const fn instruction(code: u32, when_false: u8, number: u32) -> libc::sock_filte
     libc::sock_filter { code: code as u16, jt: 0, jf: when_false, k: number }
 }
 
+/// Shortest piece of memory that the kernel always has, in bytes.
+const PAGE_LEN: usize = 4_096;
 /// Frames in one call.
 const BATCH_COUNT: usize = 64;
 /// Frames in the first call: an idle port holds no more memory than for these.

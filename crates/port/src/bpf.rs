@@ -177,10 +177,23 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags:
 /// The kernel does not run it.
 #[cfg(test)]
 pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
+    run_told(program, frame, &[])
+}
+
+/// The same, where the kernel says this of the frame: the front of a `struct __sk_buff`.
+///
+/// # Errors
+/// The kernel does not run it.
+#[cfg(test)]
+pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io::Result<u32> {
     let mut attributes = Attributes::default();
     attributes.put(0, program.as_raw_fd() as u32);
     attributes.put(8, frame.len() as u32);
     attributes.put_address(16, frame.as_ptr());
+    if !told.is_empty() {
+        attributes.put(40, told.len() as u32);
+        attributes.put_address(48, told.as_ptr());
+    }
     attributes.call_only(PROG_TEST_RUN)?;
     let [_, _, _, _, a, b, c, d, ..] = attributes.0;
     Ok(u32::from_ne_bytes([a, b, c, d]))

@@ -98,6 +98,24 @@ fn a_frame_above_the_mtu_is_refused_by_name_and_those_before_it_are_sent() {
 }
 
 #[test]
+fn a_long_frame_for_which_the_kernel_has_no_piece_of_memory_goes_in_several() {
+    pair(9_000, |one, other| {
+        // Stands for a kernel whose memory is in small pieces: it takes one frame at a time only.
+        refuse_batches();
+        let [long, short] = [9_014, 100].map(ours);
+        for left in (1..=3).rev() {
+            assert_eq!(
+                one.transmit(&[&long; 3][..left].iter().map(|it| plain(it)).collect::<Vec<_>>()).ok(),
+                Some(1)
+            );
+        }
+        assert_eq!(drain_at_least(other, 3), 3);
+        let sent = one.transmit(&[&short; 2].map(|frame| plain(frame))).expect("it waits for room");
+        assert_eq!(sent, 0, "a short one lies in one piece anyway");
+    });
+}
+
+#[test]
 fn a_train_that_makes_no_sense_is_refused_by_name() {
     pair(1_500, |one, _| {
         let frame = ours(100);
@@ -301,6 +319,25 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
         drain(&mut other);
         within(&mut one, &mut other);
     });
+}
+
+/// Has the kernel say to this thread that it is short of memory for more than one frame at once.
+fn refuse_batches() {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let verdict = |k| step(libc::BPF_RET | libc::BPF_K, 0, 0, k);
+    let mut steps = [
+        load(0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 3, libc::SYS_sendmmsg as u32),
+        load(if cfg!(target_endian = "little") { 32 } else { 36 }),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, 1),
+        verdict(libc::SECCOMP_RET_ERRNO | libc::ENOBUFS as u32),
+        verdict(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, which lives until the call is over.
+    let outcome = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(outcome, 0, "the test runs as root");
 }
 
 /// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
