@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(count([(V4_MORE, len), (V4_MORE | step, len)], 0), 1);
         assert_eq!(count([(V4_MORE, len), (V4_MORE | step, len)], 1), 0, "of another port");
         assert_eq!(count([(step, len), (2 * step, len)], 0), 0, "behind a last one");
-        assert_eq!(count([(V4_MORE, odd_len), (V4_MORE | step - 1, odd_len)], 0), 0, "between two units");
+        assert_eq!(count([(V4_MORE, odd_len), (V4_MORE | (step - 1), odd_len)], 0), 0, "between two units");
         let highest = V4_OFFSET + 1 - step;
         assert_eq!(count([(V4_MORE | highest, len), (V4_MORE, len)], 0), 0, "past every offset");
     }
