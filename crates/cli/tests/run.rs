@@ -431,7 +431,7 @@ fn a_wide_interface_that_somebody_removes_is_made_again_for_a_worker_process_wit
             let back = traffic::tcp(other.space(), one.space(), v4(1), 1 << 20, round);
             assert!(back.expect("it passes").intact, "{:?}", gateway.words());
             one.tell(|netlink| netlink.remove("again0")).expect("it is there");
-            let until = Instant::now() + Duration::from_secs(2);
+            let until = Instant::now() + Duration::from_secs(10);
             while one.tell(|netlink| netlink.interface("again0").map(|it| it.is_up)).ok() != Some(true) {
                 assert!(Instant::now() < until, "{device} is not made again: {:?}", gateway.words());
                 thread::sleep(Duration::from_millis(5));

@@ -8,8 +8,8 @@ use fastrand::Rng;
 use memory_port::{Call, receive};
 use packet::{Frame, Pool, Sum, Time};
 use wideload_engine::{
-    Answers, Event, Guesses, Guessing, Late, Limits, Narrowing, Output, Pieces, Reason, Reassembler, Role, Secret,
-    Side, Widening, packet,
+    Answers, Event, Guesses, Guessing, Join, Late, Limits, Narrowing, Output, Pieces, Prefixes, Reason,
+    Reassembler, Role, Secret, Side, Widening, packet,
 };
 
 #[test]
@@ -137,7 +137,9 @@ struct Station {
 impl Station {
     fn new(limits: Limits, late: Late, call: Option<Call>, guessing: Guessing) -> Station {
         let reassembler = Reassembler::new(limits, late, Secret::new(5)).guessing(guessing);
-        let widening = Widening { reassembler: Some(reassembler), ..Widening::default() };
+        let [v4, v6] = ["10.2.0.0/16", "300::/8"].map(|text| text.parse().expect("it is a prefix"));
+        let joins = Prefixes::new(Join::Destination).with(v4, Join::Hop).with(v6, Join::Hop);
+        let widening = Widening { joins, reassembler: Some(reassembler), ..Widening::default() };
         let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
         let addresses = [IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])];
         let answers = Answers::new(addresses, 1_000, 100, Secret::new(6));
@@ -208,6 +210,10 @@ struct Traffic {
     repeat: usize,
     lose: usize,
     stranger: usize,
+    /// One frame in so many has a twin that differs in one bit of its headers or in length, before it or in its place.
+    twin: usize,
+    /// Do hosts take turns, each with a whole datagram?
+    takes_turns: bool,
     /// Frames that came and may come again.
     past: Vec<Vec<u8>>,
 }
@@ -215,6 +221,9 @@ struct Traffic {
 struct Host {
     version: u8,
     number: u8,
+    protocol: u8,
+    /// Does it send to where pieces are joined hop by hop?
+    is_elsewhere: bool,
     lens: Vec<usize>,
     step: usize,
     id: u32,
@@ -226,21 +235,28 @@ impl Traffic {
     fn draw(random: &mut Rng) -> Traffic {
         let host = |number: usize, random: &mut Rng| {
             let step = *random.choice(&[48, 400, 1_480]).unwrap();
-            let lens = (0..*random.choice(&[1, 1, 3]).unwrap()).map(|_| random.usize(1..step * 12)).collect();
+            let unit = *random.choice(&[1, 1, step]).unwrap();
+            let lens = (0..*random.choice(&[1, 1, 3]).unwrap())
+                .map(|_| unit * random.usize(1..step / unit * 12))
+                .collect();
             let version = if random.u8(..3) == 0 { 6 } else { 4 };
-            Host { version, number: number as u8, lens, step, id: random.u32(..40_000), left: Vec::new() }
+            let protocol = *random.choice(&[17, 17, 17, 47, 50, 4, 58]).unwrap();
+            let (is_elsewhere, id) = (random.u8(..8) == 0, random.u32(..40_000));
+            Host { version, number: number as u8, protocol, is_elsewhere, lens, step, id, left: Vec::new() }
         };
         let hosts = (0..*random.choice(&[1, 1, 2, 5]).unwrap()).map(|number| host(number, random)).collect();
         let mut one_in = || *random.choice(&[7, 40, 300, usize::MAX, usize::MAX]).unwrap();
         let (switch, swap, repeat, lose, stranger) = (one_in(), one_in(), one_in(), one_in(), one_in());
-        Traffic { hosts, speaking: 0, switch, swap, repeat, lose, stranger, past: Vec::new() }
+        let (twin, takes_turns) = (one_in(), random.u8(..3) == 0);
+        Traffic { hosts, speaking: 0, switch, swap, repeat, lose, stranger, twin, takes_turns, past: Vec::new() }
     }
 
     fn batch(&mut self, random: &mut Rng) -> Vec<Vec<u8>> {
         let mut batch = Vec::new();
         for _ in 0..random.usize(1..=64) {
             let happens = |one_in: usize, random: &mut Rng| one_in < usize::MAX && random.usize(..one_in) == 0;
-            if happens(self.switch, random) {
+            let is_between = self.takes_turns && self.hosts[self.speaking].left.is_empty();
+            if is_between || happens(self.switch, random) {
                 self.speaking = random.usize(..self.hosts.len());
             }
             if happens(self.stranger, random) {
@@ -259,7 +275,11 @@ impl Traffic {
                 self.past.truncate(30);
                 self.past.insert(0, frame.clone());
             }
-            if !happens(self.lose, random) {
+            let has_twin = happens(self.twin, random);
+            if has_twin {
+                batch.push(twin(&frame, random));
+            }
+            if !(has_twin && random.bool() || happens(self.lose, random)) {
                 batch.push(frame);
             }
             if happens(self.swap, random) && batch.len() > 1 {
@@ -277,6 +297,10 @@ impl Host {
             self.id += 1;
             let len = *random.choice(&self.lens).unwrap();
             self.left = datagram(self.version, self.number, self.id, len, self.step);
+            if random.u8(..4) == 0 {
+                tunnelled(&mut self.left[0]);
+            }
+            self.left.iter_mut().for_each(|frame| readdress(frame, self.protocol, self.is_elsewhere));
             match random.u8(..60) {
                 0 => random.shuffle(&mut self.left),
                 1 => self.left.iter_mut().for_each(|frame| padded(frame, 3)),
@@ -284,6 +308,7 @@ impl Host {
                 3 => self.left.reverse(),
                 4 if self.version == 4 => mark(&mut self.left, 3),
                 5 if self.version == 4 => mark(&mut self.left, 2),
+                6 => change_from_one_on(&mut self.left, random),
                 _ => {}
             }
             self.left.reverse();
@@ -295,8 +320,14 @@ impl Host {
 /// A frame that is no fragment that anybody waits for.
 fn stranger(random: &mut Rng) -> Vec<u8> {
     let payload = noise(random.usize(0..1_500), random.u64(..));
-    match random.u8(..8) {
+    match random.u8(..9) {
         0 => payload,
+        // The tag looks like the start of an IPv4 header.
+        7 => {
+            let mut frame = tagged(v4(1, random.u32(..), 0, true, 0, &noise(8 * random.usize(1..185), 3)));
+            frame[14..16].copy_from_slice(&[0x45, 7]);
+            frame
+        }
         1 => [&[2; 12][..], &[8, 6], &payload].concat(),
         2 => tagged(v4(1, random.u32(..), 0, true, 0, &noise(1_480, 3))),
         3 => v4(random.u8(..3), random.u32(..40_100), 8 * random.usize(..400), random.bool(), 0, &payload),
@@ -373,6 +404,60 @@ fn mark(frames: &mut [Vec<u8>], bits: u8) {
         frame[15] = bits;
         reseal(frame, 0);
     }
+}
+
+/// Has a frame come from a host that speaks this protocol, and go to where pieces are joined hop by hop.
+fn readdress(frame: &mut [u8], protocol: u8, is_elsewhere: bool) {
+    if frame[12] == 8 {
+        (frame[23], frame[31]) = (protocol, if is_elsewhere { 2 } else { 1 });
+        reseal(frame, 0);
+    } else {
+        (frame[54], frame[38]) = (protocol, if is_elsewhere { 3 } else { 2 });
+    }
+}
+
+/// Has a first piece carry a tunnel in UDP, where it is so long.
+fn tunnelled(frame: &mut [u8]) {
+    if let Some(start) = frame.get_mut(front_len(frame)..).and_then(<[u8]>::first_chunk_mut) {
+        *start = [0x30, 0x39, 0x12, 0xB5, 0xF0, 0, 0, 0, 8, 0, 0, 0, 1, 2, 3, 0];
+    }
+}
+
+/// Has the pieces from one on differ from those before them in the same bit of their headers.
+fn change_from_one_on(frames: &mut [Vec<u8>], random: &mut Rng) {
+    let (from, at, bit) = (random.usize(..frames.len()), random.usize(..front_len(&frames[0])), random.u8(..8));
+    frames[from..].iter_mut().for_each(|frame| flip(frame, at, bit));
+}
+
+/// A frame that differs from another in one bit of its headers, or in length.
+fn twin(frame: &[u8], random: &mut Rng) -> Vec<u8> {
+    let mut twin = frame.to_vec();
+    let front_len = front_len(frame);
+    if random.u8(..4) > 0 {
+        flip(&mut twin, random.usize(..front_len), random.u8(..8));
+        return twin;
+    }
+    let payload_len = random.usize(..=frame.len() - front_len);
+    twin.truncate(front_len + payload_len);
+    let (at, header_len) = if frame[12] == 8 { (16, 20) } else { (18, 8) };
+    twin[at..at + 2].copy_from_slice(&(header_len + payload_len as u16).to_be_bytes());
+    if frame[12] == 8 {
+        reseal(&mut twin, 0);
+    }
+    twin
+}
+
+/// Changes a bit in a frame's headers; the checksum is right, unless it is what was changed.
+fn flip(frame: &mut [u8], at: usize, bit: u8) {
+    frame[at] ^= 1 << bit;
+    if frame[12] == 8 && frame[14] == 0x45 && !(24..26).contains(&at) {
+        reseal(frame, 0);
+    }
+}
+
+/// Bytes in front of a fragment's payload, where its header has no options.
+fn front_len(frame: &[u8]) -> usize {
+    if frame[12] == 8 { 34 } else { 62 }
 }
 
 fn reseal(frame: &mut [u8], more_len: u16) {

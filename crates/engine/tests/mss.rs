@@ -322,6 +322,30 @@ fn a_full_table_forgets_and_what_is_open_outlives_a_flood_of_syns() {
 }
 
 #[test]
+fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
+    let mut gateway = Gateway::new(Raise::Always);
+    for port in 0..50 {
+        for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
+            gateway.step(4, port, step);
+        }
+    }
+    let (count, charged) = (gateway.mss.flow_count(), gateway.mss.charged());
+    for (limit, is_known) in [(1 << 20, true), (charged / 2, true), (0, false)] {
+        let less_wide = Border { wide_mtu: 4_000, ..border(Raise::Always) };
+        gateway.mss.go_on_as(Mss::new(limit, less_wide, Secret::new(9)));
+        assert!(gateway.mss.charged() <= limit, "{} bytes of {limit}", gateway.mss.charged());
+        assert_eq!(gateway.mss.flow_count() == count, limit > charged);
+        let expected = if is_known { 1_480 } else { SAFE_LEN };
+        assert_eq!(gateway.len_max(&data(4, 49, Toward::Narrow, 10), Toward::Narrow), expected, "{limit} bytes");
+        let syn = Spec { flags: SYN, options: mss_option(1_460), ..from_narrow(4, 60) };
+        let (frame, _) = gateway.see(&syn, Toward::Wide, Checksum::Unverified);
+        assert_eq!(frame[42..44], u16::to_be_bytes(3_960));
+        gateway.step(4, 70, SYN_FROM_NARROW);
+        assert!(gateway.mss.charged() <= limit, "the limit holds from here on");
+    }
+}
+
+#[test]
 fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
     // What the receiver announced; the packets' length toward it, in version 4.
     let toward_narrow =

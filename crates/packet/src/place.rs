@@ -418,6 +418,39 @@ mod tests {
     }
 
     #[test]
+    fn nothing_follows_what_another_port_gave_what_ends_a_datagram_or_what_no_offset_is_behind() {
+        let mut pool = Pool::new(1 << 20);
+        let mut count = |[first, second]: [(u16, u16); 2], ingress| {
+            let [first, mut second] = [first, second]
+                .map(|(word, len)| landed(Version::V4, 0, |frame| reseal(frame, word, len), &mut pool));
+            second.laid.ingress = Ingress(ingress);
+            first.read().expect("it is a fragment").followed_by(&[second])
+        };
+        let [len, odd_len] = [20 + STEP as u16, 16 + STEP as u16];
+        let step = STEP as u16 / 8;
+        assert_eq!(count([(V4_MORE, len), (V4_MORE | step, len)], 0), 1);
+        assert_eq!(count([(V4_MORE, len), (V4_MORE | step, len)], 1), 0, "of another port");
+        assert_eq!(count([(step, len), (2 * step, len)], 0), 0, "behind a last one");
+        assert_eq!(count([(V4_MORE, odd_len), (V4_MORE | (step - 1), odd_len)], 0), 0, "between two units");
+        let highest = V4_OFFSET + 1 - step;
+        assert_eq!(count([(V4_MORE | highest, len), (V4_MORE, len)], 0), 0, "past every offset");
+    }
+
+    #[test]
+    fn a_tag_that_looks_like_a_header_is_not_what_was_expected() {
+        let mut pool = Pool::new(1 << 20);
+        let tag = |frame: &mut Vec<u8>| {
+            frame.truncate(frame.len() - 8);
+            reseal(frame, V4_MORE, 12 + STEP as u16);
+            frame.splice(12..12, [0x81, 0, 0x45, 0]);
+        };
+        let mut it = landed(Version::V4, 0, tag, &mut pool);
+        // What was in the buffer before may be just what is missing there.
+        it.buffer.put(HEADROOM + 20, &[10, 0, 0, 2]);
+        assert!(it.read().is_err());
+    }
+
+    #[test]
     fn what_is_not_read_is_whole_when_it_is_copied_out() {
         let mut pool = Pool::new(1 << 20);
         for index in [0, 7, 43] {
@@ -459,6 +492,15 @@ mod tests {
             // What a port would not leave apart is compared all the same.
             Err(buffer) => Landed { buffer, laid },
         }
+    }
+
+    /// Gives a frame another length, and word of flags and offset.
+    fn reseal(frame: &mut [u8], word: u16, len: u16) {
+        frame[16..18].copy_from_slice(&len.to_be_bytes());
+        frame[20..22].copy_from_slice(&word.to_be_bytes());
+        frame[24..26].fill(0);
+        let checksum = Sum::of(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
     }
 
     fn v4(index: usize, more: bool) -> Vec<u8> {

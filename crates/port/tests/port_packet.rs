@@ -3,7 +3,10 @@
 mod port_support;
 
 use packet::{Frame, Ingress, Pool};
-use port_support::{Namespace, Told, forward_until, into_buffer, ip, receive_one, run, transfer, wait};
+use port_support::{
+    IPV4, Namespace, Told, drain, drain_at_least, forward_until, into_buffer, ip, ours, plain, receive_one, run,
+    send, settle, transfer, wait,
+};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -340,60 +343,6 @@ fn refuse_batches() {
     assert_eq!(outcome, 0, "the test runs as root");
 }
 
-/// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
-fn settle(one: &mut dyn Port, other: &mut dyn Port) {
-    let came = (0..100).any(|_| {
-        send(one, &ours(100));
-        drain(other) > 0
-    });
-    assert!(came, "a frame comes through");
-}
-
-fn plain(frame: &[u8]) -> Wire<'_> {
-    let (header, payload) = frame.split_at(frame.len().min(34));
-    Wire { header, payload, to_do: ToDo::default() }
-}
-
-fn send(port: &mut dyn Port, frame: &[u8]) {
-    assert_eq!(port.transmit(&[plain(frame)]).expect("it is up"), 1);
-}
-
-/// The same, once so many have come.
-fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
-    let (began, mut taken) = (Instant::now(), 0);
-    while taken < count && began.elapsed() < PATIENCE {
-        taken += drain(port);
-    }
-    taken
-}
-
-/// Takes frames until none comes for a while and says how many they were.
-fn drain(port: &mut dyn Port) -> u64 {
-    let mut pool = Pool::new(64 << 20);
-    let mut frames = Vec::new();
-    let mut idle_count = 0;
-    while idle_count < 3 {
-        let received = port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
-        idle_count = if received.count == 0 { idle_count + 1 } else { 0 };
-        if received.was_last {
-            wait(&[port], 20);
-        }
-    }
-    port.give_back(&mut pool);
-    frames.len() as u64
-}
-
-/// An Ethernet frame of `len` bytes with an experimental protocol, from us to a station that is none.
-fn ours(len: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend(IPV4);
-    frame.resize(len, 0xCD);
-    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-    let sum = packet::Sum::of(&frame[14..34]).checksum().to_be_bytes();
-    frame[24..26].copy_from_slice(&sum);
-    frame
-}
-
 fn is_ours(frame: &Frame) -> bool {
     matches!(frame, Frame::Ip(packet) if packet.ip().upper.is_some_and(|upper| upper.protocol == 253))
 }
@@ -408,5 +357,3 @@ fn report(what: &str, told: Told, spent: Duration, elapsed: Duration) {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An IPv4 header without length and checksum, of the experimental protocol 253 (RFC 3692 section 2.1).
-const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, 253, 0, 0, 10, 7, 0, 1, 10, 7, 0, 99];

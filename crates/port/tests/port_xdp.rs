@@ -4,7 +4,10 @@ mod port_support;
 mod system_pair;
 
 use packet::{Checksum, Frame, Ingress, Pool};
-use port_support::{Namespace, Told, forward_until, into_buffer, receive_one, run, transfer, wait};
+use port_support::{
+    Namespace, Told, drain, drain_at_least, forward_until, into_buffer, ours, plain, receive_one, run, send,
+    settle, transfer, wait,
+};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -479,27 +482,6 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     });
 }
 
-/// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
-fn settle(one: &mut dyn Port, other: &mut dyn Port) {
-    let came = (0..100).any(|_| {
-        send(one, &ours(100));
-        drain(other) > 0
-    });
-    assert!(came, "a frame comes through");
-}
-
-fn plain(frame: &[u8]) -> Wire<'_> {
-    let (header, payload) = frame.split_at(frame.len().min(34));
-    Wire { header, payload, to_do: ToDo::default() }
-}
-
-/// Sends it, however often the other end's queue is full.
-fn send(port: &mut dyn Port, frame: &[u8]) {
-    while port.transmit(&[plain(frame)]).expect("it is up") == 0 {
-        thread::yield_now();
-    }
-}
-
 /// Does this frame come, and no other?
 fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     let mut pool = Pool::new(4 << 20);
@@ -508,15 +490,6 @@ fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     port.give_back(&mut pool);
     assert_eq!(pool.lent_count(), 0);
     is_it
-}
-
-/// The same, once so many have come.
-fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
-    let (began, mut taken) = (Instant::now(), 0);
-    while taken < count && began.elapsed() < PATIENCE {
-        taken += drain(port);
-    }
-    taken
 }
 
 /// How many came and how many were missed, once all of so many are one or the other.
@@ -529,35 +502,6 @@ fn drain_all(port: &mut dyn Port, count: u64) -> (u64, u64) {
             return (taken, missed);
         }
     }
-}
-
-/// Takes frames until none comes for a while and says how many they were.
-fn drain(port: &mut dyn Port) -> u64 {
-    let mut pool = Pool::new(64 << 20);
-    let mut frames = Vec::new();
-    let (mut idle_count, mut count) = (0, 0);
-    while idle_count < 3 {
-        let received = port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
-        count += frames.len() as u64;
-        frames.drain(..).for_each(|frame| pool.give(into_buffer(frame)));
-        idle_count = if received.count == 0 { idle_count + 1 } else { 0 };
-        if received.was_last {
-            wait(&[port], 10);
-        }
-    }
-    port.give_back(&mut pool);
-    count
-}
-
-/// An Ethernet frame of `len` bytes with an experimental protocol, from us to a station that is none.
-fn ours(len: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend(IPV4);
-    frame.resize(len, 0xCD);
-    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-    let sum = packet::Sum::of(&frame[14..34]).checksum().to_be_bytes();
-    frame[24..26].copy_from_slice(&sum);
-    frame
 }
 
 /// Echo requests from a host to `fd07::2` (ICMPv6 type 128); the kernel fills in the checksum.
@@ -589,5 +533,3 @@ impl Pinger {
 /// A group of nobody (RFC 5771 section 9).
 const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 7);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An IPv4 header without length and checksum, of the experimental protocol 253 (RFC 3692 section 2.1).
-const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, 253, 0, 0, 10, 7, 0, 1, 10, 7, 0, 99];

@@ -93,7 +93,7 @@ pub struct Kills {
 }
 
 /// Mixed traffic, with the counters fetched over and over.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Watched {
     /// How long it went on, in seconds.
     pub seconds: f64,
@@ -310,6 +310,10 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
     if mixed.intact < mixed.transfers || mixed.wrong > 0 || mixed.transfers == 0 {
         soak.faults.push(format!("not all that arrived is right: {mixed:?}"));
     }
+    if watched.lacks_messages() {
+        let [_, lost] = watched.wire;
+        soak.faults.push(format!("more messages are missing than {lost} lost frames explain: {mixed:?}"));
+    }
     soak.watched = Some(watched);
     soak.close(kept, "mixed traffic")
 }
@@ -373,6 +377,16 @@ impl Looks {
             sorted: event(Event::Sorted),
             wire,
         }
+    }
+}
+
+impl Watched {
+    /// Did more messages fail to arrive than the wire lost frames and the gateway says that it ended packets, beside those few
+    /// that hosts drop while they ask for each other?
+    fn lacks_messages(&self) -> bool {
+        let Watched { mixed: Mixed { messages_sent, messages, .. }, wire: [_, lost], fates, .. } = self;
+        let ended: u64 = fates.iter().map(|(_, [.., ended])| ended).sum();
+        messages_sent.saturating_sub(*messages) > lost + ended + messages_sent / HOSTS_DROP_ONE_IN
     }
 }
 
@@ -470,6 +484,26 @@ const BETWEEN_KILLS: Duration = Duration::from_millis(700);
 const HELD_MAX: usize = 64;
 const WRITE_LEN: usize = 20_000;
 const BETWEEN_WRITES: Duration = Duration::from_millis(50);
+/// A host drops at most one message in so many while it asks for its neighbour.
+const HOSTS_DROP_ONE_IN: u64 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// How long a connection may stand still.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_nobody_says_where_they_went_are_missed() {
+        let mixed = Mixed { messages_sent: 1_000, messages: 500, ..Mixed::default() };
+        let watched = |lost, ended| Watched {
+            mixed,
+            wire: [9_000, lost],
+            fates: WAYS.map(|way| (way.to_owned(), [9_000, 9_000, 0, ended])).into(),
+            ..Watched::default()
+        };
+        assert!(watched(399, 0).lacks_messages() && watched(199, 100).lacks_messages());
+        assert!(!watched(400, 0).lacks_messages() && !watched(200, 100).lacks_messages());
+    }
+}
