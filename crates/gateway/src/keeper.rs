@@ -472,14 +472,18 @@ impl Keeper {
 
     /// Keeps these ports of an end, and has the host give up for them what it gave up for those before.
     fn take_up(&mut self, end: usize, ports: Vec<KeptPort>) -> io::Result<()> {
-        for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
-            *place = port;
-        }
+        // First, so that it is tried again with the ports where it fails.
         match &mut self.seized {
             Some(seized) => seized.renew(&self.config)?,
             None => self.seized = Some(Seized::start(&self.config)?),
         }
-        self.watch()
+        for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
+            *place = port;
+        }
+        if let Err(error) = self.watch() {
+            self.say(&format!("packets do not pass without workers: {error}"));
+        }
+        Ok(())
     }
 
     /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from the host.
