@@ -5,8 +5,8 @@
 //! alone (the number counts every frame that is offered), so a run at another speed, or on a slower machine, loses the same
 //! frames. A frame that the way loses has taken its time on the line all the same.
 
-use super::draw::{Losses, Question, befalls, draw, flipped_bits};
 use super::shape::{Queue, REORDER_PATIENCE, Reorder, Shape};
+use crate::draw::{Losses, Question, befalls, draw, flipped_bits};
 use packet::{Buffer, HEADROOM, Pool, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

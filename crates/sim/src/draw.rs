@@ -4,7 +4,7 @@
 //! same packets at any speed, and asking for jitter does not change which are lost. The mixing is our own, so that a seed
 //! means the same packets with every version of every crate.
 
-use super::shape::{Burst, Shape};
+use crate::link::{Burst, Shape};
 
 /// What is asked of the numbers.
 #[derive(Clone, Copy)]

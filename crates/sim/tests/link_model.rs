@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use packet::Time;
 use std::time::Duration;
-use wideload_lab::emulator::{Burst, Fate, Link, Losses, Queue, REORDER_PATIENCE, Reorder, Shape, Tally};
+use wideload_sim::link::{Burst, Fate, Link, Losses, Queue, REORDER_PATIENCE, Reorder, Shape, Tally};
 
 #[test]
 fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
