@@ -4,8 +4,9 @@
 //! lab's emulator by the clock. A wire carries single, finished packets: nothing here cuts a train or finishes a checksum.
 
 mod model;
+mod red;
 mod shape;
 
 pub use crate::draw::Losses;
 pub use model::{Counters, Departure, Fate, Link, Tally};
-pub use shape::{BadShape, Burst, Queue, REORDER_PATIENCE, Reorder, Shape};
+pub use shape::{BadShape, Burst, Queue, RED_LEN_MEAN, REORDER_PATIENCE, Red, RedMode, Reorder, Shape};
