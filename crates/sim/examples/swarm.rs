@@ -6,6 +6,12 @@ use wideload_sim::swarm::Case;
 
 #[expect(clippy::disallowed_methods, reason = "it measures how long a run takes, from outside")]
 fn main() {
+    if let Ok(case) = std::env::var("CASE") {
+        let case: Case = case.parse().unwrap();
+        println!("{:#?}", case.scene());
+        println!("{:?}", case.run());
+        return;
+    }
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
     let (first, count) = (arguments.next().unwrap_or(0), arguments.next().unwrap_or(64));
     let (mut hits, mut packets, begun) = (Hits::new(), 0, Instant::now());
@@ -24,7 +30,7 @@ fn main() {
                     );
                 }
             }
-            Err(what) => println!("{seed}: {what}"),
+            Err(what) => println!("{}", Case::of(seed).shrink(what)),
         }
     }
     let rate = packets as f64 / begun.elapsed().as_secs_f64() / 1e6;

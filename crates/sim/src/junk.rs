@@ -5,7 +5,7 @@
 
 use crate::draw::Dice;
 use crate::net::Net;
-use crate::wire::{DESTINATION, FRAGMENT, FRAGMENT_LEN, Head, ICMPV6, TCP, TCP_LEN, UDP, V4_LEN, V6_LEN, seal_v4};
+use crate::wire::{DESTINATION, FRAGMENT, FRAGMENT_LEN, Head, ICMPV6, TCP, UDP, V4_LEN, V6_LEN, seal_v4};
 
 /// A sender of such packets.
 #[derive(Debug)]
@@ -158,18 +158,6 @@ fn misplaced_option(junk: &mut Junk, net: &mut Net, to: &To) {
     });
 }
 
-/// A TCP header that fits into no piece of the smallest link.
-fn long_headers(junk: &mut Junk, net: &mut Net, to: &To) {
-    let head = Head { protocol: TCP, ..to.head };
-    junk.put(net, to, head, 60 + 40, |frame| {
-        let tcp = &mut frame[V4_LEN..];
-        tcp[..TCP_LEN].fill(0);
-        tcp[12] = 0xF0;
-        tcp[13] = 0x10;
-        tcp[TCP_LEN..60].fill(1);
-    });
-}
-
 /// Extension headers, so many of eight bytes each, in front of what `last` says.
 fn extensions(frame: &mut [u8], count: usize, last: u8) {
     frame[6] = DESTINATION;
@@ -205,12 +193,21 @@ fn headers_cut(junk: &mut Junk, net: &mut Net, to: &To) {
 }
 
 fn neighbour(junk: &mut Junk, net: &mut Net, to: &To) {
-    let head = Head { protocol: ICMPV6, piece: Some((0, true)), ..to.head };
-    junk.put(net, to, head, 32, |frame| frame[V6_LEN + FRAGMENT_LEN] = 135);
+    let first = Head { protocol: ICMPV6, piece: Some((0, true)), ..to.head };
+    junk.put(net, to, first, 32, |frame| frame[V6_LEN + FRAGMENT_LEN] = 135);
+    junk.put(net, to, Head { piece: Some((32, false)), ..first }, 16, |_| {});
+}
+
+/// A first fragment whose headers claim to go on past its end, too long to leave in one piece.
+fn unending_headers(junk: &mut Junk, net: &mut Net, to: &To) {
+    let head = Head { protocol: DESTINATION, piece: Some((0, true)), ..to.head };
+    junk.put(net, to, head, 1_552, |frame| {
+        frame[V6_LEN + FRAGMENT_LEN..][..8].copy_from_slice(&[UDP, 255, 1, 4, 0, 0, 0, 0]);
+    });
 }
 
 /// The ways of IPv4.
-const V4: [Wrong; 16] = [
+const V4: [Wrong; 15] = [
     truncated,
     bad_version,
     bad_header_len,
@@ -226,10 +223,9 @@ const V4: [Wrong; 16] = [
     lonely,
     flood,
     misplaced_option,
-    long_headers,
 ];
 /// The ways of IPv6.
-const V6: [Wrong; 15] = [
+const V6: [Wrong; 17] = [
     truncated,
     bad_version,
     zero_len,
@@ -244,12 +240,7 @@ const V6: [Wrong; 15] = [
     chain_too_long,
     chain_cut,
     nested,
-    headers_cut_or_neighbour,
+    headers_cut,
+    neighbour,
+    unending_headers,
 ];
-
-fn headers_cut_or_neighbour(junk: &mut Junk, net: &mut Net, to: &To) {
-    headers_cut(junk, net, to);
-    junk.id = junk.id.wrapping_add(1);
-    let head = Head { id: junk.id, ..to.head };
-    neighbour(junk, net, &To { head, ..*to });
-}

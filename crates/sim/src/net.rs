@@ -32,6 +32,8 @@ pub struct Net {
     pub taken_in: u64,
     /// Frames that ended elsewhere than on a wire or in a ledger: what does not arrive may be among them.
     pub ended: u64,
+    /// Is there a wire that flips bits?
+    pub may_damage: bool,
     /// The first law that was broken.
     pub broken: Option<Broken>,
     /// Is everything that is held counted anew after each event, not after as many events as it is long?

@@ -172,8 +172,12 @@ impl Drawing {
         let stop = seed % TOUR;
         let is_plain = dice.one_in(4);
         let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| dice.one_in(4) && !is_plain).collect();
-        let forced = Fault::ALL.get(stop as usize).copied();
-        faults.extend(forced.filter(|fault| !faults.contains(fault)));
+        let forced: &[Fault] = match stop {
+            EVICTING => &[Fault::Junk, Fault::SmallPool],
+            UNENDING_HEADERS | RETIRING => &[Fault::Junk],
+            _ => Fault::ALL.get(stop as usize).map_or(&[], std::slice::from_ref),
+        };
+        faults.extend(forced.iter().copied().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
         Drawing { dice, seed, stop, faults, topology: Topology::default() }
     }
 
@@ -184,7 +188,7 @@ impl Drawing {
     fn draw(mut self) -> Scene {
         let narrow_mtu = self.narrow_mtu();
         let role = match self.stop {
-            SPENT_IDS => GatewayRole::WideInterface,
+            SPENT_IDS | UNENDING_HEADERS | EVICTING | RETIRING => GatewayRole::WideInterface,
             stop => {
                 [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload][stop as usize % 3]
             }
@@ -193,7 +197,7 @@ impl Drawing {
             GatewayRole::Border => self.dice.one_of(&[9_000, 9_000, 4_000, 1_500, 9_216, 65_535]).max(narrow_mtu),
             GatewayRole::WideInterface | GatewayRole::ReceiveOffload => 65_535,
         };
-        let left_count = self.dice.from(1, 3);
+        let left_count = self.dice.one_of(&[1, 1, 1, 1, 2, 3]);
         let left = self.hosts("left", left_count);
         let gateway = self.gateway(role, "gateway");
         self.cluster(&left, gateway, wide_mtu);
@@ -210,7 +214,7 @@ impl Drawing {
         if self.stop == MESH {
             at = self.mesh(at, narrow_mtu);
         }
-        let right_count = self.dice.from(1, 3);
+        let right_count = self.dice.one_of(&[1, 1, 1, 1, 2, 3]);
         let right = self.hosts("right", right_count);
         let far_mtu = if self.dice.one_in(3) {
             let far = self.gateway(role, "far gateway");
@@ -232,7 +236,8 @@ impl Drawing {
     fn narrow_mtu(&mut self) -> u16 {
         let drawn = self.dice.one_of(&[1_500, 1_500, 1_500, 1_500, 1_400, 1_280, 4_000, 576, 296, 68]);
         match self.stop {
-            SPENT_IDS | TINY_LINK => 68,
+            SPENT_IDS => 68,
+            UNENDING_HEADERS | RETIRING => 1_280,
             _ => drawn,
         }
     }
@@ -243,7 +248,7 @@ impl Drawing {
     }
 
     fn middle_count(&mut self) -> u64 {
-        let count = self.dice.one_of(&[0, 0, 0, 1, 1, 2, 3]);
+        let count = self.dice.one_of(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 3]);
         if self.stop >= FIRST_ROUTER && self.stop < FIRST_ROUTER + 5 { count.max(1) } else { count }
     }
 
@@ -334,8 +339,14 @@ impl Drawing {
         config.late = dice.one_of(&[Lateness::Release, Lateness::Release, Lateness::Retire]);
         (config.limit, config.pool) = (LIMIT, POOL);
         let small = [dice.one_of(&[20_000, 100_000, 300_000]), dice.one_of(&[70_000, 200_000, 400_000])];
-        if self.has(Fault::SmallPool) {
+        if self.faults.contains(&Fault::SmallPool) {
             [config.limit, config.pool] = small;
+        }
+        if matches!(self.stop, EVICTING | RETIRING) {
+            (config.late, config.patience) = (Lateness::Retire, Some(Duration::from_millis(50)));
+        }
+        if self.stop == EVICTING {
+            config.limit = 20_000;
         }
         self.topology.node(name, Kind::Gateway(config))
     }
@@ -397,9 +408,10 @@ impl Drawing {
         }
         let count = self.dice.from(1, 6);
         let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, takes_v6, count)).collect();
-        if self.has(Fault::Junk) || self.stop == TINY_LINK {
+        if self.has(Fault::Junk) {
             for is_v6 in [false, true].into_iter().filter(|is_v6| !is_v6 || takes_v6) {
-                let from_left = self.dice.one_in(4) || self.stop == TINY_LINK;
+                let from_left = (self.dice.one_in(4) || self.stop == UNENDING_HEADERS)
+                    && !matches!(self.stop, EVICTING | RETIRING);
                 let (from, to) = if from_left { (left[0], right[0]) } else { (right[0], left[0]) };
                 let plan = self.flow(left, right, takes_v6, count);
                 flows.push(Plan { kind: FlowKind::Junk, from, to, is_v6, count: 1_000, burst: 1, ..plan });
@@ -439,7 +451,7 @@ impl Drawing {
             is_v6: takes_v6 && dice.one_in(3),
             sizes,
             count,
-            burst: dice.one_of(&[1, 8, 32, 64]),
+            burst: dice.one_of(&[1, 16, 64, 64, 64, 64]),
             gap: Duration::from_micros(dice.one_of(&[1, 20, 100, 1_000])),
             start: Duration::from_micros(dice.below(200)),
             disorder: dice.one_of(&[0, 0, 0, 100, 10]),
@@ -485,7 +497,9 @@ impl FromStr for Case {
                 "count" => case.count_max = Some(number(value)?),
                 "bend" => case.bend = Some(bend_named(value)?),
                 _ => {
-                    return Err(format!("`{key}` is nothing that a case says; it says without, flows, count, bend"));
+                    return Err(format!(
+                        "`{key}` is nothing that a case says; it says without, flows, count, bend"
+                    ));
                 }
             }
         }
@@ -538,14 +552,16 @@ pub const TOUR: u64 = 64;
 /// Stops of the tour, behind one for each fault: one for each kind of router, and what few seeds would meet by themselves.
 const FIRST_ROUTER: u64 = 13;
 const SPENT_IDS: u64 = 20;
-const TINY_LINK: u64 = 21;
-const MESH: u64 = 22;
+const UNENDING_HEADERS: u64 = 21;
+const EVICTING: u64 = 22;
+const RETIRING: u64 = 23;
+const MESH: u64 = 24;
 /// Routers in a mesh.
 const MESH_LEN: usize = 90;
 /// Runs that shrinking takes, at most.
 const TRIES: usize = 80;
 /// Segments that the flows of a seed share, of the usual length.
-const SHARE: u64 = 12_000;
+const SHARE: u64 = 40_000;
 /// What a stage of a gateway may hold, and what a way may lend, in bytes.
 const LIMIT: usize = 4 << 20;
 const POOL: usize = 64 << 20;

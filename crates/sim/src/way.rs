@@ -391,6 +391,9 @@ fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
     let bytes = packet.upper_bytes(upper);
     let flow = usize::from(word(bytes, 2).checked_sub(crate::flow::PORT)?);
     let known = net.flows.get(flow)?;
+    if word(bytes, 0) != word(bytes, 2) || net.may_damage && !is_of(known, packet) {
+        return None;
+    }
     match upper.protocol {
         UDP => {
             let number = known.message_of(bytes.get(UDP_LEN..)?)?;
@@ -402,6 +405,12 @@ fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
         }
         _ => None,
     }
+}
+
+/// Is this packet between the hosts of the flow? One whose addresses were damaged is of another flow.
+fn is_of(flow: &crate::flow::Flow, packet: &Packet) -> bool {
+    let ends = crate::wire::read(packet.bytes()).map(|seen| (seen.from, seen.to));
+    ends == Some((Some(flow.plan.from as u16), Some(flow.plan.to as u16)))
 }
 
 fn send(net: &mut Net, wire: usize, packet: &Packet) {

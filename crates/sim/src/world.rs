@@ -123,6 +123,7 @@ impl World {
             hosts: vec![HostRules::default(); topology.nodes.len()],
             taken_in: 0,
             ended: 0,
+            may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
             broken: None,
             is_thorough: *is_thorough,
         };
