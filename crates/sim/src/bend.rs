@@ -5,6 +5,8 @@
 pub enum Bend {
     /// They vanish, and nothing is counted.
     DropsSilently,
+    /// They vanish, and are counted as if they were on the wire.
+    LosesUnseen,
     /// They leave longer than the link takes.
     ExceedsMtu,
     /// They leave behind the next one.
@@ -23,8 +25,9 @@ pub enum Bend {
 
 impl Bend {
     /// All of them.
-    pub const ALL: [Bend; 8] = [
+    pub const ALL: [Bend; 9] = [
         Bend::DropsSilently,
+        Bend::LosesUnseen,
         Bend::ExceedsMtu,
         Bend::Reorders,
         Bend::ForgetsBuffer,
@@ -40,6 +43,7 @@ impl Bend {
     pub fn name(self) -> &'static str {
         match self {
             Bend::DropsSilently => "drops",
+            Bend::LosesUnseen => "loses",
             Bend::ExceedsMtu => "too-long",
             Bend::Reorders => "reorders",
             Bend::ForgetsBuffer => "forgets",

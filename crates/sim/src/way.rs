@@ -192,6 +192,10 @@ impl Way {
         let is_bent = self.leaving_count.is_multiple_of(Bend::EVERY);
         match self.bend.filter(|_| is_bent) {
             Some(Bend::DropsSilently) => return self.out.done(packet),
+            Some(Bend::LosesUnseen) => {
+                self.watch.put_count += packet.wire_count() as u64;
+                return self.out.done(packet);
+            }
             Some(Bend::ForgetsBuffer) => {
                 self.emit(net, &packet, None);
                 return drop(packet);
@@ -233,7 +237,7 @@ impl Way {
                 });
             }
         }
-        if matches!(self.side.narrowing.role, EngineRole::Source(_)) && packet.cut.is_some() {
+        if self.role == Role::WideInterface && packet.cut.is_some() {
             let from = crate::wire::read(packet.bytes()).and_then(|seen| seen.from);
             if let Some(rules) = from.and_then(|host| net.hosts.get_mut(usize::from(host))) {
                 rules.has_cutting_card = true;
