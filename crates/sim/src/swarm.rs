@@ -353,7 +353,7 @@ impl Drawing {
 
     fn shape(&mut self) -> Shape {
         let dice = &mut self.dice;
-        let delay = Duration::from_micros(dice.one_of(&[0, 0, 20, 500, 5_000]));
+        let delay = Duration::from_micros(dice.one_of(&[0, 0, 20, 100, 1_000]));
         let jitter = delay / dice.from(1, 4) as u32;
         let loss = dice.one_of(&[0.001, 0.01, 0.1]);
         let burst = Burst { begins: dice.one_of(&[0.001, 0.01]), ends: dice.one_of(&[0.1, 0.5]) };
@@ -378,7 +378,7 @@ impl Drawing {
         shape.reorder = is_there(Fault::Reorder).then_some(reorder);
         shape.duplicates = if is_there(Fault::Duplicate) { duplicates } else { 0.0 };
         shape.rate_bits_per_second = (is_there(Fault::Rate) || is_there(Fault::Red)).then_some(rate);
-        shape.queue = if is_there(Fault::Rate) { queue } else { Queue::Packets(100_000) };
+        shape.queue = if is_there(Fault::Rate) { queue } else { Queue::Packets(500) };
         shape.red = is_there(Fault::Red).then_some(red);
         shape
     }
@@ -444,6 +444,7 @@ impl Drawing {
             ]),
         };
         let count = if count == 0 { 40 } else { count * SHARE / among };
+        let burst = dice.one_of(&[1, 16, 64, 64, 64, 64]);
         Plan {
             kind,
             from,
@@ -451,8 +452,9 @@ impl Drawing {
             is_v6: takes_v6 && dice.one_in(3),
             sizes,
             count,
-            burst: dice.one_of(&[1, 16, 64, 64, 64, 64]),
-            gap: Duration::from_micros(dice.one_of(&[1, 20, 100, 1_000])),
+            burst,
+            // A packet of each flow every microsecond at most, so that few are on their way at once.
+            gap: Duration::from_micros(u64::from(burst) * dice.one_of(&[1, 1, 4, 20])),
             start: Duration::from_micros(dice.below(200)),
             disorder: dice.one_of(&[0, 0, 0, 100, 10]),
             has_timestamps: dice.one_in(2),
