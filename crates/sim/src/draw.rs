@@ -52,7 +52,7 @@ impl Dice {
 
     /// A number from 0 up to, not including, `bound`; 0 where that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.number()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number of this range, both ends included.

@@ -32,7 +32,6 @@ impl Events {
     }
 
     /// What happens next.
-    #[expect(clippy::should_implement_trait, reason = "what happens plans more: no iterator")]
     pub fn next(&mut self) -> Option<(Time, What)> {
         self.heap.pop().map(|Reverse((at, _, what))| (at, what))
     }

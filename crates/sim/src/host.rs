@@ -109,9 +109,9 @@ impl Host {
         // Taken out while it is read, so that the net can be written to.
         let flows = std::mem::take(&mut net.flows);
         let flow = &flows[number];
-        net.put(self.wire, head.len() + len, |room| {
+        net.put(self.wire, head.header_len() + len, |room| {
             head.write(room);
-            let upper = &mut room[head.len()..];
+            let upper = &mut room[head.header_len()..];
             flow.write_message(message, &mut upper[UDP_LEN..]);
             wire::write_udp(&head, flow.port(), upper);
         });
@@ -135,13 +135,13 @@ impl Host {
         let mut offset = 0;
         while offset < len {
             let piece = Head { piece: Some((offset, false)), ..head };
-            let room = (piece_len - piece.len()) & !7;
+            let room = (piece_len - piece.header_len()) & !7;
             let end = (offset + room).min(len);
             let piece = Head { piece: Some((offset, end < len)), ..head };
             let payload = &self.desk[offset..end];
-            net.put(self.wire, piece.len() + payload.len(), |room| {
+            net.put(self.wire, piece.header_len() + payload.len(), |room| {
                 piece.write(room);
-                room[piece.len()..].copy_from_slice(payload);
+                room[piece.header_len()..].copy_from_slice(payload);
             });
             offset = end;
         }
@@ -203,9 +203,9 @@ impl Host {
     fn send_segment(&mut self, net: &mut Net, number: usize, head: Head, segment: Segment) {
         let flows = std::mem::take(&mut net.flows);
         let flow = &flows[number];
-        net.put(self.wire, head.len() + segment.len(), |room| {
+        net.put(self.wire, head.header_len() + segment.len(), |room| {
             head.write(room);
-            segment.write(&head, flow, &mut room[head.len()..]);
+            segment.write(&head, flow, &mut room[head.header_len()..]);
         });
         net.flows = flows;
     }

@@ -44,13 +44,13 @@ impl Junk {
     /// Puts a packet with so much payload on the wire, spoilt.
     fn put(&mut self, net: &mut Net, to: &To, head: Head, payload_len: usize, spoil: impl FnOnce(&mut [u8])) {
         let fill = self.dice.number();
-        let len = head.len() + payload_len;
+        let len = head.header_len() + payload_len;
         if len > net.wires[to.wire].mtu {
             return;
         }
         net.put(to.wire, len, |room| {
             head.write(room);
-            room[head.len()..].fill(fill as u8);
+            room[head.header_len()..].fill(fill as u8);
             spoil(room);
         });
     }
@@ -58,7 +58,7 @@ impl Junk {
     /// Puts a piece on the wire; all pieces of a datagram have the same bytes, so that repeats are repeats.
     fn piece(&mut self, net: &mut Net, to: &To, offset: usize, more: bool, len: usize, ecn: u8) {
         let head = Head { piece: Some((offset, more)), ecn, ..to.head };
-        let at = head.len();
+        let at = head.header_len();
         self.put(net, to, head, len, |frame| {
             frame[at..].fill(7);
             if offset == 0 && len >= 8 {

@@ -7,10 +7,10 @@
 pub mod flow;
 
 pub mod link;
-pub mod oracle;
-pub mod pattern;
+mod oracle;
+mod pattern;
 pub mod swarm;
-pub mod wire;
+mod wire;
 
 mod address;
 mod bend;

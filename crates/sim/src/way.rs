@@ -424,7 +424,7 @@ fn send(net: &mut Net, wire: usize, packet: &Packet) {
 
 /// Changes a frame so that its checksums stay right: two words far in change places.
 fn corrupt(frame: &mut [u8]) {
-    let at = frame.len() / 2 & !1;
+    let at = (frame.len() / 2) & !1;
     if let Some([one, two, three, four]) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
         std::mem::swap(one, three);
         std::mem::swap(two, four);

@@ -51,7 +51,7 @@ pub struct Seen {
 
 impl Head {
     /// Length of the header, in bytes.
-    pub fn len(&self) -> usize {
+    pub fn header_len(&self) -> usize {
         match (self.is_v6, self.piece) {
             (false, _) => V4_LEN,
             (true, None) => V6_LEN,

@@ -22,7 +22,6 @@ pub struct World {
     net: Net,
     nodes: Vec<Node>,
     changes: Vec<Change>,
-    /// Which fault of its plan each link's shape stands for.
     topology: Topology,
 }
 
@@ -65,7 +64,7 @@ pub struct Outcome {
     pub event_count: u64,
     /// Packets that gateways took in.
     pub packets: u64,
-    /// Those of them that are of streams.
+    /// Bytes of streams that arrived.
     pub stream_bytes: u64,
     /// Messages that were sent, and that arrived.
     pub messages: [u64; 2],
