@@ -17,10 +17,19 @@ use std::time::Instant;
 pub struct SwarmSettings {
     /// Packets that gateways take in, at least.
     pub packets: u64,
+    /// Seeds, at least: so many as a tour has meet everything.
+    pub seeds: u64,
     /// The first seed; the others follow it.
     pub seed: u64,
     /// Threads.
     pub threads: usize,
+}
+
+impl Default for SwarmSettings {
+    fn default() -> SwarmSettings {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        SwarmSettings { packets: 10_000_000, seeds: TOUR, seed: 0, threads }
+    }
 }
 
 /// What became of a swarm.
@@ -73,7 +82,7 @@ pub struct Progress {
     pub rate: f64,
 }
 
-/// Runs seeds until gateways have taken in so many packets, and the seeds have met everything once.
+/// Runs seeds until gateways have taken in so many packets, and so many seeds have run.
 ///
 /// # Panics
 /// Where a thread cannot be started.
@@ -126,7 +135,7 @@ pub fn replay(case: &Case) -> Swarm {
         Ok(outcome) => sum.add_outcome(&outcome),
         Err(what) => sum.failures.push(format!("{case}: {what}")),
     }
-    let settings = SwarmSettings { packets: 0, seed: case.seed, threads: 1 };
+    let settings = SwarmSettings { seed: case.seed, threads: 1, ..SwarmSettings::default() };
     sum.into_swarm(&settings, begun.elapsed().as_secs_f64())
 }
 
@@ -145,7 +154,7 @@ struct Sum {
 
 impl Sum {
     fn is_enough(&self, settings: &SwarmSettings) -> bool {
-        let is_done = self.packets >= settings.packets && self.count >= TOUR;
+        let is_done = self.packets >= settings.packets && self.count >= settings.seeds;
         is_done || self.failures.len() >= FAILURES_MAX
     }
 

@@ -271,7 +271,7 @@ impl Link {
         let Some(early) = &mut self.early else { return false };
         let share = early.share(now, &self.line, len);
         let is_dropped = befalls(share, self.shape.seed, Question::Early, index);
-        early.note(is_dropped);
+        early.note(len, is_dropped);
         is_dropped
     }
 

@@ -10,14 +10,14 @@ pub(super) struct Early {
     red: Red,
     /// The queue's length of late, in what is counted.
     average: f64,
-    /// Frames since one was dropped.
-    since_drop: u64,
+    /// Frames since one was dropped, or bytes in usual frames.
+    since_drop: f64,
 }
 
 impl Early {
     /// One whose queue was always empty.
     pub(super) fn new(red: Red) -> Early {
-        Early { red, average: 0.0, since_drop: 0 }
+        Early { red, average: 0.0, since_drop: 0.0 }
     }
 
     /// The share of frames like this one that is dropped at `now`.
@@ -34,24 +34,28 @@ impl Early {
         self.average += WEIGHT * (length as f64 - self.average);
         let (min, max) = (min as f64, max as f64);
         if self.average < min {
-            self.since_drop = 0;
+            self.since_drop = 0.0;
             return 0.0;
         }
         if self.average >= max {
             return 1.0;
         }
-        let mut share = share * (self.average - min) / (max - min);
-        if mode == RedMode::Bytes {
-            share *= len as f64 / RED_LEN_MEAN as f64;
-        }
-        // Section 7: drops are spread evenly, not left to chance alone.
-        let spread = 1.0 - self.since_drop as f64 * share;
-        if spread <= share { 1.0 } else { share / spread }
+        let share = share * (self.average - min) / (max - min);
+        // Section 7: drops are spread evenly, not left to chance alone. In bytes, what is spread is bytes, and a frame has its
+        // share of them.
+        let room = 1.0 - self.since_drop * share;
+        let spread = if room <= share { 1.0 } else { share / room };
+        spread * self.units(len)
     }
 
-    /// Remembers what became of the frame.
-    pub(super) fn note(&mut self, is_dropped: bool) {
-        self.since_drop = if is_dropped { 0 } else { self.since_drop + 1 };
+    /// Remembers what became of a frame.
+    pub(super) fn note(&mut self, len: usize, is_dropped: bool) {
+        self.since_drop = if is_dropped { 0.0 } else { self.since_drop + self.units(len) };
+    }
+
+    /// A frame in usual frames, where bytes count.
+    fn units(&self, len: usize) -> f64 {
+        if self.red.mode == RedMode::Packets { 1.0 } else { len as f64 / RED_LEN_MEAN as f64 }
     }
 }
 
