@@ -61,9 +61,9 @@ fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     let outcome = match &args.case {
         Some(case) => experiments::replay(case),
         None => {
-            let threads =
-                args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-            let settings = SwarmSettings { packets: args.packets, seed: args.seed, threads };
+            let usual = SwarmSettings::default();
+            let threads = args.threads.unwrap_or(usual.threads);
+            let settings = SwarmSettings { packets: args.packets, seed: args.seed, threads, ..usual };
             experiments::swarm(&settings, |so_far| {
                 let (done, of) = (so_far.packets as f64 / 1e6, so_far.of as f64 / 1e6);
                 told(
