@@ -12,6 +12,7 @@ mod disorder;
 mod link;
 mod observer;
 mod soak;
+mod swarm;
 mod wide_interface;
 mod workers;
 
@@ -24,6 +25,8 @@ pub use disorder::{Order, Pieces, deliver};
 pub use link::link;
 pub use observer::{Observed, observe};
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
+pub use sim::swarm::Case;
+pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
 pub use wide_interface::{
     Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
 };
