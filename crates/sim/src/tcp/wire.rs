@@ -1,0 +1,1 @@
+//! Segments in, packets with real bytes and sums out; packets in, segments out.
