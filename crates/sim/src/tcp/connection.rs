@@ -479,7 +479,9 @@ impl Connection {
 impl Connection {
     fn push_open(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
         if self.take(now, segment, out) == Taken::Reset {
-            return self.end(End::Reset, out);
+            // Who waits has all that there was: the peer has forgotten first (RFC 9293 section 3.10.7.4).
+            let has_all = matches!(self.phase, Phase::TimeWait(_));
+            return self.end(if has_all { End::Closed } else { End::Reset }, out);
         }
         self.pump(now, out);
         self.finish(now, out);

@@ -180,7 +180,7 @@ mod tests {
         let mut exit = Exit::new(SlowStartExit::HyStart);
         let mut window = window();
         let trip = Duration::from_millis(40);
-        for micros in (0..21_000).step_by(500) {
+        for micros in (0..21_500).step_by(500) {
             assert_eq!(window.threshold, u64::MAX, "after {micros} µs");
             exit.measure(&acked(Time::from_nanos(micros * 1_000), 2, 9), trip, &mut window);
         }
