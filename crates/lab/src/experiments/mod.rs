@@ -11,6 +11,7 @@ mod dips;
 mod disorder;
 mod link;
 mod observer;
+mod tcp;
 mod wide_interface;
 
 pub use account::{Account, Receiving};
@@ -21,6 +22,7 @@ pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
 pub use link::link;
 pub use observer::{Observed, observe};
+pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
 pub use wide_interface::{
     Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
 };
