@@ -146,7 +146,8 @@ fn row(
 ) -> io::Result<TcpRow> {
     let kernel: io::Result<Vec<f64>> =
         (0..settings.rounds).map(|_| Ok(kernel_time(trio, len, algorithm)?.as_secs_f64() * 1e3)).collect();
-    let simulated = (0..settings.seeds).filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
+    let simulated =
+        (0..settings.seeds).filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
     Ok(TcpRow {
         len,
         trip_ms: trip.as_secs_f64() * 1e3,
@@ -208,14 +209,8 @@ fn simulated_time(
         mtu,
         ..Way::default()
     };
-    let transfer = Transfer {
-        sender: end.clone(),
-        receiver: end,
-        there: way,
-        back: way,
-        lens: [len as u64, 0],
-        seed,
-    };
+    let transfer =
+        Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len as u64, 0], seed };
     run(&transfer, PATIENCE, |_, _| {}).complete
 }
 
@@ -251,7 +246,11 @@ impl fmt::Display for TcpComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.conditions)?;
         let rate = self.rate_bits_per_second as f64 / 1e6;
-        writeln!(f, "A line of {rate} Mb/s that loses {} % each way; times in ms, medians (least to most)", self.loss * 100.0)?;
+        writeln!(
+            f,
+            "A line of {rate} Mb/s that loses {} % each way; times in ms, medians (least to most)",
+            self.loss * 100.0
+        )?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
     }
 }

@@ -274,7 +274,9 @@ impl Connection {
     /// When [`expire`](Connection::expire) next has work; none: never.
     pub fn next_deadline(&self) -> Option<Time> {
         match (self.phase, &self.flow) {
-            (Phase::TimeWait(until), Some(flow)) => Some(flow.receiver.next_deadline().map_or(until, |at| at.min(until))),
+            (Phase::TimeWait(until), Some(flow)) => {
+                Some(flow.receiver.next_deadline().map_or(until, |at| at.min(until)))
+            }
             (Phase::Open, Some(flow)) => {
                 [flow.sender.next_deadline(), flow.receiver.next_deadline()].into_iter().flatten().min()
             }

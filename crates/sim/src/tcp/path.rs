@@ -4,10 +4,10 @@
 //! delay, and what a seed says befalls a packet. Segments travel as what they say; that each byte is where it belongs is
 //! checked by its place.
 
+use super::SendCounts;
 use super::connection::{Connection, Emit, End, Outgoing};
 use super::segment::Segment;
 use super::settings::Settings;
-use super::SendCounts;
 use packet::{Ecn, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -164,7 +164,9 @@ impl PathMtu {
 
     /// The probe was acknowledged. Returns whether packets become longer.
     pub(crate) fn probe_arrived(&mut self, len: u32) -> bool {
-        let Some(search) = self.search.as_mut().filter(|search| search.in_flight == Some(len)) else { return false };
+        let Some(search) = self.search.as_mut().filter(|search| search.in_flight == Some(len)) else {
+            return false;
+        };
         (search.low, search.in_flight) = (len, None);
         self.proven = self.proven.max(len);
         let is_longer = len > self.mtu;

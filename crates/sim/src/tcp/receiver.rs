@@ -347,14 +347,15 @@ impl Receiver {
     pub(crate) fn blocks(&mut self, count_max: usize) -> Blocks {
         let mut blocks = Blocks::default();
         let mut push = |span: Span| blocks.push(self.numbering.seq(span.start), self.numbering.seq(span.end));
+        let mut around = None;
         if let Some(repeat) = self.repeat.take() {
             push(repeat);
-            if let Some(around) = self.held.around(repeat.start) {
-                push(around);
-            }
+            around = self.held.around(repeat.start);
+            around.into_iter().for_each(&mut push);
         }
         if !self.held.is_empty() {
-            self.recent.iter().filter_map(|place| self.held.around(*place)).for_each(push);
+            let spans = self.recent.iter().filter_map(|place| self.held.around(*place));
+            spans.filter(|span| Some(*span) != around).for_each(push);
         } else {
             self.recent.clear();
         }

@@ -295,9 +295,9 @@ impl Scoreboard {
 
     fn forget_old(&mut self) {
         while let Some((number, count)) = self.order.front().copied() {
-            let stands = self.get(number).is_some_and(|sent| {
-                sent.count == count && matches!(sent.state, State::Flying | State::Resent)
-            });
+            let stands = self
+                .get(number)
+                .is_some_and(|sent| sent.count == count && matches!(sent.state, State::Flying | State::Resent));
             if stands {
                 return;
             }

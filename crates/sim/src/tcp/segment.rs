@@ -197,7 +197,11 @@ mod tests {
             let numbering = Numbering::new(initial);
             for place in [0u64, 1, 5, 6, 7, 1 << 20, (1 << 32) - 1, 1 << 32, (1 << 32) + 9, 1 << 40] {
                 for near in [place, place.saturating_sub(1 << 30), place + (1 << 30)] {
-                    assert_eq!(numbering.place(numbering.seq(place), near), Some(place), "{initial} {place} {near}");
+                    assert_eq!(
+                        numbering.place(numbering.seq(place), near),
+                        Some(place),
+                        "{initial} {place} {near}"
+                    );
                 }
             }
         }

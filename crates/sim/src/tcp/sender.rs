@@ -344,7 +344,10 @@ impl Sender {
     /// An idle flow starts as a new one (RFC 5681 section 4.1).
     fn rest(&mut self, now: Time) {
         let idle = now.since(self.last_sent);
-        if self.board.outstanding() == 0 && self.counts.sent > 0 && self.end > self.board.next() && idle > self.trip.rto()
+        if self.board.outstanding() == 0
+            && self.counts.sent > 0
+            && self.end > self.board.next()
+            && idle > self.trip.rto()
         {
             self.congestion.rest(idle, self.trip.rto(), &self.settings);
             self.last_sent = now;

@@ -25,9 +25,7 @@ impl RoundTrip {
     pub(crate) fn measure(&mut self, now: Time, sample: Duration) {
         let (mean, variation) = match self.smoothed {
             None => (sample, sample / 2),
-            Some((mean, variation)) => {
-                ((mean * 7 + sample) / 8, (variation * 3 + mean.abs_diff(sample)) / 4)
-            }
+            Some((mean, variation)) => ((mean * 7 + sample) / 8, (variation * 3 + mean.abs_diff(sample)) / 4),
         };
         self.smoothed = Some((mean, variation));
         self.rto = match self.bounds {

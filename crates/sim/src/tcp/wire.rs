@@ -316,11 +316,8 @@ mod tests {
     }
 
     fn course(is_v4: bool) -> Course {
-        let ends = if is_v4 {
-            ["192.0.2.1:4000", "192.0.2.2:80"]
-        } else {
-            ["[2001:db8::1]:4000", "[2001:db8::2]:80"]
-        };
+        let ends =
+            if is_v4 { ["192.0.2.1:4000", "192.0.2.2:80"] } else { ["[2001:db8::1]:4000", "[2001:db8::2]:80"] };
         let [source, destination] = ends.map(|end| end.parse().unwrap());
         Course { source, destination, pattern: Pattern::new(9) }
     }

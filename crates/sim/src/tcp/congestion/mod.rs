@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn reno_halves_what_is_in_flight_and_keeps_two_segments_rfc_5681_3_1() {
-        let reno = Settings { algorithm: Algorithm::Reno, slow_start_exit: SlowStartExit::Loss, ..Settings::linux() };
+        let reno =
+            Settings { algorithm: Algorithm::Reno, slow_start_exit: SlowStartExit::Loss, ..Settings::linux() };
         for (in_flight, expected) in [(10_000, 5_000), (3_000, 2_000)] {
             let mut congestion = start(reno.clone());
             congestion.reduce(in_flight);
