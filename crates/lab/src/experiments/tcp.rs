@@ -11,7 +11,7 @@ use crate::trio::{NARROW, Trio, v4};
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt};
 use serde::Serialize;
 use sim::tcp::path::{Transfer, Way, run};
-use sim::tcp::settings::{Algorithm, Memory};
+use sim::tcp::settings::{Algorithm, Memory, SlowStartExit};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -199,7 +199,12 @@ fn simulated_time(
     seed: u64,
 ) -> Option<Duration> {
     let memory = Memory::Growing { first: 65_535, limit: RECEIVE_MEMORY_LEN };
-    let end = sim::tcp::Settings { algorithm, mtu, memory, ..sim::tcp::Settings::linux() };
+    // Linux leaves slow start early with CUBIC alone.
+    let slow_start_exit = match algorithm {
+        Algorithm::Reno => SlowStartExit::Loss,
+        Algorithm::Cubic => SlowStartExit::HyStart,
+    };
+    let end = sim::tcp::Settings { algorithm, slow_start_exit, mtu, memory, ..sim::tcp::Settings::linux() };
     let way = Way {
         rate_bits_per_second: Some(settings.rate_bits_per_second),
         delay: trip / 2,

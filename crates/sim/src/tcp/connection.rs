@@ -463,6 +463,7 @@ impl Connection {
             flow.receiver.measure_trip(now.since(handshake.sent));
         }
         handshake.deadline = None;
+        flow.receiver.begin(now);
         flow.sender = Sender::new(&self.settings, flow.agreed, trip, self.written);
         flow.sender.open_window(said);
         if is_lossy {

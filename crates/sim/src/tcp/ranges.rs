@@ -84,7 +84,7 @@ impl Ranges {
     }
 
     /// They, from the last on.
-    pub(crate) fn from_last(&self) -> impl Iterator<Item = Span> + '_ {
+    pub(crate) fn backwards(&self) -> impl Iterator<Item = Span> + '_ {
         self.ranges.iter().rev().copied()
     }
 

@@ -51,8 +51,13 @@ struct Acknowledging {
 }
 
 /// How much is taken in, and how that grows: Linux's dynamic right-sizing.
+///
+/// The window that is offered starts with that of the SYN and follows the memory by two segments for each that comes
+/// (Linux's `tcp_grow_window`). The memory starts with nearly twice that, which is what Linux has left once it has seen how
+/// much of its buffers full segments fill.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
+    offered: u64,
     len: u64,
     limit: u64,
     /// Read in the busiest round trip.
@@ -75,11 +80,10 @@ pub(crate) struct Fresh {
 impl Receiver {
     /// A receiver of a stream whose SYN had this sequence number.
     pub(crate) fn new(settings: &Settings, initial: u32, scale: u8, mss: u32) -> Receiver {
-        let (len, limit) = match settings.memory {
-            Memory::Fixed(len) => (len, len),
-            Memory::Growing { first, limit } => (first.min(limit), limit),
+        let (first, len, limit) = match settings.memory {
+            Memory::Fixed(len) => (len, len, len),
+            Memory::Growing { first, limit } => (first.min(limit), (first / 5 * 9).min(limit), limit),
         };
-        let len = u64::from(len);
         Receiver {
             numbering: Numbering::new(initial),
             next: 1,
@@ -91,9 +95,10 @@ impl Receiver {
             scale,
             edge: 1,
             memory: Tuned {
-                len,
+                offered: first.into(),
+                len: len.into(),
                 limit: limit.into(),
-                space: len.min(SPACE_FIRST_SEGMENT_COUNT * u64::from(mss)),
+                space: u64::from(first).min(SPACE_FIRST_SEGMENT_COUNT * u64::from(mss)),
                 round_start: Time::ZERO,
                 round_from: 1,
                 trip: None,
@@ -268,6 +273,11 @@ impl Receiver {
         }
     }
 
+    /// Both ends have agreed: the first round trip of data begins.
+    pub(crate) fn begin(&mut self, now: Time) {
+        self.memory.round_start = now;
+    }
+
     /// The peer's data echoes what our clock said `trip` ago.
     pub(crate) fn measure_trip(&mut self, trip: Duration) {
         self.memory.trip = Some(self.memory.trip.map_or(trip, |least| least.min(trip)));
@@ -276,6 +286,7 @@ impl Receiver {
     /// Once a round trip: twice what was read in it, and more while that grows (Linux's `tcp_rcv_space_adjust`).
     fn tune(&mut self, now: Time) {
         let memory = &mut self.memory;
+        memory.offered = (memory.offered + 2 * u64::from(self.segment_len)).min(memory.len);
         let Some(trip) = memory.trip.filter(|_| memory.len < memory.limit) else { return };
         if now.since(memory.round_start) < trip {
             return;
@@ -318,7 +329,7 @@ impl Receiver {
     pub(crate) fn say(&mut self) -> (u32, u16) {
         let unit = 1 << self.scale;
         let kept = self.edge.saturating_sub(self.next);
-        let free = self.memory.len.saturating_sub(self.next - self.read.min(self.next));
+        let free = self.memory.offered.saturating_sub(self.next - self.read.min(self.next));
         let is_worth_it = free >= kept + self.worth();
         let field = if is_worth_it { (free / unit).max(kept.div_ceil(unit)) } else { kept.div_ceil(unit) };
         let field = field.min(u16::MAX.into());
@@ -332,7 +343,7 @@ impl Receiver {
 
     /// The window of a segment with SYN, which is not scaled (RFC 7323 section 2.2).
     pub(crate) fn say_first(&mut self) -> (u32, u16) {
-        let field = self.memory.len.min(u16::MAX.into());
+        let field = self.memory.offered.min(u16::MAX.into());
         self.edge = self.edge.max(self.next + field);
         (self.numbering.seq(self.next), field as u16)
     }
@@ -367,7 +378,7 @@ impl Receiver {
     pub(crate) fn read(&mut self, now: Time, len: u64) -> bool {
         self.read += len.min(self.unread_len());
         self.tune(now);
-        let free = self.memory.len.saturating_sub(self.next - self.read.min(self.next));
+        let free = self.memory.offered.saturating_sub(self.next - self.read.min(self.next));
         let kept = self.edge.saturating_sub(self.next);
         free >= 2 * kept && free >= kept + self.worth()
     }

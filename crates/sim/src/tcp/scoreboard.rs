@@ -336,7 +336,7 @@ impl Scoreboard {
     pub(crate) fn fall_behind(&mut self, len: u64, count: usize) -> u64 {
         let mut beyond = 0;
         let mut limit = None;
-        for (index, span) in self.held.from_last().enumerate() {
+        for (index, span) in self.held.backwards().enumerate() {
             beyond += span.len();
             if beyond > len || index + 1 >= count {
                 limit = Some(span.start);
