@@ -479,17 +479,94 @@ fn a_receiver_that_drops_what_it_selected_gets_it_again_rfc_2018_8() {
     assert!(script.take().contains(&"1461:2921 again".to_owned()));
 }
 
+#[test]
+fn a_recovery_sends_seven_tenths_of_what_arrives_rfc_6937_3_1() {
+    let mut script = Script::established(Settings { initial_window: InitialWindow::Segments(30), ..plain() });
+    script.write(1_000_000);
+    script.take();
+    script.wait(100);
+    for count in 2..=3 {
+        script.sack(1, &[(1_461, 1 + 1_460 * count)]);
+    }
+    script.take();
+    let mut sent = 0;
+    for arrived in 1..=13 {
+        script.sack(1, &[(1_461, 1 + 1_460 * (3 + arrived))]);
+        sent += script.take().len() as u32;
+        let due = (7 * arrived / 10).max(1);
+        assert_eq!(sent, due, "while {arrived} arrived");
+    }
+    assert_eq!(script.end.congestion().unwrap().1, 21 * 1_460);
+}
+
+#[test]
+fn what_was_taken_for_lost_and_came_twice_makes_the_sender_more_patient_rfc_8985_6_2() {
+    for (repeat, patience) in [(false, 25), (true, 50)] {
+        let mut script = Script::established(plain());
+        script.write(14_600);
+        script.take();
+        script.wait(100);
+        script.ack(1_461);
+        if repeat {
+            script.sack(1_461, &[(1, 1_461)]);
+        }
+        script.sack(1_461, &[(2_921, 4_381)]);
+        script.wait(patience - 1);
+        script.expect(&[]);
+        script.wait(1);
+        script.expect(&["1461:2921 again"]);
+    }
+}
+
+#[test]
+fn the_loss_of_a_lone_probe_is_not_taken_for_congestion_rfc_4821_7_6_2() {
+    let path = PathChoice { probing: Probing::Always, ..plain().path };
+    let mut script = Script::established(Settings { path, ..plain() });
+    script.write(12_000);
+    assert_eq!(script.take()[..2], ["1:1243", "1243:2267"], "a probe between 1,064 and 1,500 bytes comes first");
+    let before = script.end.congestion();
+    script.wait(100);
+    script.sack(1, &[(1_243, 5_000)]);
+    script.wait(30);
+    assert_eq!(script.take()[..2], ["1:1025 again", "1025:1243 again"]);
+    assert_eq!(script.end.congestion(), before, "R054");
+    assert_eq!(script.end.counts().recoveries, 0);
+}
+
+#[test]
+fn only_what_is_fresh_of_a_segment_is_told() {
+    let mut script = Script::established(plain());
+    script.data(1, 1_000);
+    script.data(2_001, 1_000);
+    script.fresh.clear();
+    script.data(501, 3_000);
+    assert_eq!(script.fresh, [(1_000, 500, 1_000), (3_000, 2_500, 500)]);
+    assert_eq!(script.end.arrived_len(), 3_500);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_is_answered_and_else_ignored_rfc_9293_3_10_7_4() {
+    let mut script = Script::established(plain());
+    script.write(1_460);
+    script.take();
+    script.ack(1_462);
+    script.expect(&["ack 1"]);
+    assert_eq!(script.end.acked_len(), 0);
+}
+
 /// One end, and what left it.
 struct Script {
     end: Connection,
     now: Time,
     left: Vec<(Segment, bool)>,
+    /// Place in the stream, place in the segment, length.
+    fresh: Vec<(u64, u32, u32)>,
     ended: Option<End>,
 }
 
 impl Script {
     fn new(settings: Settings) -> Script {
-        Script { end: Connection::new(settings), now: Time::ZERO, left: Vec::new(), ended: None }
+        Script { end: Connection::new(settings), now: Time::ZERO, left: Vec::new(), fresh: Vec::new(), ended: None }
     }
 
     fn listening(settings: Settings) -> Script {
@@ -514,9 +591,10 @@ impl Script {
     }
 
     fn act(&mut self, act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit))) {
-        let Script { end, now, left, ended } = self;
+        let Script { end, now, left, fresh, ended } = self;
         act(end, *now, &mut |emit| match emit {
             Emit::Segment(outgoing) => left.push((outgoing.segment, outgoing.is_again)),
+            Emit::Fresh { offset, at, len } => fresh.push((offset, at, len)),
             Emit::Ended(how) => *ended = Some(how),
             _ => {}
         });

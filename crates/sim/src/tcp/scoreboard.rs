@@ -466,6 +466,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_the_receiver_holds_is_not_sent_again_when_its_segment_is_cut() {
+        let mut board = Scoreboard::starting_at(0);
+        board.send(Time::ZERO, 300, false);
+        board.hold(Span { start: 100, end: 200 }, |_| panic!("not all of it is held"));
+        board.cut(100);
+        board.lose_where(|_| true);
+        let starts: Vec<u64> = std::iter::from_fn(|| {
+            let (number, sent) = board.next_lost()?;
+            board.resend(Time::ZERO, number);
+            Some(sent.start)
+        })
+        .collect();
+        assert_eq!(starts, [0, 200]);
+    }
+
+    #[test]
     fn three_segments_held_beyond_one_mean_that_it_is_lost_rfc_6675_4() {
         let mut board = Scoreboard::starting_at(0);
         (1..=5).for_each(|count| board.send(Time::ZERO, count * 100, false));
@@ -479,6 +495,7 @@ mod tests {
 
     fn check(board: &mut Scoreboard) {
         let mut place = board.una();
+        assert!(board.held.len() <= board.outstanding(), "what is acknowledged is forgotten");
         let (mut flying, mut lost) = (0, 0);
         for sent in &board.segments {
             assert_eq!(sent.start, place, "segments lie side by side");

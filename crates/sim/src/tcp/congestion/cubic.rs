@@ -88,7 +88,7 @@ impl Cubic {
         self.prior = len;
         self.epoch = None;
         self.rest = 0.0;
-        ((len * BETA) as u64).max(2 * window.mss)
+        ((len * BETA).round() as u64).max(2 * window.mss)
     }
 }
 
