@@ -534,6 +534,39 @@ fn the_loss_of_a_lone_probe_is_not_taken_for_congestion_rfc_4821_7_6_2() {
 }
 
 #[test]
+fn a_loss_that_only_the_probe_has_mended_is_taken_for_congestion_rfc_8985_7_4() {
+    for repeats in [false, true] {
+        let mut script = Script::established(plain());
+        script.write(4_380);
+        script.wait(202);
+        script.write(1_460);
+        script.take();
+        script.wait(100);
+        let mut sack = Blocks::default();
+        if repeats {
+            // Both copies have arrived: nothing was lost.
+            sack.push(100 + 2_921, 100 + 4_381);
+        }
+        script.push(Segment { sack, ..acking(5_841) });
+        let threshold = script.end.congestion().unwrap().1;
+        assert_eq!(threshold == u64::MAX, repeats, "{threshold}");
+    }
+}
+
+#[test]
+fn an_idle_flow_starts_with_its_initial_window_rfc_5681_4_1() {
+    let mut script = Script::established(plain());
+    script.write(14_600);
+    script.wait(100);
+    script.ack(14_601);
+    assert_eq!(script.end.congestion().unwrap().0, 29_200);
+    script.take();
+    script.wait(10_000);
+    script.write(100_000);
+    assert_eq!(script.take().len(), 10);
+}
+
+#[test]
 fn only_what_is_fresh_of_a_segment_is_told() {
     let mut script = Script::established(plain());
     script.data(1, 1_000);

@@ -146,6 +146,9 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
         trip.forget_backoff();
         assert_eq!(trip.rto(), Duration::from_secs(1));
+        trip.back_off();
+        trip.measure(Time::ZERO, Duration::from_millis(100));
+        assert_eq!(trip.rto(), Duration::from_secs(1), "a measurement ends it (section 5)");
     }
 
     #[test]
