@@ -448,6 +448,17 @@ fn only_a_reset_of_what_is_expected_counts_and_others_are_challenged_rfc_5961_3_
 }
 
 #[test]
+fn who_gives_up_says_so_by_a_reset_rfc_9293_3_10_5() {
+    let mut script = Script::established(plain());
+    script.write(1_000);
+    script.take();
+    script.act(|end, _, mut out| end.abort(&mut out));
+    let reset = script.left[0].0;
+    assert_eq!((reset.flags, reset.seq), (RST, 100 + 1_001));
+    assert_eq!((script.ended, script.end.next_deadline()), (Some(End::Reset), None));
+}
+
+#[test]
 fn a_syn_within_a_connection_is_challenged_rfc_5961_4_2() {
     let mut script = Script::established(plain());
     script.push(Segment { seq: 501, flags: SYN, ..Segment::default() });

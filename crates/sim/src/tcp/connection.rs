@@ -232,7 +232,7 @@ impl Connection {
     }
 
     /// Gives the connection up: RST leaves (RFC 9293 section 3.10.5).
-    pub fn abort(&mut self, _now: Time, out: &mut impl FnMut(Emit)) {
+    pub fn abort(&mut self, out: &mut impl FnMut(Emit)) {
         if let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Open) {
             let seq = self.numbering.seq(flow.sender.next());
             out(plain(Segment { seq, ack: 0, flags: RST, ..Segment::default() }));
