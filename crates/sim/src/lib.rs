@@ -5,12 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod flow;
-
 pub mod link;
-mod oracle;
-mod pattern;
 pub mod swarm;
-mod wire;
+pub mod tcp;
 
 mod address;
 mod bend;
@@ -22,10 +19,13 @@ mod host;
 mod junk;
 mod laws;
 mod net;
+mod oracle;
+mod pattern;
 mod router;
 mod topology;
 mod trace;
 mod way;
+mod wire;
 mod world;
 
 pub use bend::Bend;

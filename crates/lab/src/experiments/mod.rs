@@ -13,6 +13,7 @@ mod link;
 mod observer;
 mod soak;
 mod swarm;
+mod tcp;
 mod wide_interface;
 mod workers;
 
@@ -27,6 +28,7 @@ pub use observer::{Observed, observe};
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
 pub use sim::swarm::Case;
 pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
+pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
 pub use wide_interface::{
     Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
 };
