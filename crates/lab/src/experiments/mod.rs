@@ -25,8 +25,8 @@ pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
 pub use link::link;
 pub use observer::{Observed, observe};
-pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
 pub use sim::swarm::Case;
+pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
 pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
 pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
 pub use wide_interface::{
