@@ -5,6 +5,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::{Exempt, Hold, Join, Limits, Mode, Prefix, Secret, Switch};
 use lab::emulator::Shape;
+use lab::experiments::Case;
 use packet::Fill;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -97,6 +98,9 @@ pub enum Experiment {
     },
     /// A gateway that is reloaded, restarted, killed and watched under load: what does it lose, do its counters add up?
     Soak(SoakArgs),
+    /// Simulated networks, each drawn from a seed, with the laws looked at after every event
+    #[command(after_help = SWARM_HELP)]
+    Swarm(SwarmArgs),
 }
 
 /// What `wideload lab soak` was asked; what is 0 is left out.
@@ -125,6 +129,26 @@ pub struct SoakArgs {
     /// What that wire is like, both ways
     #[arg(long, value_name = "SHAPE", default_value = "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3")]
     pub wire: Shape,
+}
+
+/// What `wideload lab swarm` was asked.
+#[derive(Debug, Parser)]
+pub struct SwarmArgs {
+    /// Packets that gateways take in, at least, such as 1e9
+    #[arg(long, default_value = "1e7", value_parser = packet_count)]
+    pub packets: u64,
+
+    /// The first seed; the others follow it
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// Threads [default: one for each processor]
+    #[arg(long)]
+    pub threads: Option<usize>,
+
+    /// One case alone, as a failure names it, such as 7,without=loss,count=12
+    #[arg(long, conflicts_with_all = ["packets", "seed", "threads"])]
+    pub case: Option<Case>,
 }
 
 /// What `wideload lab link` was asked.
@@ -450,6 +474,13 @@ fn rounds(text: &str) -> Result<usize, String> {
     rounds.ok_or_else(|| "give a number from 1 to 100".to_owned())
 }
 
+/// A whole number, also as `1e9`.
+fn packet_count(text: &str) -> Result<u64, String> {
+    let whole = |number: &f64| (1.0..=1e15).contains(number) && number.fract() == 0.0;
+    let number = text.parse::<f64>().ok().filter(whole);
+    number.map(|number| number as u64).ok_or_else(|| "give a whole number of packets, such as 1e9".to_owned())
+}
+
 fn hold(text: &str) -> Result<Duration, String> {
     let hold = seconds(text).ok().filter(|hold| *hold <= HOLD_MAX);
     hold.ok_or_else(|| "give seconds, such as 0.001, above 0 and at most 10".to_owned())
@@ -511,7 +542,7 @@ without losing a packet.
 
 Exit status: 0 ended as it was told; 1 could not start; 2 the configuration is wrong.";
 const LAB_HELP: &str = "\
-All but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
+`swarm` is a simulation. All others but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
 of root. Progress is on standard error, the table on standard output.
 
 Exit status: 0 measured, and every byte arrived; 1 it did not, or something is missing.";
@@ -520,9 +551,16 @@ Frames that come in by one interface leave by the other. Meanwhile the kernel ge
 off; both are put back at the end.
 
 A shape is words with commas between: delay=, jitter=, rate=, queue=, loss=, burst=BEGINS:ENDS, ber=, reorder=SHARE:PLACES, \
-duplicate=, overhead=, seed=.
+byteloss=, red=MIN:MAX:SHARE, duplicate=, overhead=, seed=.
 
 Exit status: 0 the wire was what was asked for; 1 it was not, and why is said.";
+const SWARM_HELP: &str = "\
+Each seed draws its own topology, traffic, policies and faults. Nothing leaves this process, and no rights are needed. At least \
+64 seeds run, which together meet every role, fault, law and reason; a packet counts where a gateway takes it in.
+
+A broken law is shown with the smallest case that breaks it, and the command that repeats that case.
+
+Exit status: 0 nothing broke, and everything was met; 1 something broke, or was never met.";
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.

@@ -1,11 +1,13 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
-use crate::args::{Experiment, Lab as Args, LinkArgs};
+use crate::args::{Experiment, Lab as Args, LinkArgs, SwarmArgs};
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
-use lab::experiments::{self, BorderSettings, DipsSettings, SoakSettings, WideInterfaceSettings, WorkersSettings};
+use lab::experiments::{
+    self, BorderSettings, DipsSettings, SoakSettings, SwarmSettings, WideInterfaceSettings, WorkersSettings,
+};
 use port::namespace::become_own_root;
 use serde::Serialize;
 use std::fmt::{Display, Write};
@@ -16,6 +18,7 @@ use std::time::Duration;
 pub fn lab(args: &Args) -> Status {
     let outcome = match &args.experiment {
         Experiment::Link(link) => self::link(link, args.json),
+        Experiment::Swarm(swarm) => self::swarm(swarm, args.json),
         experiment => become_own_root().and_then(|()| measure(experiment, args.json)),
     };
     outcome.unwrap_or_else(|error| {
@@ -29,6 +32,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
     let tell = |step: &str| told(&progress, step);
     match experiment {
         Experiment::Link(args) => link(args, json),
+        Experiment::Swarm(args) => swarm(args, json),
         Experiment::Calibrate => {
             tell("probing wires");
             let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
@@ -70,6 +74,32 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             shown(&progress, json, &outcome, outcome.faults.is_empty())
         }
     }
+}
+
+/// Needs no rights and no namespace: all of it happens in this process.
+fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
+    let progress = progress(json);
+    // A case that panics is a broken law, which is shown with its seed; the many runs that make it smaller say nothing.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let outcome = match &args.case {
+        Some(case) => experiments::replay(case),
+        None => {
+            let usual = SwarmSettings::default();
+            let threads = args.threads.unwrap_or(usual.threads);
+            let settings = SwarmSettings { packets: args.packets, seed: args.seed, threads, ..usual };
+            experiments::swarm(&settings, |so_far| {
+                let (done, of) = (so_far.packets as f64 / 1e6, so_far.of as f64 / 1e6);
+                told(
+                    &progress,
+                    &format!("{done:.1} of {of:.1} million packets, {:.2} million a second", so_far.rate / 1e6),
+                );
+            })
+        }
+    };
+    std::panic::set_hook(hook);
+    let is_good = if args.case.is_some() { outcome.failures.is_empty() } else { outcome.is_good() };
+    shown(&progress, json, &outcome, is_good)
 }
 
 fn told(progress: &ProgressBar, step: &str) {

@@ -4,13 +4,13 @@
 //! What is measured has the cost of both ends in it (system calls, wake-ups); so a plain wire is measured too, and its
 //! delay is the zero of all others.
 
-use super::draw::Losses;
 use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
-use super::shape::{Queue, Shape};
 use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
 use port::{Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use sim::link::Losses;
+use sim::link::{Queue, Shape};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -8,14 +8,13 @@
 //! [`calibrate`](super::calibrate) measures.
 
 use super::lateness::Lateness;
-use super::model::{Counters, Departure, Link, Tally};
-use super::shape::Shape;
 use arrayvec::ArrayVec;
 use packet::{Checksum, Frame, Ingress, Pool, Time};
 use port::realtime::Realtime;
 use port::{Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use sim::link::{Counters, Departure, Link, Shape, Tally};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

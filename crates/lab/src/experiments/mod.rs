@@ -12,6 +12,8 @@ mod disorder;
 mod link;
 mod observer;
 mod soak;
+mod swarm;
+mod tcp;
 mod wide_interface;
 mod workers;
 
@@ -23,7 +25,10 @@ pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
 pub use link::link;
 pub use observer::{Observed, observe};
+pub use sim::swarm::Case;
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
+pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
+pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
 pub use wide_interface::{
     Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
 };

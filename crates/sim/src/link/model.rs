@@ -5,8 +5,9 @@
 //! alone (the number counts every frame that is offered), so a run at another speed, or on a slower machine, loses the same
 //! frames. A frame that the way loses has taken its time on the line all the same.
 
-use super::draw::{Losses, Question, befalls, draw, flipped_bits};
+use super::red::Early;
 use super::shape::{Queue, REORDER_PATIENCE, Reorder, Shape};
+use crate::draw::{Losses, Question, befalls, draw, flipped_bits};
 use packet::{Buffer, HEADROOM, Pool, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub struct Link {
     shape: Shape,
     losses: Losses,
+    early: Option<Early>,
     pool: Pool,
     line: Line,
     /// In the order in which they are due, which is the order in which they came, but for those that were overtaken.
@@ -57,6 +59,8 @@ pub struct Departure {
     pub due: Time,
     /// Its number among the frames that were offered, from 0.
     pub index: u64,
+    /// Did the way flip bits of it?
+    pub is_damaged: bool,
     stored: Stored,
 }
 
@@ -78,8 +82,10 @@ pub struct Counters {
     pub delivered: Tally,
     /// Lost on the way, alone or in a burst.
     pub lost: Tally,
-    /// Found the queue full.
+    /// Found the queue full, or were dropped before it was.
     pub dropped: Tally,
+    /// Of those, the ones that were dropped before the queue was full.
+    pub dropped_early: Tally,
     /// Found no memory: the emulator's fault.
     pub without_room: Tally,
     /// Second copies that were made.
@@ -97,6 +103,7 @@ struct Entry {
     due: Time,
     index: u64,
     stored: Stored,
+    is_damaged: bool,
     /// A second copy, which goes first.
     twin: Option<Stored>,
 }
@@ -128,6 +135,7 @@ impl Link {
         }
         Link {
             losses: Losses::new(&shape),
+            early: shape.red.map(Early::new),
             line: Line::new(&shape),
             shape,
             pool: Pool::new(limit),
@@ -158,13 +166,19 @@ impl Link {
 
     /// Offers a frame at `now`, which never goes back.
     pub fn push(&mut self, now: Time, frame: &[u8]) -> Fate {
+        self.push_with(now, frame.len(), |room| room.copy_from_slice(frame))
+    }
+
+    /// Offers a frame of `len` bytes at `now`, which `write` writes where it is to lie; one that does not arrive is not written.
+    #[inline]
+    pub fn push_with(&mut self, now: Time, len: usize, write: impl FnOnce(&mut [u8])) -> Fate {
         let index = self.counters.offered.frames;
-        self.counters.offered.count(frame.len());
-        let fate = self.decide(now, index, frame);
+        self.counters.offered.count(len);
+        let fate = self.decide(now, index, len, write);
         match fate {
-            Fate::Lost => self.counters.lost.count(frame.len()),
-            Fate::Dropped => self.counters.dropped.count(frame.len()),
-            Fate::WithoutRoom => self.counters.without_room.count(frame.len()),
+            Fate::Lost => self.counters.lost.count(len),
+            Fate::Dropped => self.counters.dropped.count(len),
+            Fate::WithoutRoom => self.counters.without_room.count(len),
             Fate::Due(_) | Fate::HeldBack => {}
         }
         self.keep_law();
@@ -186,7 +200,7 @@ impl Link {
             false => self.held_back.front_mut().map(|held| &mut held.entry),
         };
         let entry = front?;
-        let index = entry.index;
+        let (index, is_damaged) = (entry.index, entry.is_damaged);
         let stored = match entry.twin.take() {
             Some(twin) => twin,
             None if is_travelling => self.travelling.pop_front()?.stored,
@@ -199,7 +213,7 @@ impl Link {
         }
         self.left_below = self.left_below.max(index + 1);
         self.keep_law();
-        Some(Departure { due, index, stored })
+        Some(Departure { due, index, is_damaged, stored })
     }
 
     /// Takes back the memory of a frame that has arrived.
@@ -217,18 +231,22 @@ impl Link {
         &self.counters
     }
 
-    fn decide(&mut self, now: Time, index: u64, frame: &[u8]) -> Fate {
-        let is_lost = self.losses.next() == Some(true);
-        if is_lost || self.line.is_full(now, frame.len()) {
-            if is_lost && !self.line.is_full(now, frame.len()) {
-                self.line.carry(now, frame.len());
+    fn decide(&mut self, now: Time, index: u64, len: usize, write: impl FnOnce(&mut [u8])) -> Fate {
+        let is_lost = self.losses.next() == Some(true) || self.loses_a_byte(index, len);
+        if is_lost || self.line.is_full(now, len) {
+            if is_lost && !self.line.is_full(now, len) {
+                self.line.carry(now, len);
             }
             return if is_lost { Fate::Lost } else { Fate::Dropped };
         }
-        let Some(stored) = self.store(frame) else { return Fate::WithoutRoom };
-        let off_line = self.line.carry(now, frame.len());
+        if self.drops_early(now, index, len) {
+            self.counters.dropped_early.count(len);
+            return Fate::Dropped;
+        }
+        let Some(stored) = self.store(len, write) else { return Fate::WithoutRoom };
+        let off_line = self.line.carry(now, len);
         let due = (off_line + self.travel_time(index)).max(self.last_due);
-        let mut entry = Entry { due, index, stored, twin: None };
+        let mut entry = Entry { due, index, stored, is_damaged: false, twin: None };
         self.damage(&mut entry);
         self.duplicate(&mut entry);
         match self.shape.reorder {
@@ -243,11 +261,25 @@ impl Link {
         }
     }
 
-    fn store(&mut self, frame: &[u8]) -> Option<Stored> {
-        let mut buffer = self.pool.lend(frame.len())?;
-        buffer.put(HEADROOM, frame);
-        self.inside.count(frame.len());
-        Some(Stored { buffer, len: frame.len() })
+    /// Is one of its bytes among those that the way loses?
+    fn loses_a_byte(&self, index: u64, len: usize) -> bool {
+        let Shape { byte_loss, seed, .. } = self.shape;
+        byte_loss > 0.0 && befalls(-(len as f64 * (-byte_loss).ln_1p()).exp_m1(), seed, Question::ByteLoss, index)
+    }
+
+    fn drops_early(&mut self, now: Time, index: u64, len: usize) -> bool {
+        let Some(early) = &mut self.early else { return false };
+        let share = early.share(now, &self.line, len);
+        let is_dropped = befalls(share, self.shape.seed, Question::Early, index);
+        early.note(len, is_dropped);
+        is_dropped
+    }
+
+    fn store(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Option<Stored> {
+        let mut buffer = self.pool.lend(len)?;
+        write(buffer.bytes_mut(HEADROOM..HEADROOM + len));
+        self.inside.count(len);
+        Some(Stored { buffer, len })
     }
 
     /// The delay, and the jitter's share of it.
@@ -272,12 +304,14 @@ impl Link {
         if count > 0 {
             self.counters.flipped_bit_count += count;
             self.counters.corrupted.count(entry.stored.len);
+            entry.is_damaged = true;
         }
     }
 
     fn duplicate(&mut self, entry: &mut Entry) {
         if befalls(self.shape.duplicates, self.shape.seed, Question::Duplicate, entry.index) {
-            entry.twin = self.store(entry.stored.bytes());
+            let frame = entry.stored.bytes();
+            entry.twin = self.store(frame.len(), |room| room.copy_from_slice(frame));
             match &entry.twin {
                 Some(twin) => self.counters.duplicated.count(twin.len),
                 None => {
@@ -365,7 +399,7 @@ impl Tally {
 
 /// A queue and the line behind it: one frame's transmission starts when the last one's has ended.
 #[derive(Debug)]
-struct Line {
+pub(super) struct Line {
     /// None: it takes no time.
     bits_per_second: Option<u64>,
     overhead_len: usize,
@@ -390,6 +424,11 @@ impl Line {
             waiting: VecDeque::new(),
             waiting_len: 0,
         }
+    }
+
+    /// Frames that wait, and their bytes; when the line is free; and what it carries.
+    pub(super) fn waiting(&self) -> (usize, usize, Time, Option<u64>) {
+        (self.waiting.len(), self.waiting_len, self.free_at, self.bits_per_second)
     }
 
     /// Would a frame of `len` bytes that comes at `now` have to wait, and the queue have no room for it?

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use packet::Time;
 use std::time::Duration;
-use wideload_lab::emulator::{Burst, Fate, Link, Losses, Queue, REORDER_PATIENCE, Reorder, Shape, Tally};
+use wideload_sim::link::{Burst, Fate, Link, Losses, Queue, REORDER_PATIENCE, Red, RedMode, Reorder, Shape, Tally};
 
 #[test]
 fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
@@ -52,6 +52,84 @@ fn what_goes_in_goes_out_ends_or_is_inside_whatever_the_shape_and_the_times() {
             assert_eq!(flipped, counters.flipped_bit_count, "seed {seed}: {shape}");
         }
     }
+}
+
+#[test]
+fn bytes_that_are_lost_take_long_frames_more_often() {
+    let lost = |len: usize| {
+        let mut link = Link::new(Shape { byte_loss: 1e-4, seed: 4, ..Shape::default() });
+        let frame = vec![0; len];
+        let fates = (0..20_000).map(|_| {
+            let fate = link.push(Time::ZERO, &frame);
+            link.pop(Time::ZERO).into_iter().for_each(|departure| link.give_back(departure));
+            u32::from(fate == Fate::Lost)
+        });
+        f64::from(fates.sum::<u32>()) / 20_000.0
+    };
+    for len in [100, 1_500, 9_000] {
+        let expected = 1.0 - (1.0 - 1e-4f64).powi(len as i32);
+        let deviation = (expected * (1.0 - expected) / 20_000.0).sqrt();
+        assert!(
+            (lost(len) - expected).abs() < 5.0 * deviation,
+            "{} of {len} bytes, expected {expected}",
+            lost(len)
+        );
+    }
+}
+
+#[test]
+fn early_drops_begin_above_the_lower_bound_and_grow_with_the_queue() {
+    let dropped = |load: f64| {
+        let red = Red { mode: RedMode::Packets, min: 5, max: 50, share: 0.1 };
+        let (early, _) = offer(red, load, |_| 1_000);
+        early
+    };
+    assert_eq!(dropped(0.5).iter().sum::<u64>(), 0, "a queue that stays short loses nothing");
+    let (some, more) = (dropped(1.05).iter().sum::<u64>(), dropped(1.5).iter().sum::<u64>());
+    assert!(some > 300 && more > 3 * some, "{some} at 1.05 of the rate, {more} at 1.5");
+}
+
+#[test]
+fn in_byte_mode_a_frame_is_dropped_as_often_as_its_length_says() {
+    let mixed = |kind: usize| if kind == 0 { 1_500 } else { 150 };
+    let packets = Red { mode: RedMode::Packets, min: 5, max: 2_000, share: 0.3 };
+    let ([long, short], _) = offer(packets, 1.1, mixed);
+    let ratio = long as f64 / short as f64;
+    assert!((0.85..1.15).contains(&ratio), "packet mode: {long} long ones and {short} short ones");
+    let bytes = Red { mode: RedMode::Bytes, min: 4_000, max: 1_600_000, share: 0.3 };
+    let ([long, short], _) = offer(bytes, 1.1, mixed);
+    let ratio = long as f64 / short as f64;
+    assert!((8.0..12.5).contains(&ratio), "byte mode: {long} long ones and {short} short ones");
+}
+
+/// Offers frames of two kinds, mixed, at so many times the line's rate; says how many of each were dropped early, and in all.
+fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64) {
+    let rate = 10_000_000;
+    let shape = Shape {
+        rate_bits_per_second: Some(rate),
+        queue: Queue::Packets(100_000),
+        red: Some(red),
+        seed: 8,
+        ..Shape::default()
+    };
+    let mut link = Link::new(shape);
+    let (mut now, mut dropped) = (0.0, [0, 0]);
+    let mut rng = Rng::with_seed(2);
+    for _ in 0..40_000 {
+        let kind = rng.usize(0..2);
+        let len = len_of(kind);
+        // Uneven gaps, or the frames would fall in step with the line.
+        now += 8e9 * len as f64 / rate as f64 / load * (0.5 + rng.f64());
+        let time = Time::from_nanos(now as u64);
+        let fate = link.push(time, &vec![0; len]);
+        dropped[kind] += u64::from(fate == Fate::Dropped);
+        while let Some(departure) = link.pop(time) {
+            link.give_back(departure);
+        }
+    }
+    assert_eq!(link.counters().dropped_early.frames, dropped[0] + dropped[1]);
+    assert_eq!(link.counters().dropped, link.counters().dropped_early);
+    (dropped, dropped[0] + dropped[1])
 }
 
 #[test]
@@ -257,6 +335,8 @@ fn any_shape(rng: &mut Rng) -> Shape {
         queue: if rng.bool() { Queue::Packets(rng.usize(0..50)) } else { Queue::Bytes(rng.usize(0..50_000)) },
         loss: share(rng),
         burst: rng.bool().then(|| Burst { begins: rng.f64() * 0.1, ends: rng.f64() }),
+        byte_loss: 0.0,
+        red: None,
         bit_errors: if rng.bool() { rng.f64() * 1e-3 } else { 0.0 },
         reorder: rng.bool().then(|| Reorder { share: rng.f64() * 0.3, displacement: rng.usize(1..8) }),
         duplicates: share(rng),

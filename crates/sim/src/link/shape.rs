@@ -29,6 +29,10 @@ pub struct Shape {
     pub burst: Option<Burst>,
     /// Share of bits that are flipped on the way.
     pub bit_errors: f64,
+    /// Share of bytes whose loss takes their frame with it: long frames are lost more often.
+    pub byte_loss: f64,
+    /// Drops before the queue is full.
+    pub red: Option<Red>,
     /// Frames that others overtake.
     pub reorder: Option<Reorder>,
     /// Share of frames of which a second copy arrives; it takes nothing of the line.
@@ -44,6 +48,28 @@ pub enum Queue {
     Packets(usize),
     /// Frames of so many bytes.
     Bytes(usize),
+}
+
+/// Random early detection (Floyd and Jacobson 1993): the more the queue held of late, the more of what comes is dropped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Red {
+    /// What is counted.
+    pub mode: RedMode,
+    /// Average length of the queue up to which nothing is dropped.
+    pub min: usize,
+    /// Average length from which everything is.
+    pub max: usize,
+    /// Share that is dropped just below `max`.
+    pub share: f64,
+}
+
+/// What random early detection counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedMode {
+    /// Frames; each is dropped as often as any other.
+    Packets,
+    /// Bytes; a frame is dropped as often as its length says, against [`RED_LEN_MEAN`].
+    Bytes,
 }
 
 /// A line that loses all frames for a while (Gilbert 1960): it is in a burst for `begins / (begins + ends)` of the frames.
@@ -80,6 +106,8 @@ impl Default for Shape {
             loss: 0.0,
             burst: None,
             bit_errors: 0.0,
+            byte_loss: 0.0,
+            red: None,
             reorder: None,
             duplicates: 0.0,
             seed: 0,
@@ -99,6 +127,8 @@ impl Shape {
             ("burst", burst.begins),
             ("burst", burst.ends),
             ("ber", self.bit_errors),
+            ("byteloss", self.byte_loss),
+            ("red", self.red.map_or(0.0, |red| red.share)),
             ("reorder", self.reorder.map_or(0.0, |reorder| reorder.share)),
             ("duplicate", self.duplicates),
         ];
@@ -116,6 +146,9 @@ impl Shape {
         }
         if self.rate_bits_per_second == Some(0) {
             return bad("rate=0: nothing would ever arrive; leave rate out for a line without one".to_owned());
+        }
+        if let Some(red) = self.red.filter(|red| red.min >= red.max) {
+            return bad(format!("red: {} is not below {}; give the lower bound first", red.min, red.max));
         }
         if self.reorder.is_some_and(|reorder| reorder.displacement == 0) {
             return bad("reorder: a displacement of 0 reorders nothing; give at least 1".to_owned());
@@ -138,6 +171,8 @@ impl Shape {
                 self.burst = Some(Burst { begins: share(key, begins)?, ends: share(key, ends)? });
             }
             "ber" => self.bit_errors = share(key, value)?,
+            "byteloss" => self.byte_loss = share(key, value)?,
+            "red" => self.red = Some(red(value)?),
             "reorder" => {
                 let (held, displacement) = pair(key, value, "2%:3 (share, packets that overtake)")?;
                 let displacement = whole(key, displacement, "3")? as usize;
@@ -189,6 +224,10 @@ impl fmt::Display for Shape {
             say(true, format!("burst={}:{}", Share(burst.begins), Share(burst.ends)));
         }
         say(self.bit_errors != plain.bit_errors, format!("ber={:e}", self.bit_errors));
+        say(self.byte_loss != plain.byte_loss, format!("byteloss={:e}", self.byte_loss));
+        if let Some(red) = self.red {
+            say(true, format!("red={red}"));
+        }
         if let Some(reorder) = self.reorder {
             say(true, format!("reorder={}:{}", Share(reorder.share), reorder.displacement));
         }
@@ -204,6 +243,16 @@ impl fmt::Display for Queue {
             Queue::Packets(count) => write!(f, "{count}p"),
             Queue::Bytes(len) => write!(f, "{}B", Scaled(*len as u64)),
         }
+    }
+}
+
+impl fmt::Display for Red {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bounds = [self.min, self.max].map(|bound| match self.mode {
+            RedMode::Packets => Queue::Packets(bound),
+            RedMode::Bytes => Queue::Bytes(bound),
+        });
+        write!(f, "{}:{}:{}", bounds[0], bounds[1], Share(self.share))
     }
 }
 
@@ -259,6 +308,23 @@ fn queue(value: &str) -> Result<Queue, BadShape> {
         Some(count) => Ok(Queue::Packets(whole("queue", count, "200p")? as usize)),
         None => Ok(Queue::Bytes(scaled("queue", value, "B", "200p (packets) or 64kB (bytes)")? as usize)),
     }
+}
+
+fn red(value: &str) -> Result<Red, BadShape> {
+    const EXAMPLE: &str =
+        "50p:150p:10% or 75kB:225kB:10% (where drops begin, where all is dropped, share just below)";
+    let (min, rest) = pair("red", value, EXAMPLE)?;
+    let (max, dropped) = pair("red", rest, EXAMPLE)?;
+    let (mode, min, max) = match (queue(min)?, queue(max)?) {
+        (Queue::Packets(min), Queue::Packets(max)) => (RedMode::Packets, min, max),
+        (Queue::Bytes(min), Queue::Bytes(max)) => (RedMode::Bytes, min, max),
+        _ => {
+            return bad(format!(
+                "red={value}: both bounds are in packets or both in bytes; write such as {EXAMPLE}"
+            ));
+        }
+    };
+    Ok(Red { mode, min, max, share: share("red", dropped)? })
 }
 
 /// A number with k, M or G (powers of ten), in front of `unit`.
@@ -344,11 +410,26 @@ impl fmt::Display for Share {
 
 /// How long after its own time a frame that is held back arrives at the latest.
 pub const REORDER_PATIENCE: Duration = Duration::from_millis(10);
+/// The length that random early detection takes for usual, in bytes: Ethernet's packet.
+pub const RED_LEN_MEAN: usize = 1_500;
 /// Longest delay, so that no sum of times passes the end of time.
 const DELAY_MAX: Duration = Duration::from_secs(3_600);
 /// Every property, as it is written.
-const KEYS: [&str; 11] =
-    ["delay", "jitter", "rate", "overhead", "queue", "loss", "burst", "ber", "reorder", "duplicate", "seed"];
+const KEYS: [&str; 13] = [
+    "delay",
+    "jitter",
+    "rate",
+    "overhead",
+    "queue",
+    "loss",
+    "burst",
+    "ber",
+    "byteloss",
+    "red",
+    "reorder",
+    "duplicate",
+    "seed",
+];
 /// Units of time and their nanoseconds; `s` ends all others, so it is asked last.
 const STRETCH_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 /// Letters for powers of ten.
@@ -360,7 +441,7 @@ mod tests {
 
     #[test]
     fn every_property_is_read_and_written_back() {
-        let text = "delay=20ms,jitter=1500us,rate=500M,overhead=24B,queue=200p,loss=1%,burst=1%:25%,ber=1e-6,\
+        let text = "delay=20ms,jitter=1500us,rate=500M,overhead=24B,queue=200p,loss=1%,burst=1%:25%,ber=1e-6,byteloss=2e-5,red=75kB:225kB:10%,\
                     reorder=2%:3,duplicate=0.1%,seed=7";
         let shape: Shape = text.parse().unwrap();
         let asked = Shape {
@@ -372,6 +453,8 @@ mod tests {
             loss: 0.01,
             burst: Some(Burst { begins: 0.01, ends: 0.25 }),
             bit_errors: 1e-6,
+            byte_loss: 2e-5,
+            red: Some(Red { mode: RedMode::Bytes, min: 75_000, max: 225_000, share: 0.1 }),
             reorder: Some(Reorder { share: 0.02, displacement: 3 }),
             duplicates: 0.001,
             seed: 7,
@@ -400,6 +483,13 @@ mod tests {
                 loss: rng.f64(),
                 burst: rng.bool().then(|| Burst { begins: rng.f64(), ends: rng.f64() }),
                 bit_errors: rng.f64() * 1e-5,
+                byte_loss: rng.f64() * 1e-5,
+                red: rng.bool().then(|| Red {
+                    mode: if rng.bool() { RedMode::Packets } else { RedMode::Bytes },
+                    min: rng.usize(..1_000),
+                    max: rng.usize(1_000..),
+                    share: rng.f64(),
+                }),
                 reorder: rng.bool().then(|| Reorder { share: rng.f64(), displacement: rng.usize(1..) }),
                 duplicates: f64::from(rng.u32(0..=1_000)) / 1_000.0,
                 seed: rng.u64(..),
@@ -419,7 +509,7 @@ mod tests {
             ("delay", "delay: it has no value; write it as delay=…"),
             (
                 "dely=1ms",
-                "dely: a link has no such property; it has delay, jitter, rate, overhead, queue, loss, burst, ber, reorder, duplicate, seed",
+                "dely: a link has no such property; it has delay, jitter, rate, overhead, queue, loss, burst, ber, byteloss, red, reorder, duplicate, seed",
             ),
             ("loss=1%,loss=2%", "loss: it is given twice; leave one out"),
             ("loss=120%", "loss=120%: a share lies between 0 and 1 (or 0 % and 100 %)"),
@@ -434,6 +524,11 @@ mod tests {
             ("queue=5", "queue=5: it is no such number; write such as 200p (packets) or 64kB (bytes)"),
             ("reorder=2%", "reorder=2%: it takes two numbers; write such as 2%:3 (share, packets that overtake)"),
             ("reorder=2%:0", "reorder: a displacement of 0 reorders nothing; give at least 1"),
+            ("red=5p:3p:10%", "red: 5 is not below 3; give the lower bound first"),
+            (
+                "red=5p:3B:10%",
+                "red=5p:3B:10%: both bounds are in packets or both in bytes; write such as 50p:150p:10% or 75kB:225kB:10% (where drops begin, where all is dropped, share just below)",
+            ),
             ("seed=x", "seed: `x` is no whole number; write such as 7"),
             ("delay=3601s", "delay=3601s: it is above 3600s"),
         ] {

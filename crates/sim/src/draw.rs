@@ -4,7 +4,7 @@
 //! same packets at any speed, and asking for jitter does not change which are lost. The mixing is our own, so that a seed
 //! means the same packets with every version of every crate.
 
-use super::shape::{Burst, Shape};
+use crate::link::{Burst, Shape};
 
 /// What is asked of the numbers.
 #[derive(Clone, Copy)]
@@ -15,6 +15,8 @@ pub(crate) enum Question {
     Reorder,
     Duplicate,
     Bits,
+    ByteLoss,
+    Early,
 }
 
 /// The number that answers `question` for the packet `index`.
@@ -30,6 +32,46 @@ pub(crate) fn befalls(share: f64, seed: u64, question: Question, index: u64) -> 
 /// A number from 0 up to, not including, 1.
 fn unit(number: u64) -> f64 {
     (number >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Numbers one after another, for what is drawn before a run begins.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Those of this seed.
+    pub fn new(seed: u64) -> Dice {
+        Dice(mix(seed))
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
+    }
+
+    /// A number from 0 up to, not including, `bound`; 0 where that is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number of this range, both ends included.
+    pub fn from(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    /// True once in so many times.
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    /// One of these.
+    ///
+    /// # Panics
+    /// Where there are none.
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
 }
 
 /// Which packets a shape loses, in the order of their numbers.
@@ -81,7 +123,7 @@ pub(crate) fn flipped_bits(share: f64, seed: u64, index: u64, bit_count: u64) ->
 }
 
 /// The finalizer of SplitMix64 (Steele and others, OOPSLA 2014).
-fn mix(mut number: u64) -> u64 {
+pub(crate) fn mix(mut number: u64) -> u64 {
     number = number.wrapping_add(GOLDEN);
     number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -89,7 +131,7 @@ fn mix(mut number: u64) -> u64 {
 }
 
 /// 2^64 divided by the golden ratio.
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,241 @@
+//! A number of packets and a seed in, as many packets through simulated gateways out, and which laws they broke.
+//!
+//! Each thread runs whole seeds. What is said is of the first seeds that together have so many packets, whichever thread ran
+//! them and whenever it was done, so two runs say the same.
+
+use serde::{Serialize, Serializer};
+use sim::swarm::{Case, TOUR};
+use sim::{Hits, Outcome};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// What a swarm is asked for.
+#[derive(Clone, Debug)]
+pub struct SwarmSettings {
+    /// Packets that gateways take in, at least.
+    pub packets: u64,
+    /// Seeds, at least: so many as a tour has meet everything.
+    pub seeds: u64,
+    /// The first seed; the others follow it.
+    pub seed: u64,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for SwarmSettings {
+    fn default() -> SwarmSettings {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        SwarmSettings { packets: 10_000_000, seeds: TOUR, seed: 0, threads }
+    }
+}
+
+/// What became of a swarm.
+#[derive(Clone, Debug, Serialize)]
+pub struct Swarm {
+    /// The first seed, and how many ran.
+    pub seed: u64,
+    /// See `seed`.
+    pub seed_count: u64,
+    /// Packets that gateways took in.
+    pub packets: u64,
+    /// Of the messages that were sent, how many arrived.
+    pub messages: [u64; 2],
+    /// Bytes of streams that arrived.
+    pub stream_bytes: u64,
+    /// Events.
+    pub events: u64,
+    /// A hash of all that happened: the same for the same seeds, in every build, with any number of threads.
+    #[serde(serialize_with = "as_hex")]
+    pub trace: u64,
+    /// How often each thing was met.
+    pub hits: Vec<Hit>,
+    /// Broken laws, each with the smallest case that breaks it and the command that repeats it.
+    pub failures: Vec<String>,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Threads that worked on it.
+    pub threads: usize,
+}
+
+/// How often one thing was met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hit {
+    /// What kind of thing: role, fault, law, reason.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+/// How a swarm gets on.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Packets so far.
+    pub packets: u64,
+    /// Packets that are asked for.
+    pub of: u64,
+    /// Packets a second so far.
+    pub rate: f64,
+}
+
+/// Runs seeds until gateways have taken in so many packets, and so many seeds have run.
+///
+/// # Panics
+/// Where a thread cannot be started.
+pub fn swarm(settings: &SwarmSettings, mut tell: impl FnMut(Progress)) -> Swarm {
+    let begun = Instant::now();
+    let (next, is_over) = (AtomicU64::new(settings.seed), AtomicBool::new(false));
+    let mut sum = Sum::default();
+    let (give, take) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..settings.threads.max(1) {
+            let give = give.clone();
+            scope.spawn(|| {
+                let give = give;
+                while !is_over.load(Ordering::Relaxed) {
+                    let case = Case::of(next.fetch_add(1, Ordering::Relaxed));
+                    let result = case.run();
+                    if give.send((case.seed, result)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(give);
+        let mut early = BTreeMap::new();
+        let mut wanted = settings.seed;
+        while !sum.is_enough(settings)
+            && let Ok((seed, result)) = take.recv()
+        {
+            early.insert(seed, result);
+            while !sum.is_enough(settings)
+                && let Some(result) = early.remove(&wanted)
+            {
+                sum.add(wanted, result);
+                wanted += 1;
+            }
+            let rate = sum.packets as f64 / begun.elapsed().as_secs_f64();
+            tell(Progress { packets: sum.packets, of: settings.packets, rate });
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    sum.into_swarm(settings, begun.elapsed().as_secs_f64())
+}
+
+/// Runs one case; says what it breaks, or how it went.
+pub fn replay(case: &Case) -> Swarm {
+    let begun = Instant::now();
+    let mut sum = Sum::default();
+    sum.count += 1;
+    match case.run() {
+        Ok(outcome) => sum.add_outcome(&outcome),
+        Err(what) => sum.failures.push(format!("{case}: {what}")),
+    }
+    let settings = SwarmSettings { seed: case.seed, threads: 1, ..SwarmSettings::default() };
+    sum.into_swarm(&settings, begun.elapsed().as_secs_f64())
+}
+
+/// What the first seeds came to.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    packets: u64,
+    messages: [u64; 2],
+    stream_bytes: u64,
+    events: u64,
+    trace: u64,
+    hits: Hits,
+    failures: Vec<String>,
+}
+
+impl Sum {
+    fn is_enough(&self, settings: &SwarmSettings) -> bool {
+        let is_done = self.packets >= settings.packets && self.count >= settings.seeds;
+        is_done || self.failures.len() >= FAILURES_MAX
+    }
+
+    fn add(&mut self, seed: u64, result: Result<Outcome, String>) {
+        self.count += 1;
+        match result {
+            Ok(outcome) => self.add_outcome(&outcome),
+            Err(what) => self.failures.push(Case::of(seed).shrink(what).to_string()),
+        }
+    }
+
+    fn add_outcome(&mut self, outcome: &Outcome) {
+        self.packets += outcome.packets;
+        self.messages = [0, 1].map(|at| self.messages[at] + outcome.messages[at]);
+        self.stream_bytes += outcome.stream_bytes;
+        self.events += outcome.event_count;
+        self.trace = self.trace.rotate_left(7) ^ outcome.trace;
+        self.hits.add(&outcome.hits);
+    }
+
+    fn into_swarm(self, settings: &SwarmSettings, seconds: f64) -> Swarm {
+        let hits = self.hits.rows().map(|(kind, name, count)| Hit { kind, name, count }).collect();
+        Swarm {
+            seed: settings.seed,
+            seed_count: self.count,
+            packets: self.packets,
+            messages: self.messages,
+            stream_bytes: self.stream_bytes,
+            events: self.events,
+            trace: self.trace,
+            hits,
+            failures: self.failures,
+            seconds,
+            threads: settings.threads,
+        }
+    }
+}
+
+impl Swarm {
+    /// What was never met.
+    pub fn unmet(&self) -> impl Iterator<Item = &Hit> {
+        self.hits.iter().filter(|hit| hit.count == 0)
+    }
+
+    /// Did everything happen, and nothing break?
+    pub fn is_good(&self) -> bool {
+        self.failures.is_empty() && self.unmet().next().is_none()
+    }
+}
+
+impl fmt::Display for Swarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for kind in ["role", "fault", "law", "reason"] {
+            writeln!(f, "{kind:<24}{:>16}", "hits")?;
+            for hit in self.hits.iter().filter(|hit| hit.kind == kind) {
+                writeln!(f, "  {:<22}{:>16}", hit.name, hit.count)?;
+            }
+        }
+        let Swarm { seed, seed_count, packets, seconds, threads, .. } = self;
+        let last = seed + seed_count.saturating_sub(1);
+        let rate = *packets as f64 / seconds.max(1e-9);
+        writeln!(
+            f,
+            "{packets} packets through gateways in {seconds:.1} s on {threads} threads: {rate:.0} a second"
+        )?;
+        writeln!(
+            f,
+            "{} of {} messages arrived, and {} bytes of streams",
+            self.messages[1], self.messages[0], self.stream_bytes
+        )?;
+        writeln!(f, "{} events; seeds {seed} to {last}; trace {:016x}", self.events, self.trace)?;
+        for hit in self.unmet() {
+            writeln!(f, "never met: {} {}", hit.kind, hit.name)?;
+        }
+        self.failures.iter().try_for_each(|failure| writeln!(f, "{failure}"))
+    }
+}
+
+fn as_hex<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&format!("{number:016x}"))
+}
+
+/// Broken laws after which a swarm ends: shrinking them takes time.
+const FAILURES_MAX: usize = 10;

@@ -1,0 +1,278 @@
+//! Sizes, round trips and losses in, how long the kernel's TCP and the simulator's take for them out, side by side.
+//!
+//! Both send over the same line: the kernel's through the link emulator, between two hosts in private namespaces, the
+//! simulator's through its own path. The clock runs from the sender's SYN to the receiver's last byte and FIN. Each run is a
+//! fresh connection; the kernel keeps nothing of the last.
+
+use super::{Conditions, Spread, cell, link};
+use crate::emulator::{Queue, Scheduling, Shape};
+use crate::net::Offloading;
+use crate::trio::{NARROW, Trio, v4};
+use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt};
+use serde::Serialize;
+use sim::tcp::path::{Transfer, Way, run};
+use sim::tcp::settings::{Algorithm, Memory, SlowStartExit};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct TcpSettings {
+    /// Bytes of each transfer.
+    pub lens: Vec<usize>,
+    /// Round trips.
+    pub trips: Vec<Duration>,
+    /// Congestion control.
+    pub algorithms: Vec<Algorithm>,
+    /// MTUs of the whole path, in bytes.
+    pub mtus: Vec<u32>,
+    /// Share of packets that are lost, each way.
+    pub loss: f64,
+    /// What the line carries.
+    pub rate_bits_per_second: u64,
+    /// How often the kernel is measured.
+    pub rounds: usize,
+    /// How often the simulator is asked, with other seeds.
+    pub seeds: u64,
+}
+
+/// Both systems, and under which conditions.
+#[derive(Clone, Debug, Serialize)]
+pub struct TcpComparison {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Share of packets that were lost, each way.
+    pub loss: f64,
+    /// What the line carried.
+    pub rate_bits_per_second: u64,
+    /// One for each size, round trip, algorithm and MTU.
+    pub rows: Vec<TcpRow>,
+}
+
+/// One transfer.
+#[derive(Clone, Debug, Serialize)]
+pub struct TcpRow {
+    /// Bytes.
+    pub len: usize,
+    /// Round trip, in milliseconds.
+    pub trip_ms: f64,
+    /// Congestion control, as the kernel names it.
+    pub algorithm: &'static str,
+    /// MTU of the path, in bytes.
+    pub mtu: u32,
+    /// What the kernel took, in milliseconds.
+    pub kernel_ms: Option<Spread>,
+    /// What the simulator took, in milliseconds.
+    pub simulator_ms: Option<Spread>,
+    /// Did the emulator keep its time?
+    pub is_valid: bool,
+}
+
+impl TcpRow {
+    /// By how much the simulator's median differs from the kernel's, as a share of the kernel's.
+    pub fn deviation(&self) -> Option<f64> {
+        Some(self.simulator_ms?.median / self.kernel_ms?.median - 1.0)
+    }
+}
+
+/// Compares the kernel's TCP with the simulator's.
+///
+/// # Errors
+/// The right to make hosts is missing, or what a socket or a port says.
+pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<TcpComparison> {
+    let conditions = Conditions::here(settings.rounds);
+    let mut rows = Vec::new();
+    for mtu in &settings.mtus {
+        let trio = Trio::new([*mtu, *mtu], Offloading::Off)?;
+        for host in [&trio.wide, &trio.narrow] {
+            for (name, value) in SYSCTLS {
+                host.space().set_sysctl(name, value)?;
+            }
+        }
+        for trip in &settings.trips {
+            let first = rows.len();
+            let is_valid = over(&trio, settings, *trip, || {
+                for algorithm in &settings.algorithms {
+                    for len in &settings.lens {
+                        rows.push(row(&trio, settings, (*len, *trip, *algorithm, *mtu))?);
+                    }
+                }
+                Ok(())
+            })?;
+            for row in &mut rows[first..] {
+                row.is_valid = is_valid;
+                tell(row);
+            }
+        }
+    }
+    Ok(TcpComparison { conditions, loss: settings.loss, rate_bits_per_second: settings.rate_bits_per_second, rows })
+}
+
+/// Does something while the emulator joins the two cables. Returns whether it kept its time.
+fn over(
+    trio: &Trio,
+    settings: &TcpSettings,
+    trip: Duration,
+    act: impl FnOnce() -> io::Result<()>,
+) -> io::Result<bool> {
+    let stop = AtomicBool::new(false);
+    let [_, a, b, _] = trio.names();
+    let shape = |seed| Shape {
+        delay: trip / 2,
+        rate_bits_per_second: Some(settings.rate_bits_per_second),
+        queue: Queue::Bytes(QUEUE_LEN),
+        loss: settings.loss,
+        seed,
+        ..Shape::default()
+    };
+    thread::scope(|scope| {
+        let wire = scope.spawn(|| {
+            trio.middle.space().enter(|| link([a, b], [shape(1), shape(2)], None, &stop, Scheduling::Realtime))
+        });
+        let done = trio.settle().and_then(|()| act());
+        stop.store(true, Ordering::Relaxed);
+        let outcome = wire.join().expect("an emulator that panics has said why")?;
+        done.map(|()| outcome.is_valid)
+    })
+}
+
+fn row(
+    trio: &Trio,
+    settings: &TcpSettings,
+    (len, trip, algorithm, mtu): (usize, Duration, Algorithm, u32),
+) -> io::Result<TcpRow> {
+    let kernel: io::Result<Vec<f64>> =
+        (0..settings.rounds).map(|_| Ok(kernel_time(trio, len, algorithm)?.as_secs_f64() * 1e3)).collect();
+    let simulated =
+        (0..settings.seeds).filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
+    Ok(TcpRow {
+        len,
+        trip_ms: trip.as_secs_f64() * 1e3,
+        algorithm: name(algorithm),
+        mtu,
+        kernel_ms: Spread::of(kernel?),
+        simulator_ms: Spread::of(simulated.map(|time| time.as_secs_f64() * 1e3)),
+        is_valid: true,
+    })
+}
+
+/// One transfer by the kernels of two hosts.
+fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
+    let listener = trio.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
+    let target = listener.local_addr()?;
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| -> io::Result<Instant> {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut room = vec![0; READ_LEN];
+            while stream.read(&mut room)? > 0 {}
+            Ok(Instant::now())
+        });
+        let content = vec![7; len];
+        let began = trio.wide.space().enter(|| -> io::Result<Instant> {
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
+            sockopt::set_tcp_congestion(&socket, name(algorithm))?;
+            let began = Instant::now();
+            connect(&socket, &target)?;
+            let mut stream = TcpStream::from(socket);
+            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.write_all(&content)?;
+            stream.shutdown(std::net::Shutdown::Write)?;
+            let _ = stream.read(&mut [0]);
+            Ok(began)
+        })?;
+        let ended = receiver.join().expect("a receiver that panics has said why")?;
+        Ok(ended.duration_since(began))
+    })
+}
+
+/// The same transfer by the simulator.
+fn simulated_time(
+    settings: &TcpSettings,
+    len: usize,
+    trip: Duration,
+    algorithm: Algorithm,
+    mtu: u32,
+    seed: u64,
+) -> Option<Duration> {
+    let memory = Memory::Growing { first: 65_535, limit: RECEIVE_MEMORY_LEN };
+    // Linux leaves slow start early with CUBIC alone.
+    let slow_start_exit = match algorithm {
+        Algorithm::Reno => SlowStartExit::Loss,
+        Algorithm::Cubic => SlowStartExit::HyStart,
+    };
+    let end = sim::tcp::Settings { algorithm, slow_start_exit, mtu, memory, ..sim::tcp::Settings::linux() };
+    let way = Way {
+        rate_bits_per_second: Some(settings.rate_bits_per_second),
+        delay: trip / 2,
+        queue_len: QUEUE_LEN as u64,
+        loss: settings.loss,
+        overhead_len: ETHERNET_LEN,
+        mtu,
+        ..Way::default()
+    };
+    let transfer =
+        Transfer { sender: end.clone(), receiver: end, there: way, back: way, lens: [len as u64, 0], seed };
+    run(&transfer, PATIENCE, |_, _| {}).complete
+}
+
+fn name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Reno => "reno",
+        Algorithm::Cubic => "cubic",
+    }
+}
+
+impl fmt::Display for TcpRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spread = |spread: Option<Spread>| match spread {
+            Some(Spread { median, least, most }) => format!("{median:>9.1} ({least:.1} to {most:.1})"),
+            None => "-".to_owned(),
+        };
+        write!(
+            f,
+            "{:>9} B  {:>4.0} ms  {:<5}  MTU {:>5}  kernel {:<30}  simulator {:<30}  {:>6} %{}",
+            self.len,
+            self.trip_ms,
+            self.algorithm,
+            self.mtu,
+            spread(self.kernel_ms),
+            spread(self.simulator_ms),
+            cell(self.deviation().map(|deviation| deviation * 100.0), 1),
+            if self.is_valid { "" } else { "  (the emulator was late)" },
+        )
+    }
+}
+
+impl fmt::Display for TcpComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.conditions)?;
+        let rate = self.rate_bits_per_second as f64 / 1e6;
+        writeln!(
+            f,
+            "A line of {rate} Mb/s that loses {} % each way; times in ms, medians (least to most)",
+            self.loss * 100.0
+        )?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+    }
+}
+
+/// What both hosts' kernels are told: nothing is kept of a connection, and what the simulator's end has.
+const SYSCTLS: [(&str, &str); 5] = [
+    ("ipv4/tcp_no_metrics_save", "1"),
+    ("ipv4/tcp_rmem", "4096 131072 33554432"),
+    ("ipv4/tcp_wmem", "4096 16384 33554432"),
+    ("ipv4/tcp_ecn", "0"),
+    ("ipv4/tcp_mtu_probing", "0"),
+];
+/// The longest window of the simulator's end: half of what the kernel's may be, which counts its own keeping of packets.
+const RECEIVE_MEMORY_LEN: u32 = 16 << 20;
+/// More than any window, so that no queue overflows.
+const QUEUE_LEN: usize = 64 << 20;
+/// What a link header adds to each packet on the line.
+const ETHERNET_LEN: u32 = 14;
+const READ_LEN: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(120);

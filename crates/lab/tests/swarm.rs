@@ -1,0 +1,24 @@
+//! Swarms in, what they say out: the same with any number of threads.
+
+use wideload_lab::experiments::{Case, SwarmSettings, replay, swarm};
+
+#[test]
+fn a_swarm_says_the_same_whatever_its_threads_do() {
+    let settings = SwarmSettings { packets: 1, seeds: 10, seed: 64, threads: 1 };
+    let one = swarm(&settings, |_| {});
+    let three = swarm(&SwarmSettings { threads: 3, ..settings }, |_| {});
+    assert_eq!((one.seed_count, one.failures.len()), (10, 0));
+    assert_eq!(one.trace, three.trace);
+    assert_eq!((one.packets, one.events, one.messages), (three.packets, three.events, three.messages));
+    assert_eq!(one.hits, three.hits);
+    assert!(!one.is_good(), "ten seeds do not meet everything, and that is said");
+}
+
+#[test]
+fn a_case_that_breaks_a_law_fails_and_says_which() {
+    let case: Case = "1,bend=drops".parse().expect("it is a case");
+    let outcome = replay(&case);
+    assert_eq!(outcome.failures.len(), 1);
+    assert!(outcome.failures[0].contains("law 2 (conservation) is broken"), "{:?}", outcome.failures);
+    assert!(replay(&Case::of(1)).failures.is_empty());
+}

@@ -1,0 +1,46 @@
+//! A host's number in, its addresses out; and back, where every bit is right.
+//!
+//! Each host has a network of its own, as hosts across the Internet do. An IPv6 header has no checksum, so an address says its
+//! number twice: flipped bits make an address of nobody, not of another host.
+
+use crate::draw::mix;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The IPv4 address of a host.
+pub fn v4(host: u16) -> [u8; 4] {
+    let [high, low] = host.to_be_bytes();
+    [10, high, low, 1]
+}
+
+/// The IPv6 address of a host.
+pub fn v6(host: u16) -> [u8; 16] {
+    let site = PREFIX_V6 | mix(u64::from(host)) >> 8 & 0xFFFF_FFFF_FFFF;
+    let below = mix(!u64::from(host)) & !0xFFFF | u64::from(host);
+    (u128::from(site) << 64 | u128::from(below)).to_be_bytes()
+}
+
+/// The host with this IPv4 address.
+pub fn host_v4(address: &[u8]) -> Option<u16> {
+    match address {
+        [10, high, low, 1] => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
+}
+
+/// The host with this IPv6 address.
+pub fn host_v6(address: &[u8]) -> Option<u16> {
+    let host = u16::from_be_bytes(*address.last_chunk()?);
+    (v6(host) == address).then_some(host)
+}
+
+/// The addresses of a node that only answers.
+pub fn answering(node: u16) -> [IpAddr; 2] {
+    let [high, low] = node.to_be_bytes();
+    [
+        IpAddr::V4(Ipv4Addr::new(172, 16 | high & 15, low, 1)),
+        IpAddr::V6(Ipv6Addr::new(0xFC00, 0, 0, 0, 0, 0, 0, node)),
+    ]
+}
+
+/// fd00::/16, of the addresses that nobody routes (RFC 4193).
+const PREFIX_V6: u64 = 0xFD00 << 48;

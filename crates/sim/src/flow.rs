@@ -1,0 +1,249 @@
+//! Who sends what to whom in, what was sent of it and what arrived out; every byte of it is a pattern.
+
+use crate::draw::Dice;
+use crate::pattern::Pattern;
+use core::time::Duration;
+use packet::Time;
+
+/// What one host sends another, as it is planned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Datagrams, or a stream.
+    pub kind: Kind,
+    /// The sender, by the number of its node.
+    pub from: usize,
+    /// The receiver.
+    pub to: usize,
+    /// IPv6?
+    pub is_v6: bool,
+    /// How long messages, or segments, are.
+    pub sizes: Sizes,
+    /// How many there are.
+    pub count: u64,
+    /// How many leave at once.
+    pub burst: u32,
+    /// How long after a burst the next one leaves.
+    pub gap: Duration,
+    /// When the first one leaves.
+    pub start: Duration,
+    /// Of segments, one in so many leaves in another place of its burst, or twice; 0: none.
+    pub disorder: u64,
+    /// Do segments carry timestamps?
+    pub has_timestamps: bool,
+    /// The receiver acknowledges each so many-th segment; 0: none.
+    pub acks_every: u64,
+}
+
+/// What a flow consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// UDP messages.
+    Datagrams,
+    /// Segments with TCP's headers, sent as they are planned, whatever is acknowledged: for joining, the hardest of senders.
+    Stream,
+    /// Packets that nobody should send; see [`junk`](crate::junk).
+    Junk,
+}
+
+/// How long things are, in bytes of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// As long as fits.
+    Full,
+    /// All alike.
+    Fixed(u32),
+    /// Any length of these.
+    Between(u32, u32),
+    /// Mostly short, one in so many as long as can be.
+    Mixed(u32, u64),
+}
+
+impl Sizes {
+    /// The length of the next, which is at most `most`.
+    pub fn draw(self, dice: &mut Dice, most: u32) -> u32 {
+        let len = match self {
+            Sizes::Full => most,
+            Sizes::Fixed(len) => len,
+            Sizes::Between(least, greatest) => dice.from(u64::from(least), u64::from(greatest)) as u32,
+            Sizes::Mixed(_, often) if dice.one_in(often) => dice.from(1, 65_535) as u32,
+            Sizes::Mixed(short, _) => dice.from(1, u64::from(short)) as u32,
+        };
+        len.clamp(1, most.max(1))
+    }
+}
+
+/// A flow as it goes on.
+#[derive(Debug)]
+pub struct Flow {
+    /// What was planned.
+    pub plan: Plan,
+    /// Its number, which its ports say.
+    pub number: u16,
+    pattern: Pattern,
+    /// Where its sender draws from.
+    pub dice: Dice,
+    /// Messages that were sent, or bytes of the stream.
+    pub sent: u64,
+    /// Messages, or segments, that are planned still.
+    pub left: u64,
+    /// What arrived of it, once.
+    pub arrived: u64,
+    /// The sender was told that no longer packets reach the receiver, in bytes.
+    pub told_len: usize,
+    /// Longest segment that the receiver said it takes; none before it did.
+    pub peer_mss: Option<u16>,
+    /// How often the sender has tried to open its stream.
+    pub syn_count: u32,
+    /// Segments that the receiver took.
+    pub segment_count: u64,
+    /// When it sends next: what was planned for another moment is void.
+    pub next_send: Time,
+    /// Which messages arrived, a bit each; of a stream, nothing.
+    seen: Vec<u64>,
+    /// Which bytes of the stream arrived, in order, apart.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Flow {
+    /// A flow that has not begun.
+    pub fn new(seed: u64, number: u16, plan: Plan) -> Flow {
+        let pattern = Pattern::new(seed).part(u64::from(number));
+        Flow {
+            number,
+            pattern,
+            dice: Dice::new(pattern.number() ^ 1),
+            sent: 0,
+            left: plan.count,
+            arrived: 0,
+            told_len: usize::MAX,
+            peer_mss: None,
+            syn_count: 0,
+            segment_count: 0,
+            next_send: Time::ZERO + plan.start,
+            seen: Vec::new(),
+            ranges: Vec::new(),
+            plan,
+        }
+    }
+
+    /// Its port, at both hosts.
+    pub fn port(&self) -> u16 {
+        PORT + self.number
+    }
+
+    /// The sequence number of the stream's SYN.
+    pub fn isn(&self) -> u32 {
+        self.pattern.number() as u32
+    }
+
+    /// The bytes of its stream.
+    pub fn stream(&self) -> Pattern {
+        self.pattern
+    }
+
+    /// Writes message `number` to all of `to`.
+    pub fn write_message(&self, number: u64, to: &mut [u8]) {
+        let len = to.len() as u64;
+        match to.split_first_chunk_mut::<MARK_LEN>() {
+            Some((mark, rest)) => {
+                *mark = ((number << 16 | len) ^ self.pattern.number()).to_be_bytes();
+                self.pattern.part(number).fill(0, rest);
+            }
+            None => self.pattern.part(!len).fill(0, to),
+        }
+    }
+
+    /// The number of a message, where it is long enough to say it.
+    pub fn message_of(&self, message: &[u8]) -> Option<u64> {
+        let mark = message.first_chunk::<MARK_LEN>()?;
+        Some((u64::from_be_bytes(*mark) ^ self.pattern.number()) >> 16)
+    }
+
+    /// Where in the stream a segment with this sequence number starts.
+    pub fn offset_of(&self, seq: u32) -> u64 {
+        u64::from(seq.wrapping_sub(self.isn().wrapping_add(1)))
+    }
+
+    /// Takes a message that arrived; says what is wrong with it.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn receive_message(&mut self, message: &[u8]) -> Result<Arrival, String> {
+        let len = message.len() as u64;
+        let Some(number) = self.message_of(message) else {
+            return match self.pattern.part(!len).first_wrong(0, message) {
+                None => {
+                    self.arrived += 1;
+                    Ok(Arrival::Short)
+                }
+                Some(at) => Err(format!("a message of {len} bytes is wrong from byte {at} on")),
+            };
+        };
+        let mark = message.first_chunk::<MARK_LEN>().map_or(0, |mark| u64::from_be_bytes(*mark));
+        let said_len = (mark ^ self.pattern.number()) & 0xFFFF;
+        if number >= self.sent || said_len != len {
+            return Err(format!("a message of {len} bytes says that it is number {number} and has {said_len}"));
+        }
+        if let Some(at) = self.pattern.part(number).first_wrong(0, &message[MARK_LEN..]) {
+            return Err(format!("message {number}, of {len} bytes, is wrong from byte {} on", at + MARK_LEN));
+        }
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        if self.seen[word] & bit > 0 {
+            return Ok(Arrival::Again);
+        }
+        self.seen[word] |= bit;
+        self.arrived += 1;
+        Ok(Arrival::First)
+    }
+
+    /// Takes a segment's payload, which stands at `offset` of the stream; says what is wrong with it.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn receive_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), String> {
+        let end = offset + bytes.len() as u64;
+        if end > self.sent {
+            return Err(format!("a segment ends at {end}, {} bytes were sent", self.sent));
+        }
+        if let Some(at) = self.pattern.first_wrong(offset, bytes) {
+            return Err(format!("a segment of {} bytes at {offset} is wrong from byte {at} on", bytes.len()));
+        }
+        self.segment_count += 1;
+        self.note(offset, end);
+        Ok(())
+    }
+
+    fn note(&mut self, start: u64, end: u64) {
+        if let Some(last) = self.ranges.last_mut().filter(|last| last.1 == start) {
+            last.1 = end;
+            self.arrived += end - start;
+            return;
+        }
+        let from = self.ranges.partition_point(|range| range.1 < start);
+        let until = self.ranges.partition_point(|range| range.0 <= end);
+        let touched = &self.ranges[from..until];
+        let known: u64 = touched.iter().map(|range| range.1 - range.0).sum();
+        let whole = touched.iter().fold((start, end), |all, range| (all.0.min(range.0), all.1.max(range.1)));
+        self.ranges.splice(from..until, [whole]);
+        self.arrived += whole.1 - whole.0 - known;
+    }
+}
+
+/// How a message arrived that is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// For the first time.
+    First,
+    /// Not for the first time.
+    Again,
+    /// It is too short to say which it is.
+    Short,
+}
+
+/// Ports of flows begin here.
+pub const PORT: u16 = 4_096;
+/// A message begins with its number and its length, in so many bytes.
+const MARK_LEN: usize = 8;

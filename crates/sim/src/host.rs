@@ -1,0 +1,443 @@
+//! Plans in, packets out; packets in, every byte of them checked.
+
+use crate::event::What;
+use crate::flow::{Arrival, Flow, Kind, PORT};
+use crate::junk::Junk;
+use crate::laws::Law;
+use crate::net::Net;
+use crate::oracle::Datagrams;
+use crate::wire::{self, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, long, word};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use packet::Sum;
+
+/// A host with one link.
+#[derive(Debug)]
+pub struct Host {
+    number: u16,
+    wire: usize,
+    dont_fragment: bool,
+    open: Datagrams,
+    /// The identification that the next packet has.
+    next_id: u32,
+    /// Where a datagram is written that leaves in pieces.
+    desk: Vec<u8>,
+    junk: Junk,
+    /// Packets that were dropped for a wrong checksum.
+    pub bad_sum_count: u64,
+    /// Packets that were for nobody here.
+    pub stray_count: u64,
+    /// Messages and segments that are wrong though their checksums are right, because a wire damaged them so.
+    pub excused_count: u64,
+    /// Times that it was told of a smaller MTU.
+    pub told_count: u64,
+}
+
+impl Host {
+    /// One that has sent nothing.
+    pub fn new(number: u16, wire: usize, dont_fragment: bool, seed: u64) -> Host {
+        Host {
+            number,
+            wire,
+            dont_fragment,
+            open: Datagrams::default(),
+            next_id: seed as u32,
+            desk: Vec::new(),
+            junk: Junk::new(seed ^ u64::from(number)),
+            bad_sum_count: 0,
+            stray_count: 0,
+            excused_count: 0,
+            told_count: 0,
+        }
+    }
+
+    /// What was lost here.
+    pub fn ended_count(&self) -> u64 {
+        self.bad_sum_count + self.stray_count + self.excused_count + self.open.given_up + self.open.waiting()
+    }
+}
+
+/// Sending.
+impl Host {
+    /// Sends the next burst of a flow.
+    pub fn send(&mut self, net: &mut Net, number: usize) {
+        if net.flows[number].next_send != net.now {
+            return;
+        }
+        let kind = net.flows[number].plan.kind;
+        let goes_on = match kind {
+            Kind::Datagrams => self.send_messages(net, number),
+            Kind::Stream => self.send_stream(net, number),
+            Kind::Junk => self.send_junk(net, number),
+        };
+        if let Some(gap) = goes_on {
+            let next_send = net.now + gap;
+            net.flows[number].next_send = next_send;
+            net.events.plan(next_send, What::Send(number as u32));
+        }
+    }
+
+    fn send_messages(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
+        let mtu = net.wires[self.wire].mtu;
+        for _ in 0..net.flows[number].plan.burst {
+            let flow = &mut net.flows[number];
+            if flow.left == 0 {
+                return None;
+            }
+            flow.left -= 1;
+            let message = flow.sent;
+            flow.sent += 1;
+            let is_v6 = flow.plan.is_v6;
+            let path_len = mtu.min(flow.told_len);
+            let head_len = if is_v6 { V6_LEN } else { V4_LEN };
+            let most = if self.dont_fragment { path_len } else { LEN_MAX } - head_len - UDP_LEN;
+            let len = flow.plan.sizes.draw(&mut flow.dice, most as u32) as usize + UDP_LEN;
+            let head = self.head(flow, UDP);
+            // A router on an IPv4 path cuts for the host; on an IPv6 one the host cuts for what it was told.
+            let piece_len = if is_v6 { path_len } else { mtu };
+            if head_len + len <= piece_len || self.dont_fragment {
+                self.send_whole(net, number, message, head, len);
+            } else {
+                self.send_in_pieces(net, number, message, head, len, piece_len);
+            }
+        }
+        let flow = &net.flows[number];
+        (flow.left > 0).then_some(flow.plan.gap)
+    }
+
+    fn send_whole(&mut self, net: &mut Net, number: usize, message: u64, head: Head, len: usize) {
+        // Taken out while it is read, so that the net can be written to.
+        let flows = std::mem::take(&mut net.flows);
+        let flow = &flows[number];
+        net.put(self.wire, head.header_len() + len, |room| {
+            head.write(room);
+            let upper = &mut room[head.header_len()..];
+            flow.write_message(message, &mut upper[UDP_LEN..]);
+            wire::write_udp(&head, flow.port(), upper);
+        });
+        net.flows = flows;
+    }
+
+    fn send_in_pieces(
+        &mut self,
+        net: &mut Net,
+        number: usize,
+        message: u64,
+        head: Head,
+        len: usize,
+        piece_len: usize,
+    ) {
+        self.desk.resize(LEN_MAX, 0);
+        let upper = &mut self.desk[..len];
+        let flow = &net.flows[number];
+        flow.write_message(message, &mut upper[UDP_LEN..]);
+        wire::write_udp(&head, flow.port(), upper);
+        let mut offset = 0;
+        while offset < len {
+            let piece = Head { piece: Some((offset, false)), ..head };
+            let room = (piece_len - piece.header_len()) & !7;
+            let end = (offset + room).min(len);
+            let piece = Head { piece: Some((offset, end < len)), ..head };
+            let payload = &self.desk[offset..end];
+            net.put(self.wire, piece.header_len() + payload.len(), |room| {
+                piece.write(room);
+                room[piece.header_len()..].copy_from_slice(payload);
+            });
+            offset = end;
+        }
+    }
+
+    fn send_stream(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
+        let mtu = net.wires[self.wire].mtu;
+        let flow = &mut net.flows[number];
+        let Some(peer_mss) = flow.peer_mss else {
+            flow.syn_count += 1;
+            if flow.syn_count > SYN_COUNT_MAX {
+                return None;
+            }
+            let head = self.head(flow, TCP);
+            let (isn, mss) = (flow.isn(), mss_of(mtu, head.is_v6));
+            self.send_segment(
+                net,
+                number,
+                head,
+                Segment { seq: isn, flags: SYN, mss: Some(mss), ..Segment::default() },
+            );
+            return Some(SYN_AGAIN);
+        };
+        let head_len = if flow.plan.is_v6 { V6_LEN } else { V4_LEN } + TCP_LEN;
+        let options_len = if flow.plan.has_timestamps { STAMPS_LEN } else { 0 };
+        let room = (mtu.min(flow.told_len) - head_len).min(usize::from(peer_mss)).saturating_sub(options_len);
+        let mut burst = ArrayVec::<(u64, u32), BURST_MAX>::new();
+        while flow.left > 0 && burst.len() < (flow.plan.burst as usize).min(BURST_MAX - 1) {
+            flow.left -= 1;
+            let len = flow.plan.sizes.draw(&mut flow.dice, room as u32);
+            burst.push((flow.sent, len));
+            flow.sent += u64::from(len);
+            if flow.plan.disorder > 0 && burst.len() > 1 && flow.dice.one_in(flow.plan.disorder) {
+                let other = flow.dice.below(burst.len() as u64) as usize;
+                let last = burst.len() - 1;
+                match flow.dice.one_in(4) && !burst.is_full() {
+                    true => burst.push(burst[other]),
+                    false => burst.swap(other, last),
+                }
+            }
+        }
+        let (goes_on, gap) = (flow.left > 0, flow.plan.gap);
+        for (offset, len) in burst {
+            let flow = &mut net.flows[number];
+            let head = self.head(flow, TCP);
+            let flags = ACK | if flow.dice.one_in(16) { PSH } else { 0 };
+            let seq = flow.isn().wrapping_add(1).wrapping_add(offset as u32);
+            let stamp = flow.plan.has_timestamps.then_some((net.now.nanos() / 1_000_000) as u32 + 1);
+            self.send_segment(
+                net,
+                number,
+                head,
+                Segment { seq, flags, stamp, part: (offset, len as usize), ..Segment::default() },
+            );
+        }
+        goes_on.then_some(gap)
+    }
+
+    fn send_segment(&mut self, net: &mut Net, number: usize, head: Head, segment: Segment) {
+        let flows = std::mem::take(&mut net.flows);
+        let flow = &flows[number];
+        net.put(self.wire, head.header_len() + segment.len(), |room| {
+            head.write(room);
+            segment.write(&head, flow, &mut room[head.header_len()..]);
+        });
+        net.flows = flows;
+    }
+
+    fn send_junk(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
+        for _ in 0..net.flows[number].plan.burst {
+            let flow = &mut net.flows[number];
+            if flow.left == 0 {
+                return None;
+            }
+            flow.left -= 1;
+            let (to, is_v6) = (flow.plan.to as u16, flow.plan.is_v6);
+            self.junk.send(net, self.wire, self.number, to, is_v6);
+        }
+        let flow = &net.flows[number];
+        (flow.left > 0).then_some(flow.plan.gap)
+    }
+
+    fn head(&mut self, flow: &Flow, protocol: u8) -> Head {
+        self.next_id = self.next_id.wrapping_add(1);
+        let to = if flow.plan.from == usize::from(self.number) { flow.plan.to } else { flow.plan.from };
+        Head {
+            is_v6: flow.plan.is_v6,
+            from: self.number,
+            to: to as u16,
+            protocol,
+            // A host that looks for its path's MTU sets it on all its segments (RFC 1191 section 3).
+            dont_fragment: self.dont_fragment || protocol == TCP,
+            id: self.next_id,
+            ecn: 0,
+            piece: None,
+        }
+    }
+}
+
+/// Receiving.
+impl Host {
+    /// Takes a packet that arrived.
+    pub fn take(&mut self, net: &mut Net, frame: &[u8]) {
+        let Some(seen) = wire::read(frame).filter(|seen| seen.to == Some(self.number)) else {
+            self.stray_count += 1;
+            return;
+        };
+        let payload = &frame[seen.at..seen.end];
+        if seen.piece.is_none() {
+            return self.take_upper(net, &seen, payload);
+        }
+        // Taken out while it is read, so that the rest of the host can be written to.
+        let mut open = std::mem::take(&mut self.open);
+        open.push(net.now, &seen, payload, |upper| self.take_upper(net, &seen, upper));
+        self.open = open;
+    }
+
+    fn take_upper(&mut self, net: &mut Net, seen: &Seen, upper: &[u8]) {
+        if matches!(seen.protocol, ICMP | ICMPV6) {
+            return self.take_error(net, seen, upper);
+        }
+        let number = word(upper, 2).checked_sub(PORT).map(usize::from);
+        let known = number.filter(|number| *number < net.flows.len());
+        let (Some(number), Some(from)) = (known, seen.from) else {
+            self.stray_count += 1;
+            return;
+        };
+        let is_short = seen.protocol == UDP && usize::from(word(upper, 4)) != upper.len();
+        if is_short || !wire::is_sum_right(seen, from, self.number, upper) {
+            self.bad_sum_count += 1;
+            return;
+        }
+        net.looked(Law::Integrity);
+        let plan = &net.flows[number].plan;
+        let is_there = (plan.from, plan.to) == (usize::from(from), usize::from(self.number));
+        let is_back = (plan.to, plan.from) == (usize::from(from), usize::from(self.number));
+        match seen.protocol {
+            UDP if is_there && plan.kind == Kind::Datagrams => self.take_message(net, number, &upper[UDP_LEN..]),
+            TCP if is_there && plan.kind == Kind::Stream => self.take_segment(net, number, upper),
+            TCP if is_back && plan.kind == Kind::Stream => self.take_reply(net, number, upper),
+            _ => self.stray_count += 1,
+        }
+    }
+
+    fn take_message(&mut self, net: &mut Net, number: usize, message: &[u8]) {
+        match net.flows[number].receive_message(message) {
+            Ok(Arrival::First | Arrival::Short) => {}
+            Ok(Arrival::Again) if net.duplicated_count() > 0 => {}
+            Ok(Arrival::Again) => {
+                net.breaks(Law::Integrity, || format!("a message of flow {number} arrived twice"))
+            }
+            Err(what) => self.blame(net, number, what),
+        }
+    }
+
+    fn take_segment(&mut self, net: &mut Net, number: usize, upper: &[u8]) {
+        let header_len = usize::from(upper.get(12).map_or(0, |byte| byte >> 4)) * 4;
+        let (Some(header), Some(payload)) = (upper.get(..header_len), upper.get(header_len..)) else { return };
+        let flow = &mut net.flows[number];
+        if header[13] & SYN > 0 {
+            let (isn, peer_isn) = (flow.isn() ^ 0x5555, flow.isn());
+            let mss = mss_of(net.wires[self.wire].mtu, flow.plan.is_v6);
+            let head = self.head(&net.flows[number], TCP);
+            let reply = Segment {
+                seq: isn,
+                ack: peer_isn.wrapping_add(1),
+                flags: SYN | ACK,
+                mss: Some(mss),
+                ..Segment::default()
+            };
+            return self.send_segment(net, number, head, reply);
+        }
+        let seq = long(header, 4);
+        if let Err(what) = flow.receive_bytes(flow.offset_of(seq), payload) {
+            return self.blame(net, number, what);
+        }
+        if flow.plan.acks_every > 0 && flow.segment_count.is_multiple_of(flow.plan.acks_every) {
+            let ack = seq.wrapping_add(payload.len() as u32);
+            let segment =
+                Segment { seq: (flow.isn() ^ 0x5555).wrapping_add(1), ack, flags: ACK, ..Segment::default() };
+            let head = self.head(&net.flows[number], TCP);
+            self.send_segment(net, number, head, segment);
+        }
+    }
+
+    fn take_reply(&mut self, net: &mut Net, number: usize, upper: &[u8]) {
+        let flow = &mut net.flows[number];
+        if upper[13] & SYN == 0 || flow.peer_mss.is_some() {
+            return;
+        }
+        let mss = if upper.len() >= 24 && upper[20] == 2 { word(upper, 22) } else { MSS_DEFAULT };
+        flow.peer_mss = Some(mss.max(1));
+        flow.next_send = net.now;
+        net.events.plan(net.now, What::Send(number as u32));
+    }
+
+    /// A right sum over wrong bytes: where a wire damaged frames, it may have damaged them so.
+    fn blame(&mut self, net: &mut Net, number: usize, what: String) {
+        self.excused_count += 1;
+        if self.excused_count > net.damaged_count() {
+            net.breaks(Law::Integrity, || format!("flow {number}: {what}"));
+        }
+    }
+
+    fn take_error(&mut self, net: &mut Net, seen: &Seen, upper: &[u8]) {
+        let is_right = match seen.is_v6 {
+            false => Sum::of(upper).is_right(),
+            // Who answers has an address of its own, which is none of a host.
+            true => true,
+        };
+        let mtu = match (seen.is_v6, upper) {
+            (false, [3, 4, ..]) => usize::from(word(upper, 6)),
+            (true, [2, 0, ..]) => long(upper, 4) as usize,
+            _ => return,
+        };
+        let quote = upper.get(8..).unwrap_or_default();
+        let (ports_at, is_mine) = match seen.is_v6 {
+            false => (usize::from(quote.first().map_or(0, |byte| byte & 15)) * 4, true),
+            true => (V6_LEN, quote.get(6).is_some_and(|next| matches!(*next, TCP | UDP))),
+        };
+        let number = word(quote, ports_at + 2).checked_sub(PORT).map(usize::from);
+        let Some(flow) = number.and_then(|number| net.flows.get_mut(number)).filter(|_| is_right && is_mine) else {
+            return;
+        };
+        let is_sender = flow.plan.from == usize::from(self.number);
+        let least = if seen.is_v6 { 1_280 } else { 68 };
+        if is_sender && mtu >= least {
+            self.told_count += 1;
+            flow.told_len = flow.told_len.min(mtu);
+        }
+    }
+}
+
+/// A TCP header, as a sender writes it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    mss: Option<u16>,
+    stamp: Option<u32>,
+    /// Its place in the stream, and how much of that it carries.
+    part: (u64, usize),
+}
+
+impl Segment {
+    fn header_len(&self) -> usize {
+        TCP_LEN + if self.mss.is_some() { MSS_LEN } else { 0 } + if self.stamp.is_some() { STAMPS_LEN } else { 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.header_len() + self.part.1
+    }
+
+    fn write(&self, head: &Head, flow: &Flow, to: &mut [u8]) {
+        let header_len = self.header_len();
+        let (header, payload) = to.split_at_mut(header_len);
+        header[..2].copy_from_slice(&flow.port().to_be_bytes());
+        header[2..4].copy_from_slice(&flow.port().to_be_bytes());
+        header[4..8].copy_from_slice(&self.seq.to_be_bytes());
+        header[8..12].copy_from_slice(&self.ack.to_be_bytes());
+        header[12..14].copy_from_slice(&[(header_len as u8 / 4) << 4, self.flags]);
+        header[14..20].copy_from_slice(&[0xFF, 0xFF, 0, 0, 0, 0]);
+        if let Some(mss) = self.mss {
+            header[20..22].copy_from_slice(&[2, 4]);
+            header[22..24].copy_from_slice(&mss.to_be_bytes());
+        }
+        if let Some(stamp) = self.stamp {
+            header[20..24].copy_from_slice(&[1, 1, 8, 10]);
+            header[24..28].copy_from_slice(&stamp.to_be_bytes());
+            header[28..32].fill(0);
+        }
+        flow.stream().fill(self.part.0, payload);
+        let sum = (head.pseudo_sum(to.len()) + Sum::of(to)).checksum();
+        to[16..18].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// The MSS of a host whose link takes `mtu`.
+fn mss_of(mtu: usize, is_v6: bool) -> u16 {
+    (mtu - TCP_LEN - if is_v6 { V6_LEN } else { V4_LEN }) as u16
+}
+
+/// Longest packet that a host makes, in bytes.
+const LEN_MAX: usize = 65_535;
+/// TCP's flags (RFC 9293 section 3.1).
+const SYN: u8 = 2;
+const PSH: u8 = 8;
+const ACK: u8 = 16;
+/// Bytes of the MSS option, and of the timestamps option behind two of padding.
+const MSS_LEN: usize = 4;
+const STAMPS_LEN: usize = 12;
+/// The MSS of a host that says none (RFC 9293 section 3.7.1).
+const MSS_DEFAULT: u16 = 536;
+/// Segments that leave at once, at most.
+const BURST_MAX: usize = 65;
+/// How long a sender waits for an answer to its SYN, and how often it tries.
+const SYN_AGAIN: Duration = Duration::from_millis(200);
+const SYN_COUNT_MAX: u32 = 6;

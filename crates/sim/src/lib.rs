@@ -1,0 +1,36 @@
+//! A topology, a seed and traffic in, what became of every packet out: a network in one process.
+//!
+//! One seed, one clock, one queue of events: the same seed gives the same trace, byte for byte, in every build. The laws of the
+//! house are looked at after every event; the bytes of every packet are a pattern that its receiver checks.
+#![forbid(unsafe_code)]
+
+pub mod flow;
+pub mod link;
+pub mod swarm;
+pub mod tcp;
+
+mod address;
+mod bend;
+mod draw;
+mod event;
+mod gateway;
+mod hits;
+mod host;
+mod junk;
+mod laws;
+mod net;
+mod oracle;
+mod pattern;
+mod router;
+mod topology;
+mod trace;
+mod way;
+mod wire;
+mod world;
+
+pub use bend::Bend;
+pub use draw::Dice;
+pub use hits::{Fault, Hits, OUT_OF_REACH};
+pub use laws::{Broken, Law};
+pub use topology::{BadTopology, Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
+pub use world::{Change, Outcome, Scene, To, World};

@@ -1,0 +1,136 @@
+//! Pieces in, the datagrams that they make out: a map of octets, too simple to be wrong.
+//!
+//! What a host does with fragments in the simulator, and the model that the engine's own rejoining is held against.
+
+use crate::wire::Seen;
+use core::time::Duration;
+use packet::Time;
+use std::collections::VecDeque;
+
+/// The datagrams of one host of which something is missing.
+#[derive(Debug, Default)]
+pub struct Datagrams {
+    /// In the order in which they began.
+    open: VecDeque<Datagram>,
+    spare: Vec<Datagram>,
+    /// Pieces that were given up: too many datagrams at once, too late, or in contradiction to others.
+    pub given_up: u64,
+}
+
+/// The octets of one datagram that came.
+#[derive(Debug)]
+struct Datagram {
+    key: Key,
+    since: Time,
+    octets: Vec<u8>,
+    /// A bit for each octet that came.
+    came: Vec<u64>,
+    came_count: usize,
+    end: Option<usize>,
+    pieces: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    is_v6: bool,
+    from: Option<u16>,
+    protocol: u8,
+    id: u32,
+}
+
+impl Datagrams {
+    /// Takes a piece, and hands on what is behind the IP header of the datagram that it makes whole.
+    pub fn push(&mut self, now: Time, seen: &Seen, payload: &[u8], whole: impl FnOnce(&[u8])) {
+        let Some((offset, more)) = seen.piece else { return };
+        while self.open.front().is_some_and(|datagram| now.since(datagram.since) > PATIENCE) {
+            self.give_up(0);
+        }
+        let key = Key { is_v6: seen.is_v6, from: seen.from, protocol: seen.protocol, id: seen.id };
+        let at = match self.open.iter().rposition(|datagram| datagram.key == key) {
+            Some(at) => at,
+            None => self.begin(now, key),
+        };
+        let Some(datagram) = self.open.get_mut(at) else { return };
+        datagram.pieces += 1;
+        if !datagram.take(offset, more, payload) {
+            self.give_up(at);
+        } else if datagram.is_whole() {
+            whole(&datagram.octets[..datagram.came_count]);
+            let datagram = self.open.remove(at);
+            self.spare.extend(datagram);
+        }
+    }
+
+    /// Pieces of datagrams that never became whole.
+    pub fn waiting(&self) -> u64 {
+        self.open.iter().map(|datagram| datagram.pieces).sum()
+    }
+
+    fn begin(&mut self, now: Time, key: Key) -> usize {
+        if self.open.len() == OPEN_MAX {
+            self.give_up(0);
+        }
+        let mut datagram = self.spare.pop().unwrap_or_else(|| Datagram {
+            key,
+            since: now,
+            octets: vec![0; LEN_MAX],
+            came: vec![0; LEN_MAX / 64],
+            came_count: 0,
+            end: None,
+            pieces: 0,
+        });
+        datagram.came.fill(0);
+        let (came_count, end, pieces) = (0, None, 0);
+        self.open.push_back(Datagram { key, since: now, came_count, end, pieces, ..datagram });
+        self.open.len() - 1
+    }
+
+    fn give_up(&mut self, at: usize) {
+        if let Some(datagram) = self.open.remove(at) {
+            self.given_up += datagram.pieces;
+            self.spare.push(datagram);
+        }
+    }
+}
+
+impl Datagram {
+    /// Lays a piece in its place; false where it contradicts another.
+    fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> bool {
+        let end = offset + payload.len();
+        if end > LEN_MAX || self.end.is_some_and(|known| end > known || !more && end != known) {
+            return false;
+        }
+        if !more {
+            self.end = Some(end);
+        }
+        let (mut words, mut fresh) = (offset, 0);
+        let mut has_old = false;
+        while words < end {
+            let word = words / 64;
+            let until = end.min((word + 1) * 64);
+            let bits = (u64::MAX >> (64 - (until - words))) << (words % 64);
+            has_old |= self.came[word] & bits > 0;
+            fresh += (bits & !self.came[word]).count_ones() as usize;
+            self.came[word] |= bits;
+            words = until;
+        }
+        let place = &mut self.octets[offset..end];
+        if has_old && (fresh > 0 || place != payload) {
+            return false;
+        }
+        place.copy_from_slice(payload);
+        self.came_count += fresh;
+        true
+    }
+
+    fn is_whole(&self) -> bool {
+        self.end == Some(self.came_count)
+    }
+}
+
+/// How long a host waits for the rest of a datagram (Linux: net.ipv4.ipfrag_time).
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Datagrams that a host has open at once.
+const OPEN_MAX: usize = 256;
+/// Octets of the longest datagram, and room to the next word.
+const LEN_MAX: usize = 65_536;

@@ -1,0 +1,571 @@
+//! A seed in, a network with its traffic and its faults out; and of a seed that breaks a law, the smallest case that still does.
+//!
+//! Each seed first draws which kinds of things exist at all (rel:4.2), then the things. What a seed draws hangs on it alone: a
+//! case that leaves something out draws all the rest as before.
+
+use crate::bend::Bend;
+use crate::draw::Dice;
+use crate::flow::{Kind as FlowKind, Plan, Sizes};
+use crate::hits::Fault;
+use crate::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
+use crate::world::{Change, Outcome, Scene, To, World};
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use engine::{Hold, Mode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A seed, and what is left out of what it draws.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Case {
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// Faults that do not happen.
+    pub without: Vec<Fault>,
+    /// The only flows that there are, by number; none: all.
+    pub flows: Option<Vec<usize>>,
+    /// Messages or segments of each flow, at most.
+    pub count_max: Option<u64>,
+    /// What is wrong with the gateways on purpose.
+    pub bend: Option<Bend>,
+}
+
+/// What was wrong with a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The smallest case that was found.
+    pub case: Case,
+    /// What it breaks.
+    pub what: String,
+}
+
+impl Case {
+    /// All that a seed draws.
+    pub fn of(seed: u64) -> Case {
+        Case { seed, ..Case::default() }
+    }
+
+    /// The network, its traffic and its faults.
+    pub fn scene(&self) -> Scene {
+        let mut scene = Drawing::new(self.seed).draw();
+        for link in &mut scene.topology.links {
+            for shape in &mut link.shapes {
+                self.without.iter().for_each(|fault| leave_out(*fault, shape));
+            }
+        }
+        scene.changes.retain(|change| !self.without.contains(&fault_of(change)));
+        if self.without.contains(&Fault::SmallPool) {
+            for node in &mut scene.topology.nodes {
+                if let Kind::Gateway(gateway) = &mut node.kind {
+                    (gateway.limit, gateway.pool) = (LIMIT, POOL);
+                }
+            }
+        }
+        if let Some(kept) = &self.flows {
+            let numbered = std::mem::take(&mut scene.flows).into_iter().enumerate();
+            scene.flows = numbered.filter(|(number, _)| kept.contains(number)).map(|(_, flow)| flow).collect();
+        }
+        scene.flows.retain(|flow| flow.kind != FlowKind::Junk || !self.without.contains(&Fault::Junk));
+        if let Some(most) = self.count_max {
+            scene.flows.iter_mut().for_each(|flow| flow.count = flow.count.min(most));
+        }
+        scene.bend = self.bend;
+        scene
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What broke: a law of the simulator's, or one that the code itself asserts.
+    pub fn run(&self) -> Result<Outcome, String> {
+        let scene = self.scene();
+        let outcome = catch_unwind(AssertUnwindSafe(|| World::new(&scene).run())).map_err(said)?;
+        match &outcome.broken {
+            Some(broken) => Err(broken.to_string()),
+            None => Ok(outcome),
+        }
+    }
+
+    /// The smallest case like this one that still breaks something: fewer faults, fewer flows, fewer packets.
+    pub fn shrink(&self, what: String) -> Failure {
+        let mut best = Failure { case: self.clone(), what };
+        let mut tries = TRIES;
+        let mut try_case = |case: Case, best: &mut Failure| {
+            tries -= 1;
+            let broken = if tries > 0 { case.run().err() } else { None };
+            let is_smaller = broken.is_some();
+            if let Some(what) = broken {
+                *best = Failure { case, what };
+            }
+            is_smaller
+        };
+        for fault in Fault::ALL {
+            let mut case = best.case.clone();
+            case.without.push(fault);
+            try_case(case, &mut best);
+        }
+        let flow_count = self.scene().flows.len();
+        for flow in 0..flow_count {
+            let mut case = best.case.clone();
+            let kept = case.flows.get_or_insert_with(|| (0..flow_count).collect());
+            kept.retain(|number| *number != flow);
+            if !kept.is_empty() {
+                try_case(case, &mut best);
+            }
+        }
+        let longest = best.case.scene().flows.iter().map(|flow| flow.count).max().unwrap_or(0);
+        let (mut good, mut bad) = (0, best.case.count_max.unwrap_or(longest));
+        while bad - good > 1 {
+            let middle = good + (bad - good) / 2;
+            let case = Case { count_max: Some(middle), ..best.case.clone() };
+            if try_case(case, &mut best) { bad = middle } else { good = middle }
+        }
+        // Faults without which nothing changed before may be left out of what remains.
+        best.case.without.sort_by_key(|fault| *fault as usize);
+        best
+    }
+}
+
+/// What a panic said.
+fn said(cause: Box<dyn std::any::Any + Send>) -> String {
+    let text = cause.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    format!("an assertion failed: {}", text.unwrap_or_else(|| "it does not say which".to_owned()))
+}
+
+fn fault_of(change: &Change) -> Fault {
+    match change.to {
+        To::Down | To::Up => Fault::Carrier,
+        To::Mtu(_) => Fault::MtuChange,
+    }
+}
+
+fn leave_out(fault: Fault, shape: &mut Shape) {
+    match fault {
+        Fault::Loss => shape.loss = 0.0,
+        Fault::Burst => shape.burst = None,
+        Fault::ByteLoss => shape.byte_loss = 0.0,
+        Fault::BitErrors => shape.bit_errors = 0.0,
+        Fault::Reorder => shape.reorder = None,
+        Fault::Duplicate => shape.duplicates = 0.0,
+        Fault::Jitter => shape.jitter = Duration::ZERO,
+        Fault::Rate => shape.rate_bits_per_second = None,
+        Fault::Red => shape.red = None,
+        Fault::Carrier | Fault::MtuChange | Fault::SmallPool | Fault::Junk => {}
+    }
+}
+
+/// A seed on its way to a scene.
+struct Drawing {
+    dice: Dice,
+    seed: u64,
+    /// The place of the seed in a tour: each so many seeds in a row meet everything once.
+    stop: u64,
+    faults: Vec<Fault>,
+    topology: Topology,
+}
+
+impl Drawing {
+    fn new(seed: u64) -> Drawing {
+        let mut dice = Dice::new(seed);
+        let stop = seed % TOUR;
+        let is_plain = dice.one_in(4);
+        let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| dice.one_in(4) && !is_plain).collect();
+        let forced: &[Fault] = match stop {
+            EVICTING => &[Fault::Junk, Fault::SmallPool],
+            UNENDING_HEADERS | RETIRING => &[Fault::Junk],
+            _ => Fault::ALL.get(stop as usize).map_or(&[], std::slice::from_ref),
+        };
+        faults.extend(forced.iter().copied().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
+        Drawing { dice, seed, stop, faults, topology: Topology::default() }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    fn draw(mut self) -> Scene {
+        let narrow_mtu = self.narrow_mtu();
+        let role = match self.stop {
+            SPENT_IDS | UNENDING_HEADERS | EVICTING | RETIRING => GatewayRole::WideInterface,
+            stop => {
+                [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload][stop as usize % 3]
+            }
+        };
+        let wide_mtu = match role {
+            GatewayRole::Border => self.dice.one_of(&[9_000, 9_000, 4_000, 1_500, 9_216, 65_535]).max(narrow_mtu),
+            GatewayRole::WideInterface | GatewayRole::ReceiveOffload => 65_535,
+        };
+        let left_count = self.dice.one_of(&[1, 1, 1, 1, 2, 3]);
+        let left = self.hosts("left", left_count);
+        let gateway = self.gateway(role, "gateway");
+        self.cluster(&left, gateway, wide_mtu);
+        let mut at = gateway;
+        let mut mtus = vec![narrow_mtu];
+        for _ in 0..self.middle_count() {
+            let router = self.router();
+            let mtu = self.next_mtu(narrow_mtu);
+            mtus.push(mtu);
+            let shape = self.shape();
+            self.topology.link([at, router], mtu, shape);
+            at = router;
+        }
+        if self.stop == MESH {
+            at = self.mesh(at, narrow_mtu);
+        }
+        let right_count = self.dice.one_of(&[1, 1, 1, 1, 2, 3]);
+        let right = self.hosts("right", right_count);
+        let far_mtu = if self.dice.one_in(3) {
+            let far = self.gateway(role, "far gateway");
+            let shape = self.shape();
+            self.topology.link([at, far], narrow_mtu, shape);
+            self.cluster(&right, far, wide_mtu);
+            wide_mtu
+        } else {
+            self.join_all(&right, at, narrow_mtu);
+            narrow_mtu
+        };
+        let least_mtu = mtus.into_iter().min().unwrap_or(narrow_mtu).min(far_mtu);
+        let changes = self.changes(least_mtu);
+        let flows = self.flows(&left, &right, least_mtu >= V6_MTU_MIN);
+        let Drawing { seed, topology, .. } = self;
+        Scene { topology, flows, changes, bend: None, seed, is_thorough: false }
+    }
+
+    fn narrow_mtu(&mut self) -> u16 {
+        let drawn = self.dice.one_of(&[1_500, 1_500, 1_500, 1_500, 1_400, 1_280, 4_000, 576, 296, 68]);
+        match self.stop {
+            SPENT_IDS => 68,
+            UNENDING_HEADERS | RETIRING => 1_280,
+            _ => drawn,
+        }
+    }
+
+    fn next_mtu(&mut self, narrow_mtu: u16) -> u16 {
+        let smaller = self.dice.one_of(&[narrow_mtu, narrow_mtu, 1_500, 1_280, 1_300, 576]);
+        smaller.min(narrow_mtu)
+    }
+
+    fn middle_count(&mut self) -> u64 {
+        let count = self.dice.one_of(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 3]);
+        if self.stop >= FIRST_ROUTER && self.stop < FIRST_ROUTER + 5 { count.max(1) } else { count }
+    }
+
+    fn hosts(&mut self, name: &str, count: u64) -> Vec<usize> {
+        let mut hosts = Vec::new();
+        for number in 0..count {
+            let dont_fragment = self.dice.one_in(2);
+            hosts.push(self.topology.node(format!("{name} {number}"), Kind::Host { dont_fragment }));
+        }
+        hosts
+    }
+
+    fn router(&mut self) -> usize {
+        let kinds =
+            [Router::Fragments, Router::Refuses, Router::Silent, Router::JoinsByHop, Router::JoinsGracefully];
+        let drawn = self.dice.one_of(&kinds);
+        let forced = self.stop.checked_sub(FIRST_ROUTER).and_then(|at| kinds.get(at as usize)).copied();
+        let name = format!("router {}", self.topology.nodes.len());
+        self.topology.node(name, Kind::Router(forced.unwrap_or(drawn)))
+    }
+
+    /// Hosts at the wide end of a gateway, behind a router where there are several.
+    fn cluster(&mut self, hosts: &[usize], gateway: usize, mtu: u16) {
+        let wide = match hosts {
+            [host] => *host,
+            _ => {
+                let hub = self.topology.node(format!("hub of {gateway}"), Kind::Router(Router::Fragments));
+                self.join_all(hosts, hub, mtu);
+                hub
+            }
+        };
+        self.topology.link([wide, gateway], mtu, Shape::default());
+        if let Kind::Gateway(config) = &mut self.topology.nodes[gateway].kind {
+            config.wide = wide;
+        }
+    }
+
+    fn join_all(&mut self, hosts: &[usize], to: usize, mtu: u16) {
+        let is_gateway = matches!(self.topology.nodes[to].kind, Kind::Gateway(_));
+        let hub = match hosts {
+            [_, _, ..] if is_gateway => {
+                let hub = self.topology.node(format!("hub {to}"), Kind::Router(Router::Fragments));
+                let shape = self.shape();
+                self.topology.link([to, hub], mtu, shape);
+                hub
+            }
+            _ => to,
+        };
+        for host in hosts {
+            let shape = if hub == to { self.shape() } else { Shape::default() };
+            self.topology.link([hub, *host], mtu, shape);
+        }
+    }
+
+    fn mesh(&mut self, at: usize, mtu: u16) -> usize {
+        let mut members = vec![at];
+        for _ in 0..MESH_LEN {
+            let member = self.router();
+            let other = self.dice.one_of(&members);
+            let other = if other == at && members.len() > 1 { members[1] } else { other };
+            self.topology.link([other, member], mtu, Shape::default());
+            members.push(member);
+        }
+        for _ in 0..MESH_LEN / 3 {
+            let ends = [self.dice.one_of(&members[1..]), self.dice.one_of(&members[1..])];
+            if ends[0] != ends[1] {
+                self.topology.link(ends, mtu, Shape::default());
+            }
+        }
+        members[MESH_LEN]
+    }
+
+    fn gateway(&mut self, role: GatewayRole, name: &str) -> usize {
+        let dice = &mut self.dice;
+        let mut config = Gateway::new(role, 0);
+        config.reassemble |= role == GatewayRole::ReceiveOffload && dice.one_in(2) || dice.one_in(8);
+        config.join = !config.reassemble && dice.one_in(2);
+        config.coalesce = dice.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), config.coalesce, None]);
+        config.hold = dice.one_of(&[
+            None,
+            None,
+            Some(Hold::Adaptive),
+            Some(Hold::Fixed(Duration::from_micros(200))),
+            Some(Hold::Fixed(Duration::from_millis(5))),
+        ]);
+        config.patience =
+            dice.one_of(&[None, None, Some(Duration::from_millis(50)), Some(Duration::from_millis(500))]);
+        config.late = dice.one_of(&[Lateness::Release, Lateness::Release, Lateness::Retire]);
+        (config.limit, config.pool) = (LIMIT, POOL);
+        let small = [dice.one_of(&[20_000, 100_000, 300_000]), dice.one_of(&[70_000, 200_000, 400_000])];
+        if self.faults.contains(&Fault::SmallPool) {
+            [config.limit, config.pool] = small;
+        }
+        if matches!(self.stop, EVICTING | RETIRING) {
+            (config.late, config.patience) = (Lateness::Retire, Some(Duration::from_millis(50)));
+        }
+        if self.stop == EVICTING {
+            config.limit = 20_000;
+        }
+        self.topology.node(name, Kind::Gateway(config))
+    }
+
+    fn shape(&mut self) -> Shape {
+        let dice = &mut self.dice;
+        let delay = Duration::from_micros(dice.one_of(&[0, 0, 20, 100, 1_000]));
+        let jitter = delay / dice.from(1, 4) as u32;
+        let loss = dice.one_of(&[0.001, 0.01, 0.1]);
+        let burst = Burst { begins: dice.one_of(&[0.001, 0.01]), ends: dice.one_of(&[0.1, 0.5]) };
+        let byte_loss = dice.one_of(&[1e-6, 1e-5]);
+        let bit_errors = dice.one_of(&[1e-7, 1e-6, 1e-5]);
+        let reorder = Reorder { share: dice.one_of(&[0.001, 0.05, 0.3]), displacement: dice.from(1, 20) as usize };
+        let duplicates = dice.one_of(&[0.001, 0.05]);
+        let rate = dice.one_of(&[20_000_000, 200_000_000, 2_000_000_000]);
+        let queue =
+            dice.one_of(&[Queue::Packets(5), Queue::Packets(60), Queue::Bytes(30_000), Queue::Bytes(200_000)]);
+        let mode = dice.one_of(&[RedMode::Packets, RedMode::Bytes]);
+        let unit = if mode == RedMode::Packets { 1 } else { 1_000 };
+        let red = Red { mode, min: 2 * unit, max: 30 * unit, share: 0.2 };
+        let seed = dice.number();
+        let mut shape = Shape { delay, seed, ..Shape::default() };
+        let is_there = |fault| self.faults.contains(&fault);
+        shape.jitter = if is_there(Fault::Jitter) { jitter } else { Duration::ZERO };
+        shape.loss = if is_there(Fault::Loss) { loss } else { 0.0 };
+        shape.burst = is_there(Fault::Burst).then_some(burst);
+        shape.byte_loss = if is_there(Fault::ByteLoss) { byte_loss } else { 0.0 };
+        shape.bit_errors = if is_there(Fault::BitErrors) { bit_errors } else { 0.0 };
+        shape.reorder = is_there(Fault::Reorder).then_some(reorder);
+        shape.duplicates = if is_there(Fault::Duplicate) { duplicates } else { 0.0 };
+        shape.rate_bits_per_second = (is_there(Fault::Rate) || is_there(Fault::Red)).then_some(rate);
+        shape.queue = if is_there(Fault::Rate) { queue } else { Queue::Packets(500) };
+        shape.red = is_there(Fault::Red).then_some(red);
+        shape
+    }
+
+    fn changes(&mut self, least_mtu: u16) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let shaped = self.topology.links.len();
+        let (from, stretch) = (self.dice.from(1, 3_000), self.dice.from(10, 3_000));
+        let link = self.dice.below(shaped as u64) as usize;
+        if self.has(Fault::Carrier) {
+            changes.push(Change { at: Duration::from_micros(from), link, to: To::Down });
+            changes.push(Change { at: Duration::from_micros(from + stretch), link, to: To::Up });
+        }
+        for _ in 0..if self.has(Fault::MtuChange) { 3 } else { 0 } {
+            let link = self.dice.below(shaped as u64) as usize;
+            let mtu = self.topology.links[link].mtu;
+            let other = self.dice.from(u64::from(least_mtu.min(mtu)), u64::from(mtu)) as u16;
+            let at = Duration::from_micros(self.dice.from(1, 5_000));
+            changes.push(Change { at, link, to: To::Mtu(other) });
+        }
+        changes
+    }
+
+    fn flows(&mut self, left: &[usize], right: &[usize], takes_v6: bool) -> Vec<Plan> {
+        if self.stop == SPENT_IDS {
+            return vec![many_pieces(left[0], right[0])];
+        }
+        let count = self.dice.from(1, 6);
+        let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, takes_v6, count)).collect();
+        if self.has(Fault::Junk) {
+            for is_v6 in [false, true].into_iter().filter(|is_v6| !is_v6 || takes_v6) {
+                let from_left = (self.dice.one_in(4) || self.stop == UNENDING_HEADERS)
+                    && !matches!(self.stop, EVICTING | RETIRING);
+                let (from, to) = if from_left { (left[0], right[0]) } else { (right[0], left[0]) };
+                let plan = self.flow(left, right, takes_v6, count);
+                flows.push(Plan { kind: FlowKind::Junk, from, to, is_v6, count: 1_000, burst: 1, ..plan });
+            }
+        }
+        flows
+    }
+
+    fn flow(&mut self, left: &[usize], right: &[usize], takes_v6: bool, among: u64) -> Plan {
+        let dice = &mut self.dice;
+        let (one, other) = (dice.one_of(left), dice.one_of(right));
+        let (from, to) = if dice.one_in(2) { (one, other) } else { (other, one) };
+        let kind = if dice.one_in(3) { FlowKind::Datagrams } else { FlowKind::Stream };
+        let (sizes, count) = match kind {
+            FlowKind::Stream => dice.one_of(&[
+                (Sizes::Full, 1),
+                (Sizes::Fixed(536), 2),
+                (Sizes::Fixed(100), 4),
+                (Sizes::Between(1, 200), 4),
+                (Sizes::Between(1, 1_460), 2),
+                (Sizes::Mixed(100, 40), 3),
+            ]),
+            _ => dice.one_of(&[
+                (Sizes::Fixed(18), 4),
+                (Sizes::Between(1, 64), 4),
+                (Sizes::Between(1, 1_600), 2),
+                (Sizes::Mixed(200, 60), 3),
+                (Sizes::Between(1, 9_000), 1),
+                (Sizes::Full, 0),
+            ]),
+        };
+        let count = if count == 0 { 40 } else { count * SHARE / among };
+        let burst = dice.one_of(&[1, 16, 64, 64, 64, 64]);
+        Plan {
+            kind,
+            from,
+            to,
+            is_v6: takes_v6 && dice.one_in(3),
+            sizes,
+            count,
+            burst,
+            // A packet of each flow every microsecond at most, so that few are on their way at once.
+            gap: Duration::from_micros(u64::from(burst) * dice.one_of(&[1, 1, 4, 20])),
+            start: Duration::from_micros(dice.below(200)),
+            disorder: dice.one_of(&[0, 0, 0, 100, 10]),
+            has_timestamps: dice.one_in(2),
+            acks_every: dice.one_of(&[0, 2, 8]),
+        }
+    }
+}
+
+/// More datagrams that must be cut than there are identifications.
+fn many_pieces(from: usize, to: usize) -> Plan {
+    Plan {
+        kind: FlowKind::Datagrams,
+        from,
+        to,
+        is_v6: false,
+        sizes: Sizes::Fixed(60),
+        count: 67_000,
+        burst: 64,
+        gap: Duration::from_micros(1),
+        start: Duration::ZERO,
+        disorder: 0,
+        has_timestamps: false,
+        acks_every: 0,
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Case, String> {
+        let mut words = text.split(',');
+        let seed = words.next().unwrap_or_default();
+        let seed =
+            seed.parse().map_err(|_| format!("`{seed}` is no seed; a case begins with one, such as 7,count=12"))?;
+        let mut case = Case::of(seed);
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` has no value"))?;
+            let names = value.split('+');
+            match key {
+                "without" => case.without = names.map(fault_named).collect::<Result<_, _>>()?,
+                "flows" => case.flows = Some(names.map(number).collect::<Result<_, _>>()?),
+                "count" => case.count_max = Some(number(value)?),
+                "bend" => case.bend = Some(bend_named(value)?),
+                _ => {
+                    return Err(format!(
+                        "`{key}` is nothing that a case says; it says without, flows, count, bend"
+                    ));
+                }
+            }
+        }
+        Ok(case)
+    }
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is no whole number"))
+}
+
+fn fault_named(name: &str) -> Result<Fault, String> {
+    Fault::ALL.into_iter().find(|fault| fault.name() == name).ok_or_else(|| format!("there is no fault `{name}`"))
+}
+
+fn bend_named(name: &str) -> Result<Bend, String> {
+    Bend::ALL.into_iter().find(|bend| bend.name() == name).ok_or_else(|| format!("there is no bend `{name}`"))
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.seed)?;
+        if !self.without.is_empty() {
+            let names: Vec<&str> = self.without.iter().map(|fault| fault.name()).collect();
+            write!(f, ",without={}", names.join("+"))?;
+        }
+        if let Some(flows) = &self.flows {
+            let numbers: Vec<String> = flows.iter().map(usize::to_string).collect();
+            write!(f, ",flows={}", numbers.join("+"))?;
+        }
+        if let Some(count) = self.count_max {
+            write!(f, ",count={count}")?;
+        }
+        match self.bend {
+            Some(bend) => write!(f, ",bend={}", bend.name()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { case, what } = self;
+        write!(f, "seed {}: {what}\nrepeat with: wideload lab swarm --case {case}", case.seed)
+    }
+}
+
+/// So many seeds in a row meet every fault and every role.
+pub const TOUR: u64 = 64;
+/// Stops of the tour, behind one for each fault: one for each kind of router, and what few seeds would meet by themselves.
+const FIRST_ROUTER: u64 = 13;
+const SPENT_IDS: u64 = 20;
+const UNENDING_HEADERS: u64 = 21;
+const EVICTING: u64 = 22;
+const RETIRING: u64 = 23;
+const MESH: u64 = 24;
+/// Routers in a mesh.
+const MESH_LEN: usize = 90;
+/// Runs that shrinking takes, at most.
+const TRIES: usize = 80;
+/// Segments that the flows of a seed share, of the usual length.
+const SHARE: u64 = 40_000;
+/// What a stage of a gateway may hold, and what a way may lend, in bytes.
+const LIMIT: usize = 4 << 20;
+const POOL: usize = 64 << 20;
+/// Below it there is no IPv6 (RFC 8200 section 5).
+const V6_MTU_MIN: u16 = 1_280;

@@ -1,0 +1,231 @@
+//! Round trips in slow start in, the moment to leave it out.
+//!
+//! What it sees: the least round trip of the first acknowledgements of each round, and in Linux's form how long a dense
+//! train of acknowledgements is. What it concludes: a queue has begun to grow, so the path is full. When it is wrong:
+//! jitter, or delayed acknowledgements at a low rate. What that costs: slow start ends early, and the window then grows
+//! as in congestion avoidance (Linux), or a quarter as fast for a few rounds until it is known better (RFC 9406).
+
+use super::{Acked, Window};
+use crate::tcp::settings::SlowStartExit;
+use packet::Time;
+use std::time::Duration;
+
+/// One round's least round trip, and what was concluded of it.
+#[derive(Clone, Debug)]
+pub(super) struct Exit {
+    choice: SlowStartExit,
+    is_found: bool,
+    /// The round ends when this place is acknowledged.
+    round_end: u64,
+    round_start: Time,
+    last_ack: Time,
+    sample_count: u32,
+    /// The least round trip of this round, of the last, and of all.
+    this: Option<Duration>,
+    last: Option<Duration>,
+    least: Option<Duration>,
+    /// The conservative slow start of RFC 9406: rounds that are left, and the round trip that began it.
+    slower: Option<(u32, Duration)>,
+    rest: u64,
+}
+
+impl Exit {
+    /// Before anything was measured.
+    pub(super) fn new(choice: SlowStartExit) -> Exit {
+        Exit {
+            choice,
+            is_found: false,
+            round_end: 0,
+            round_start: Time::ZERO,
+            last_ack: Time::ZERO,
+            sample_count: 0,
+            this: None,
+            last: None,
+            least: None,
+            slower: None,
+            rest: 0,
+        }
+    }
+
+    /// Slow start begins anew.
+    pub(super) fn begin(&mut self) {
+        *self = Exit::new(self.choice);
+    }
+
+    /// A loss has ended slow start.
+    pub(super) fn lost(&mut self) {
+        self.slower = None;
+    }
+
+    /// A round trip was measured in slow start.
+    pub(super) fn measure(&mut self, acked: &Acked, trip: Duration, window: &mut Window) {
+        self.least = Some(self.least.map_or(trip, |least| least.min(trip)));
+        match self.choice {
+            SlowStartExit::Loss => {}
+            SlowStartExit::HyStart if !self.is_found => self.measure_as_linux(acked, trip, window),
+            SlowStartExit::HyStart => {}
+            SlowStartExit::HyStartPlusPlus => self.measure_by_rfc_9406(acked, trip, window),
+        }
+    }
+
+    /// How much of `len` acknowledged bytes slow start adds: a quarter in the conservative one (RFC 9406 section 4.2).
+    pub(super) fn step(&mut self, len: u64, mss: u64) -> u64 {
+        if self.choice != SlowStartExit::HyStartPlusPlus {
+            return len;
+        }
+        let len = len.min(STEP_SEGMENT_COUNT_MAX * mss);
+        if self.slower.is_none() {
+            return len;
+        }
+        self.rest += len;
+        let step = self.rest / SLOWER_DIVISOR;
+        self.rest %= SLOWER_DIVISOR;
+        step
+    }
+
+    fn turn_round(&mut self, acked: &Acked) {
+        (self.round_start, self.last_ack, self.round_end) = (acked.now, acked.now, acked.next);
+        (self.last, self.this, self.sample_count) = (self.this, None, 0);
+    }
+
+    /// Linux's `hystart_update`.
+    fn measure_as_linux(&mut self, acked: &Acked, trip: Duration, window: &mut Window) {
+        if acked.una > self.round_end {
+            self.turn_round(acked);
+        }
+        if window.len < LOW_WINDOW * window.mss {
+            return;
+        }
+        let least = self.least.unwrap_or(trip);
+        if acked.now.since(self.last_ack) <= TRAIN_GAP_MAX {
+            self.last_ack = acked.now;
+            self.is_found |= acked.now.since(self.round_start) > (least + TRAIN_ALLOWANCE) / 2;
+        }
+        self.this = Some(self.this.map_or(trip, |this| this.min(trip)));
+        if self.sample_count < SAMPLE_COUNT {
+            self.sample_count += 1;
+        } else {
+            self.is_found |= self.this > Some(least + tolerance(least));
+        }
+        if self.is_found {
+            window.threshold = window.len;
+        }
+    }
+
+    /// RFC 9406 section 4.2.
+    fn measure_by_rfc_9406(&mut self, acked: &Acked, trip: Duration, window: &mut Window) {
+        if acked.una > self.round_end {
+            self.turn_round(acked);
+            if let Some((rounds, _)) = &mut self.slower {
+                *rounds -= 1;
+                if *rounds == 0 {
+                    self.slower = None;
+                    window.threshold = window.len;
+                    return;
+                }
+            }
+        }
+        self.this = Some(self.this.map_or(trip, |this| this.min(trip)));
+        self.sample_count += 1;
+        let (Some(this), Some(last)) = (self.this, self.last) else { return };
+        if self.sample_count < SAMPLE_COUNT {
+            return;
+        }
+        match self.slower {
+            None if this >= last + tolerance(last) => self.slower = Some((SLOWER_ROUND_COUNT, this)),
+            Some((_, began)) if this < began => self.slower = None,
+            _ => {}
+        }
+    }
+}
+
+/// How much longer a round trip may be than the least: an eighth, 4 ms at least and 16 ms at most (RFC 9406 section 4.3).
+fn tolerance(least: Duration) -> Duration {
+    (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16))
+}
+
+/// Round trips of a round that are looked at (RFC 9406 section 4.3, Linux's `HYSTART_MIN_SAMPLES`).
+const SAMPLE_COUNT: u32 = 8;
+/// Windows below it stay in slow start, in segments (Linux's `hystart_low_window`).
+const LOW_WINDOW: u64 = 16;
+/// Acknowledgements this close are of one train (Linux's `hystart_ack_delta_us`).
+const TRAIN_GAP_MAX: Duration = Duration::from_millis(2);
+/// For what the sender's own card puts between segments (Linux's `hystart_ack_delay`, at its most).
+const TRAIN_ALLOWANCE: Duration = Duration::from_millis(1);
+/// What the conservative slow start grows by (RFC 9406 section 4.3).
+const SLOWER_DIVISOR: u64 = 4;
+/// For how many rounds (RFC 9406 section 4.3).
+const SLOWER_ROUND_COUNT: u32 = 5;
+/// Without pacing, segments that one acknowledgement adds at most (RFC 9406 section 4.3).
+const STEP_SEGMENT_COUNT_MAX: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_that_grows_by_an_eighth_ends_slow_start_of_linux() {
+        for (rise, expected) in [(3, None), (6, Some(100_000)), (30, Some(100_000))] {
+            let mut exit = Exit::new(SlowStartExit::HyStart);
+            let mut window = window();
+            round(&mut exit, &mut window, 0, Duration::from_millis(40));
+            round(&mut exit, &mut window, 1, Duration::from_millis(40 + rise));
+            let ended = (window.threshold != u64::MAX).then_some(window.threshold);
+            assert_eq!(ended, expected, "by {rise} ms");
+        }
+    }
+
+    #[test]
+    fn a_train_of_acknowledgements_of_half_a_round_trip_ends_slow_start_of_linux() {
+        let mut exit = Exit::new(SlowStartExit::HyStart);
+        let mut window = window();
+        let trip = Duration::from_millis(40);
+        for micros in (0..21_500).step_by(500) {
+            assert_eq!(window.threshold, u64::MAX, "after {micros} µs");
+            exit.measure(&acked(Time::from_nanos(micros * 1_000), 2, 9), trip, &mut window);
+        }
+        assert_eq!(window.threshold, 100_000, "(40 ms + 1 ms) / 2 have passed");
+    }
+
+    #[test]
+    fn a_rising_round_trip_makes_slow_start_slower_and_then_ends_it_rfc_9406_4_2() {
+        let mut exit = Exit::new(SlowStartExit::HyStartPlusPlus);
+        let mut window = window();
+        round(&mut exit, &mut window, 0, Duration::from_millis(40));
+        assert_eq!(exit.step(1_000, 1_000), 1_000);
+        for number in 1..=5 {
+            round(&mut exit, &mut window, number, Duration::from_millis(50));
+            assert_eq!(exit.step(1_000, 1_000), 250, "in round {number}");
+            assert_eq!(window.threshold, u64::MAX);
+        }
+        round(&mut exit, &mut window, 6, Duration::from_millis(50));
+        assert_eq!(window.threshold, 100_000);
+    }
+
+    #[test]
+    fn a_round_trip_that_falls_again_resumes_slow_start_rfc_9406_4_2() {
+        let mut exit = Exit::new(SlowStartExit::HyStartPlusPlus);
+        let mut window = window();
+        for (number, millis) in [(0, 40), (1, 50), (2, 41)] {
+            round(&mut exit, &mut window, number, Duration::from_millis(millis));
+        }
+        assert_eq!(exit.step(1_000, 1_000), 1_000);
+        assert_eq!(window.threshold, u64::MAX);
+    }
+
+    /// Ten acknowledgements, 5 ms apart, of which the first opens a round.
+    fn round(exit: &mut Exit, window: &mut Window, number: u64, trip: Duration) {
+        for index in 0..10 {
+            let now = Time::ZERO + Duration::from_millis(100 * number + 5 * index);
+            exit.measure(&acked(now, 100 * number + 1 + index, 100 * (number + 1)), trip, window);
+        }
+    }
+
+    fn window() -> Window {
+        Window { len: 100_000, threshold: u64::MAX, mss: 1_000 }
+    }
+
+    fn acked(now: Time, una: u64, next: u64) -> Acked {
+        Acked { now, len: 1_000, una, next, trip: None, mean: Duration::ZERO }
+    }
+}

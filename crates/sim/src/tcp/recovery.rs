@@ -1,0 +1,292 @@
+//! What arrived, and when what did not was sent in; what is lost, and how fast it may be sent again out.
+//!
+//! [`Rack`] finds losses by time (RFC 8985 section 6), [`Tail`] asks for an acknowledgement of a tail (RFC 8985 section 7),
+//! [`Proportional`] brings the window down while segments arrive (RFC 6937). Losses by duplicate acknowledgements (RFC
+//! 6675) are found by the [`Scoreboard`].
+
+use super::scoreboard::{Scoreboard, Sent};
+use packet::Time;
+use std::time::Duration;
+
+/// Losses by time: a segment is lost once one that was sent later, by more than a window for reordering, has arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Rack {
+    /// Of the segments that arrived, the one that was sent last: when, and where it ends.
+    newest: (Time, u64),
+    /// Its round trip.
+    trip: Duration,
+    /// Behind the highest place that is known to have arrived.
+    highest: u64,
+    /// Was a segment ever overtaken?
+    has_seen_reordering: bool,
+    /// Quarters of the least round trip that reordering may take.
+    quarters: u32,
+    /// Recoveries until that is one again.
+    recoveries_left: u32,
+    /// Until this place is acknowledged, further repeats count as one.
+    repeat_until: u64,
+}
+
+/// What the window for reordering depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// The smoothed round trip.
+    pub(crate) mean: Duration,
+    /// The least round trip.
+    pub(crate) least: Duration,
+    /// Is a recovery under way?
+    pub(crate) is_recovering: bool,
+}
+
+impl Rack {
+    /// Nothing has arrived.
+    pub(crate) fn new() -> Rack {
+        Rack {
+            newest: (Time::ZERO, 0),
+            trip: Duration::ZERO,
+            highest: 0,
+            has_seen_reordering: false,
+            quarters: 1,
+            recoveries_left: 0,
+            repeat_until: 0,
+        }
+    }
+
+    /// A segment has arrived (RFC 8985 section 6.2 steps 1 to 3).
+    pub(crate) fn arrived(&mut self, now: Time, sent: &Sent, least: Option<Duration>) {
+        let trip = now.since(sent.at);
+        if sent.end < self.highest && sent.is_first() {
+            self.has_seen_reordering = true;
+        }
+        self.highest = self.highest.max(sent.end);
+        // The acknowledgement of a segment that was sent again this lately is that of its first copy.
+        if !sent.is_first() && least.is_some_and(|least| trip < least) {
+            return;
+        }
+        if (sent.at, sent.end) > self.newest {
+            self.newest = (sent.at, sent.end);
+            self.trip = trip;
+        }
+    }
+
+    /// The receiver has got something twice: what was taken for lost was late (RFC 8985 section 6.2 step 4).
+    pub(crate) fn repeated(&mut self, una: u64, next: u64) {
+        if una >= self.repeat_until {
+            self.repeat_until = next;
+            self.quarters += 1;
+        }
+        self.recoveries_left = RECOVERY_COUNT;
+    }
+
+    /// A recovery has ended.
+    pub(crate) fn recovered(&mut self) {
+        self.recoveries_left = self.recoveries_left.saturating_sub(1);
+        if self.recoveries_left == 0 {
+            self.quarters = 1;
+        }
+    }
+
+    /// How late a segment may be (RFC 8985 section 6.2 step 4).
+    pub(crate) fn window(&self, patience: Patience, sacked_count: usize) -> Duration {
+        let is_sure = patience.is_recovering || sacked_count >= DUPLICATE_COUNT;
+        if !self.has_seen_reordering && is_sure {
+            return Duration::ZERO;
+        }
+        (patience.least / 4 * self.quarters).min(patience.mean)
+    }
+
+    /// Marks what is lost. Returns its bytes, and when to look again (RFC 8985 section 6.2 step 5).
+    ///
+    /// The moment to look again is that of the newest arrival's own time-out: what was sent before it is due by then, and
+    /// an acknowledgement that comes earlier looks too.
+    pub(crate) fn detect(&self, now: Time, window: Duration, board: &mut Scoreboard) -> (u64, Option<Time>) {
+        let mut lost = 0;
+        while let Some((number, sent)) = board.earliest() {
+            if (sent.at, sent.end) >= self.newest {
+                return (lost, None);
+            }
+            if now < sent.at + self.trip + window {
+                return (lost, Some((self.newest.0 + self.trip + window).max(sent.at + self.trip + window)));
+            }
+            lost += board.lose(number);
+        }
+        (lost, None)
+    }
+
+    /// Would this segment, if it arrived, have arrived by `now`?
+    pub(crate) fn is_overdue(&self, now: Time, sent: &Sent, window: Duration) -> bool {
+        now >= sent.at + self.trip + window
+    }
+}
+
+/// A probe of the tail that waits for its answer (RFC 8985 section 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// The place behind the newest that was sent when the probe was.
+    pub(crate) end: u64,
+    /// Was the probe a repeat?
+    pub(crate) is_repeat: bool,
+}
+
+impl Tail {
+    /// How long to wait before probing: two round trips, and a delayed acknowledgement where one segment is alone (RFC
+    /// 8985 section 7.2; the two milliseconds are Linux's).
+    pub(crate) fn wait(mean: Option<Duration>, segment_count: usize, ack_delay_max: Duration) -> Duration {
+        let Some(mean) = mean else { return Duration::from_secs(1) };
+        mean * 2 + if segment_count == 1 { ack_delay_max } else { Duration::from_millis(2) }
+    }
+}
+
+/// The window's way down: in proportion to what arrives, and never below the bound for want of losses (RFC 6937).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Proportional {
+    /// In flight when the recovery began.
+    prior: u64,
+    delivered: u64,
+    sent: u64,
+}
+
+impl Proportional {
+    /// A recovery begins while `prior` bytes may be in flight.
+    pub(crate) fn begin(prior: u64) -> Proportional {
+        Proportional { prior: prior.max(1), delivered: 0, sent: 0 }
+    }
+
+    /// So many bytes left in the recovery.
+    pub(crate) fn sent(&mut self, len: u64) {
+        self.sent += len;
+    }
+
+    /// How much may be in flight, after `delivered` more bytes arrived while `in_flight` are (RFC 6937 section 3.1; its
+    /// slow start form where nothing more was lost, and its conservative form else, as Linux does).
+    pub(crate) fn window(
+        &mut self,
+        threshold: u64,
+        in_flight: u64,
+        delivered: u64,
+        mss: u64,
+        is_good: bool,
+    ) -> u64 {
+        self.delivered += delivered;
+        let share = if in_flight > threshold {
+            let due = (u128::from(self.delivered) * u128::from(threshold)).div_ceil(u128::from(self.prior)) as u64;
+            due.saturating_sub(self.sent)
+        } else {
+            let conserved = self.delivered.saturating_sub(self.sent).max(delivered);
+            (conserved + if is_good { mss } else { 0 }).min(threshold - in_flight)
+        };
+        // The first segment is sent again whatever the share is.
+        in_flight + if self.sent == 0 { share.max(mss) } else { share }
+    }
+}
+
+/// How many segments beyond one make it lost (RFC 5681 section 3.2, RFC 6675 section 2).
+pub(crate) const DUPLICATE_COUNT: usize = 3;
+/// For how many recoveries a wider window for reordering stays (RFC 8985 section 6.2 step 4).
+const RECOVERY_COUNT: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::ranges::Span;
+    use super::*;
+
+    const TRIP: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn what_was_sent_before_an_arrival_is_lost_once_the_window_has_passed_rfc_8985_6_2() {
+        let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
+        (0..4).for_each(|index| board.send(at(index), 100 * (index + 1), false));
+        arrive(&mut rack, &mut board, at(101), Span { start: 100, end: 200 });
+        let window = rack.window(patience(false), board.sacked_count());
+        assert_eq!(window, TRIP / 4);
+        assert_eq!(rack.detect(at(101), window, &mut board), (0, Some(at(126))));
+        assert_eq!(rack.detect(at(126), window, &mut board), (100, None));
+        assert_eq!(board.next_lost().map(|(_, sent)| sent.start), Some(0));
+    }
+
+    #[test]
+    fn three_arrivals_beyond_a_hole_need_no_window_where_nothing_was_reordered_rfc_8985_6_2() {
+        let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
+        (0..4).for_each(|index| board.send(at(0), 100 * (index + 1), false));
+        arrive(&mut rack, &mut board, at(100), Span { start: 100, end: 400 });
+        let window = rack.window(patience(false), board.sacked_count());
+        assert_eq!(window, Duration::ZERO);
+        assert_eq!(rack.detect(at(100), window, &mut board).0, 100);
+    }
+
+    #[test]
+    fn a_flow_that_is_reordered_waits_and_longer_after_each_repeat_rfc_8985_6_2() {
+        let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
+        (0..4).for_each(|index| board.send(at(0), 100 * (index + 1), false));
+        arrive(&mut rack, &mut board, at(100), Span { start: 300, end: 400 });
+        arrive(&mut rack, &mut board, at(100), Span { start: 100, end: 200 });
+        assert_eq!(rack.window(patience(true), 3), TRIP / 4, "it was overtaken");
+        rack.repeated(0, 400);
+        rack.repeated(0, 400);
+        assert_eq!(rack.window(patience(true), 3), TRIP / 2, "once a round trip");
+        (0..20).for_each(|index| rack.repeated(400 + index, 400 + index));
+        assert_eq!(rack.window(patience(true), 3), TRIP, "no longer than the mean");
+        (0..16).for_each(|_| rack.recovered());
+        assert_eq!(rack.window(patience(true), 3), TRIP / 4, "after sixteen recoveries");
+    }
+
+    #[test]
+    fn a_segment_sent_again_is_lost_again_once_a_later_one_arrives_rfc_8985_3_1() {
+        let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
+        board.send(at(0), 100, false);
+        board.send(at(0), 200, false);
+        let (number, _) = board.oldest().unwrap();
+        board.lose(number);
+        board.resend(at(150), number);
+        board.send(at(160), 300, false);
+        arrive(&mut rack, &mut board, at(265), Span { start: 200, end: 300 });
+        assert_eq!(rack.detect(at(265), Duration::ZERO, &mut board).0, 200, "the copy, and the one after it");
+    }
+
+    #[test]
+    fn the_answer_to_a_first_copy_says_nothing_of_the_second_rfc_8985_6_2() {
+        let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
+        board.send(at(0), 100, false);
+        let (number, _) = board.oldest().unwrap();
+        board.lose(number);
+        board.resend(at(95), number);
+        arrive(&mut rack, &mut board, at(100), Span { start: 0, end: 100 });
+        assert_eq!(rack.newest, (Time::ZERO, 0), "five milliseconds are below the least round trip");
+    }
+
+    #[test]
+    fn the_window_comes_down_in_proportion_rfc_6937_3_1() {
+        let mut way = Proportional::begin(20_000);
+        // One of twenty segments is lost, the bound is half: every second arrival sends one.
+        let mut sent = 0;
+        for arrival in 1..=19 {
+            let in_flight = 19_000 - 1_000 * arrival + sent;
+            let window = way.window(10_000, in_flight, 1_000, 1_000, false);
+            if window >= in_flight + 1_000 {
+                way.sent(1_000);
+                sent += 1_000;
+            }
+        }
+        assert_eq!(sent, 10_000);
+    }
+
+    #[test]
+    fn below_the_bound_the_window_rises_as_in_slow_start_rfc_6937_3_1() {
+        let mut way = Proportional::begin(20_000);
+        way.sent(1_000);
+        assert_eq!(way.window(10_000, 4_000, 2_000, 1_000, true), 4_000 + 3_000);
+        assert_eq!(way.window(10_000, 9_500, 2_000, 1_000, true), 10_000, "up to the bound");
+    }
+
+    fn arrive(rack: &mut Rack, board: &mut Scoreboard, now: Time, span: Span) {
+        board.hold(span, |sent| rack.arrived(now, sent, Some(TRIP)));
+    }
+
+    fn patience(is_recovering: bool) -> Patience {
+        Patience { mean: TRIP, least: TRIP, is_recovering }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+}

@@ -1,0 +1,521 @@
+//! What was sent and what the receiver holds in, what is in flight and what is to be sent again out.
+//!
+//! Every step costs the segments it changes: a block of selective acknowledgement that was told before costs one search,
+//! segments lost are found in the order in which they were sent, and the next to send again is the head of a heap.
+
+use super::ranges::{Ranges, Span};
+use packet::Time;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The segments between the oldest byte that is not acknowledged and the newest that was sent.
+///
+/// Invariant: they lie side by side, from `una` to `next`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    segments: VecDeque<Sent>,
+    /// The number of the first of them: numbers rise by one for each segment.
+    first: u64,
+    /// What the receiver holds beyond `una`.
+    held: Ranges,
+    /// Segments in the order in which they last left; those that no longer stand as they did are passed over.
+    order: VecDeque<(u64, u32)>,
+    /// Segments to be sent again; those that no longer are, are passed over.
+    again: BinaryHeap<Reverse<u64>>,
+    una: u64,
+    next: u64,
+    sacked_len: u64,
+    lost_len: u64,
+    resent_len: u64,
+    sacked_count: usize,
+    /// The number of the last probe of the path's MTU.
+    probe: Option<u64>,
+    /// Up to where [`fall_behind`](Scoreboard::fall_behind) has looked.
+    judged: u64,
+}
+
+/// One segment as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Its first place.
+    pub(crate) start: u64,
+    /// The place behind its last.
+    pub(crate) end: u64,
+    /// When it last left.
+    pub(crate) at: Time,
+    /// How often it has left.
+    pub(crate) count: u32,
+    /// Where it stands.
+    pub(crate) state: State,
+    /// Does it ask whether the path carries its length?
+    pub(crate) is_probe: bool,
+}
+
+/// Where a segment stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// On its way, for all we know.
+    Flying,
+    /// The receiver says that it holds it.
+    Sacked,
+    /// Lost, and to be sent again.
+    Lost,
+    /// Lost, and on its way again.
+    Resent,
+}
+
+impl Sent {
+    /// Bytes of sequence space that it takes.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Has it left once only?
+    #[inline]
+    pub(crate) fn is_first(&self) -> bool {
+        self.count == 1
+    }
+}
+
+/// Sending.
+impl Scoreboard {
+    /// Nothing sent; the first will start at `start`.
+    pub(crate) fn starting_at(start: u64) -> Scoreboard {
+        Scoreboard { una: start, next: start, judged: start, ..Scoreboard::default() }
+    }
+
+    /// A new segment leaves; it starts where the last one ended.
+    pub(crate) fn send(&mut self, now: Time, end: u64, is_probe: bool) {
+        debug_assert!(end > self.next);
+        let sent = Sent { start: self.next, end, at: now, count: 1, state: State::Flying, is_probe };
+        let number = self.first + self.segments.len() as u64;
+        self.order.push_back((number, 1));
+        if is_probe {
+            self.probe = Some(number);
+        }
+        self.segments.push_back(sent);
+        self.next = end;
+    }
+
+    /// The segment of this number leaves again.
+    pub(crate) fn resend(&mut self, now: Time, number: u64) {
+        let Some(sent) = self.segments.get_mut((number - self.first) as usize) else { return };
+        (sent.at, sent.count, sent.is_probe) = (now, sent.count + 1, false);
+        match sent.state {
+            State::Lost => {
+                sent.state = State::Resent;
+                self.resent_len += sent.len();
+            }
+            // A copy in flight beside its original counts once (RFC 8985 section 7.3).
+            State::Flying | State::Resent | State::Sacked => {}
+        }
+        self.order.push_back((number, sent.count));
+    }
+
+    /// The next segment to be sent again, the lowest of those lost, with its number.
+    pub(crate) fn next_lost(&mut self) -> Option<(u64, Sent)> {
+        if self.lost_len == self.resent_len {
+            self.again.clear();
+            return None;
+        }
+        while let Some(Reverse(number)) = self.again.peek().copied() {
+            if let Some(sent) = self.get(number).filter(|sent| sent.state == State::Lost) {
+                return Some((number, sent));
+            }
+            self.again.pop();
+        }
+        None
+    }
+
+    /// The newest segment, with its number, unless the receiver holds it.
+    pub(crate) fn newest(&self) -> Option<(u64, Sent)> {
+        let sent = self.segments.back().filter(|sent| sent.state != State::Sacked)?;
+        Some((self.first + self.segments.len() as u64 - 1, *sent))
+    }
+
+    /// The oldest segment, with its number.
+    pub(crate) fn oldest(&self) -> Option<(u64, Sent)> {
+        self.segments.front().map(|sent| (self.first, *sent))
+    }
+
+    /// Cuts all that is not yet at the receiver into segments of at most `len`, so that it can be sent again in them.
+    pub(crate) fn cut(&mut self, len: u64) {
+        if self.segments.iter().all(|sent| sent.len() <= len) {
+            return;
+        }
+        let whole = std::mem::take(&mut self.segments);
+        for sent in whole {
+            let mut start = sent.start;
+            while sent.state != State::Sacked && sent.end - start > len {
+                self.push_part(Sent { start, end: start + len, is_probe: false, ..sent });
+                start += len;
+            }
+            self.push_part(Sent { start, is_probe: sent.is_probe && start == sent.start, ..sent });
+        }
+        self.count_anew();
+    }
+
+    /// A part of a segment, of which the receiver may hold all.
+    fn push_part(&mut self, part: Sent) {
+        let is_held = self.held.holds(Span { start: part.start, end: part.end });
+        self.segments.push_back(if is_held { Sent { state: State::Sacked, ..part } } else { part });
+    }
+
+    /// Counts the segments anew, and lists them in the order in which they left.
+    fn count_anew(&mut self) {
+        let mut order: Vec<(Time, u64, u32)> = Vec::with_capacity(self.segments.len());
+        self.again.clear();
+        self.probe = self.segments.iter().rposition(|sent| sent.is_probe).map(|index| self.first + index as u64);
+        (self.sacked_len, self.lost_len, self.resent_len, self.sacked_count) = (0, 0, 0, 0);
+        for (sent, number) in self.segments.iter().zip(self.first..) {
+            match sent.state {
+                State::Sacked => {
+                    self.sacked_len += sent.len();
+                    self.sacked_count += 1;
+                }
+                State::Lost => {
+                    self.lost_len += sent.len();
+                    self.again.push(Reverse(number));
+                }
+                State::Resent => {
+                    self.lost_len += sent.len();
+                    self.resent_len += sent.len();
+                    order.push((sent.at, number, sent.count));
+                }
+                State::Flying => order.push((sent.at, number, sent.count)),
+            }
+        }
+        order.sort_unstable();
+        self.order = order.into_iter().map(|(_, number, count)| (number, count)).collect();
+    }
+}
+
+/// Acknowledgements.
+impl Scoreboard {
+    /// All before `place` is acknowledged: tells each segment that was not known to be held, as it stood, once it is
+    /// acknowledged whole. Returns the bytes that are so delivered.
+    pub(crate) fn acknowledge(&mut self, place: u64, mut tell: impl FnMut(&Sent)) -> u64 {
+        let place = place.min(self.next);
+        let mut delivered = 0;
+        while let Some(sent) = self.segments.front_mut().filter(|sent| sent.start < place) {
+            let is_whole = sent.end <= place;
+            let part = Sent { end: sent.end.min(place), ..*sent };
+            sent.start = part.end;
+            self.leave(part.state, part.len());
+            if part.state != State::Sacked {
+                delivered += part.len();
+                if is_whole {
+                    tell(&part);
+                }
+            }
+            if is_whole {
+                self.sacked_count -= usize::from(part.state == State::Sacked);
+                self.segments.pop_front();
+                self.first += 1;
+            }
+        }
+        self.una = self.una.max(place);
+        self.held.forget_before(place);
+        self.forget_old();
+        delivered
+    }
+
+    /// The receiver holds this span: tells each segment that is so known to be held whole for the first time. Returns the
+    /// bytes that are so delivered.
+    pub(crate) fn hold(&mut self, span: Span, mut tell: impl FnMut(&Sent)) -> u64 {
+        let span = Span { start: span.start.max(self.una), end: span.end.min(self.next) };
+        if span.start >= span.end || self.held.holds(span) {
+            return 0;
+        }
+        let Scoreboard { segments, held, sacked_len, lost_len, resent_len, sacked_count, .. } = self;
+        let mut news: arrayvec::ArrayVec<Span, NEWS_MAX> = arrayvec::ArrayVec::new();
+        let mut spill: Vec<Span> = Vec::new();
+        let merged = held.insert(span, |part| {
+            if let Err(full) = news.try_push(part) {
+                spill.push(full.element());
+            }
+        });
+        let mut delivered = 0;
+        for part in news.iter().chain(&spill) {
+            let from = segments.partition_point(|sent| sent.end <= part.start);
+            for sent in segments.range_mut(from..).take_while(|sent| sent.start < part.end) {
+                if sent.state == State::Sacked || sent.start < merged.start || sent.end > merged.end {
+                    continue;
+                }
+                tell(sent);
+                let len = sent.len();
+                match sent.state {
+                    State::Lost => *lost_len -= len,
+                    State::Resent => (*lost_len, *resent_len) = (*lost_len - len, *resent_len - len),
+                    State::Flying | State::Sacked => {}
+                }
+                sent.state = State::Sacked;
+                *sacked_len += len;
+                *sacked_count += 1;
+                delivered += len;
+            }
+        }
+        delivered
+    }
+
+    fn leave(&mut self, state: State, len: u64) {
+        match state {
+            State::Flying => {}
+            State::Sacked => self.sacked_len -= len,
+            State::Lost => self.lost_len -= len,
+            State::Resent => {
+                self.lost_len -= len;
+                self.resent_len -= len;
+            }
+        }
+    }
+
+    /// The receiver has dropped what it said it held (RFC 2018 section 8): none of it counts.
+    pub(crate) fn distrust(&mut self) {
+        for sent in &mut self.segments {
+            if sent.state == State::Sacked {
+                sent.state = State::Flying;
+            }
+        }
+        self.held.clear();
+        self.judged = self.una;
+        self.count_anew();
+    }
+}
+
+/// Losses.
+impl Scoreboard {
+    /// The segment that left first of those on their way, with its number.
+    pub(crate) fn earliest(&mut self) -> Option<(u64, Sent)> {
+        self.forget_old();
+        let (number, _) = *self.order.front()?;
+        self.get(number).map(|sent| (number, sent))
+    }
+
+    fn forget_old(&mut self) {
+        while let Some((number, count)) = self.order.front().copied() {
+            let stands = self
+                .get(number)
+                .is_some_and(|sent| sent.count == count && matches!(sent.state, State::Flying | State::Resent));
+            if stands {
+                return;
+            }
+            self.order.pop_front();
+        }
+    }
+
+    /// The segment of this number is lost. Returns its bytes.
+    pub(crate) fn lose(&mut self, number: u64) -> u64 {
+        let index = number.wrapping_sub(self.first) as usize;
+        let Some(sent) = self.segments.get_mut(index) else { return 0 };
+        let len = sent.len();
+        match sent.state {
+            State::Flying => self.lost_len += len,
+            State::Resent => self.resent_len -= len,
+            State::Sacked | State::Lost => return 0,
+        }
+        sent.state = State::Lost;
+        self.again.push(Reverse(number));
+        len
+    }
+
+    /// All segments on their way of which `is_lost` are lost. Returns their bytes.
+    pub(crate) fn lose_where(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
+        let end = self.first + self.segments.len() as u64;
+        (self.first..end)
+            .map(|number| match self.get(number) {
+                Some(sent) if is_lost(&sent) => self.lose(number),
+                _ => 0,
+            })
+            .sum()
+    }
+
+    /// Segments that were sent once are lost where the receiver holds more than `len` bytes, or at least `count` separate
+    /// spans, beyond them (RFC 6675 section 4, `IsLost`). Returns their bytes.
+    pub(crate) fn fall_behind(&mut self, len: u64, count: usize) -> u64 {
+        let mut beyond = 0;
+        let mut limit = None;
+        for (index, span) in self.held.backwards().enumerate() {
+            beyond += span.len();
+            if beyond > len || index + 1 >= count {
+                limit = Some(span.start);
+                break;
+            }
+        }
+        let Some(limit) = limit.filter(|limit| *limit > self.judged) else { return 0 };
+        let from = self.segments.partition_point(|sent| sent.end <= self.judged);
+        let mut lost = 0;
+        let mut number = self.first + from as u64;
+        while let Some(sent) = self.get(number).filter(|sent| sent.end <= limit) {
+            if sent.state == State::Flying {
+                lost += self.lose(number);
+            }
+            number += 1;
+        }
+        self.judged = limit;
+        lost
+    }
+}
+
+/// What it comes to.
+impl Scoreboard {
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> Option<Sent> {
+        self.segments.get(number.checked_sub(self.first)? as usize).copied()
+    }
+
+    /// The oldest place that is not acknowledged.
+    #[inline]
+    pub(crate) fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// The place behind the newest that was sent.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes on their way, for all we know (RFC 6675 section 4, `Pipe`).
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.next - self.una - self.sacked_len - self.lost_len + self.resent_len
+    }
+
+    /// Bytes that were sent and are not acknowledged.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.next - self.una
+    }
+
+    /// Segments beyond `una` that the receiver holds.
+    #[inline]
+    pub(crate) fn sacked_count(&self) -> usize {
+        self.sacked_count
+    }
+
+    /// Segments that are not acknowledged.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The probe of the path's MTU, where it is lost.
+    pub(crate) fn lost_probe(&self) -> Option<Sent> {
+        self.get(self.probe?).filter(|sent| sent.is_probe && sent.state == State::Lost)
+    }
+
+    /// Does the receiver hold the oldest segment, which it does not acknowledge?
+    pub(crate) fn has_reneged(&self) -> bool {
+        self.segments.front().is_some_and(|sent| sent.state == State::Sacked)
+    }
+}
+
+/// How many new spans one block brings without memory from the heap.
+const NEWS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_flight_is_what_each_segment_says_whatever_befalls_them() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..300 {
+            let mut board = Scoreboard::starting_at(1);
+            for step in 0..200 {
+                let now = Time::from_nanos(step);
+                let place = |random: &mut fastrand::Rng, board: &Scoreboard| random.u64(board.una()..=board.next());
+                match random.u8(0..8) {
+                    0..=2 => board.send(now, board.next() + random.u64(1..30), false),
+                    3 => {
+                        let start = place(&mut random, &board);
+                        board.hold(Span { start, end: start + random.u64(1..50) }, |_| {});
+                    }
+                    4 => {
+                        let ack = random.u64(board.una()..=board.una() + board.outstanding() / 4);
+                        board.acknowledge(ack, |_| {});
+                    }
+                    5 => {
+                        if let Some((number, _)) = board.earliest() {
+                            board.lose(number);
+                        }
+                    }
+                    6 => {
+                        if let Some((number, _)) = board.next_lost() {
+                            board.resend(now, number);
+                        }
+                    }
+                    _ => board.cut(random.u64(8..40)),
+                }
+                check(&mut board);
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_is_held_once_all_of_it_is_whichever_blocks_say_so() {
+        let mut board = Scoreboard::starting_at(1);
+        board.send(Time::ZERO, 101, false);
+        board.send(Time::ZERO, 201, false);
+        assert_eq!(board.hold(Span { start: 101, end: 150 }, |_| {}), 0);
+        assert_eq!(board.hold(Span { start: 150, end: 201 }, |sent| assert_eq!(sent.start, 101)), 100);
+        assert_eq!(board.hold(Span { start: 101, end: 201 }, |_| panic!("it was told")), 0);
+        assert_eq!((board.in_flight(), board.sacked_count()), (100, 1));
+    }
+
+    #[test]
+    fn a_part_that_the_receiver_holds_is_not_sent_again_when_its_segment_is_cut() {
+        let mut board = Scoreboard::starting_at(0);
+        board.send(Time::ZERO, 300, false);
+        board.hold(Span { start: 100, end: 200 }, |_| panic!("not all of it is held"));
+        board.cut(100);
+        board.lose_where(|_| true);
+        let starts: Vec<u64> = std::iter::from_fn(|| {
+            let (number, sent) = board.next_lost()?;
+            board.resend(Time::ZERO, number);
+            Some(sent.start)
+        })
+        .collect();
+        assert_eq!(starts, [0, 200]);
+    }
+
+    #[test]
+    fn three_segments_held_beyond_one_mean_that_it_is_lost_rfc_6675_4() {
+        let mut board = Scoreboard::starting_at(0);
+        (1..=5).for_each(|count| board.send(Time::ZERO, count * 100, false));
+        board.hold(Span { start: 100, end: 300 }, |_| {});
+        assert_eq!(board.fall_behind(200, 3), 0, "not more than two segments");
+        board.hold(Span { start: 300, end: 400 }, |_| {});
+        assert_eq!(board.fall_behind(200, 3), 100);
+        assert_eq!(board.next_lost().map(|(_, sent)| sent.start), Some(0));
+        assert_eq!(board.fall_behind(200, 3), 0, "it is judged once");
+    }
+
+    fn check(board: &mut Scoreboard) {
+        let mut place = board.una();
+        assert!(board.held.len() <= board.outstanding(), "what is acknowledged is forgotten");
+        let (mut flying, mut lost) = (0, 0);
+        for sent in &board.segments {
+            assert_eq!(sent.start, place, "segments lie side by side");
+            place = sent.end;
+            match sent.state {
+                State::Flying => flying += sent.len(),
+                State::Resent => (flying, lost) = (flying + sent.len(), lost + sent.len()),
+                State::Lost => lost += sent.len(),
+                State::Sacked => assert!(board.held.holds(Span { start: sent.start, end: sent.end })),
+            }
+        }
+        assert_eq!((place, board.in_flight(), board.lost_len), (board.next(), flying, lost));
+        let lowest = board.segments.iter().find(|sent| sent.state == State::Lost).copied();
+        assert_eq!(board.next_lost().map(|(_, sent)| sent), lowest, "the lowest lost is sent again first");
+        let first = board
+            .segments
+            .iter()
+            .filter(|sent| matches!(sent.state, State::Flying | State::Resent))
+            .min_by_key(|sent| (sent.at, sent.start))
+            .copied();
+        assert_eq!(board.earliest().map(|(_, sent)| sent.at), first.map(|sent| sent.at));
+    }
+}

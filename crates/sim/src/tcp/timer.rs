@@ -1,0 +1,164 @@
+//! Round trips in, how long to wait for an acknowledgement out (RFC 6298).
+
+use super::settings::TimerBounds;
+use packet::Time;
+use std::time::Duration;
+
+/// The mean round trip, how much it varies, its least, and the retransmission time-out.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundTrip {
+    bounds: TimerBounds,
+    /// Smoothed mean and variation, once measured.
+    smoothed: Option<(Duration, Duration)>,
+    rto: Duration,
+    backoff: u32,
+    least: Option<(Duration, Time)>,
+}
+
+impl RoundTrip {
+    /// Before the first measurement.
+    pub(crate) fn new(bounds: TimerBounds) -> RoundTrip {
+        RoundTrip { bounds, smoothed: None, rto: RTO_FIRST, backoff: 0, least: None }
+    }
+
+    /// Takes a measurement of a segment that was sent once (RFC 6298 sections 2 and 3, Karn's rule).
+    pub(crate) fn measure(&mut self, now: Time, sample: Duration) {
+        let (mean, variation) = match self.smoothed {
+            None => (sample, sample / 2),
+            Some((mean, variation)) => ((mean * 7 + sample) / 8, (variation * 3 + mean.abs_diff(sample)) / 4),
+        };
+        self.smoothed = Some((mean, variation));
+        self.rto = match self.bounds {
+            TimerBounds::OneSecond => (mean + (variation * 4).max(GRANULARITY)).clamp(RTO_MIN, RTO_MAX),
+            TimerBounds::Linux => (mean + (variation * 4).max(RTO_MIN_LINUX)).min(RTO_MAX_LINUX),
+        };
+        self.note_least(now, sample);
+        self.backoff = 0;
+    }
+
+    fn note_least(&mut self, now: Time, sample: Duration) {
+        let is_less = self.least.is_none_or(|(least, at)| sample <= least || now.since(at) > LEAST_LASTS);
+        if is_less {
+            self.least = Some((sample, now));
+        }
+    }
+
+    /// How long to wait before sending again: twice as long after each time in vain (RFC 6298 section 5.5).
+    pub(crate) fn rto(&self) -> Duration {
+        let longest = match self.bounds {
+            TimerBounds::OneSecond => RTO_MAX,
+            TimerBounds::Linux => RTO_MAX_LINUX,
+        };
+        self.rto.saturating_mul(1 << self.backoff.min(16)).min(longest)
+    }
+
+    /// The timer ended in vain.
+    pub(crate) fn back_off(&mut self) {
+        self.backoff += 1;
+    }
+
+    /// New data was acknowledged: the path carries again what is sent.
+    pub(crate) fn forget_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The SYN had to be sent again: data starts with 3 s (RFC 6298 section 5.7).
+    pub(crate) fn distrust_first(&mut self) {
+        if self.smoothed.is_none() {
+            self.rto = RTO_AFTER_LOST_SYN;
+        }
+        self.backoff = 0;
+    }
+
+    /// The smoothed mean, once measured.
+    pub(crate) fn mean(&self) -> Option<Duration> {
+        self.smoothed.map(|(mean, _)| mean)
+    }
+
+    /// The least of the last five minutes, once measured.
+    pub(crate) fn least(&self) -> Option<Duration> {
+        self.least.map(|(least, _)| least)
+    }
+
+    /// The floor under what a lone segment's probe waits for its delayed acknowledgement (RFC 8985 section 7.2).
+    pub(crate) fn ack_delay_max(&self) -> Duration {
+        RTO_MIN_LINUX
+    }
+}
+
+/// Before the first measurement (RFC 6298 section 2.1).
+const RTO_FIRST: Duration = Duration::from_secs(1);
+/// See [`RoundTrip::distrust_first`].
+const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+/// RFC 6298 section 2.4.
+const RTO_MIN: Duration = Duration::from_secs(1);
+/// RFC 6298 section 2.5.
+const RTO_MAX: Duration = Duration::from_secs(60);
+/// Linux: a fifth of a second over the mean, so that no delayed acknowledgement ends the timer.
+const RTO_MIN_LINUX: Duration = Duration::from_millis(200);
+/// Linux: `TCP_RTO_MAX`.
+const RTO_MAX_LINUX: Duration = Duration::from_secs(120);
+/// The clock's granularity G (RFC 6298 section 2).
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// For how long the least round trip counts; as long as Linux's `tcp_min_rtt_wlen`.
+const LEAST_LASTS: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_round_trip_is_the_mean_and_half_of_it_the_variation_rfc_6298_2_2() {
+        let mut trip = RoundTrip::new(TimerBounds::OneSecond);
+        assert_eq!(trip.rto(), Duration::from_secs(1));
+        trip.measure(Time::ZERO, Duration::from_millis(800));
+        assert_eq!(trip.rto(), Duration::from_millis(800 + 4 * 400));
+    }
+
+    #[test]
+    fn later_round_trips_weigh_an_eighth_and_a_quarter_rfc_6298_2_3() {
+        let mut trip = RoundTrip::new(TimerBounds::OneSecond);
+        trip.measure(Time::ZERO, Duration::from_millis(800));
+        trip.measure(Time::ZERO, Duration::from_millis(1_600));
+        assert_eq!(trip.mean(), Some(Duration::from_millis(900)));
+        assert_eq!(trip.rto(), Duration::from_millis(900 + 4 * 500));
+    }
+
+    #[test]
+    fn the_timer_is_at_least_a_second_or_linuxs_fifth_over_the_mean_rfc_6298_2_4() {
+        for (bounds, expected) in [(TimerBounds::OneSecond, 1_000), (TimerBounds::Linux, 210)] {
+            let mut trip = RoundTrip::new(bounds);
+            (0..50).for_each(|_| trip.measure(Time::ZERO, Duration::from_millis(10)));
+            assert_eq!(trip.rto(), Duration::from_millis(expected));
+        }
+    }
+
+    #[test]
+    fn each_time_in_vain_doubles_the_timer_up_to_its_longest_rfc_6298_5_5() {
+        let mut trip = RoundTrip::new(TimerBounds::OneSecond);
+        let waits: Vec<u64> = (0..8)
+            .map(|_| {
+                let wait = trip.rto().as_secs();
+                trip.back_off();
+                wait
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        trip.forget_backoff();
+        assert_eq!(trip.rto(), Duration::from_secs(1));
+        trip.back_off();
+        trip.measure(Time::ZERO, Duration::from_millis(100));
+        assert_eq!(trip.rto(), Duration::from_secs(1), "a measurement ends it (section 5)");
+    }
+
+    #[test]
+    fn the_least_round_trip_is_forgotten_after_five_minutes() {
+        let mut trip = RoundTrip::new(TimerBounds::Linux);
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        trip.measure(at(0), Duration::from_millis(10));
+        trip.measure(at(299), Duration::from_millis(50));
+        assert_eq!(trip.least(), Some(Duration::from_millis(10)));
+        trip.measure(at(301), Duration::from_millis(50));
+        assert_eq!(trip.least(), Some(Duration::from_millis(50)));
+    }
+}

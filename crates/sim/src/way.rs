@@ -1,0 +1,435 @@
+//! Frames for one side in, frames of the sizes that it wants out: an engine's side with its output, and the laws over both.
+//!
+//! What each law costs is the same for every packet, however much is held: arrivals and departures are compared with what the
+//! ledger says, places within flows with the highest before them, ages with the moment that a packet carries in its tag. What
+//! can only be known by counting all that is held is counted when as many events have passed as it is long.
+
+use crate::bend::Bend;
+use crate::laws::Law;
+use crate::net::Net;
+use crate::topology::Role;
+use crate::wire::{TCP, TCP_LEN, UDP, UDP_LEN, long, word};
+use core::time::Duration;
+use engine::{Event, Mss, Output, Pieces, Reason, Role as EngineRole, Side, Switch, Tally, Toward, Way as Leaving};
+use packet::{Frame, Ingress, Medium, NoPacket, Packet, Time};
+
+/// All that happens to packets that leave by one wire.
+#[derive(Debug)]
+pub struct Way {
+    /// The policy of the side that they leave by.
+    pub side: Side,
+    /// Where they wait, and are counted.
+    pub out: Output,
+    /// What it is to the packets.
+    pub role: Role,
+    /// The wire that they leave by.
+    pub wire: usize,
+    /// Is what is held released when nothing more arrives?
+    pub releases_when_idle: bool,
+    /// Is who sent what is refused told?
+    pub tells: bool,
+    /// What is wrong with it on purpose.
+    pub bend: Option<Bend>,
+    /// How long something may be held.
+    patience: Duration,
+    /// What each stage may hold, in bytes.
+    limit: usize,
+    watch: Watch,
+    /// A packet that a bent way keeps back.
+    kept: Option<Packet>,
+    leaving_count: u64,
+    /// When its next wake is planned.
+    pub planned: Time,
+}
+
+/// What a way was seen to do.
+#[derive(Debug, Default)]
+struct Watch {
+    came: Tally,
+    put_count: u64,
+    /// Frames that found no memory.
+    lost_count: u64,
+    orders: Vec<Order>,
+    /// Events since everything that is held was counted, and how much that was.
+    since_walk: usize,
+    walk_len: usize,
+}
+
+/// How far a flow came and went, and how much of it came and went behind what follows it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    top_in: u64,
+    late_in: u64,
+    top_out: u64,
+    late_out: u64,
+}
+
+/// Where answers go.
+pub type Back<'a> = &'a dyn Fn(&Packet) -> Option<usize>;
+
+impl Way {
+    /// A way that holds nothing yet, and may hold things so long, and so much of them.
+    pub fn new(side: Side, out: Output, role: Role, wire: usize, patience: Duration, limit: usize) -> Way {
+        Way {
+            side,
+            out,
+            role,
+            wire,
+            releases_when_idle: false,
+            tells: true,
+            bend: None,
+            patience,
+            limit,
+            watch: Watch::default(),
+            kept: None,
+            leaving_count: 0,
+            planned: Time::NEVER,
+        }
+    }
+
+    /// Takes a frame that came in by `port`.
+    pub fn take(
+        &mut self,
+        net: &mut Net,
+        port: usize,
+        frame: &[u8],
+        mss: Option<(&mut Mss, Toward)>,
+        back: Back<'_>,
+    ) {
+        match Frame::copy(frame, Medium::Ip, Ingress(port as u32), &mut self.out.pool) {
+            Ok(packet) => self.push(net, packet, mss, back),
+            Err(NoPacket::NoBuffer) => {
+                self.watch.lost_count += 1;
+                net.ended += 1;
+            }
+            Err(NoPacket::Unfit(unfit)) => {
+                self.drain(net, back);
+                net.ended += 1;
+                self.out.ledger.pass(unfit.into(), frame.len());
+                let is_gateway = matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload);
+                if is_gateway && frame.len() <= net.wires[self.wire].mtu {
+                    net.put(self.wire, frame.len(), |room| room.copy_from_slice(frame));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, net: &mut Net, mut packet: Packet, mss: Option<(&mut Mss, Toward)>, back: Back<'_>) {
+        self.watch.came += Tally::new(1, packet.ip().payload_len());
+        packet.tag = net.now.nanos() + 1;
+        if !matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload) {
+            packet.take_hop();
+        }
+        if let Some((flow, start, len)) = place(net, &packet) {
+            self.watch.order(flow).comes(start, len);
+        }
+        if let Some((mss, toward)) = mss {
+            mss.see(net.now, &mut packet, toward, &mut self.out.ledger);
+        }
+        let refusals = self.must_refuse(&packet).then(|| self.refusals());
+        self.side.push(net.now, packet, &mut self.out);
+        if let Some(before) = refusals {
+            self.check_refused(net, before);
+        }
+        if self.out.queued_count() >= QUEUED_MAX {
+            self.drain(net, back);
+        }
+    }
+
+    /// Lets go of what is late.
+    pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
+        if self.next_deadline().is_some_and(|deadline| deadline <= net.now) {
+            self.side.expire(net.now, &mut self.out);
+            self.drain(net, back);
+        }
+    }
+
+    /// When something that is held becomes late.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let deadline = self.side.next_deadline()?;
+        Some(if self.bend == Some(Bend::HoldsTooLong) { deadline.later(1_000_000_000) } else { deadline })
+    }
+
+    /// Nothing more arrives: what was held for that leaves.
+    pub fn idle(&mut self, net: &mut Net, back: Back<'_>) {
+        if self.releases_when_idle && self.bend != Some(Bend::HoldsTooLong) {
+            self.side.release(net.now, &mut self.out);
+        }
+        self.drain(net, back);
+    }
+
+    /// Goes on with another side: the link has changed.
+    pub fn replace(&mut self, net: &mut Net, side: Side, back: Back<'_>) {
+        let old = std::mem::replace(&mut self.side, side);
+        self.side.take_over(net.now, old, &mut self.out);
+        // What the old side held begins to wait anew.
+        self.patience *= 2;
+        self.drain(net, back);
+    }
+
+    /// Puts all that waits on its wire.
+    pub fn drain(&mut self, net: &mut Net, back: Back<'_>) {
+        while let Some(leaving) = self.out.next_way() {
+            match leaving {
+                Leaving::Forward(packet) => self.forward(net, packet),
+                Leaving::Answer(packet) => {
+                    match back(&packet) {
+                        Some(wire) if packet.len() <= net.wires[wire].mtu => send(net, wire, &packet),
+                        _ => net.ended += 1,
+                    }
+                    self.out.done(packet);
+                }
+            }
+        }
+        if let Some(kept) = self.kept.take() {
+            self.emit(net, &kept, None);
+            self.out.done(kept);
+        }
+    }
+
+    fn forward(&mut self, net: &mut Net, packet: Packet) {
+        self.leaving_count += 1;
+        let is_bent = self.leaving_count.is_multiple_of(Bend::EVERY);
+        match self.bend.filter(|_| is_bent) {
+            Some(Bend::DropsSilently) => return self.out.done(packet),
+            Some(Bend::LosesUnseen) => {
+                self.watch.put_count += packet.wire_count() as u64;
+                return self.out.done(packet);
+            }
+            Some(Bend::ForgetsBuffer) => {
+                self.emit(net, &packet, None);
+                return drop(packet);
+            }
+            Some(Bend::Reorders) if self.kept.is_none() => {
+                self.kept = Some(packet);
+                return;
+            }
+            Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts)) => self.emit(net, &packet, Some(bend)),
+            _ => self.emit(net, &packet, None),
+        }
+        self.out.done(packet);
+        if let Some(kept) = self.kept.take() {
+            self.emit(net, &kept, None);
+            self.out.done(kept);
+        }
+    }
+
+    fn emit(&mut self, net: &mut Net, packet: &Packet, bend: Option<Bend>) {
+        net.looked(Law::Holding);
+        let age = Duration::from_nanos((net.now.nanos() + 1).saturating_sub(packet.tag));
+        if packet.tag > 0 && age > self.patience {
+            let (role, patience) = (self.role.name(), self.patience);
+            net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
+        }
+        if !packet.came_in_pieces()
+            && let Some((flow, start, len)) = place(net, packet)
+        {
+            net.looked(Law::Order);
+            let order = self.watch.order(flow);
+            order.goes(start, len);
+            let Order { late_in, late_out, .. } = *order;
+            if late_out > late_in {
+                let role = self.role.name();
+                net.breaks(Law::Order, || {
+                    format!(
+                        "of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so"
+                    )
+                });
+            }
+        }
+        if self.role == Role::WideInterface && packet.cut.is_some() {
+            let from = crate::wire::read(packet.bytes()).and_then(|seen| seen.from);
+            if let Some(rules) = from.and_then(|host| net.hosts.get_mut(usize::from(host))) {
+                rules.has_cutting_card = true;
+            }
+        }
+        let mut pieces = Pieces::of(packet);
+        while let Some(piece) = pieces.next() {
+            let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
+            let len = piece.frame_len() + extra;
+            net.put(self.wire, len, |room| {
+                let (header, payload) = room.split_at_mut(piece.header.len());
+                header.copy_from_slice(piece.header);
+                payload[..piece.payload.len()].copy_from_slice(piece.payload);
+                if bend == Some(Bend::Corrupts) {
+                    corrupt(room);
+                }
+            });
+            self.watch.put_count += 1;
+        }
+    }
+
+    /// The laws that hold between two events.
+    pub fn check(&mut self, net: &mut Net) {
+        net.looked(Law::Conservation);
+        let Way { out, watch, side, .. } = self;
+        let (came, received) = (watch.came, out.ledger.received);
+        if came != received {
+            return net.breaks(Law::Conservation, || format!("{came:?} came, the ledger says {received:?}"));
+        }
+        let (put, forwarded) = (watch.put_count, out.ledger.forwarded.packets);
+        if put != forwarded {
+            return net.breaks(Law::Conservation, || {
+                format!("{put} packets were put on the wire, the ledger says that {forwarded} went on")
+            });
+        }
+        watch.since_walk += 1;
+        if net.is_thorough || watch.since_walk >= watch.walk_len {
+            watch.since_walk = 0;
+            watch.walk_len = side.widening.held().1;
+            if let Err(what) = side.check(out) {
+                return net.breaks(Law::Conservation, || what);
+            }
+        }
+        self.check_limits(net);
+    }
+
+    fn check_limits(&mut self, net: &mut Net) {
+        net.looked(Law::Holding);
+        let widening = &self.side.widening;
+        let charges = [
+            widening.reassembler.as_ref().map_or(0, |stage| stage.charged()),
+            widening.joiner.as_ref().map_or(0, |stage| stage.charged()),
+            widening.coalescer.as_ref().map_or(0, |stage| stage.charged()),
+        ];
+        let limit = self.limit;
+        if charges.iter().any(|charged| *charged > limit) {
+            net.breaks(Law::Holding, || format!("stages hold {charges:?} bytes, {limit} each at most"));
+        }
+    }
+
+    /// The laws that hold when nothing more will happen.
+    pub fn check_end(&mut self, net: &mut Net) {
+        let (held, buffers) = self.side.widening.held();
+        if held != Tally::NONE || buffers > 0 {
+            net.breaks(Law::Holding, || format!("{held:?} in {buffers} buffers are held for ever"));
+        }
+        if let Err(what) = self.side.check(&self.out) {
+            net.breaks(Law::Conservation, || what);
+        }
+    }
+
+    /// Adds up what was met here.
+    pub fn tell(&self, net: &mut Net) {
+        let role = Role::ALL.iter().position(|role| *role == self.role).unwrap_or(0);
+        net.hits.roles[role] += self.watch.came.packets;
+        net.hits.add_ledger(&self.out.ledger);
+        if let Some(at) = Reason::ALL.iter().position(|reason| *reason == Reason::NoBuffer) {
+            net.hits.reasons[at] += self.watch.lost_count;
+        }
+    }
+
+    /// Packets that ended here.
+    pub fn ended_count(&self) -> u64 {
+        self.out.ledger.retired_all().packets
+    }
+
+    /// Is this a packet that must not be cut, cannot leave whole, and meets nothing that would join or cut it?
+    fn must_refuse(&self, packet: &Packet) -> bool {
+        let (ip, narrowing) = (packet.ip(), &self.side.narrowing);
+        let mtu = usize::from(narrowing.mtu);
+        let is_long = packet.len() > mtu && mtu >= ip.mtu_min();
+        let is_transit = matches!(narrowing.role, EngineRole::Transit);
+        let may_be_segmented =
+            packet.is_tcp() && (narrowing.segment == Switch::On || self.side.widening.coalescer.is_some());
+        let must_stay = ip.dont_fragment || narrowing.fragment == Switch::Off;
+        is_long && is_transit && must_stay && ip.fragment.is_none() && !may_be_segmented
+    }
+
+    /// Packets that were too big, and what was said about packets.
+    fn refusals(&self) -> [u64; 2] {
+        let ledger = &self.out.ledger;
+        let said = [Event::Answered, Event::AnswerForbidden, Event::AnswerLimited];
+        [ledger.retired(Reason::TooBig).packets, said.iter().map(|event| ledger.event(*event).packets).sum()]
+    }
+
+    fn check_refused(&self, net: &mut Net, before: [u64; 2]) {
+        net.looked(Law::Refusal);
+        let after = self.refusals();
+        let expected = [before[0] + 1, before[1] + u64::from(self.tells)];
+        if after != expected {
+            let role = self.role.name();
+            net.breaks(Law::Refusal, || {
+                format!(
+                    "a {role} must refuse a packet and tell its sender: refused {} to {}, told {} to {}",
+                    before[0], after[0], before[1], after[1]
+                )
+            });
+        }
+    }
+}
+
+impl Watch {
+    fn order(&mut self, flow: usize) -> &mut Order {
+        if flow >= self.orders.len() {
+            self.orders.resize(flow + 1, Order::default());
+        }
+        &mut self.orders[flow]
+    }
+}
+
+impl Order {
+    #[inline]
+    fn comes(&mut self, start: u64, len: u64) {
+        self.late_in += late(&mut self.top_in, start, len);
+    }
+
+    #[inline]
+    fn goes(&mut self, start: u64, len: u64) {
+        self.late_out += late(&mut self.top_out, start, len);
+    }
+}
+
+/// How much of this stands before the top, which it may raise.
+#[inline]
+fn late(top: &mut u64, start: u64, len: u64) -> u64 {
+    let behind = top.saturating_sub(start).min(len);
+    *top = (*top).max(start + len);
+    behind
+}
+
+/// Where in its flow a packet stands: a message by its number, a segment by its bytes.
+#[inline]
+fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
+    let upper = packet.ip().upper.filter(|_| packet.ip().fragment.is_none())?;
+    let bytes = packet.upper_bytes(upper);
+    let flow = usize::from(word(bytes, 2).checked_sub(crate::flow::PORT)?);
+    let known = net.flows.get(flow)?;
+    if word(bytes, 0) != word(bytes, 2) || net.may_damage && !is_of(known, packet) {
+        return None;
+    }
+    match upper.protocol {
+        UDP => {
+            let number = known.message_of(bytes.get(UDP_LEN..)?)?;
+            Some((flow, number, 1))
+        }
+        TCP if bytes.len() > TCP_LEN => {
+            let len = bytes.len().checked_sub(usize::from(bytes[12] >> 4) * 4).filter(|len| *len > 0)?;
+            Some((flow, known.offset_of(long(bytes, 4)), len as u64))
+        }
+        _ => None,
+    }
+}
+
+/// Is this packet between the hosts of the flow? One whose addresses were damaged is of another flow.
+fn is_of(flow: &crate::flow::Flow, packet: &Packet) -> bool {
+    let ends = crate::wire::read(packet.bytes()).map(|seen| (seen.from, seen.to));
+    ends == Some((Some(flow.plan.from as u16), Some(flow.plan.to as u16)))
+}
+
+fn send(net: &mut Net, wire: usize, packet: &Packet) {
+    let bytes = packet.bytes();
+    net.put(wire, bytes.len(), |room| room.copy_from_slice(bytes));
+}
+
+/// Changes a frame so that its checksums stay right: two words far in change places.
+fn corrupt(frame: &mut [u8]) {
+    let at = (frame.len() / 2) & !1;
+    if let Some([one, two, three, four]) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
+        std::mem::swap(one, three);
+        std::mem::swap(two, four);
+    }
+}
+
+/// Packets that wait before they are put on the wire, at most.
+const QUEUED_MAX: usize = 16;

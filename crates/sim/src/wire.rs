@@ -1,0 +1,248 @@
+//! What a host says in, the bytes of a packet out; bytes of a packet in, what a host reads in them out.
+//!
+//! Written apart from the engine's own headers and parser, which it checks; of theirs it uses the sums alone.
+
+use crate::address;
+use packet::Sum;
+
+/// An IP header, as a host writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// IPv6?
+    pub is_v6: bool,
+    /// Who sends.
+    pub from: u16,
+    /// Who is to receive.
+    pub to: u16,
+    /// What is inside.
+    pub protocol: u8,
+    /// May no router cut it (IPv4)?
+    pub dont_fragment: bool,
+    /// Identification.
+    pub id: u32,
+    /// Marks of congestion control, in two bits.
+    pub ecn: u8,
+    /// Place of a piece in its datagram, in bytes, and whether others follow; none for a whole one.
+    pub piece: Option<(usize, bool)>,
+}
+
+/// What a host reads in a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// IPv6?
+    pub is_v6: bool,
+    /// Who sent it; none where nobody has the address.
+    pub from: Option<u16>,
+    /// Who is to receive it.
+    pub to: Option<u16>,
+    /// What is inside.
+    pub protocol: u8,
+    /// May no router cut it?
+    pub dont_fragment: bool,
+    /// Identification.
+    pub id: u32,
+    /// Place of a piece in its datagram, in bytes, and whether others follow.
+    pub piece: Option<(usize, bool)>,
+    /// Where the payload starts, and where it ends.
+    pub at: usize,
+    /// See `at`.
+    pub end: usize,
+}
+
+impl Head {
+    /// Length of the header, in bytes.
+    pub fn header_len(&self) -> usize {
+        match (self.is_v6, self.piece) {
+            (false, _) => V4_LEN,
+            (true, None) => V6_LEN,
+            (true, Some(_)) => V6_LEN + FRAGMENT_LEN,
+        }
+    }
+
+    /// Writes it to the front of `to`, for a packet that fills it.
+    pub fn write(&self, to: &mut [u8]) {
+        let len = to.len();
+        if self.is_v6 {
+            let payload_len = (len - V6_LEN) as u16;
+            let next = if self.piece.is_some() { FRAGMENT } else { self.protocol };
+            to[..4].copy_from_slice(&[0x60, self.ecn << 4, 0, 0]);
+            to[4..6].copy_from_slice(&payload_len.to_be_bytes());
+            to[6..8].copy_from_slice(&[next, HOPS]);
+            to[8..24].copy_from_slice(&address::v6(self.from));
+            to[24..40].copy_from_slice(&address::v6(self.to));
+            if let Some((offset, more)) = self.piece {
+                to[40..42].copy_from_slice(&[self.protocol, 0]);
+                to[42..44].copy_from_slice(&(offset as u16 | u16::from(more)).to_be_bytes());
+                to[44..48].copy_from_slice(&self.id.to_be_bytes());
+            }
+            return;
+        }
+        let (offset, more) = self.piece.unwrap_or((0, false));
+        let marks = u16::from(self.dont_fragment) << 14 | u16::from(more) << 13 | (offset / 8) as u16;
+        to[..2].copy_from_slice(&[0x45, self.ecn]);
+        to[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        to[4..6].copy_from_slice(&(self.id as u16).to_be_bytes());
+        to[6..8].copy_from_slice(&marks.to_be_bytes());
+        to[8..12].copy_from_slice(&[HOPS, self.protocol, 0, 0]);
+        to[12..16].copy_from_slice(&address::v4(self.from));
+        to[16..20].copy_from_slice(&address::v4(self.to));
+        seal_v4(&mut to[..V4_LEN]);
+    }
+
+    /// The sum of the header that transport checksums cover beside their own bytes.
+    pub fn pseudo_sum(&self, len: usize) -> Sum {
+        let ends = if self.is_v6 {
+            Sum::of(&address::v6(self.from)) + Sum::of(&address::v6(self.to))
+        } else {
+            Sum::of(&address::v4(self.from)) + Sum::of(&address::v4(self.to))
+        };
+        ends + Sum::word(u16::from(self.protocol)) + Sum::word((len >> 16) as u16) + Sum::word(len as u16)
+    }
+}
+
+/// Writes the checksum of an IPv4 header, of whatever length.
+pub fn seal_v4(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum = Sum::of(header).checksum();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Writes a UDP header to the front of `to`, which holds header and payload.
+pub fn write_udp(head: &Head, port: u16, to: &mut [u8]) {
+    let len = to.len();
+    to[..2].copy_from_slice(&port.to_be_bytes());
+    to[2..4].copy_from_slice(&port.to_be_bytes());
+    to[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    to[6..8].fill(0);
+    let sum = (head.pseudo_sum(len) + Sum::of(to)).checksum();
+    to[6..8].copy_from_slice(&if sum == 0 { 0xFFFF } else { sum }.to_be_bytes());
+}
+
+/// Reads the packet in `frame`, as far as a host that it is for does; none where a host would drop it unread.
+pub fn read(frame: &[u8]) -> Option<Seen> {
+    match frame.first()? >> 4 {
+        4 => read_v4(frame),
+        6 => read_v6(frame),
+        _ => None,
+    }
+}
+
+fn read_v4(frame: &[u8]) -> Option<Seen> {
+    let at = usize::from(frame[0] & 15) * 4;
+    let header = frame.get(..at).filter(|header| header.len() >= V4_LEN)?;
+    let end = usize::from(word(header, 2));
+    if !Sum::of(header).is_right() || end < at || end > frame.len() {
+        return None;
+    }
+    let marks = word(header, 6);
+    let (offset, more) = (usize::from(marks & 0x1FFF) * 8, marks & 0x2000 > 0);
+    Some(Seen {
+        is_v6: false,
+        from: address::host_v4(&header[12..16]),
+        to: address::host_v4(&header[16..20]),
+        protocol: header[9],
+        dont_fragment: marks & 0x4000 > 0,
+        id: u32::from(word(header, 4)),
+        piece: (offset > 0 || more).then_some((offset, more)),
+        at,
+        end,
+    })
+}
+
+fn read_v6(frame: &[u8]) -> Option<Seen> {
+    let header = frame.get(..V6_LEN)?;
+    let end = V6_LEN + usize::from(word(header, 4));
+    if end > frame.len() {
+        return None;
+    }
+    let (mut protocol, mut at, mut piece, mut id) = (header[6], V6_LEN, None, 0);
+    while matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
+        let extension = frame.get(at..at + 8).filter(|_| at + 8 <= end)?;
+        at += if protocol == FRAGMENT { 8 } else { 8 * (1 + usize::from(extension[1])) };
+        if protocol == FRAGMENT {
+            let marks = word(extension, 2);
+            id = u32::from(word(extension, 4)) << 16 | u32::from(word(extension, 6));
+            piece = (marks & !6 > 0).then_some((usize::from(marks & !7), marks & 1 > 0));
+        }
+        protocol = extension[0];
+        if piece.is_some_and(|(offset, _)| offset > 0) {
+            break;
+        }
+    }
+    (at <= end).then_some(Seen {
+        is_v6: true,
+        from: address::host_v6(&header[8..24]),
+        to: address::host_v6(&header[24..40]),
+        protocol,
+        dont_fragment: true,
+        id,
+        piece,
+        at,
+        end,
+    })
+}
+
+/// Who a packet is for, as a router reads it: nothing else is looked at.
+pub fn destination(frame: &[u8]) -> Option<u16> {
+    match frame.first()? >> 4 {
+        4 => address::host_v4(frame.get(16..20)?),
+        6 => address::host_v6(frame.get(24..40)?),
+        _ => None,
+    }
+}
+
+/// Is the transport checksum of what these two hosts exchange right?
+pub fn is_sum_right(seen: &Seen, from: u16, to: u16, upper: &[u8]) -> bool {
+    let head = Head {
+        is_v6: seen.is_v6,
+        from,
+        to,
+        protocol: seen.protocol,
+        dont_fragment: false,
+        id: 0,
+        ecn: 0,
+        piece: None,
+    };
+    (head.pseudo_sum(upper.len()) + Sum::of(upper)).is_right()
+}
+
+/// The two bytes at `at`, as a number; 0 where they are not there.
+#[inline]
+pub fn word(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// The four bytes at `at`, as a number.
+#[inline]
+pub fn long(bytes: &[u8], at: usize) -> u32 {
+    u32::from(word(bytes, at)) << 16 | u32::from(word(bytes, at + 2))
+}
+
+/// Bytes of an IPv4 header without options, of an IPv6 header, of a Fragment header, of a UDP and of a TCP header.
+pub const V4_LEN: usize = 20;
+/// See [`V4_LEN`].
+pub const V6_LEN: usize = 40;
+/// See [`V4_LEN`].
+pub const FRAGMENT_LEN: usize = 8;
+/// See [`V4_LEN`].
+pub const UDP_LEN: usize = 8;
+/// See [`V4_LEN`].
+pub const TCP_LEN: usize = 20;
+/// Protocol numbers (IANA).
+pub const ICMP: u8 = 1;
+/// See [`ICMP`].
+pub const TCP: u8 = 6;
+/// See [`ICMP`].
+pub const UDP: u8 = 17;
+/// See [`ICMP`].
+pub const ICMPV6: u8 = 58;
+/// IPv6 extension headers.
+pub const HOP_BY_HOP: u8 = 0;
+/// See [`HOP_BY_HOP`].
+pub const ROUTING: u8 = 43;
+/// See [`HOP_BY_HOP`].
+pub const FRAGMENT: u8 = 44;
+/// See [`HOP_BY_HOP`].
+pub const DESTINATION: u8 = 60;
+/// Hops that a host lets its packets take: all that a header can say, for chains of a hundred nodes.
+const HOPS: u8 = 255;

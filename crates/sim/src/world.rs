@@ -1,0 +1,433 @@
+//! A topology, flows, faults and a seed in; a run of it out: what arrived, what was met, which law broke, and the trace.
+
+use crate::bend::Bend;
+use crate::event::What;
+use crate::flow::{Flow, Kind as FlowKind, Plan};
+use crate::gateway::Gateway;
+use crate::hits::{Fault, Hits};
+use crate::host::Host;
+use crate::laws::{Broken, Law};
+use crate::link::{Link, Shape};
+use crate::net::{HostRules, Net, Wire};
+use crate::router::Router;
+use crate::topology::{Kind, Topology};
+use crate::trace::Trace;
+use core::time::Duration;
+use packet::Time;
+use std::collections::VecDeque;
+
+/// A network that runs.
+#[derive(Debug)]
+pub struct World {
+    net: Net,
+    nodes: Vec<Node>,
+    changes: Vec<Change>,
+    topology: Topology,
+}
+
+/// What stands at a place.
+#[derive(Debug)]
+enum Node {
+    Host(Box<Host>),
+    Router(Box<Router>),
+    Gateway(Box<Gateway>),
+}
+
+/// Something that happens to a link while packets are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// To which, by number.
+    pub link: usize,
+    /// What.
+    pub to: To,
+}
+
+/// What becomes of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// It carries nothing.
+    Down,
+    /// It carries again.
+    Up,
+    /// Its MTU is another, in bytes.
+    Mtu(u16),
+}
+
+/// How a run went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// A hash of all that happened.
+    pub trace: u64,
+    /// Events.
+    pub event_count: u64,
+    /// Packets that gateways took in.
+    pub packets: u64,
+    /// Bytes of streams that arrived.
+    pub stream_bytes: u64,
+    /// Messages that were sent, and that arrived.
+    pub messages: [u64; 2],
+    /// Times that a sender was told of a smaller MTU.
+    pub told_count: u64,
+    /// How long it took, in the time of the network.
+    pub stretch: Duration,
+    /// How often each thing was met.
+    pub hits: Hits,
+    /// The first law that broke, if one did.
+    pub broken: Option<Broken>,
+}
+
+/// All that a run is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// The network.
+    pub topology: Topology,
+    /// Who sends what to whom.
+    pub flows: Vec<Plan>,
+    /// What happens to links meanwhile.
+    pub changes: Vec<Change>,
+    /// What is wrong with the gateways on purpose.
+    pub bend: Option<Bend>,
+    /// What everything that is random is drawn from.
+    pub seed: u64,
+    /// Is everything that is held counted anew after each event?
+    pub is_thorough: bool,
+}
+
+impl World {
+    /// A network in which nothing has happened.
+    ///
+    /// # Panics
+    /// Where a host has no link, or a gateway not two.
+    pub fn new(scene: &Scene) -> World {
+        let Scene { topology, flows, changes, bend, seed, is_thorough } = scene;
+        let ports: Vec<Vec<usize>> = (0..topology.nodes.len()).map(|node| ports(topology, node)).collect();
+        let mut wires = Vec::with_capacity(2 * topology.links.len());
+        for (number, link) in topology.links.iter().enumerate() {
+            for (way, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
+                let port =
+                    ports[to].iter().position(|port| *port / 2 == number).expect("a link's end has a port for it");
+                wires.push(Wire::new(Link::new(link.shapes[way].clone()), to, port, link.mtu.into()));
+            }
+        }
+        let mut net = Net {
+            now: Time::ZERO,
+            event: 0,
+            wires,
+            events: Default::default(),
+            trace: Trace::default(),
+            hits: Hits::new(),
+            flows: Vec::new(),
+            hosts: vec![HostRules::default(); topology.nodes.len()],
+            taken_in: 0,
+            ended: 0,
+            may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
+            broken: None,
+            is_thorough: *is_thorough,
+        };
+        for (number, plan) in flows.iter().enumerate() {
+            net.hosts[plan.from].is_hostile |= plan.kind == FlowKind::Junk;
+            net.events.plan(Time::ZERO + plan.start, What::Send(number as u32));
+            net.flows.push(Flow::new(*seed, number as u16, plan.clone()));
+        }
+        for (number, change) in changes.iter().enumerate() {
+            net.events.plan(Time::ZERO + change.at, What::Fault(number as u32));
+        }
+        let nodes = topology.nodes.iter().enumerate().map(|(number, node)| {
+            let ports = &ports[number];
+            match &node.kind {
+                Kind::Host { dont_fragment } => {
+                    net.hosts[number].dont_fragment = *dont_fragment;
+                    Node::Host(Box::new(Host::new(number as u16, ports[0], *dont_fragment, *seed)))
+                }
+                Kind::Router(kind) => {
+                    let routes = routes(topology, &net, number);
+                    Node::Router(Box::new(Router::new(*kind, number as u16, ports.clone(), routes, &net, *seed)))
+                }
+                Kind::Gateway(config) => {
+                    let wires = [ports[0], ports[1]];
+                    Node::Gateway(Box::new(Gateway::new(config, number as u16, wires, &net, *seed, *bend)))
+                }
+            }
+        });
+        let nodes = nodes.collect();
+        World { net, nodes, changes: changes.clone(), topology: topology.clone() }
+    }
+
+    /// Runs until nothing more happens, or a law breaks.
+    pub fn run(mut self) -> Outcome {
+        while self.net.broken.is_none()
+            && let Some((now, what)) = self.net.events.next()
+        {
+            self.step(now, what);
+        }
+        if self.net.broken.is_none() {
+            self.check_end();
+        }
+        self.outcome()
+    }
+
+    fn step(&mut self, now: Time, what: What) {
+        let World { net, nodes, changes, topology } = self;
+        net.now = now;
+        net.event += 1;
+        let (kind, number) = match what {
+            What::Arrive(number) => (1, number),
+            What::Wake(number) => (2, number),
+            What::Send(number) => (3, number),
+            What::Fault(number) => (4, number),
+        };
+        net.trace.note(now.nanos());
+        net.trace.note(kind << 32 | u64::from(number));
+        let number = number as usize;
+        match what {
+            What::Arrive(_) => {
+                let node = net.wires[number].to;
+                arrive(net, &mut nodes[node], number);
+                plan_wake(net, &mut nodes[node], node);
+            }
+            What::Wake(_) => {
+                nodes[number].woken(now);
+                nodes[number].expire(net);
+                plan_wake(net, &mut nodes[number], number);
+            }
+            What::Send(_) => {
+                if let Node::Host(host) = &mut nodes[net.flows[number].plan.from] {
+                    host.send(net, number);
+                }
+            }
+            What::Fault(_) => change(net, nodes, topology, changes[number]),
+        }
+    }
+
+    /// Laws that hold once nothing more happens.
+    fn check_end(&mut self) {
+        let World { net, nodes, .. } = self;
+        for node in nodes.iter_mut() {
+            for way in node.ways() {
+                way.check_end(net);
+            }
+        }
+        let ended = self.ended_count();
+        let net = &mut self.net;
+        net.looked(Law::Integrity);
+        let missing: u64 = messages(net).map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
+        if missing > ended {
+            net.breaks(Law::Integrity, || {
+                format!("{missing} messages did not arrive, {ended} frames were lost by something that says so")
+            });
+        }
+        let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
+        let short: u64 = streams.map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
+        if short > 0 && ended == 0 {
+            net.breaks(Law::Integrity, || format!("{short} bytes of streams did not arrive, and nothing was lost"));
+        }
+    }
+
+    /// Frames and packets that ended somewhere, with a name.
+    fn ended_count(&mut self) -> u64 {
+        let mut ended = self.net.ended;
+        for wire in &self.net.wires {
+            let counters = wire.link.counters();
+            let lost = counters.lost.frames + counters.dropped.frames + counters.without_room.frames;
+            ended += lost + counters.corrupted.frames + wire.down_count;
+        }
+        for node in &mut self.nodes {
+            ended += match node {
+                Node::Host(host) => host.ended_count(),
+                Node::Router(router) => router.stray_count,
+                Node::Gateway(_) => 0,
+            };
+            ended += node.ways().iter().map(|way| way.ended_count()).sum::<u64>();
+        }
+        ended
+    }
+
+    fn outcome(mut self) -> Outcome {
+        for node in &mut self.nodes {
+            node.ways().iter().for_each(|way| way.tell(&mut self.net));
+        }
+        self.count_faults();
+        let told_count =
+            self.nodes.iter().map(|node| if let Node::Host(host) = node { host.told_count } else { 0 }).sum();
+        let net = &self.net;
+        let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
+        Outcome {
+            trace: net.trace.hash(),
+            event_count: net.event,
+            packets: net.taken_in,
+            stream_bytes: streams.map(|flow| flow.arrived).sum(),
+            messages: [messages(net).map(|flow| flow.sent).sum(), messages(net).map(|flow| flow.arrived).sum()],
+            told_count,
+            stretch: net.now.since(Time::ZERO),
+            hits: net.hits.clone(),
+            broken: net.broken.clone(),
+        }
+    }
+
+    fn count_faults(&mut self) {
+        let net = &mut self.net;
+        let mut counts = [0; Fault::ALL.len()];
+        let mut add = |fault: Fault, count: u64| counts[fault as usize] += count;
+        for wire in &net.wires {
+            let (counters, shape) = (wire.link.counters(), wire.link.shape());
+            add_losses(&mut add, shape, counters.lost.frames);
+            add(Fault::BitErrors, counters.corrupted.frames);
+            add(Fault::Reorder, counters.reordered.frames);
+            add(Fault::Duplicate, counters.duplicated.frames);
+            add(Fault::Red, counters.dropped_early.frames);
+            add(Fault::Rate, counters.dropped.frames - counters.dropped_early.frames);
+            add(Fault::Carrier, wire.down_count);
+            let jittered = if shape.jitter > Duration::ZERO { counters.delivered.frames } else { 0 };
+            add(Fault::Jitter, jittered);
+        }
+        let mtu_changes = self.changes.iter().filter(|change| matches!(change.to, To::Mtu(_))).count();
+        add(Fault::MtuChange, mtu_changes as u64);
+        let no_buffer = engine::Reason::ALL.iter().position(|reason| *reason == engine::Reason::NoBuffer);
+        add(Fault::SmallPool, no_buffer.map_or(0, |at| net.hits.reasons[at]));
+        let junk = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Junk);
+        add(Fault::Junk, junk.map(|flow| flow.plan.count - flow.left).sum());
+        net.hits.faults = counts;
+    }
+}
+
+/// A wire does not say which of its losses took a frame: where it has several, each of them counts.
+fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &Shape, lost: u64) {
+    let present = [
+        (Fault::Loss, shape.loss > 0.0),
+        (Fault::Burst, shape.burst.is_some()),
+        (Fault::ByteLoss, shape.byte_loss > 0.0),
+    ];
+    for (fault, _) in present.into_iter().filter(|(_, is_present)| *is_present) {
+        add(fault, lost);
+    }
+}
+
+fn messages(net: &Net) -> impl Iterator<Item = &Flow> {
+    net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Datagrams)
+}
+
+impl Node {
+    fn take(&mut self, net: &mut Net, port: usize, frame: &[u8]) {
+        match self {
+            Node::Host(host) => host.take(net, frame),
+            Node::Router(router) => router.take(net, port, frame),
+            Node::Gateway(gateway) => gateway.take(net, port, frame),
+        }
+    }
+
+    fn expire(&mut self, net: &mut Net) {
+        match self {
+            Node::Host(_) => {}
+            Node::Router(router) => router.expire(net),
+            Node::Gateway(gateway) => gateway.expire(net),
+        }
+    }
+
+    fn ways(&mut self) -> &mut [crate::way::Way] {
+        match self {
+            Node::Host(_) => &mut [],
+            Node::Router(router) => &mut router.ways,
+            Node::Gateway(gateway) => &mut gateway.ways,
+        }
+    }
+
+    fn woken(&mut self, now: Time) {
+        for way in self.ways() {
+            if way.planned <= now {
+                way.planned = Time::NEVER;
+            }
+        }
+    }
+}
+
+/// Takes a batch of what has arrived at the far end of a wire.
+fn arrive(net: &mut Net, node: &mut Node, number: usize) {
+    net.arrived(number);
+    let (port, is_up) = (net.wires[number].port, net.wires[number].is_up);
+    let mut is_idle = false;
+    for _ in 0..BATCH {
+        let Some(departure) = net.wires[number].link.pop(net.now) else {
+            is_idle = true;
+            break;
+        };
+        match is_up {
+            true => node.take(net, port, departure.frame()),
+            false => net.wires[number].down_count += 1,
+        }
+        net.wires[number].link.give_back(departure);
+    }
+    net.plan_arrival(number);
+    match node {
+        Node::Host(_) => {}
+        Node::Router(router) => router.idle(net),
+        Node::Gateway(gateway) if is_idle => gateway.idle(net, port),
+        Node::Gateway(gateway) => gateway.pause(net, port),
+    }
+}
+
+fn plan_wake(net: &mut Net, node: &mut Node, number: usize) {
+    for way in node.ways() {
+        if let Some(deadline) = way.next_deadline().filter(|deadline| *deadline < way.planned) {
+            way.planned = deadline;
+            net.events.plan(deadline.max(net.now), What::Wake(number as u32));
+        }
+    }
+}
+
+fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change) {
+    let wires = [2 * change.link, 2 * change.link + 1];
+    for wire in wires {
+        match change.to {
+            To::Down => net.wires[wire].is_up = false,
+            To::Up => net.wires[wire].is_up = true,
+            To::Mtu(mtu) => net.wires[wire].mtu = mtu.into(),
+        }
+    }
+    if let To::Mtu(_) = change.to {
+        for number in topology.links[change.link].ends {
+            match &mut nodes[number] {
+                Node::Host(_) => {}
+                Node::Router(router) => router.change(net),
+                Node::Gateway(gateway) => gateway.change(net),
+            }
+            plan_wake(net, &mut nodes[number], number);
+        }
+    }
+}
+
+/// The wires that lead away from a node, in the order of its ports; a gateway's wide one first.
+fn ports(topology: &Topology, node: usize) -> Vec<usize> {
+    let mut ports: Vec<usize> = topology
+        .links_of(node)
+        .map(|link| if topology.links[link].ends[0] == node { 2 * link } else { 2 * link + 1 })
+        .collect();
+    if let Kind::Gateway(gateway) = &topology.nodes[node].kind {
+        ports.sort_by_key(|wire| !topology.links[wire / 2].ends.contains(&gateway.wide));
+    }
+    ports
+}
+
+/// The port of `node` that leads to each host, along the fewest links.
+fn routes(topology: &Topology, net: &Net, node: usize) -> Vec<Option<u16>> {
+    let mut routes = vec![None; topology.nodes.len()];
+    let mut next = VecDeque::from([(node, None)]);
+    let mut seen = vec![false; topology.nodes.len()];
+    seen[node] = true;
+    while let Some((at, first)) = next.pop_front() {
+        for (port, wire) in ports(topology, at).into_iter().enumerate() {
+            let to = net.wires[wire].to;
+            if !seen[to] {
+                seen[to] = true;
+                let first = first.or(Some(port as u16));
+                routes[to] = first;
+                next.push_back((to, first));
+            }
+        }
+    }
+    routes
+}
+
+/// Frames that a node takes at once.
+const BATCH: usize = 64;

@@ -1,0 +1,147 @@
+//! Gateways bent on purpose in, the law that sees it out: a law that nothing breaks proves nothing.
+
+use core::time::Duration;
+use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
+use wideload_sim::link::Shape;
+use wideload_sim::swarm::Case;
+use wideload_sim::{Bend, Broken, Gateway, GatewayRole, Kind, Law, Outcome, Scene, Topology, World};
+
+#[test]
+fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
+    for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
+        let outcome = run(&scene(role, None));
+        assert_eq!(outcome.broken, None, "{role:?}");
+        assert!(outcome.messages[0] > 500 && outcome.messages[0] == outcome.messages[1], "{role:?}: {outcome:?}");
+        assert!(outcome.stream_bytes > 100_000, "{role:?}: {outcome:?}");
+        for law in [Law::Mtu, Law::Conservation, Law::Integrity, Law::Order, Law::Holding] {
+            assert!(outcome.hits.laws[law as usize - 1] > 100, "{law:?} was looked at: {:?}", outcome.hits.laws);
+        }
+    }
+}
+
+#[test]
+fn what_drops_silently_breaks_conservation() {
+    assert_eq!(broken(Bend::DropsSilently).law, Law::Conservation);
+}
+
+#[test]
+fn what_forgets_a_buffer_breaks_conservation() {
+    let broken = broken(Bend::ForgetsBuffer);
+    assert_eq!(broken.law, Law::Conservation);
+    assert!(broken.what.contains("buffers are lent"), "{broken}");
+}
+
+#[test]
+fn what_exceeds_an_mtu_breaks_the_first_law() {
+    assert_eq!(broken(Bend::ExceedsMtu).law, Law::Mtu);
+}
+
+#[test]
+fn what_changes_bytes_breaks_integrity_though_its_checksums_are_right() {
+    assert_eq!(broken(Bend::Corrupts).law, Law::Integrity);
+}
+
+#[test]
+fn what_refuses_in_silence_breaks_refusal() {
+    let broken = broken(Bend::TellsNobody);
+    assert_eq!(broken.law, Law::Refusal);
+    assert!(broken.what.contains("tell its sender"), "{broken}");
+}
+
+#[test]
+fn what_cuts_what_must_stay_whole_breaks_refusal() {
+    let mut scene = scene(GatewayRole::Border, Some(Bend::CutsAll));
+    scene.flows.retain(|flow| flow.kind == FlowKind::Datagrams && flow.from == HOSTS[0]);
+    assert_eq!(run(&scene).broken.expect("a law breaks").law, Law::Refusal);
+}
+
+#[test]
+fn what_reorders_breaks_order() {
+    let broken = broken(Bend::Reorders);
+    assert_eq!(broken.law, Law::Order, "{broken}");
+}
+
+#[test]
+fn what_holds_past_its_deadline_breaks_holding() {
+    let broken = broken(Bend::HoldsTooLong);
+    assert_eq!(broken.law, Law::Holding, "{broken}");
+}
+
+#[test]
+fn a_message_that_vanishes_behind_all_counters_is_missed_in_the_end() {
+    let mut scene = scene(GatewayRole::Border, None);
+    scene.bend = Some(Bend::LosesUnseen);
+    let broken = run(&scene).broken.expect("a law breaks");
+    assert_eq!(broken.law, Law::Integrity);
+    assert!(broken.what.contains("did not arrive"), "{broken}");
+}
+
+#[test]
+fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it() {
+    let case = Case { bend: Some(Bend::DropsSilently), ..Case::of(1) };
+    let what = case.run().expect_err("a gateway that drops breaks a law");
+    let failure = case.shrink(what);
+    let most = |case: &Case| case.scene().flows.iter().map(|flow| flow.count).sum::<u64>();
+    assert!(most(&failure.case) < most(&case) / 4, "{} is not much smaller", failure.case);
+    let text = failure.to_string();
+    assert!(text.contains(&format!("repeat with: wideload lab swarm --case {}", failure.case)), "{text}");
+    let again: Case = failure.case.to_string().parse().expect("a case reads back");
+    assert_eq!(again, failure.case);
+    assert_eq!(again.run().expect_err("the smaller case breaks it too"), failure.what);
+}
+
+/// The first law that a bent gateway breaks.
+fn broken(bend: Bend) -> Broken {
+    let outcome = run(&scene(GatewayRole::Border, Some(bend)));
+    outcome.broken.unwrap_or_else(|| panic!("{bend:?} breaks no law: {:?}", outcome.hits))
+}
+
+fn run(scene: &Scene) -> Outcome {
+    World::new(scene).run()
+}
+
+/// A host on wide links, a gateway, a host on narrow ones: datagrams that no router may cut, some too long, and streams.
+fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
+    let mut topology = Topology::default();
+    let far = topology.node("far", Kind::Host { dont_fragment: true });
+    let gateway = topology.node("gateway", Kind::Gateway(Gateway::new(role, far)));
+    let near = topology.node("near", Kind::Host { dont_fragment: true });
+    assert_eq!([far, near], HOSTS);
+    topology.link([far, gateway], 9_000, Shape::default());
+    topology.link([gateway, near], 1_500, Shape { delay: Duration::from_micros(50), ..Shape::default() });
+    let plan = |kind, from, to, sizes| Plan {
+        kind,
+        from,
+        to,
+        is_v6: false,
+        sizes,
+        count: 600,
+        burst: 20,
+        gap: Duration::from_micros(30),
+        start: Duration::ZERO,
+        disorder: 0,
+        has_timestamps: false,
+        acks_every: 0,
+    };
+    let flows = vec![
+        plan(FlowKind::Datagrams, near, far, Sizes::Between(100, 1_400)),
+        plan(
+            FlowKind::Datagrams,
+            far,
+            near,
+            if role == GatewayRole::Border { Sizes::Full } else { Sizes::Fixed(900) },
+        ),
+        plan(FlowKind::Stream, far, near, Sizes::Full),
+        plan(FlowKind::Stream, near, far, Sizes::Full),
+    ];
+    let flows = if bend.is_none() { flows.into_iter().map(fitting).collect() } else { flows };
+    Scene { topology, flows, bend, seed: 5, ..Scene::default() }
+}
+
+/// The same, with nothing that must be refused.
+fn fitting(plan: Plan) -> Plan {
+    let sizes = if plan.kind == FlowKind::Datagrams { Sizes::Between(1, 1_400) } else { plan.sizes };
+    Plan { sizes, ..plan }
+}
+
+const HOSTS: [usize; 2] = [0, 2];

@@ -1,0 +1,208 @@
+//! Networks in, what becomes of their packets out: faults do what they say, and the same seed is the same run.
+
+use core::time::Duration;
+use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
+use wideload_sim::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use wideload_sim::swarm::{Case, TOUR};
+use wideload_sim::{
+    Change, Fault, Gateway, GatewayRole, Hits, Kind, Lateness, Outcome, Role, Router, Scene, To, Topology, World,
+};
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_one_another() {
+    let traces: Vec<u64> = SEEDS.iter().map(|seed| Case::of(*seed).run().expect("no law breaks").trace).collect();
+    let again: Vec<u64> = SEEDS.iter().map(|seed| Case::of(*seed).run().expect("no law breaks").trace).collect();
+    assert_eq!(traces, again);
+    let mut different = traces.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), traces.len());
+}
+
+#[test]
+fn a_trace_is_the_same_in_every_build() {
+    // Of this scene, whose every number is whole, so that no rounding of another machine shows.
+    let outcome = run(&scene(plain(), Shape::default()));
+    assert_eq!(format!("{:016x}", outcome.trace), TRACE);
+}
+
+#[test]
+fn counting_everything_after_each_event_changes_nothing_and_finds_nothing() {
+    for seed in [3, 6, 7] {
+        let scene = Case::of(seed).scene();
+        let usual = World::new(&scene).run();
+        let thorough = World::new(&Scene { is_thorough: true, ..scene }).run();
+        assert_eq!(thorough, usual, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_tour_of_seeds_breaks_no_law_and_meets_everything() {
+    let mut hits = Hits::new();
+    for seed in 0..TOUR {
+        match Case::of(seed).run() {
+            Ok(outcome) => hits.add(&outcome.hits),
+            Err(what) => panic!("{}", Case::of(seed).shrink(what)),
+        }
+    }
+    let unmet: Vec<_> = hits.rows().filter(|(_, _, count)| *count == 0).collect();
+    assert_eq!(unmet, []);
+}
+
+#[test]
+fn each_fault_befalls_packets_where_it_is_and_nowhere_else() {
+    let base = Shape { delay: Duration::from_micros(100), seed: 3, ..Shape::default() };
+    let slow = Some(50_000_000);
+    let red = Red { mode: RedMode::Packets, min: 1, max: 10, share: 0.5 };
+    let shapes = [
+        (Fault::Loss, Shape { loss: 0.05, ..base.clone() }),
+        (Fault::Burst, Shape { burst: Some(Burst { begins: 0.02, ends: 0.3 }), ..base.clone() }),
+        (Fault::ByteLoss, Shape { byte_loss: 1e-4, ..base.clone() }),
+        (Fault::BitErrors, Shape { bit_errors: 1e-5, ..base.clone() }),
+        (Fault::Reorder, Shape { reorder: Some(Reorder { share: 0.1, displacement: 4 }), ..base.clone() }),
+        (Fault::Duplicate, Shape { duplicates: 0.1, ..base.clone() }),
+        (Fault::Jitter, Shape { jitter: Duration::from_micros(50), ..base.clone() }),
+        (Fault::Rate, Shape { rate_bits_per_second: slow, queue: Queue::Packets(5), ..base.clone() }),
+        (
+            Fault::Red,
+            Shape { rate_bits_per_second: slow, red: Some(red), queue: Queue::Packets(10_000), ..base.clone() },
+        ),
+    ];
+    let harmless = run(&scene(plain(), base));
+    assert_eq!(harmless.broken, None);
+    assert_eq!(harmless.hits.faults.iter().sum::<u64>(), 0);
+    assert_eq!(harmless.messages[0], harmless.messages[1]);
+    for (fault, shape) in shapes {
+        let outcome = run(&scene(plain(), shape));
+        assert_eq!(outcome.broken, None, "{fault:?}");
+        let met: Vec<Fault> =
+            Fault::ALL.into_iter().filter(|fault| outcome.hits.faults[*fault as usize] > 0).collect();
+        assert_eq!(met, [fault]);
+        let loses = !matches!(fault, Fault::Reorder | Fault::Duplicate | Fault::Jitter);
+        assert_eq!(outcome.messages[1] < outcome.messages[0], loses, "{fault:?}: {:?}", outcome.messages);
+    }
+}
+
+#[test]
+fn a_link_without_carrier_loses_all_and_goes_on_once_it_is_back() {
+    let mut scene = scene(plain(), Shape { delay: Duration::from_micros(100), ..Shape::default() });
+    let [down, up] = [300, 600].map(Duration::from_micros);
+    scene.changes = vec![Change { at: down, link: 1, to: To::Down }, Change { at: up, link: 1, to: To::Up }];
+    let outcome = run(&scene);
+    assert_eq!(outcome.broken, None);
+    let [sent, arrived] = outcome.messages;
+    let lost = outcome.hits.faults[Fault::Carrier as usize];
+    assert!(lost > 50 && arrived > sent / 4 && arrived < sent, "{lost} lost, {arrived} of {sent} arrived");
+}
+
+#[test]
+fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
+    let mut scene = scene(GatewayRole::Border, Shape::default());
+    scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Mtu(700) }];
+    let outcome = run(&scene);
+    assert_eq!(outcome.broken, None);
+    assert!(outcome.told_count > 0, "{outcome:?}");
+    assert!(outcome.messages[1] < outcome.messages[0]);
+}
+
+#[test]
+fn each_router_does_with_long_packets_what_its_kind_says() {
+    for (kind, arrives, is_told) in [
+        (Router::Fragments, true, false),
+        (Router::Refuses, false, true),
+        (Router::Silent, false, false),
+        (Router::JoinsByHop, true, false),
+        (Router::JoinsGracefully, true, false),
+    ] {
+        let outcome = run(&routed(kind));
+        assert_eq!(outcome.broken, None, "{kind:?}");
+        let [sent, arrived] = outcome.messages;
+        assert_eq!(arrived == sent, arrives, "{kind:?}: {arrived} of {sent}");
+        assert_eq!(outcome.told_count > 0, is_told, "{kind:?}");
+        let role = Role::ALL.iter().position(|role| *role == Role::from(kind)).expect("it is a role");
+        assert!(outcome.hits.roles[role] >= sent, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_hundred_nodes_in_a_chain_a_tree_and_a_mesh_carry_what_is_sent() {
+    let chain: String =
+        (0..98).map(|number| format!("[[node]]\nname = \"c{number}\"\nkind = \"router\"\n")).collect();
+    let names: Vec<String> = (0..98).map(|number| format!("\"c{number}\"")).collect();
+    let hosts = "[[node]]\nname = \"a\"\nkind = \"host\"\n[[node]]\nname = \"b\"\nkind = \"host\"\n";
+    let chain = format!("{hosts}{chain}[[chain]]\nnodes = [\"a\", {}, \"b\"]\nmtu = 1500\n", names.join(", "));
+    let mesh = format!(
+        "{hosts}[[mesh]]\nnames = \"m\"\ncount = 98\nextra = 40\nmtu = 1500\n\
+         [[link]]\nends = [\"a\", \"m0\"]\nmtu = 9000\n[[link]]\nends = [\"m97\", \"b\"]\nmtu = 1400\n"
+    );
+    let tree = "[[node]]\nname = \"a\"\nkind = \"host\"\n[[node]]\nname = \"root\"\nkind = \"router\"\n\
+                [[link]]\nends = [\"a\", \"root\"]\nmtu = 1500\n\
+                [[tree]]\nroot = \"root\"\nnames = \"t\"\nfanout = 4\ndepth = 3\nmtu = 1300\n";
+    for text in [chain, mesh, tree.to_owned()] {
+        let topology: Topology = text.parse().unwrap_or_else(|bad| panic!("{bad}"));
+        let hosts = topology.nodes.iter().enumerate().filter(|(_, node)| matches!(node.kind, Kind::Host { .. }));
+        let hosts: Vec<usize> = hosts.map(|(number, _)| number).collect();
+        let (first, last) = (hosts[0], hosts[hosts.len() - 1]);
+        let flows = vec![plan(FlowKind::Datagrams, first, last, Sizes::Between(1, 4_000))];
+        let outcome = run(&Scene { topology, flows, seed: 1, ..Scene::default() });
+        assert_eq!((outcome.broken, outcome.messages), (None, [600, 600]));
+    }
+}
+
+fn run(scene: &Scene) -> Outcome {
+    World::new(scene).run()
+}
+
+fn plain() -> GatewayRole {
+    GatewayRole::WideInterface
+}
+
+/// A host behind a gateway, and a host on the other side of a link that is like this.
+fn scene(role: GatewayRole, shape: Shape) -> Scene {
+    let mut topology = Topology::default();
+    let far = topology.node("far", Kind::Host { dont_fragment: true });
+    let config = Gateway { late: Lateness::Release, ..Gateway::new(role, far) };
+    let gateway = topology.node("gateway", Kind::Gateway(config));
+    let near = topology.node("near", Kind::Host { dont_fragment: true });
+    topology.link([far, gateway], 9_000, Shape::default());
+    topology.link([gateway, near], 1_500, shape);
+    let flows = vec![
+        plan(FlowKind::Datagrams, far, near, Sizes::Between(8, 1_400)),
+        plan(FlowKind::Datagrams, near, far, Sizes::Between(8, 1_400)),
+        plan(FlowKind::Stream, far, near, Sizes::Full),
+    ];
+    Scene { topology, flows, seed: 5, ..Scene::default() }
+}
+
+/// A host, a router of this kind, and a host behind a shorter MTU; its datagrams may be cut.
+fn routed(kind: Router) -> Scene {
+    let mut topology = Topology::default();
+    let one = topology.node("one", Kind::Host { dont_fragment: false });
+    let router = topology.node("router", Kind::Router(kind));
+    let other = topology.node("other", Kind::Host { dont_fragment: false });
+    topology.link([one, router], 1_500, Shape::default());
+    topology.link([router, other], 700, Shape::default());
+    let flows = vec![plan(FlowKind::Datagrams, one, other, Sizes::Between(1, 5_000))];
+    Scene { topology, flows, seed: 2, ..Scene::default() }
+}
+
+fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
+    Plan {
+        kind,
+        from,
+        to,
+        is_v6: false,
+        sizes,
+        count: 600,
+        burst: 20,
+        gap: Duration::from_micros(30),
+        start: Duration::ZERO,
+        disorder: 0,
+        has_timestamps: true,
+        acks_every: 4,
+    }
+}
+
+const SEEDS: [u64; 8] = [0, 1, 2, 4, 5, 8, 9, 11];
+/// What the scene of `a_trace_is_the_same_in_every_build` came to when it was written.
+const TRACE: &str = "f6c8d91e08afa401";
