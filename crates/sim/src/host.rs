@@ -32,7 +32,7 @@ pub struct Host {
     desk: Vec<u8>,
     junk: Junk,
     /// Its ends of connections.
-    talkers: Vec<Box<Talker>>,
+    talkers: Vec<Talker>,
     /// When its next wake is planned.
     pub planned: Time,
     /// Packets that were dropped for a wrong checksum.

@@ -39,7 +39,7 @@ impl Host {
         settings.mtu = net.wires[self.wire].mtu as u32;
         settings.initial_seq = flow.first_seq(end);
         let connection = if end == 0 { Connection::new(settings) } else { Connection::listening(settings) };
-        self.talkers.push(Box::new(Talker { flow: number, end, connection, due: Time::NEVER }));
+        self.talkers.push(Talker { flow: number, end, connection, due: Time::NEVER });
     }
 
     /// When one of its connections has something to do.
@@ -130,7 +130,7 @@ impl Host {
     fn act(&mut self, net: &mut Net, at: usize, act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit))) {
         let mut news = News::default();
         self.step(net, at, &mut news, act);
-        let Talker { flow, end, .. } = *self.talkers[at];
+        let Talker { flow, end, .. } = self.talkers[at];
         let talk = &net.flows[flow].plan.talk;
         let replies = match talk.reply {
             Reply::AtOnce => news.has_opened,
@@ -166,7 +166,7 @@ impl Host {
         act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit)),
     ) {
         let Host { talkers, next_id, number, wire, .. } = self;
-        let Talker { flow, end, connection, .. } = &mut *talkers[at];
+        let Talker { flow, end, connection, .. } = &mut talkers[at];
         let now = net.now;
         act(connection, now, &mut |emit| match emit {
             Emit::Segment(outgoing) => {
