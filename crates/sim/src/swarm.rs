@@ -428,7 +428,7 @@ impl Drawing {
     fn flow(&mut self, left: &[usize], right: &[usize], least_mtu: u16, among: u64) -> Plan {
         // Where full segments vanish, a sender makes them shorter and shorter: there are many times as many.
         let is_lossy = LOSSES.iter().any(|fault| self.has(*fault));
-        let share = if is_lossy { TCP_SHARE / 12 } else { TCP_SHARE };
+        let share = if is_lossy { TCP_SHARE / 5 } else { TCP_SHARE };
         let dice = &mut self.dice;
         let (one, other) = (dice.one_of(left), dice.one_of(right));
         let (from, to) = if dice.one_in(2) { (one, other) } else { (other, one) };

@@ -242,11 +242,11 @@ impl fmt::Display for Swarm {
         let share = self.tcp_packets as f64 / (*packets).max(1) as f64;
         writeln!(
             f,
-            "{:.1} % of them of {} whole TCP connections, which carried {} bytes{}",
+            "{:.1} % of them belong to TCP: {} connections were whole, {} bytes arrived by them{}",
             100.0 * share,
             self.connections,
             self.tcp_bytes,
-            if self.is_mostly_tcp() { "" } else { ": less than half" }
+            if self.is_mostly_tcp() { "" } else { "; less than half is too little" }
         )?;
         writeln!(
             f,
