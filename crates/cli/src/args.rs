@@ -98,6 +98,9 @@ pub enum Experiment {
     },
     /// A gateway that is reloaded, restarted, killed and watched under load: what does it lose, do its counters add up?
     Soak(SoakArgs),
+    /// Completion times of transfers by the kernel's TCP and by the simulator's, over the same line
+    #[command(after_help = TCP_HELP)]
+    Tcp(TcpArgs),
     /// Simulated networks, each drawn from a seed, with the laws looked at after every event
     #[command(after_help = SWARM_HELP)]
     Swarm(SwarmArgs),
@@ -129,6 +132,35 @@ pub struct SoakArgs {
     /// What that wire is like, both ways
     #[arg(long, value_name = "SHAPE", default_value = "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3")]
     pub wire: Shape,
+}
+
+/// What `wideload lab tcp` was asked.
+#[derive(Debug, Parser)]
+pub struct TcpArgs {
+    /// Lengths of transfers in bytes, such as 3e4; without it 30 KB, 300 KB, 1 MB, and without loss 50 MB
+    #[arg(value_parser = transfer_len)]
+    pub lens: Vec<u64>,
+
+    /// Share of packets that are lost, each way, such as 0.1%
+    #[arg(long, default_value = "0", value_parser = share)]
+    pub loss: f64,
+
+    /// How often the kernel is timed
+    #[arg(long, default_value_t = 5, value_parser = rounds)]
+    pub rounds: usize,
+
+    /// Congestion control, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "cubic,reno")]
+    pub congestion: Vec<Congestion>,
+}
+
+/// What lets a TCP send more or less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Congestion {
+    /// RFC 9438
+    Cubic,
+    /// RFC 5681
+    Reno,
 }
 
 /// What `wideload lab swarm` was asked.
@@ -481,6 +513,18 @@ fn packet_count(text: &str) -> Result<u64, String> {
     number.map(|number| number as u64).ok_or_else(|| "give a whole number of packets, such as 1e9".to_owned())
 }
 
+fn transfer_len(text: &str) -> Result<u64, String> {
+    let len = packet_count(text).ok().filter(|len| *len <= TRANSFER_LEN_MAX);
+    len.ok_or_else(|| "give a whole number of bytes, such as 1e6, at most 1e9".to_owned())
+}
+
+/// A share, also in percent.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share = number.parse::<f64>().map(|share| share / whole).ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "give a share, such as 0.001 or 0.1%, below 1".to_owned())
+}
+
 fn hold(text: &str) -> Result<Duration, String> {
     let hold = seconds(text).ok().filter(|hold| *hold <= HOLD_MAX);
     hold.ok_or_else(|| "give seconds, such as 0.001, above 0 and at most 10".to_owned())
@@ -521,6 +565,7 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 
 const MIB: usize = 1 << 20;
 const SECONDS_MAX: f64 = 3_600.0;
+const TRANSFER_LEN_MAX: u64 = 1_000_000_000;
 const MINUTES_MAX: f64 = 1_440.0;
 /// Longest patience of graceful joining: no fast pair's identifications come round sooner (X2).
 const GRACEFUL_MAX: Duration = Duration::from_millis(500);
@@ -554,13 +599,20 @@ A shape is words with commas between: delay=, jitter=, rate=, queue=, loss=, bur
 byteloss=, red=MIN:MAX:SHARE, duplicate=, overhead=, seed=.
 
 Exit status: 0 the wire was what was asked for; 1 it was not, and why is said.";
+const TCP_HELP: &str = "\
+Round trips of 10 and 100 ms, MTUs of 1500 and 9000, a line of 100 Mb/s. The kernels of two private hosts send through the link \
+emulator; the simulator's two ends, over its own path, are asked with 301 seeds where packets are lost. A row during which the \
+emulator was late does not count, and says so.
+
+Exit status: 0 medians differ by at most 15 %, with loss 30 %; 1 they do not, or something is missing.";
 const SWARM_HELP: &str = "\
 Each seed draws its own topology, traffic, policies and faults. Nothing leaves this process, and no rights are needed. At least \
-64 seeds run, which together meet every role, fault, law and reason; a packet counts where a gateway takes it in.
+64 seeds run, which together meet every role, fault, law and reason; a packet counts once, where the first gateway on its way \
+takes it in, and at least half of them belong to TCP connections of simulated hosts.
 
 A broken law is shown with the smallest case that breaks it, and the command that repeats that case.
 
-Exit status: 0 nothing broke, and everything was met; 1 something broke, or was never met.";
+Exit status: 0 nothing broke, and everything was met; 1 something broke, was never met, or less than half was TCP.";
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.

@@ -1,12 +1,13 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
-use crate::args::{Experiment, Lab as Args, LinkArgs, SwarmArgs};
+use crate::args::{Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs};
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
-    self, BorderSettings, DipsSettings, SoakSettings, SwarmSettings, WideInterfaceSettings, WorkersSettings,
+    self, Algorithm, BorderSettings, DipsSettings, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings,
+    WorkersSettings,
 };
 use port::namespace::become_own_root;
 use serde::Serialize;
@@ -33,6 +34,10 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
     match experiment {
         Experiment::Link(args) => link(args, json),
         Experiment::Swarm(args) => swarm(args, json),
+        Experiment::Tcp(args) => {
+            let outcome = experiments::tcp(&tcp_settings(args), |row| tell(&row.to_string()))?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
         Experiment::Calibrate => {
             tell("probing wires");
             let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
@@ -74,6 +79,20 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             shown(&progress, json, &outcome, outcome.faults.is_empty())
         }
     }
+}
+
+fn tcp_settings(args: &TcpArgs) -> TcpSettings {
+    let usual = TcpSettings::default();
+    let algorithms = args.congestion.iter().map(|congestion| match congestion {
+        Congestion::Cubic => Algorithm::Cubic,
+        Congestion::Reno => Algorithm::Reno,
+    });
+    let mut lens: Vec<usize> = args.lens.iter().map(|len| *len as usize).collect();
+    if lens.is_empty() {
+        // Of a long transfer with loss, chance decides for minutes.
+        lens = usual.lens.into_iter().filter(|len| args.loss == 0.0 || *len <= LOSSY_LEN_MAX).collect();
+    }
+    TcpSettings { lens, algorithms: algorithms.collect(), loss: args.loss, rounds: args.rounds, ..usual }
 }
 
 /// Needs no rights and no namespace: all of it happens in this process.
@@ -149,3 +168,6 @@ fn shown<T: Serialize + Display>(
     io::stdout().write_all(text.as_bytes())?;
     Ok(if is_good { Status::Done } else { Status::Failed })
 }
+
+/// The longest transfer that is compared where packets are lost, unless another is asked for, in bytes.
+const LOSSY_LEN_MAX: usize = 1_000_000;

@@ -60,6 +60,11 @@ impl Dice {
         least + self.below(most - least + 1)
     }
 
+    /// A number from 0 up to, not including, 1.
+    pub fn unit(&mut self) -> f64 {
+        unit(self.number())
+    }
+
     /// True once in so many times.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0

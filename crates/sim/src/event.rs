@@ -18,21 +18,32 @@ pub enum What {
 }
 
 /// What is to happen, the earliest first; of one moment, what was planned first.
-#[derive(Debug, Default)]
-pub struct Events {
-    heap: BinaryHeap<Reverse<(Time, u64, What)>>,
+#[derive(Debug)]
+pub struct Events<W> {
+    heap: BinaryHeap<Reverse<(Time, u64, W)>>,
     sequence: u64,
 }
 
-impl Events {
+impl<W: Ord> Default for Events<W> {
+    fn default() -> Events<W> {
+        Events { heap: BinaryHeap::new(), sequence: 0 }
+    }
+}
+
+impl<W: Ord> Events<W> {
     /// Plans something.
-    pub fn plan(&mut self, at: Time, what: What) {
+    pub fn plan(&mut self, at: Time, what: W) {
         self.sequence += 1;
         self.heap.push(Reverse((at, self.sequence, what)));
     }
 
+    /// When something happens next.
+    pub fn next_time(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
     /// What happens next.
-    pub fn next(&mut self) -> Option<(Time, What)> {
+    pub fn next(&mut self) -> Option<(Time, W)> {
         self.heap.pop().map(|Reverse((at, _, what))| (at, what))
     }
 }

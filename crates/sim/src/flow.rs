@@ -2,6 +2,7 @@
 
 use crate::draw::Dice;
 use crate::pattern::Pattern;
+use crate::tcp::{End, Settings};
 use core::time::Duration;
 use packet::Time;
 
@@ -32,6 +33,29 @@ pub struct Plan {
     pub has_timestamps: bool,
     /// The receiver acknowledges each so many-th segment; 0: none.
     pub acks_every: u64,
+    /// How the hosts of a connection behave.
+    pub talk: Talk,
+}
+
+/// A connection: its ends, and what is said in turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Talk {
+    /// The end that opens and the one that waits; version, link and first number are the hosts' to say.
+    pub ends: [Settings; 2],
+    /// Bytes that the one that waits sends.
+    pub reply_len: u64,
+    /// When it sends them, and closes.
+    pub reply: Reply,
+}
+
+/// When the end that waited for a connection sends what it has, and closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reply {
+    /// As soon as the connection is open.
+    AtOnce,
+    /// When the other end has closed.
+    #[default]
+    AtLast,
 }
 
 /// What a flow consists of.
@@ -41,6 +65,8 @@ pub enum Kind {
     Datagrams,
     /// Segments with TCP's headers, sent as they are planned, whatever is acknowledged: for joining, the hardest of senders.
     Stream,
+    /// A TCP connection: an end that opens, writes and closes, and one that waits, answers and closes.
+    Tcp,
     /// Packets that nobody should send; see [`junk`](crate::junk).
     Junk,
 }
@@ -100,6 +126,10 @@ pub struct Flow {
     pub next_send: Time,
     /// Which messages arrived, a bit each; of a stream, nothing.
     seen: Vec<u64>,
+    /// Of a connection, what its second end sent, and what of it arrived in order.
+    pub reply: [u64; 2],
+    /// Of a connection, how each end ended.
+    pub endings: [Option<End>; 2],
     /// Which bytes of the stream arrived, in order, apart.
     ranges: Vec<(u64, u64)>,
 }
@@ -121,6 +151,8 @@ impl Flow {
             segment_count: 0,
             next_send: Time::ZERO + plan.start,
             seen: Vec::new(),
+            reply: [0; 2],
+            endings: [None; 2],
             ranges: Vec::new(),
             plan,
         }
@@ -134,6 +166,40 @@ impl Flow {
     /// The sequence number of the stream's SYN.
     pub fn isn(&self) -> u32 {
         self.pattern.number() as u32
+    }
+
+    /// The sequence number of the SYN of one end of a connection: 0 is the one that opens.
+    pub fn first_seq(&self, end: usize) -> u32 {
+        self.isn() ^ if end == 0 { 0 } else { 0x5555_5555 }
+    }
+
+    /// Where in the stream of this end a segment with this sequence number starts.
+    pub fn place_of(&self, end: usize, seq: u32) -> u64 {
+        u64::from(seq.wrapping_sub(self.first_seq(end).wrapping_add(1)))
+    }
+
+    /// The bytes that one end of a connection sends.
+    pub fn stream_of(&self, end: usize) -> Pattern {
+        if end == 0 { self.pattern } else { self.pattern.part(u64::MAX) }
+    }
+
+    /// The ports of what one end of a connection sends: its own, and the other's.
+    pub fn ports_of(&self, end: usize) -> [u16; 2] {
+        let [opens, waits] = [self.port() + APART, self.port()];
+        if end == 0 { [opens, waits] } else { [waits, opens] }
+    }
+
+    /// The hosts of what one end of a connection sends: its own, and the other.
+    pub fn hosts_of(&self, end: usize) -> [u16; 2] {
+        let [opens, waits] = [self.plan.from as u16, self.plan.to as u16];
+        if end == 0 { [opens, waits] } else { [waits, opens] }
+    }
+
+    /// Has all of a connection arrived, and did its ends end as they should? One end may ask in vain whether its last word
+    /// arrived: the other forgets it after a while.
+    pub fn is_done(&self) -> bool {
+        let has_all = self.arrived == self.sent && self.left == 0 && self.reply == [self.plan.talk.reply_len; 2];
+        has_all && self.endings.iter().all(Option::is_some) && self.endings.contains(&Some(End::Closed))
     }
 
     /// The bytes of its stream.
@@ -161,7 +227,7 @@ impl Flow {
 
     /// Where in the stream a segment with this sequence number starts.
     pub fn offset_of(&self, seq: u32) -> u64 {
-        u64::from(seq.wrapping_sub(self.isn().wrapping_add(1)))
+        self.place_of(0, seq)
     }
 
     /// Takes a message that arrived; says what is wrong with it.
@@ -243,7 +309,17 @@ pub enum Arrival {
     Short,
 }
 
+/// The flow of a TCP packet with these ports, where they are those of a connection, and which end sends it.
+#[inline]
+pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> {
+    let (low, end) = if source > destination { (destination, 0) } else { (source, 1) };
+    let is_ours = source.abs_diff(destination) == APART && low >= PORT;
+    is_ours.then(|| (usize::from(low - PORT), end))
+}
+
 /// Ports of flows begin here.
 pub const PORT: u16 = 4_096;
+/// So far apart are the two ports of a connection; those of other flows are the same.
+const APART: u16 = 1 << 15;
 /// A message begins with its number and its length, in so many bytes.
 const MARK_LEN: usize = 8;

@@ -3,9 +3,11 @@
 
 use crate::address;
 use crate::bend::Bend;
+use crate::flow::{Kind as FlowKind, connection_of};
 use crate::net::Net;
 use crate::topology::{self, GatewayRole, Lateness};
 use crate::way::Way;
+use crate::wire;
 use core::time::Duration;
 use engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Coalescer, FLOW_CHARGE, Full, Hold, Identifiers, Join,
@@ -24,6 +26,8 @@ pub struct Gateway {
     wires: [usize; 2],
     config: topology::Gateway,
     secret: Secret,
+    /// Is there no other in the network?
+    pub is_only: bool,
 }
 
 impl Gateway {
@@ -53,12 +57,18 @@ impl Gateway {
         let [wide_mtu, narrow_mtu] = mtus;
         let border = Border { wide_mtu, narrow_mtu, raise: Raise::BothWays, safe_len: SAFE_LEN };
         let mss = (config.role == GatewayRole::Border).then(|| Mss::new(FLOW_COUNT * FLOW_CHARGE, border, secret));
-        Gateway { ways, mss, wires, config: config.clone(), secret }
+        Gateway { ways, mss, wires, config: config.clone(), secret, is_only: true }
     }
 
     /// Takes a frame that came in by a port: 0 is the wide one.
     pub fn take(&mut self, net: &mut Net, port: usize, frame: &[u8]) {
-        net.taken_in += 1;
+        // Hosts are behind the wide ends of gateways that face each other: what comes from between them was counted.
+        if port == 0 || self.is_only {
+            let ports = wire::tcp_ports(frame);
+            let of = |number: usize| net.flows.get(number).is_some_and(|flow| flow.plan.kind == FlowKind::Tcp);
+            net.taken_in += 1;
+            net.tcp_taken_in += u64::from(ports.and_then(connection_of).is_some_and(|(number, _)| of(number)));
+        }
         let back = self.wires[port];
         let toward = if port == 0 { Toward::Narrow } else { Toward::Wide };
         let way = &mut self.ways[port];

@@ -1,15 +1,23 @@
 //! Plans in, packets out; packets in, every byte of them checked.
 
+mod talk;
+
 use crate::event::What;
-use crate::flow::{Arrival, Flow, Kind, PORT};
+use crate::flow::{self, Arrival, Flow, Kind, PORT};
 use crate::junk::Junk;
 use crate::laws::Law;
 use crate::net::Net;
 use crate::oracle::Datagrams;
-use crate::wire::{self, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, long, word};
+use crate::pattern::Pattern;
+use crate::tcp::Segment;
+use crate::tcp::segment::{ACK, PSH, STAMPS_LEN, SYN, Timestamps};
+use crate::tcp::wire as tcp_wire;
+use crate::wire::{self, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, word};
+use talk::Talker;
+
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use packet::Sum;
+use packet::{Ecn, Time};
 
 /// A host with one link.
 #[derive(Debug)]
@@ -23,6 +31,10 @@ pub struct Host {
     /// Where a datagram is written that leaves in pieces.
     desk: Vec<u8>,
     junk: Junk,
+    /// Its ends of connections.
+    talkers: Vec<Talker>,
+    /// When its next wake is planned.
+    pub planned: Time,
     /// Packets that were dropped for a wrong checksum.
     pub bad_sum_count: u64,
     /// Packets that were for nobody here.
@@ -44,6 +56,8 @@ impl Host {
             next_id: seed as u32,
             desk: Vec::new(),
             junk: Junk::new(seed ^ u64::from(number)),
+            talkers: Vec::new(),
+            planned: Time::NEVER,
             bad_sum_count: 0,
             stray_count: 0,
             excused_count: 0,
@@ -68,6 +82,7 @@ impl Host {
         let goes_on = match kind {
             Kind::Datagrams => self.send_messages(net, number),
             Kind::Stream => self.send_stream(net, number),
+            Kind::Tcp => self.send_talk(net, number),
             Kind::Junk => self.send_junk(net, number),
         };
         if let Some(gap) = goes_on {
@@ -157,12 +172,8 @@ impl Host {
             }
             let head = self.head(flow, TCP);
             let (isn, mss) = (flow.isn(), mss_of(mtu, head.is_v6));
-            self.send_segment(
-                net,
-                number,
-                head,
-                Segment { seq: isn, flags: SYN, mss: Some(mss), ..Segment::default() },
-            );
+            let segment = Segment { seq: isn, flags: SYN, mss: Some(mss), window: WINDOW, ..Segment::default() };
+            self.send_segment(net, number, head, &segment, 0);
             return Some(SYN_AGAIN);
         };
         let head_len = if flow.plan.is_v6 { V6_LEN } else { V4_LEN } + TCP_LEN;
@@ -189,25 +200,18 @@ impl Host {
             let head = self.head(flow, TCP);
             let flags = ACK | if flow.dice.one_in(16) { PSH } else { 0 };
             let seq = flow.isn().wrapping_add(1).wrapping_add(offset as u32);
-            let stamp = flow.plan.has_timestamps.then_some((net.now.nanos() / 1_000_000) as u32 + 1);
-            self.send_segment(
-                net,
-                number,
-                head,
-                Segment { seq, flags, stamp, part: (offset, len as usize), ..Segment::default() },
-            );
+            let stamp = Timestamps { value: (net.now.nanos() / 1_000_000) as u32 + 1, echo: 0 };
+            let timestamps = flow.plan.has_timestamps.then_some(stamp);
+            let segment = Segment { seq, flags, timestamps, len, window: WINDOW, ..Segment::default() };
+            self.send_segment(net, number, head, &segment, offset);
         }
         goes_on.then_some(gap)
     }
 
-    fn send_segment(&mut self, net: &mut Net, number: usize, head: Head, segment: Segment) {
-        let flows = std::mem::take(&mut net.flows);
-        let flow = &flows[number];
-        net.put(self.wire, head.header_len() + segment.len(), |room| {
-            head.write(room);
-            segment.write(&head, flow, &mut room[head.header_len()..]);
-        });
-        net.flows = flows;
+    fn send_segment(&mut self, net: &mut Net, number: usize, head: Head, segment: &Segment, offset: u64) {
+        let flow = &net.flows[number];
+        let (ports, stream) = ([flow.port(); 2], flow.stream());
+        put_segment(net, self.wire, &head, segment, ports, (stream, offset));
     }
 
     fn send_junk(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
@@ -263,7 +267,11 @@ impl Host {
         if matches!(seen.protocol, ICMP | ICMPV6) {
             return self.take_error(net, seen, upper);
         }
-        let number = word(upper, 2).checked_sub(PORT).map(usize::from);
+        let connection = flow::connection_of([word(upper, 0), word(upper, 2)]).filter(|_| seen.protocol == TCP);
+        let number = match connection {
+            Some((number, _)) => Some(number),
+            None => word(upper, 2).checked_sub(PORT).map(usize::from),
+        };
         let known = number.filter(|number| *number < net.flows.len());
         let (Some(number), Some(from)) = (known, seen.from) else {
             self.stray_count += 1;
@@ -275,6 +283,9 @@ impl Host {
             return;
         }
         net.looked(Law::Integrity);
+        if let Some((_, end)) = connection {
+            return self.take_talk(net, number, end, seen, upper);
+        }
         let plan = &net.flows[number].plan;
         let is_there = (plan.from, plan.to) == (usize::from(from), usize::from(self.number));
         let is_back = (plan.to, plan.from) == (usize::from(from), usize::from(self.number));
@@ -298,10 +309,9 @@ impl Host {
     }
 
     fn take_segment(&mut self, net: &mut Net, number: usize, upper: &[u8]) {
-        let header_len = usize::from(upper.get(12).map_or(0, |byte| byte >> 4)) * 4;
-        let (Some(header), Some(payload)) = (upper.get(..header_len), upper.get(header_len..)) else { return };
+        let Some((segment, payload)) = tcp_wire::read(upper, Ecn::NotEct) else { return };
         let flow = &mut net.flows[number];
-        if header[13] & SYN > 0 {
+        if segment.has(SYN) {
             let (isn, peer_isn) = (flow.isn() ^ 0x5555, flow.isn());
             let mss = mss_of(net.wires[self.wire].mtu, flow.plan.is_v6);
             let head = self.head(&net.flows[number], TCP);
@@ -310,30 +320,33 @@ impl Host {
                 ack: peer_isn.wrapping_add(1),
                 flags: SYN | ACK,
                 mss: Some(mss),
+                window: WINDOW,
                 ..Segment::default()
             };
-            return self.send_segment(net, number, head, reply);
+            return self.send_segment(net, number, head, &reply, 0);
         }
-        let seq = long(header, 4);
+        let seq = segment.seq;
         if let Err(what) = flow.receive_bytes(flow.offset_of(seq), payload) {
             return self.blame(net, number, what);
         }
         if flow.plan.acks_every > 0 && flow.segment_count.is_multiple_of(flow.plan.acks_every) {
             let ack = seq.wrapping_add(payload.len() as u32);
-            let segment =
-                Segment { seq: (flow.isn() ^ 0x5555).wrapping_add(1), ack, flags: ACK, ..Segment::default() };
+            let seq = (flow.isn() ^ 0x5555).wrapping_add(1);
+            let answer = Segment { seq, ack, flags: ACK, window: WINDOW, ..Segment::default() };
             let head = self.head(&net.flows[number], TCP);
-            self.send_segment(net, number, head, segment);
+            self.send_segment(net, number, head, &answer, 0);
         }
     }
 
     fn take_reply(&mut self, net: &mut Net, number: usize, upper: &[u8]) {
         let flow = &mut net.flows[number];
-        if upper[13] & SYN == 0 || flow.peer_mss.is_some() {
+        let Some((segment, _)) = tcp_wire::read(upper, Ecn::NotEct).filter(|(segment, _)| segment.has(SYN)) else {
+            return;
+        };
+        if flow.peer_mss.is_some() {
             return;
         }
-        let mss = if upper.len() >= 24 && upper[20] == 2 { word(upper, 22) } else { MSS_DEFAULT };
-        flow.peer_mss = Some(mss.max(1));
+        flow.peer_mss = Some(segment.mss.unwrap_or(MSS_DEFAULT).max(1));
         flow.next_send = net.now;
         net.events.plan(net.now, What::Send(number as u32));
     }
@@ -347,77 +360,39 @@ impl Host {
     }
 
     fn take_error(&mut self, net: &mut Net, seen: &Seen, upper: &[u8]) {
-        let is_right = match seen.is_v6 {
-            false => Sum::of(upper).is_right(),
-            // Who answers has an address of its own, which is none of a host.
-            true => true,
-        };
-        let mtu = match (seen.is_v6, upper) {
-            (false, [3, 4, ..]) => usize::from(word(upper, 6)),
-            (true, [2, 0, ..]) => long(upper, 4) as usize,
-            _ => return,
-        };
-        let quote = upper.get(8..).unwrap_or_default();
-        let (ports_at, is_mine) = match seen.is_v6 {
-            false => (usize::from(quote.first().map_or(0, |byte| byte & 15)) * 4, true),
-            true => (V6_LEN, quote.get(6).is_some_and(|next| matches!(*next, TCP | UDP))),
-        };
-        let number = word(quote, ports_at + 2).checked_sub(PORT).map(usize::from);
-        let Some(flow) = number.and_then(|number| net.flows.get_mut(number)).filter(|_| is_right && is_mine) else {
-            return;
-        };
-        let is_sender = flow.plan.from == usize::from(self.number);
+        let Some((told, quote)) = wire::too_big(seen, upper) else { return };
         let least = if seen.is_v6 { 1_280 } else { 68 };
-        if is_sender && mtu >= least {
+        if !matches!(told.protocol, TCP | UDP) || told.mtu < least {
+            return;
+        }
+        if let Some((ports, seq)) = tcp_wire::quoted(quote).filter(|_| told.protocol == TCP)
+            && let Some((number, end)) = flow::connection_of(ports)
+        {
+            return self.hear(net, number, end, told.mtu, seq);
+        }
+        let number = word(quote, 2).checked_sub(PORT).map(usize::from);
+        let Some(flow) = number.and_then(|number| net.flows.get_mut(number)) else { return };
+        if flow.plan.from == usize::from(self.number) {
             self.told_count += 1;
-            flow.told_len = flow.told_len.min(mtu);
+            flow.told_len = flow.told_len.min(told.mtu);
         }
     }
 }
 
-/// A TCP header, as a sender writes it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Segment {
-    seq: u32,
-    ack: u32,
-    flags: u8,
-    mss: Option<u16>,
-    stamp: Option<u32>,
-    /// Its place in the stream, and how much of that it carries.
-    part: (u64, usize),
-}
-
-impl Segment {
-    fn header_len(&self) -> usize {
-        TCP_LEN + if self.mss.is_some() { MSS_LEN } else { 0 } + if self.stamp.is_some() { STAMPS_LEN } else { 0 }
-    }
-
-    fn len(&self) -> usize {
-        self.header_len() + self.part.1
-    }
-
-    fn write(&self, head: &Head, flow: &Flow, to: &mut [u8]) {
-        let header_len = self.header_len();
-        let (header, payload) = to.split_at_mut(header_len);
-        header[..2].copy_from_slice(&flow.port().to_be_bytes());
-        header[2..4].copy_from_slice(&flow.port().to_be_bytes());
-        header[4..8].copy_from_slice(&self.seq.to_be_bytes());
-        header[8..12].copy_from_slice(&self.ack.to_be_bytes());
-        header[12..14].copy_from_slice(&[(header_len as u8 / 4) << 4, self.flags]);
-        header[14..20].copy_from_slice(&[0xFF, 0xFF, 0, 0, 0, 0]);
-        if let Some(mss) = self.mss {
-            header[20..22].copy_from_slice(&[2, 4]);
-            header[22..24].copy_from_slice(&mss.to_be_bytes());
-        }
-        if let Some(stamp) = self.stamp {
-            header[20..24].copy_from_slice(&[1, 1, 8, 10]);
-            header[24..28].copy_from_slice(&stamp.to_be_bytes());
-            header[28..32].fill(0);
-        }
-        flow.stream().fill(self.part.0, payload);
-        let sum = (head.pseudo_sum(to.len()) + Sum::of(to)).checksum();
-        to[16..18].copy_from_slice(&sum.to_be_bytes());
-    }
+/// Puts the packet of a segment on a wire.
+fn put_segment(
+    net: &mut Net,
+    wire: usize,
+    head: &Head,
+    segment: &Segment,
+    ports: [u16; 2],
+    content: (Pattern, u64),
+) {
+    let upper_len = segment.header_len() + segment.len as usize;
+    net.put(wire, head.header_len() + upper_len, |room| {
+        head.write(room);
+        tcp_wire::write(segment, ports, content, head.pseudo_sum(upper_len), &mut room[head.header_len()..]);
+    });
 }
 
 /// The MSS of a host whose link takes `mtu`.
@@ -427,15 +402,10 @@ fn mss_of(mtu: usize, is_v6: bool) -> u16 {
 
 /// Longest packet that a host makes, in bytes.
 const LEN_MAX: usize = 65_535;
-/// TCP's flags (RFC 9293 section 3.1).
-const SYN: u8 = 2;
-const PSH: u8 = 8;
-const ACK: u8 = 16;
-/// Bytes of the MSS option, and of the timestamps option behind two of padding.
-const MSS_LEN: usize = 4;
-const STAMPS_LEN: usize = 12;
 /// The MSS of a host that says none (RFC 9293 section 3.7.1).
 const MSS_DEFAULT: u16 = 536;
+/// What a host says it takes of a stream that is sent whatever it says.
+const WINDOW: u16 = u16::MAX;
 /// Segments that leave at once, at most.
 const BURST_MAX: usize = 65;
 /// How long a sender waits for an answer to its SYN, and how often it tries.

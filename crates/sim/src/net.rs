@@ -19,7 +19,7 @@ pub struct Net {
     /// One direction of each link.
     pub wires: Vec<Wire>,
     /// What is to happen.
-    pub events: Events,
+    pub events: Events<What>,
     /// All that happened.
     pub trace: Trace,
     /// How often each thing was met.
@@ -28,8 +28,10 @@ pub struct Net {
     pub flows: Vec<Flow>,
     /// What each node may be seen to have done to its packets, by number.
     pub hosts: Vec<HostRules>,
-    /// Packets that gateways took in.
+    /// Packets that gateways took in, each at the first that it met.
     pub taken_in: u64,
+    /// Of them, those of connections.
+    pub tcp_taken_in: u64,
     /// Frames that ended elsewhere than on a wire or in a ledger: what does not arrive may be among them.
     pub ended: u64,
     /// Is there a wire that flips bits?

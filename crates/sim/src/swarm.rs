@@ -5,9 +5,13 @@
 
 use crate::bend::Bend;
 use crate::draw::Dice;
-use crate::flow::{Kind as FlowKind, Plan, Sizes};
+use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use crate::hits::Fault;
 use crate::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use crate::tcp::Settings;
+use crate::tcp::settings::{
+    Algorithm, Belief, Detection, InitialWindow, Memory, Nagle, PathChoice, Probing, Reduction, SlowStartExit,
+};
 use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
 use crate::world::{Change, Outcome, Scene, To, World};
 use core::fmt;
@@ -228,7 +232,7 @@ impl Drawing {
         };
         let least_mtu = mtus.into_iter().min().unwrap_or(narrow_mtu).min(far_mtu);
         let changes = self.changes(least_mtu);
-        let flows = self.flows(&left, &right, least_mtu >= V6_MTU_MIN);
+        let flows = self.flows(&left, &right, least_mtu);
         let Drawing { seed, topology, .. } = self;
         Scene { topology, flows, changes, bend: None, seed, is_thorough: false }
     }
@@ -402,54 +406,72 @@ impl Drawing {
         changes
     }
 
-    fn flows(&mut self, left: &[usize], right: &[usize], takes_v6: bool) -> Vec<Plan> {
+    fn flows(&mut self, left: &[usize], right: &[usize], least_mtu: u16) -> Vec<Plan> {
         if self.stop == SPENT_IDS {
             return vec![many_pieces(left[0], right[0])];
         }
+        let takes_v6 = least_mtu >= V6_MTU_MIN;
         let count = self.dice.from(1, 6);
-        let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, takes_v6, count)).collect();
+        let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, least_mtu, count)).collect();
         if self.has(Fault::Junk) {
             for is_v6 in [false, true].into_iter().filter(|is_v6| !is_v6 || takes_v6) {
                 let from_left = (self.dice.one_in(4) || self.stop == UNENDING_HEADERS)
                     && !matches!(self.stop, EVICTING | RETIRING);
                 let (from, to) = if from_left { (left[0], right[0]) } else { (right[0], left[0]) };
-                let plan = self.flow(left, right, takes_v6, count);
+                let plan = self.flow(left, right, least_mtu, count);
                 flows.push(Plan { kind: FlowKind::Junk, from, to, is_v6, count: 1_000, burst: 1, ..plan });
             }
         }
         flows
     }
 
-    fn flow(&mut self, left: &[usize], right: &[usize], takes_v6: bool, among: u64) -> Plan {
+    fn flow(&mut self, left: &[usize], right: &[usize], least_mtu: u16, among: u64) -> Plan {
+        // Where full segments vanish, a sender makes them shorter and shorter: there are many times as many.
+        let is_lossy = LOSSES.iter().any(|fault| self.has(*fault));
+        let share = if is_lossy { TCP_SHARE / 5 } else { TCP_SHARE };
         let dice = &mut self.dice;
         let (one, other) = (dice.one_of(left), dice.one_of(right));
         let (from, to) = if dice.one_in(2) { (one, other) } else { (other, one) };
-        let kind = if dice.one_in(3) { FlowKind::Datagrams } else { FlowKind::Stream };
+        let drawn =
+            dice.one_of(&[FlowKind::Tcp, FlowKind::Tcp, FlowKind::Tcp, FlowKind::Datagrams, FlowKind::Stream]);
+        let kind = if drawn == FlowKind::Tcp && least_mtu < TCP_MTU_MIN { FlowKind::Stream } else { drawn };
         let (sizes, count) = match kind {
+            FlowKind::Tcp => {
+                let (sizes, mean_len) = dice.one_of(&[
+                    (Sizes::Full, 65_535),
+                    (Sizes::Between(1, 40_000), 20_000),
+                    (Sizes::Between(1, 40_000), 20_000),
+                    (Sizes::Between(1, 3_000), 1_500),
+                    (Sizes::Mixed(200, 20), 1_600),
+                ]);
+                // A third of its packets carry no bytes.
+                let len = share / among * u64::from(least_mtu - TCP_HEADERS_LEN) * 2 / 3;
+                (sizes, len / mean_len + 1)
+            }
             FlowKind::Stream => dice.one_of(&[
-                (Sizes::Full, 1),
-                (Sizes::Fixed(536), 2),
-                (Sizes::Fixed(100), 4),
-                (Sizes::Between(1, 200), 4),
-                (Sizes::Between(1, 1_460), 2),
-                (Sizes::Mixed(100, 40), 3),
+                (Sizes::Full, SHARE / among),
+                (Sizes::Fixed(536), 2 * SHARE / among),
+                (Sizes::Fixed(100), 4 * SHARE / among),
+                (Sizes::Between(1, 200), 4 * SHARE / among),
+                (Sizes::Between(1, 1_460), 2 * SHARE / among),
+                (Sizes::Mixed(100, 40), 3 * SHARE / among),
             ]),
             _ => dice.one_of(&[
-                (Sizes::Fixed(18), 4),
-                (Sizes::Between(1, 64), 4),
-                (Sizes::Between(1, 1_600), 2),
-                (Sizes::Mixed(200, 60), 3),
-                (Sizes::Between(1, 9_000), 1),
-                (Sizes::Full, 0),
+                (Sizes::Fixed(18), 4 * SHARE / among),
+                (Sizes::Between(1, 64), 4 * SHARE / among),
+                (Sizes::Between(1, 1_600), 2 * SHARE / among),
+                (Sizes::Mixed(200, 60), 3 * SHARE / among),
+                (Sizes::Between(1, 9_000), SHARE / among),
+                (Sizes::Full, 40),
             ]),
         };
-        let count = if count == 0 { 40 } else { count * SHARE / among };
-        let burst = dice.one_of(&[1, 16, 64, 64, 64, 64]);
+        let burst =
+            if kind == FlowKind::Tcp { dice.one_of(&[1, 2, 8]) } else { dice.one_of(&[1, 16, 64, 64, 64, 64]) };
         Plan {
             kind,
             from,
             to,
-            is_v6: takes_v6 && dice.one_in(3),
+            is_v6: least_mtu >= V6_MTU_MIN && dice.one_in(3),
             sizes,
             count,
             burst,
@@ -459,7 +481,52 @@ impl Drawing {
             disorder: dice.one_of(&[0, 0, 0, 100, 10]),
             has_timestamps: dice.one_in(2),
             acks_every: dice.one_of(&[0, 2, 8]),
+            talk: talk(dice),
         }
+    }
+}
+
+/// How two hosts talk: as Linux does or as the standards advise, with any choice changed.
+fn talk(dice: &mut Dice) -> Talk {
+    let ends = [(); 2].map(|()| end(dice));
+    let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
+    Talk { ends, reply_len, reply: dice.one_of(&[Reply::AtLast, Reply::AtOnce]) }
+}
+
+fn end(dice: &mut Dice) -> Settings {
+    let usual = if dice.one_in(3) { Settings::standard() } else { Settings::linux() };
+    Settings {
+        algorithm: dice.one_of(&[Algorithm::Cubic, Algorithm::Reno]),
+        slow_start_exit: dice.one_of(&[
+            usual.slow_start_exit,
+            SlowStartExit::Loss,
+            SlowStartExit::HyStart,
+            SlowStartExit::HyStartPlusPlus,
+        ]),
+        detection: dice.one_of(&[usual.detection, Detection::DuplicateAcks, Detection::Rack]),
+        reduction: dice.one_of(&[usual.reduction, Reduction::AtOnce, Reduction::Proportional]),
+        initial_window: dice.one_of(&[usual.initial_window, InitialWindow::Rfc5681, InitialWindow::Rfc6928]),
+        sack: !dice.one_in(4),
+        timestamps: !dice.one_in(3),
+        window_scale: !dice.one_in(4),
+        ecn: dice.one_in(2),
+        nagle: dice.one_of(&[usual.nagle, Nagle::Off, Nagle::AnyOutstanding]),
+        memory: dice.one_of(&[
+            Memory::Fixed(30_000),
+            Memory::Fixed(65_535),
+            Memory::Fixed(200_000),
+            Memory::Fixed(1 << 20),
+            Memory::Growing { first: 65_535, limit: 1 << 20 },
+        ]),
+        path: PathChoice {
+            belief: dice.one_of(&[Belief::AtOnce, Belief::AfterTimeout]),
+            probing: dice.one_of(&[Probing::AfterBlackHole, Probing::AfterBlackHole, Probing::Always]),
+            ..usual.path
+        },
+        // Nothing is given up, so that all has to arrive.
+        retry_count_max: RETRIES_MAX,
+        syn_retry_count_max: RETRIES_MAX,
+        ..usual
     }
 }
 
@@ -478,6 +545,7 @@ fn many_pieces(from: usize, to: usize) -> Plan {
         disorder: 0,
         has_timestamps: false,
         acks_every: 0,
+        talk: Talk::default(),
     }
 }
 
@@ -563,7 +631,27 @@ const MESH_LEN: usize = 90;
 /// Runs that shrinking takes, at most.
 const TRIES: usize = 80;
 /// Segments that the flows of a seed share, of the usual length.
-const SHARE: u64 = 40_000;
+const SHARE: u64 = 12_000;
+/// Packets that the connections of a seed share, about.
+const TCP_SHARE: u64 = 30_000;
+/// Faults for which TCP sends again.
+const LOSSES: [Fault; 9] = [
+    Fault::Loss,
+    Fault::Burst,
+    Fault::ByteLoss,
+    Fault::BitErrors,
+    Fault::Rate,
+    Fault::Red,
+    Fault::Carrier,
+    Fault::MtuChange,
+    Fault::SmallPool,
+];
+/// Shortest MTU over which connections are drawn: below it, headers and options leave no room for what Linux believes of an MSS.
+const TCP_MTU_MIN: u16 = 296;
+/// Headers of a segment, of the longer kind, in bytes.
+const TCP_HEADERS_LEN: u16 = 72;
+/// How often a segment is sent again, at most: longer than any burst of losses.
+const RETRIES_MAX: u32 = 1_000;
 /// What a stage of a gateway may hold, and what a way may lend, in bytes.
 const LIMIT: usize = 4 << 20;
 const POOL: usize = 64 << 20;

@@ -5,6 +5,7 @@
 //! can only be known by counting all that is held is counted when as many events have passed as it is long.
 
 use crate::bend::Bend;
+use crate::flow::{Flow, PORT, connection_of};
 use crate::laws::Law;
 use crate::net::Net;
 use crate::topology::Role;
@@ -388,33 +389,39 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     behind
 }
 
-/// Where in its flow a packet stands: a message by its number, a segment by its bytes.
+/// Where in its flow a packet stands: a message by its number, a segment by its bytes. The two directions of a connection are two
+/// flows.
 #[inline]
 fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
     let upper = packet.ip().upper.filter(|_| packet.ip().fragment.is_none())?;
     let bytes = packet.upper_bytes(upper);
-    let flow = usize::from(word(bytes, 2).checked_sub(crate::flow::PORT)?);
+    let ports = [word(bytes, 0), word(bytes, 2)];
+    let (flow, end) = match connection_of(ports) {
+        Some(sent) => sent,
+        None if ports[0] == ports[1] => (usize::from(ports[1].checked_sub(PORT)?), 0),
+        None => return None,
+    };
     let known = net.flows.get(flow)?;
-    if word(bytes, 0) != word(bytes, 2) || net.may_damage && !is_of(known, packet) {
+    if net.may_damage && !is_of(known, end, packet) {
         return None;
     }
     match upper.protocol {
         UDP => {
             let number = known.message_of(bytes.get(UDP_LEN..)?)?;
-            Some((flow, number, 1))
+            Some((2 * flow, number, 1))
         }
         TCP if bytes.len() > TCP_LEN => {
             let len = bytes.len().checked_sub(usize::from(bytes[12] >> 4) * 4).filter(|len| *len > 0)?;
-            Some((flow, known.offset_of(long(bytes, 4)), len as u64))
+            Some((2 * flow + end, known.place_of(end, long(bytes, 4)), len as u64))
         }
         _ => None,
     }
 }
 
 /// Is this packet between the hosts of the flow? One whose addresses were damaged is of another flow.
-fn is_of(flow: &crate::flow::Flow, packet: &Packet) -> bool {
-    let ends = crate::wire::read(packet.bytes()).map(|seen| (seen.from, seen.to));
-    ends == Some((Some(flow.plan.from as u16), Some(flow.plan.to as u16)))
+fn is_of(flow: &Flow, end: usize, packet: &Packet) -> bool {
+    let ends = crate::wire::read(packet.bytes()).map(|seen| [seen.from, seen.to]);
+    ends == Some(flow.hosts_of(end).map(Some))
 }
 
 fn send(net: &mut Net, wire: usize, packet: &Packet) {

@@ -41,6 +41,8 @@ pub struct Seen {
     pub dont_fragment: bool,
     /// Identification.
     pub id: u32,
+    /// Marks of congestion control, in two bits.
+    pub ecn: u8,
     /// Place of a piece in its datagram, in bytes, and whether others follow.
     pub piece: Option<(usize, bool)>,
     /// Where the payload starts, and where it ends.
@@ -143,6 +145,7 @@ fn read_v4(frame: &[u8]) -> Option<Seen> {
         protocol: header[9],
         dont_fragment: marks & 0x4000 > 0,
         id: u32::from(word(header, 4)),
+        ecn: header[1] & 3,
         piece: (offset > 0 || more).then_some((offset, more)),
         at,
         end,
@@ -176,6 +179,7 @@ fn read_v6(frame: &[u8]) -> Option<Seen> {
         protocol,
         dont_fragment: true,
         id,
+        ecn: header[1] >> 4 & 3,
         piece,
         at,
         end,
@@ -204,6 +208,43 @@ pub fn is_sum_right(seen: &Seen, from: u16, to: u16, upper: &[u8]) -> bool {
         piece: None,
     };
     (head.pseudo_sum(upper.len()) + Sum::of(upper)).is_right()
+}
+
+/// A router's word that a packet was too long for its link.
+#[derive(Clone, Copy, Debug)]
+pub struct TooBig {
+    /// What the link takes, in bytes.
+    pub mtu: usize,
+    /// What was inside the packet.
+    pub protocol: u8,
+}
+
+/// Reads an ICMP message (RFC 1191 section 4, RFC 4443 section 3.2), and what it quotes of the transport's header; none where it
+/// says anything else.
+pub fn too_big<'a>(seen: &Seen, upper: &'a [u8]) -> Option<(TooBig, &'a [u8])> {
+    let mtu = match (seen.protocol, upper) {
+        (ICMP, [3, 4, ..]) if Sum::of(upper).is_right() => usize::from(word(upper, 6)),
+        // Who answers has an address of its own, which is none of a host: the sum over it is not known here.
+        (ICMPV6, [2, 0, ..]) => long(upper, 4) as usize,
+        _ => return None,
+    };
+    let quote = upper.get(8..)?;
+    let (protocol, at) = match quote.first()? >> 4 {
+        4 => (*quote.get(9)?, usize::from(quote[0] & 15) * 4),
+        _ => (*quote.get(6)?, V6_LEN),
+    };
+    Some((TooBig { mtu, protocol }, quote.get(at..)?))
+}
+
+/// The ports of a whole TCP packet without IP options or extension headers; none of any other.
+#[inline]
+pub fn tcp_ports(frame: &[u8]) -> Option<[u16; 2]> {
+    let at = match frame.first()? {
+        0x45 if frame.get(9) == Some(&TCP) && word(frame, 6) & 0x3FFF == 0 => V4_LEN,
+        0x60..=0x6F if frame.get(6) == Some(&TCP) => V6_LEN,
+        _ => return None,
+    };
+    Some([word(frame, at), word(frame, at + 2)])
 }
 
 /// The two bytes at `at`, as a number; 0 where they are not there.

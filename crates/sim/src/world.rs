@@ -62,8 +62,14 @@ pub struct Outcome {
     pub trace: u64,
     /// Events.
     pub event_count: u64,
-    /// Packets that gateways took in.
+    /// Packets that gateways took in; one that passes several counts at the first.
     pub packets: u64,
+    /// Of them, those of TCP connections.
+    pub tcp_packets: u64,
+    /// Connections whose bytes all arrived, both ways, and whose ends ended.
+    pub connections: u64,
+    /// Bytes of connections that arrived in order.
+    pub tcp_bytes: u64,
     /// Bytes of streams that arrived.
     pub stream_bytes: u64,
     /// Messages that were sent, and that arrived.
@@ -121,6 +127,7 @@ impl World {
             flows: Vec::new(),
             hosts: vec![HostRules::default(); topology.nodes.len()],
             taken_in: 0,
+            tcp_taken_in: 0,
             ended: 0,
             may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
             broken: None,
@@ -134,6 +141,8 @@ impl World {
         for (number, change) in changes.iter().enumerate() {
             net.events.plan(Time::ZERO + change.at, What::Fault(number as u32));
         }
+        let gateways = topology.nodes.iter().filter(|node| matches!(node.kind, Kind::Gateway(_)));
+        let gateway_count = gateways.count();
         let nodes = topology.nodes.iter().enumerate().map(|(number, node)| {
             let ports = &ports[number];
             match &node.kind {
@@ -147,11 +156,20 @@ impl World {
                 }
                 Kind::Gateway(config) => {
                     let wires = [ports[0], ports[1]];
-                    Node::Gateway(Box::new(Gateway::new(config, number as u16, wires, &net, *seed, *bend)))
+                    let mut gateway = Gateway::new(config, number as u16, wires, &net, *seed, *bend);
+                    gateway.is_only = gateway_count == 1;
+                    Node::Gateway(Box::new(gateway))
                 }
             }
         });
-        let nodes = nodes.collect();
+        let mut nodes: Vec<Node> = nodes.collect();
+        for (number, plan) in flows.iter().enumerate().filter(|(_, plan)| plan.kind == FlowKind::Tcp) {
+            for (end, node) in [plan.from, plan.to].into_iter().enumerate() {
+                if let Node::Host(host) = &mut nodes[node] {
+                    host.join(&net, number, end);
+                }
+            }
+        }
         World { net, nodes, changes: changes.clone(), topology: topology.clone() }
     }
 
@@ -196,6 +214,8 @@ impl World {
                 if let Node::Host(host) = &mut nodes[net.flows[number].plan.from] {
                     host.send(net, number);
                 }
+                let node = net.flows[number].plan.from;
+                plan_wake(net, &mut nodes[node], node);
             }
             What::Fault(_) => change(net, nodes, topology, changes[number]),
         }
@@ -209,6 +229,7 @@ impl World {
                 way.check_end(net);
             }
         }
+        self.check_connections();
         let ended = self.ended_count();
         let net = &mut self.net;
         net.looked(Law::Integrity);
@@ -222,6 +243,23 @@ impl World {
         let short: u64 = streams.map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
         if short > 0 && ended == 0 {
             net.breaks(Law::Integrity, || format!("{short} bytes of streams did not arrive, and nothing was lost"));
+        }
+    }
+
+    /// Every connection ends, and before that all of it arrives, whatever the network loses: unless a wire changed bits so that
+    /// no sum shows it, and the ends believe what neither said.
+    fn check_connections(&mut self) {
+        let net = &mut self.net;
+        let is_excused = net.damaged_count() > 0;
+        let open = connections(net).find(|(_, flow)| !flow.is_done() && !is_excused);
+        if let Some((number, flow)) = open {
+            let Flow { sent, arrived, reply, endings, .. } = flow;
+            let what = format!(
+                "connection {number} does not end as it should: {arrived} of {sent} bytes arrived, {} of {} back, its ends: \
+                 {endings:?}",
+                reply[1], flow.plan.talk.reply_len
+            );
+            net.breaks(Law::Integrity, || what);
         }
     }
 
@@ -257,6 +295,9 @@ impl World {
             trace: net.trace.hash(),
             event_count: net.event,
             packets: net.taken_in,
+            tcp_packets: net.tcp_taken_in,
+            connections: connections(net).filter(|(_, flow)| flow.is_done()).count() as u64,
+            tcp_bytes: connections(net).map(|(_, flow)| flow.arrived + flow.reply[1]).sum(),
             stream_bytes: streams.map(|flow| flow.arrived).sum(),
             messages: [messages(net).map(|flow| flow.sent).sum(), messages(net).map(|flow| flow.arrived).sum()],
             told_count,
@@ -304,6 +345,10 @@ fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &Shape, lost: u64) {
     }
 }
 
+fn connections(net: &Net) -> impl Iterator<Item = (usize, &Flow)> {
+    net.flows.iter().enumerate().filter(|(_, flow)| flow.plan.kind == FlowKind::Tcp)
+}
+
 fn messages(net: &Net) -> impl Iterator<Item = &Flow> {
     net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Datagrams)
 }
@@ -319,7 +364,7 @@ impl Node {
 
     fn expire(&mut self, net: &mut Net) {
         match self {
-            Node::Host(_) => {}
+            Node::Host(host) => host.expire(net),
             Node::Router(router) => router.expire(net),
             Node::Gateway(gateway) => gateway.expire(net),
         }
@@ -334,6 +379,11 @@ impl Node {
     }
 
     fn woken(&mut self, now: Time) {
+        if let Node::Host(host) = self
+            && host.planned <= now
+        {
+            host.planned = Time::NEVER;
+        }
         for way in self.ways() {
             if way.planned <= now {
                 way.planned = Time::NEVER;
@@ -368,6 +418,12 @@ fn arrive(net: &mut Net, node: &mut Node, number: usize) {
 }
 
 fn plan_wake(net: &mut Net, node: &mut Node, number: usize) {
+    if let Node::Host(host) = node
+        && let Some(deadline) = host.next_deadline().filter(|deadline| *deadline < host.planned)
+    {
+        host.planned = deadline;
+        net.events.plan(deadline.max(net.now), What::Wake(number as u32));
+    }
     for way in node.ways() {
         if let Some(deadline) = way.next_deadline().filter(|deadline| *deadline < way.planned) {
             way.planned = deadline;

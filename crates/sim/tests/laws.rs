@@ -1,7 +1,7 @@
 //! Gateways bent on purpose in, the law that sees it out: a law that nothing breaks proves nothing.
 
 use core::time::Duration;
-use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
+use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
 use wideload_sim::link::Shape;
 use wideload_sim::swarm::Case;
 use wideload_sim::{Bend, Broken, Gateway, GatewayRole, Kind, Law, Outcome, Scene, Topology, World};
@@ -122,6 +122,7 @@ fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
         disorder: 0,
         has_timestamps: false,
         acks_every: 0,
+        talk: Talk::default(),
     };
     let flows = vec![
         plan(FlowKind::Datagrams, near, far, Sizes::Between(100, 1_400)),

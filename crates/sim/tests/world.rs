@@ -1,11 +1,12 @@
 //! Networks in, what becomes of their packets out: faults do what they say, and the same seed is the same run.
 
 use core::time::Duration;
-use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
+use wideload_sim::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use wideload_sim::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
 use wideload_sim::swarm::{Case, TOUR};
 use wideload_sim::{
-    Change, Fault, Gateway, GatewayRole, Hits, Kind, Lateness, Outcome, Role, Router, Scene, To, Topology, World,
+    Bend, Change, Fault, Gateway, GatewayRole, Hits, Kind, Lateness, Law, Outcome, Role, Router, Scene, To,
+    Topology, World,
 };
 
 #[test]
@@ -106,6 +107,72 @@ fn an_mtu_that_shrinks_meanwhile_is_kept_and_hosts_hear_of_it() {
 }
 
 #[test]
+fn a_connection_brings_all_its_bytes_both_ways_through_gateways_and_losses() {
+    let lossy = Shape { delay: Duration::from_millis(1), loss: 0.02, seed: 3, ..Shape::default() };
+    for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
+        for (shape, reply, is_v6) in [
+            (Shape::default(), Reply::AtLast, false),
+            (lossy.clone(), Reply::AtOnce, false),
+            (lossy.clone(), Reply::AtLast, true),
+        ] {
+            let mut scene = talking(scene(role, shape), [0, 2]);
+            scene.flows[0].is_v6 = is_v6;
+            scene.flows[0].talk.reply = reply;
+            let outcome = run(&scene);
+            assert_eq!((outcome.broken, outcome.connections), (None, 1), "{role:?} {reply:?}");
+            assert!(outcome.tcp_bytes > 600_000, "{role:?}: {} bytes", outcome.tcp_bytes);
+            assert_eq!(outcome.tcp_packets, outcome.packets);
+        }
+    }
+}
+
+#[test]
+fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
+    for (kind, is_told) in [(Router::Refuses, true), (Router::Fragments, true), (Router::Silent, false)] {
+        let mut scene = talking(routed(kind), [0, 2]);
+        let second = scene.topology.node("second router", Kind::Router(kind));
+        scene.topology.links[1].ends = [1, second];
+        scene.topology.link([second, 2], 1_500, Shape::default());
+        let outcome = run(&scene);
+        assert_eq!((outcome.broken, outcome.connections), (None, 1), "{kind:?}");
+        assert_eq!(outcome.told_count > 0, is_told, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_cannot_end_breaks_a_law() {
+    let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
+    scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Down }];
+    let broken = run(&scene).broken.expect("nothing arrives over a link that stays down");
+    assert_eq!(broken.law, Law::Integrity);
+    assert!(broken.what.contains("does not end as it should"), "{broken}");
+}
+
+#[test]
+fn bytes_that_a_gateway_changes_in_a_connection_are_seen() {
+    let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
+    scene.bend = Some(Bend::Corrupts);
+    let broken = run(&scene).broken.expect("a law breaks");
+    assert_eq!(broken.law, Law::Integrity, "{broken}");
+}
+
+#[test]
+fn a_packet_that_passes_two_gateways_counts_at_the_first() {
+    let messages = |mut scene: Scene| {
+        scene.flows.retain(|flow| flow.kind == FlowKind::Datagrams);
+        run(&scene)
+    };
+    let one = messages(scene(plain(), Shape::default()));
+    let mut scene = scene(plain(), Shape::default());
+    let gateway = scene.topology.node("second gateway", Kind::Gateway(Gateway::new(plain(), 2)));
+    scene.topology.links[1].ends = [1, gateway];
+    scene.topology.link([gateway, 2], 9_000, Shape::default());
+    let two = messages(scene);
+    assert_eq!((one.broken, two.broken), (None, None));
+    assert_eq!([one.packets, two.packets], [1_200, 1_200]);
+}
+
+#[test]
 fn each_router_does_with_long_packets_what_its_kind_says() {
     for (kind, arrives, is_told) in [
         (Router::Fragments, true, false),
@@ -186,6 +253,13 @@ fn routed(kind: Router) -> Scene {
     Scene { topology, flows, seed: 2, ..Scene::default() }
 }
 
+/// The same network, with one connection between these two hosts.
+fn talking(mut scene: Scene, [from, to]: [usize; 2]) -> Scene {
+    let talk = Talk { reply_len: 100_000, ..Talk::default() };
+    scene.flows = vec![Plan { talk, ..plan(FlowKind::Tcp, from, to, Sizes::Fixed(1_000)) }];
+    scene
+}
+
 fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
     Plan {
         kind,
@@ -200,9 +274,10 @@ fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
         disorder: 0,
         has_timestamps: true,
         acks_every: 4,
+        talk: Talk::default(),
     }
 }
 
 const SEEDS: [u64; 8] = [0, 1, 2, 4, 5, 8, 9, 11];
 /// What the scene of `a_trace_is_the_same_in_every_build` came to when it was written.
-const TRACE: &str = "f6c8d91e08afa401";
+const TRACE: &str = "0c4d40ef21fe088f";

@@ -26,6 +26,7 @@ pub use disorder::{Order, Pieces, deliver};
 pub use link::link;
 pub use observer::{Observed, observe};
 pub use sim::swarm::Case;
+pub use sim::tcp::settings::Algorithm;
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
 pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
 pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};

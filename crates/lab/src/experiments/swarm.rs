@@ -41,6 +41,12 @@ pub struct Swarm {
     pub seed_count: u64,
     /// Packets that gateways took in.
     pub packets: u64,
+    /// Of them, those of TCP connections, headers without bytes counted.
+    pub tcp_packets: u64,
+    /// Connections that were whole, both ways, and ended.
+    pub connections: u64,
+    /// Bytes of connections that arrived in order.
+    pub tcp_bytes: u64,
     /// Of the messages that were sent, how many arrived.
     pub messages: [u64; 2],
     /// Bytes of streams that arrived.
@@ -144,6 +150,9 @@ pub fn replay(case: &Case) -> Swarm {
 struct Sum {
     count: u64,
     packets: u64,
+    tcp_packets: u64,
+    connections: u64,
+    tcp_bytes: u64,
     messages: [u64; 2],
     stream_bytes: u64,
     events: u64,
@@ -168,6 +177,9 @@ impl Sum {
 
     fn add_outcome(&mut self, outcome: &Outcome) {
         self.packets += outcome.packets;
+        self.tcp_packets += outcome.tcp_packets;
+        self.connections += outcome.connections;
+        self.tcp_bytes += outcome.tcp_bytes;
         self.messages = [0, 1].map(|at| self.messages[at] + outcome.messages[at]);
         self.stream_bytes += outcome.stream_bytes;
         self.events += outcome.event_count;
@@ -181,6 +193,9 @@ impl Sum {
             seed: settings.seed,
             seed_count: self.count,
             packets: self.packets,
+            tcp_packets: self.tcp_packets,
+            connections: self.connections,
+            tcp_bytes: self.tcp_bytes,
             messages: self.messages,
             stream_bytes: self.stream_bytes,
             events: self.events,
@@ -199,9 +214,13 @@ impl Swarm {
         self.hits.iter().filter(|hit| hit.count == 0)
     }
 
-    /// Did everything happen, and nothing break?
+    /// Did everything happen, and nothing break? At least half of the packets have to be of TCP connections.
     pub fn is_good(&self) -> bool {
-        self.failures.is_empty() && self.unmet().next().is_none()
+        self.failures.is_empty() && self.unmet().next().is_none() && self.is_mostly_tcp()
+    }
+
+    fn is_mostly_tcp(&self) -> bool {
+        2 * self.tcp_packets >= self.packets
     }
 }
 
@@ -219,6 +238,15 @@ impl fmt::Display for Swarm {
         writeln!(
             f,
             "{packets} packets through gateways in {seconds:.1} s on {threads} threads: {rate:.0} a second"
+        )?;
+        let share = self.tcp_packets as f64 / (*packets).max(1) as f64;
+        writeln!(
+            f,
+            "{:.1} % of them belong to TCP: {} connections were whole, {} bytes arrived by them{}",
+            100.0 * share,
+            self.connections,
+            self.tcp_bytes,
+            if self.is_mostly_tcp() { "" } else { "; less than half is too little" }
         )?;
         writeln!(
             f,

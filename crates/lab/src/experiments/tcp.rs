@@ -35,8 +35,23 @@ pub struct TcpSettings {
     pub rate_bits_per_second: u64,
     /// How often the kernel is measured.
     pub rounds: usize,
-    /// How often the simulator is asked, with other seeds.
+    /// How often the simulator is asked, with other seeds; without loss, one is as good as many.
     pub seeds: u64,
+}
+
+impl Default for TcpSettings {
+    fn default() -> TcpSettings {
+        TcpSettings {
+            lens: vec![30_000, 300_000, 1_000_000, 50_000_000],
+            trips: [10, 100].map(Duration::from_millis).to_vec(),
+            algorithms: vec![Algorithm::Cubic, Algorithm::Reno],
+            mtus: vec![1_500, 9_000],
+            loss: 0.0,
+            rate_bits_per_second: 100_000_000,
+            rounds: 5,
+            seeds: 301,
+        }
+    }
 }
 
 /// Both systems, and under which conditions.
@@ -75,6 +90,24 @@ impl TcpRow {
     /// By how much the simulator's median differs from the kernel's, as a share of the kernel's.
     pub fn deviation(&self) -> Option<f64> {
         Some(self.simulator_ms?.median / self.kernel_ms?.median - 1.0)
+    }
+}
+
+impl TcpComparison {
+    /// By how much medians may differ: more where chance decides which packets are lost.
+    pub fn bound(&self) -> f64 {
+        if self.loss > 0.0 { BOUND_WITH_LOSS } else { BOUND_WITHOUT_LOSS }
+    }
+
+    /// The rows that are further apart than that, though the emulator was in time; or in which a transfer never ended.
+    pub fn apart(&self) -> impl Iterator<Item = &TcpRow> {
+        let is_near = |row: &TcpRow| row.deviation().is_some_and(|deviation| deviation.abs() <= self.bound());
+        self.rows.iter().filter(move |row| row.is_valid && !is_near(row))
+    }
+
+    /// Was anything measured, and is no row apart?
+    pub fn is_good(&self) -> bool {
+        self.rows.iter().any(|row| row.is_valid) && self.apart().next().is_none()
     }
 }
 
@@ -146,8 +179,8 @@ fn row(
 ) -> io::Result<TcpRow> {
     let kernel: io::Result<Vec<f64>> =
         (0..settings.rounds).map(|_| Ok(kernel_time(trio, len, algorithm)?.as_secs_f64() * 1e3)).collect();
-    let simulated =
-        (0..settings.seeds).filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
+    let simulated = (0..if settings.loss > 0.0 { settings.seeds } else { 1 })
+        .filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
     Ok(TcpRow {
         len,
         trip_ms: trip.as_secs_f64() * 1e3,
@@ -256,10 +289,21 @@ impl fmt::Display for TcpComparison {
             "A line of {rate} Mb/s that loses {} % each way; times in ms, medians (least to most)",
             self.loss * 100.0
         )?;
-        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
+        let (apart, late) = (self.apart().count(), self.rows.iter().filter(|row| !row.is_valid).count());
+        let bound = self.bound() * 100.0;
+        writeln!(
+            f,
+            "{apart} of {} medians are further apart than {bound:.0} %; {late} do not count, as the emulator was late",
+            self.rows.len()
+        )
     }
 }
 
+/// By how much the simulator's median may differ from the kernel's, as a share of that.
+const BOUND_WITHOUT_LOSS: f64 = 0.15;
+/// See [`BOUND_WITHOUT_LOSS`].
+const BOUND_WITH_LOSS: f64 = 0.3;
 /// What both hosts' kernels are told: nothing is kept of a connection, and what the simulator's end has.
 const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_no_metrics_save", "1"),
@@ -276,3 +320,31 @@ const QUEUE_LEN: usize = 64 << 20;
 const ETHERNET_LEN: u32 = 14;
 const READ_LEN: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_apart_beyond_its_bound_and_not_where_the_emulator_was_late() {
+        let at = |ms: f64, is_valid| TcpRow {
+            len: 1,
+            trip_ms: 10.0,
+            algorithm: "reno",
+            mtu: 1_500,
+            kernel_ms: Spread::of([100.0]),
+            simulator_ms: Spread::of([ms]),
+            is_valid,
+        };
+        let with =
+            |loss, rows| TcpComparison { conditions: Conditions::here(1), loss, rate_bits_per_second: 1, rows };
+        assert!(with(0.0, vec![at(114.0, true), at(86.0, true), at(500.0, false)]).is_good());
+        assert!(!with(0.0, vec![at(116.0, true)]).is_good());
+        assert!(!with(0.0, vec![at(84.0, true)]).is_good());
+        assert!(with(0.001, vec![at(129.0, true)]).is_good());
+        assert!(!with(0.001, vec![at(131.0, true)]).is_good());
+        assert!(!with(0.0, vec![at(100.0, false)]).is_good(), "nothing that counts was measured");
+        let never = TcpRow { simulator_ms: None, ..at(100.0, true) };
+        assert!(!with(0.0, vec![never]).is_good(), "a transfer that never ends is apart");
+    }
+}

@@ -340,7 +340,7 @@ impl Connection {
             return;
         }
         self.handshake.retry_count += 1;
-        if self.handshake.retry_count > SYN_RETRY_COUNT_MAX.min(self.settings.retry_count_max) {
+        if self.handshake.retry_count > self.settings.syn_retry_count_max.min(self.settings.retry_count_max) {
             return self.end(End::GaveUp, out);
         }
         self.handshake.trip.back_off();
@@ -693,8 +693,6 @@ fn clock(now: Time) -> u32 {
     (now.nanos() / 1_000_000 + 1) as u32
 }
 
-/// How often a SYN is sent again (Linux's `tcp_syn_retries`).
-const SYN_RETRY_COUNT_MAX: u32 = 6;
 /// Largest shift (RFC 7323 section 2.3).
 const SCALE_MAX: u8 = 14;
 /// What a peer takes that does not say (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).

@@ -14,16 +14,15 @@
 //!
 //! From top to bottom: [`Connection`] is the state machine; `sender` and `receiver` are its halves; `scoreboard` says what is
 //! in flight, `recovery` what is lost, `congestion` how much may be in flight, `timer` how long to wait, `pmtu` how long
-//! packets may be. [`Pattern`] is what streams are made of, [`wire`] makes packets of segments, [`path`] has two ends talk.
+//! packets may be. `wire` makes bytes of segments and segments of bytes, for the hosts of a world; [`path`] has two ends talk
+//! without any.
 
 pub mod path;
 pub mod segment;
 pub mod settings;
-pub mod wire;
 
 mod congestion;
 mod connection;
-mod pattern;
 mod pmtu;
 mod ranges;
 mod receiver;
@@ -31,9 +30,9 @@ mod recovery;
 mod scoreboard;
 mod sender;
 mod timer;
+pub(crate) mod wire;
 
 pub use connection::{Connection, Emit, End, Outgoing, State};
-pub use pattern::Pattern;
 pub use segment::Segment;
 pub use sender::SendCounts;
 pub use settings::Settings;

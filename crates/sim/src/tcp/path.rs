@@ -8,9 +8,9 @@ use super::SendCounts;
 use super::connection::{Connection, Emit, End, Outgoing};
 use super::segment::Segment;
 use super::settings::Settings;
+use crate::draw::Dice;
+use crate::event::Events;
 use packet::{Ecn, Time};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// One direction.
@@ -129,11 +129,10 @@ struct Path<'a> {
     transfer: &'a Transfer,
     ends: [Connection; 2],
     lines: [Line; 2],
-    random: fastrand::Rng,
-    events: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    dice: Dice,
+    events: Events<usize>,
     travelling: Vec<Travelling>,
     free: Vec<usize>,
-    event_count: u64,
     emitted: Vec<Emit>,
     outcome: Outcome,
 }
@@ -154,11 +153,10 @@ impl<'a> Path<'a> {
         Path {
             ends: [Connection::new(transfer.sender.clone()), Connection::listening(transfer.receiver.clone())],
             lines: [Line::default(); 2],
-            random: fastrand::Rng::with_seed(transfer.seed),
-            events: BinaryHeap::new(),
+            dice: Dice::new(transfer.seed),
+            events: Events::default(),
             travelling: Vec::new(),
             free: Vec::new(),
-            event_count: 0,
             emitted: Vec::new(),
             outcome: Outcome {
                 complete: None,
@@ -174,16 +172,14 @@ impl<'a> Path<'a> {
 
     /// When something happens next.
     fn next(&self) -> Option<Time> {
-        let arrival = self.events.peek().map(|Reverse((at, ..))| *at);
         let deadlines = self.ends.iter().filter_map(Connection::next_deadline);
-        deadlines.chain(arrival).min()
+        deadlines.chain(self.events.next_time()).min()
     }
 
     fn advance(&mut self, now: Time, observe: &mut impl FnMut(Time, Seen<'_>)) {
-        while let Some(Reverse((at, _, slot))) = self.events.peek().copied()
-            && at <= now
+        while self.events.next_time().is_some_and(|at| at <= now)
+            && let Some((_, slot)) = self.events.next()
         {
-            self.events.pop();
             self.free.push(slot);
             self.arrive(now, self.travelling[slot], observe);
         }
@@ -273,7 +269,7 @@ impl<'a> Path<'a> {
             self.outcome.lost += 1;
             return;
         };
-        if self.random.f64() < way.loss {
+        if self.dice.unit() < way.loss {
             self.outcome.lost += 1;
             return;
         }
@@ -281,8 +277,8 @@ impl<'a> Path<'a> {
             outgoing.segment.ecn = Ecn::Ce;
         }
         let (share, by) = way.late;
-        let late = if self.random.f64() < share { by.mul_f64(self.random.f64()) } else { Duration::ZERO };
-        let count = if self.random.f64() < way.repeats { 2 } else { 1 };
+        let late = if self.dice.unit() < share { by.mul_f64(self.dice.unit()) } else { Duration::ZERO };
+        let count = if self.dice.unit() < way.repeats { 2 } else { 1 };
         for copy in 0..count {
             self.travel(sent + way.delay + late * (copy + 1), Travelling::Segment(to, outgoing));
         }
@@ -299,8 +295,7 @@ impl<'a> Path<'a> {
                 self.travelling.len() - 1
             }
         };
-        self.event_count += 1;
-        self.events.push(Reverse((at, self.event_count, slot)));
+        self.events.plan(at, slot);
     }
 
     fn outcome(&self) -> Outcome {

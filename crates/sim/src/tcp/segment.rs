@@ -1,7 +1,6 @@
 //! What one TCP header says in, the same in numbers out; sequence numbers of 32 bits in, places in the stream out.
 //!
-//! A segment has no bytes: how many it carries says `len`, and what they are follows from their place in the stream
-//! ([`pattern`](super::pattern)). [`wire`](super::wire) makes packets of segments and segments of packets.
+//! A segment has no bytes: how many it carries says `len`, and what they are follows from their place in the stream.
 
 use packet::Ecn;
 pub use packet::tcp::{ACK, CWR, ECE, FIN, PSH, RST, SYN};

@@ -38,6 +38,8 @@ pub struct Settings {
     pub timer: TimerBounds,
     /// How often the same data is sent again before the connection is given up (RFC 1122 section 4.2.3.5).
     pub retry_count_max: u32,
+    /// How often a SYN is sent again, where that is less.
+    pub syn_retry_count_max: u32,
     /// When a short segment waits.
     pub nagle: Nagle,
     /// How acknowledgements wait.
@@ -222,6 +224,8 @@ impl Settings {
             reduction: Reduction::Proportional,
             timer: TimerBounds::Linux,
             retry_count_max: 15,
+            // `tcp_syn_retries`.
+            syn_retry_count_max: 6,
             nagle: Nagle::ShortOutstanding,
             acks: Acks { delay: Duration::from_millis(40), quick_count: 16 },
             memory: Memory::Growing { first: 65_535, limit: 6 << 20 },
