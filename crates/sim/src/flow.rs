@@ -67,7 +67,7 @@ pub enum Kind {
     Stream,
     /// A TCP connection: an end that opens, writes and closes, and one that waits, answers and closes.
     Tcp,
-    /// Packets that nobody should send; see [`junk`](crate::junk).
+    /// Packets that nobody should send; see `junk.rs`.
     Junk,
 }
 
