@@ -203,29 +203,10 @@ fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked
     assert_eq!(calibration.to_string().lines().count(), 1 + calibration.rows.len() + calibration.faults.len());
 }
 
-/// `cargo test --release -p wideload-lab --test emulator_live -- --ignored --nocapture`
-#[test]
-#[ignore = "twelve seconds of a machine to itself; prints the table"]
-fn the_standard_calibration_is_exact_where_it_can_be() {
-    let rate = Shape { delay: Duration::from_millis(10), ..shape("rate=500M") };
-    let load = Load { count: 140_000, len: 1_500, pace: Duration::from_nanos(21_800) };
-    let mut trials = Trial::standard();
-    trials.push(Trial { shape: rate, load, rows: Rows::Rate });
-    let calibration = calibrate_over(Medium::Ethernet, &trials, Scheduling::Realtime);
-    println!("{calibration}");
-    for row in calibration.rows.iter().filter(|row| row.unit == "packets" && row.figure.starts_with("lost")) {
-        assert_eq!(row.error, 0.0, "{row:?}");
-    }
-}
-
 /// A clock that goes on by a millisecond whenever somebody looks, so a run of 30 ms is one of 30 looks on any machine.
 fn counting_clock() -> impl Fn() -> Time + Sync {
     let looks = AtomicU64::new(0);
     move || Time::from_nanos(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
-}
-
-fn shape(text: &str) -> Shape {
-    text.parse().unwrap()
 }
 
 fn calibrate_over(medium: Medium, trials: &[Trial], scheduling: Scheduling) -> Calibration {
