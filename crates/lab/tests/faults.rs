@@ -23,7 +23,9 @@ fn an_interface_that_was_down_forwards_again_within_a_second_of_its_return() {
         let (trio, middle) = border(workers);
         trio.settle().unwrap();
         let echo = Echo::at(&trio.wide, v4(WIDE));
-        let [_, to_wide, to_narrow, _] = trio.names();
+        let [wide, to_wide, to_narrow, narrow] = trio.names();
+        ask_again_soon(&trio.wide, wide);
+        ask_again_soon(&trio.narrow, narrow);
         for name in [to_wide, to_narrow, to_wide] {
             echo.answers(&trio.narrow).unwrap();
             trio.middle.tell(|netlink| netlink.set_down(name)).unwrap();
@@ -47,7 +49,9 @@ fn an_interface_that_was_down_forwards_again_within_a_second_of_its_return() {
 fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
     let (trio, middle) = border(1);
     trio.settle().unwrap();
-    let [_, _, _, narrow] = trio.names();
+    let [wide, _, _, narrow] = trio.names();
+    ask_again_soon(&trio.wide, wide);
+    ask_again_soon(&trio.narrow, narrow);
     thread::scope(|scope| {
         let transfer = scope.spawn(|| throttled(&trio.wide, &trio.narrow, v4(NARROW), 24 << 20));
         for _ in 0..20 {
@@ -486,7 +490,11 @@ fn make_anew(trio: &Trio, is_wide: bool) {
     ];
     cable(ends, Offloading::Off).unwrap();
     host.tell(|netlink| netlink.set_mac(name, mac)).unwrap();
-    // A host that asks for its neighbour a moment too early would ask again after a second.
+    ask_again_soon(host, name);
+}
+
+/// A host that asks for its neighbour a moment before there is a way asks again after 100 ms, not a second.
+fn ask_again_soon(host: &Host, name: &str) {
     host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").unwrap();
 }
 
