@@ -11,18 +11,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// Whatever size TCP takes, and back, its streams are the same bytes in the same order, and nothing else changes.
+///
+/// Each capture takes one wide size and one narrow, the next capture the next; with `WIDELOAD_EVERY_SIZE` set, each takes all.
 pub fn are_the_same_at_every_size() -> Result<(), Failed> {
     let mut captures = captures()?;
     // The largest first, so that no thread is left alone with it.
     captures.sort_by_key(|(path, _)| path.metadata().map_or(0, |metadata| metadata.len()));
-    let waiting = Mutex::new(captures);
+    let waiting = Mutex::new(captures.into_iter().enumerate().collect());
     let results = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some((path, tcp)) = next(&waiting) {
+                while let Some((turn, (path, tcp))) = next(&waiting) {
                     let result =
-                        check(&path, tcp).map_err(|failed| failed.message().unwrap_or_default().to_owned());
+                        check(&path, tcp, turn).map_err(|failed| failed.message().unwrap_or_default().to_owned());
                     results.lock().unwrap().insert(name(&path), result);
                 }
             });
@@ -55,18 +57,19 @@ fn next<T>(waiting: &Mutex<Vec<T>>) -> Option<T> {
     waiting.lock().unwrap().pop()
 }
 
-/// One capture at every size. The row of the table that shows how it grew.
-fn check(capture: &Path, tcp: Tcp) -> Result<Row, Failed> {
+/// One capture at the sizes of its turn. The row of the table that shows how it grew.
+fn check(capture: &Path, tcp: Tcp, turn: usize) -> Result<Row, Failed> {
     let scratch = tempfile::tempdir()?;
     let original = Look::at(capture)?;
     let mut row = Row { packets: original.seen.len(), ..Row::default() };
-    for (role, mtu, column) in
-        [("host", 9_000, 0), ("host", 65_535, 1), ("border", 9_000, 2), ("border", 65_535, 3)]
-    {
+    let takes_all = std::env::var_os("WIDELOAD_EVERY_SIZE").is_some();
+    let is_due = |place: usize| takes_all || turn % WIDE.len() == place;
+    for (column, (role, mtu)) in WIDE.into_iter().enumerate().filter(|(column, _)| is_due(*column)) {
         let wide = scratch.path().join(format!("{role}{mtu}"));
         let widened = step(&original, capture, &original, &wide, mtu, &["--as", role])?;
-        row.widened[column] = widened.seen.len();
-        for narrow_mtu in [1_500, 576] {
+        row.widened[column] = Some(widened.seen.len());
+        let sizes = NARROW.into_iter().enumerate();
+        for (_, narrow_mtu) in sizes.filter(|(place, _)| takes_all || turn / WIDE.len() % NARROW.len() == *place) {
             let narrow = scratch.path().join("narrow");
             step(&original, &wide, &widened, &narrow, narrow_mtu, &["--as", role])?;
         }
@@ -78,7 +81,7 @@ fn check(capture: &Path, tcp: Tcp) -> Result<Row, Failed> {
     let back = step(&original, &trains, &merged, &back, mtu.clamp(576, 9_000), &["--segment"])?;
     step(&original, &trains, &merged, &scratch.path().join("narrow"), 1_500, &["--segment"])?;
     row.restored = original.seen.len() - missing(&original.seen, &back.seen);
-    let grew = row.widened.iter().all(|packets| *packets < row.packets);
+    let grew = row.widened.iter().flatten().all(|packets| *packets < row.packets);
     let is_explained = SMALL_FOR_A_REASON.iter().any(|(file, _)| capture.ends_with(file));
     if tcp == Tcp::Bulk && !grew && !is_explained {
         return Err(format!("{}: nothing grew: {row:?}", name(capture)).into());
@@ -303,8 +306,8 @@ impl Reading<'_> {
 #[derive(Debug, Default)]
 struct Row {
     packets: usize,
-    /// As host to 9,000 and to 65,535 bytes, as border to the same.
-    widened: [usize; 4],
+    /// At the wide sizes; none where it was not the turn of that size.
+    widened: [Option<usize>; WIDE.len()],
     reversible: usize,
     /// That are in the capture again, byte for byte, once its trains are cut to what its longest TCP packet was.
     restored: usize,
@@ -317,9 +320,10 @@ fn publish(results: &BTreeMap<String, Result<Row, String>>) -> Result<(), Failed
             .to_owned();
     for (file, row) in results {
         let Ok(row) = row else { continue };
-        let ratios =
-            row.widened.map(|packets| format!("{:.2}", row.packets as f64 / packets.max(1) as f64)).join(" ");
-        let widened = row.widened.map(|packets| packets.to_string()).join("\t");
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let ratio = |packets: usize| format!("{:.2}", row.packets as f64 / packets.max(1) as f64);
+        let ratios = row.widened.map(|packets| or_dash(packets.map(ratio))).join(" ");
+        let widened = row.widened.map(|packets| or_dash(packets.map(|packets| packets.to_string()))).join("\t");
         writeln!(table, "{file}\t{}\t{widened}\t{}\t{}\t{ratios}", row.packets, row.reversible, row.restored)?;
     }
     Ok(std::fs::write(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tcp_streams.tsv"), table)?)
@@ -329,6 +333,10 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The wide sizes, and what widens to them.
+const WIDE: [(&str, usize); 4] = [("host", 9_000), ("host", 65_535), ("border", 9_000), ("border", 65_535)];
+/// The narrow sizes that each of them goes back to.
+const NARROW: [usize; 2] = [1_500, 576];
 const FIN: u16 = 1;
 const SYN: u16 = 2;
 const RST: u16 = 4;
