@@ -1,11 +1,14 @@
 //! Segments and the time in, segments out: one end of a TCP connection (RFC 9293), without a socket or a clock.
 
-use super::receiver::Receiver;
-use super::segment::{ACK, CWR, ECE, FIN, Numbering, PSH, RST, SYN, Segment, Timestamps, sack_option_len};
-use super::sender::{Agreed, Piece, Said, SendCounts, Sender};
+mod flow;
+mod handshake;
+
+use super::segment::{ACK, Numbering, RST, SYN, Segment};
+use super::sender::{Said, SendCounts};
 use super::settings::Settings;
-use super::timer::RoundTrip;
-use packet::{Ecn, Time};
+use flow::{Flow, Taken};
+use handshake::Handshake;
+use packet::Time;
 use std::time::Duration;
 
 /// One end of a connection.
@@ -99,32 +102,6 @@ enum Phase {
     SynReceived,
     Open,
     TimeWait(Time),
-}
-
-/// What is known before both ends have agreed.
-#[derive(Clone, Debug)]
-struct Handshake {
-    trip: RoundTrip,
-    deadline: Option<Time>,
-    sent: Time,
-    retry_count: u32,
-    /// What the peer's SYN said: its window is not scaled.
-    peer_scale: u8,
-    own_scale: u8,
-    /// Do both ends scale their windows?
-    scales: bool,
-    agreed: Agreed,
-}
-
-/// Both halves.
-#[derive(Clone, Debug)]
-struct Flow {
-    sender: Sender,
-    receiver: Receiver,
-    peer_scale: u8,
-    agreed: Agreed,
-    /// Did the peer close first?
-    is_passive: bool,
 }
 
 impl Connection {
@@ -304,180 +281,6 @@ impl Connection {
     }
 }
 
-/// The handshake (RFC 9293 section 3.5).
-impl Connection {
-    fn send_syn(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
-        let settings = &self.settings;
-        let is_answer = self.phase == Phase::SynReceived;
-        let agreed = self.handshake.agreed;
-        let mut segment = Segment {
-            seq: self.numbering.seq(0),
-            flags: SYN,
-            window: settings.first_window(),
-            mss: Some(settings.mss_offered()),
-            window_scale: (settings.window_scale && (!is_answer || self.handshake.scales))
-                .then_some(self.handshake.own_scale),
-            sack_permitted: if is_answer { agreed.sack } else { settings.sack },
-            timestamps: (if is_answer { agreed.timestamps } else { settings.timestamps })
-                .then_some(Timestamps { value: clock(now), echo: 0 }),
-            ..Segment::default()
-        };
-        if let Some(flow) = self.flow.as_mut().filter(|_| is_answer) {
-            (segment.ack, segment.window) = flow.receiver.say_first();
-            segment.flags |= ACK | if agreed.ecn { ECE } else { 0 };
-            let echo = flow.receiver.stamp();
-            segment.timestamps = segment.timestamps.map(|stamps| Timestamps { echo, ..stamps });
-        } else if settings.ecn {
-            segment.flags |= ECE | CWR;
-        }
-        self.handshake.sent = now;
-        self.handshake.deadline = Some(now + self.handshake.trip.rto());
-        out(plain(segment));
-    }
-
-    fn retry_handshake(&mut self, now: Time, out: &mut impl FnMut(Emit)) {
-        if !matches!(self.phase, Phase::SynSent | Phase::SynReceived) {
-            return;
-        }
-        self.handshake.retry_count += 1;
-        if self.handshake.retry_count > self.settings.syn_retry_count_max.min(self.settings.retry_count_max) {
-            return self.end(End::GaveUp, out);
-        }
-        self.handshake.trip.back_off();
-        self.send_syn(now, out);
-    }
-
-    /// Nothing is open here: what is no reset is answered with one (RFC 9293 section 3.10.7.1).
-    fn refuse(&mut self, segment: &Segment, out: &mut impl FnMut(Emit)) {
-        if segment.has(RST) {
-            return;
-        }
-        let answer = match segment.has(ACK) {
-            true => Segment { seq: segment.ack, flags: RST, ..Segment::default() },
-            false => {
-                let ack = segment.seq.wrapping_add(segment.seq_len());
-                Segment { ack, flags: RST | ACK, ..Segment::default() }
-            }
-        };
-        out(plain(answer));
-    }
-
-    fn push_listening(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
-        if segment.has(RST) {
-            return;
-        }
-        if segment.has(ACK) || !segment.has(SYN) {
-            return self.refuse(segment, out);
-        }
-        self.take_syn(now, segment);
-        self.phase = Phase::SynReceived;
-        self.send_syn(now, out);
-    }
-
-    /// Notes what the peer's SYN says.
-    fn take_syn(&mut self, now: Time, segment: &Segment) {
-        let settings = &self.settings;
-        let handshake = &mut self.handshake;
-        handshake.scales = settings.window_scale && segment.window_scale.is_some();
-        handshake.peer_scale = segment.window_scale.filter(|_| handshake.scales).unwrap_or(0).min(SCALE_MAX);
-        let is_answer = segment.has(ACK);
-        handshake.agreed = Agreed {
-            // RFC 9293 section 3.7.1: who offers nothing takes 536 bytes; below 64 Linux believes nothing either.
-            peer_mss: segment.mss.map_or(MSS_DEFAULT, u32::from).max(MSS_MIN),
-            sack: settings.sack && segment.sack_permitted,
-            timestamps: settings.timestamps && segment.timestamps.is_some(),
-            ecn: settings.ecn && segment.has(ECE) && segment.has(CWR) != is_answer,
-        };
-        let own_scale = if handshake.scales { handshake.own_scale } else { 0 };
-        let mut receiver = Receiver::new(settings, segment.seq, own_scale, settings.mss_offered().into());
-        if let Some(stamps) = segment.timestamps.filter(|_| handshake.agreed.timestamps) {
-            receiver.note_stamp(now, 0, stamps.value);
-        }
-        receiver.say_first();
-        let sender = Sender::new(settings, handshake.agreed, handshake.trip.clone(), self.written);
-        let (peer_scale, agreed) = (handshake.peer_scale, handshake.agreed);
-        self.flow = Some(Box::new(Flow { sender, receiver, peer_scale, agreed, is_passive: false }));
-    }
-
-    fn push_asking(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
-        let is_for_us = !segment.has(ACK) || segment.ack == self.numbering.seq(1);
-        if !is_for_us {
-            return self.refuse(segment, out);
-        }
-        if segment.has(RST) {
-            if segment.has(ACK) {
-                self.end(End::Reset, out);
-            }
-            return;
-        }
-        if !segment.has(SYN) {
-            return;
-        }
-        self.take_syn(now, segment);
-        if !segment.has(ACK) {
-            // Both ends opened at once (RFC 9293 section 3.5).
-            self.phase = Phase::SynReceived;
-            return self.send_syn(now, out);
-        }
-        let said = Said { seq: 0, ack: 1, window: segment.window.into() };
-        self.establish(now, said, out);
-        if let Some(flow) = &mut self.flow {
-            flow.receiver.acknowledge_at_once();
-        }
-        self.pump(now, out);
-    }
-
-    fn push_answering(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
-        let Some(flow) = &self.flow else { return };
-        let Some(start) = flow.receiver.place(segment.seq) else { return };
-        if segment.has(RST) {
-            if start == flow.receiver.next() {
-                self.end(End::Reset, out);
-            }
-            return;
-        }
-        if segment.has(SYN) && start == 0 && segment.ack != self.numbering.seq(1) {
-            return self.send_syn(now, out);
-        }
-        if !segment.has(ACK) || segment.ack != self.numbering.seq(1) {
-            if segment.has(ACK) {
-                self.refuse(segment, out);
-            }
-            return;
-        }
-        let scale = if segment.has(SYN) { 0 } else { flow.peer_scale };
-        let window = u64::from(segment.window) << scale;
-        self.establish(now, Said { seq: start, ack: 1, window }, out);
-        self.push_open(now, segment, out);
-    }
-
-    fn establish(&mut self, now: Time, said: Said, out: &mut impl FnMut(Emit)) {
-        let Some(mut flow) = self.flow.take() else { return };
-        let handshake = &mut self.handshake;
-        let mut trip = handshake.trip.clone();
-        let is_lossy = handshake.retry_count > 0;
-        if is_lossy {
-            trip.distrust_first();
-        } else {
-            trip.measure(now, now.since(handshake.sent));
-            flow.receiver.measure_trip(now.since(handshake.sent));
-        }
-        handshake.deadline = None;
-        flow.receiver.begin(now);
-        flow.sender = Sender::new(&self.settings, flow.agreed, trip, self.written);
-        flow.sender.open_window(said);
-        if is_lossy {
-            flow.sender.distrust_start();
-        }
-        if self.is_closed {
-            flow.sender.close();
-        }
-        self.flow = Some(flow);
-        self.phase = Phase::Open;
-        out(Emit::Opened);
-    }
-}
-
 /// Both ends have agreed.
 impl Connection {
     fn push_open(&mut self, now: Time, segment: &Segment, out: &mut impl FnMut(Emit)) {
@@ -560,130 +363,6 @@ impl Connection {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    Nothing,
-    Something,
-    Reset,
-}
-
-impl Flow {
-    fn state(&self) -> State {
-        let (sent, done) = (self.sender.has_sent_fin(), self.sender.is_done());
-        match (self.receiver.is_finished(), sent, done) {
-            (false, false, _) => State::Established,
-            (false, true, false) => State::FinWait1,
-            (false, true, true) => State::FinWait2,
-            (true, false, _) => State::CloseWait,
-            (true, true, false) if self.is_passive => State::LastAck,
-            (true, true, false) => State::Closing,
-            (true, true, true) => State::TimeWait,
-        }
-    }
-
-    /// Is it an old copy, by its clock (RFC 7323 section 5.3), or without the clock that was agreed on (section 3.2)? A
-    /// reset never is.
-    fn is_stale(&self, now: Time, segment: &Segment) -> bool {
-        let is_old = segment.timestamps.is_none_or(|stamps| self.receiver.is_old(now, stamps.value));
-        self.agreed.timestamps && !segment.has(RST) && is_old
-    }
-
-    /// Only a reset of exactly what is expected counts; one within the window is challenged (RFC 5961 section 3.2).
-    fn take_reset(&mut self, start: u64) -> Taken {
-        if start == self.receiver.next() {
-            return Taken::Reset;
-        }
-        if self.receiver.is_within(start) {
-            self.receiver.acknowledge_at_once();
-        }
-        Taken::Nothing
-    }
-
-    fn take_stamp(&mut self, now: Time, segment: &Segment, start: u64) {
-        if let Some(stamps) = segment.timestamps.filter(|_| self.agreed.timestamps) {
-            self.receiver.note_stamp(now, start, stamps.value);
-        }
-    }
-
-    /// How long ago our clock said what the segment echoes (RFC 7323 section 4).
-    fn echo(&self, now: Time, segment: &Segment) -> Option<Duration> {
-        let stamps = segment.timestamps.filter(|stamps| self.agreed.timestamps && stamps.echo != 0)?;
-        let millis = clock(now).wrapping_sub(stamps.echo);
-        (millis < 1 << 31).then(|| Duration::from_millis(u64::from(millis).max(1)))
-    }
-
-    fn take_stream(&mut self, now: Time, segment: &Segment, start: u64, out: &mut impl FnMut(Emit)) {
-        if segment.len == 0 && !segment.has(FIN) {
-            return;
-        }
-        if let Some(trip) = self.echo(now, segment) {
-            self.receiver.measure_trip(trip);
-        }
-        let (before, was_finished) = (self.receiver.arrived_len(), self.receiver.is_finished());
-        self.receiver.take(now, segment, start, |fresh| {
-            out(Emit::Fresh { offset: fresh.start - 1, at: fresh.at, len: fresh.len });
-        });
-        if self.receiver.arrived_len() > before {
-            out(Emit::Arrived(self.receiver.arrived_len()));
-        }
-        if self.receiver.is_finished() && !was_finished {
-            self.is_passive = !self.sender.has_sent_fin();
-            out(Emit::PeerClosed);
-        }
-    }
-
-    /// The segment that carries a piece of the stream, or an acknowledgement alone.
-    fn carry(&mut self, now: Time, numbering: Numbering, settings: &Settings, piece: Option<Piece>) -> Outgoing {
-        let room = match piece {
-            // Blocks travel in what a full segment leaves free.
-            Some(piece) => self.sender.mss().saturating_sub(piece.len.into()) as usize,
-            None => usize::MAX,
-        };
-        let count_max = if self.agreed.timestamps { 3 } else { 4 };
-        let count = (0..=count_max).rev().find(|count| sack_option_len(*count) <= room).unwrap_or(0);
-        let sack = if self.agreed.sack && count > 0 { self.receiver.blocks(count) } else { Default::default() };
-        let (ack, window) = self.receiver.say();
-        let stamps = Timestamps { value: clock(now), echo: self.receiver.stamp() };
-        let start = piece.map_or(self.sender.next(), |piece| piece.start);
-        let mut segment = Segment {
-            seq: numbering.seq(start),
-            ack,
-            flags: ACK | if self.agreed.ecn && self.receiver.echoes_mark() { ECE } else { 0 },
-            window,
-            len: piece.map_or(0, |piece| piece.len),
-            timestamps: self.agreed.timestamps.then_some(stamps),
-            sack,
-            ..Segment::default()
-        };
-        if let Some(piece) = piece {
-            let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-            let is_pushed = piece.is_last && piece.len > 0;
-            segment.flags |= flag(piece.has_fin, FIN) | flag(is_pushed, PSH) | flag(piece.has_cwr, CWR);
-            // Only new data says that its sender takes part (RFC 3168 section 6.1.5).
-            if self.agreed.ecn && piece.len > 0 && !piece.is_again {
-                segment.ecn = Ecn::Ect0;
-            }
-        }
-        let is_again = piece.is_some_and(|piece| piece.is_again);
-        Outgoing { segment, offset: start.saturating_sub(1), dont_fragment: settings.path.discovery, is_again }
-    }
-}
-
-impl Handshake {
-    fn new(settings: &Settings) -> Handshake {
-        Handshake {
-            trip: RoundTrip::new(settings.timer),
-            deadline: None,
-            sent: Time::ZERO,
-            retry_count: 0,
-            peer_scale: 0,
-            own_scale: settings.scale(),
-            scales: false,
-            agreed: Agreed::default(),
-        }
-    }
-}
-
 fn plain(segment: Segment) -> Emit {
     Emit::Segment(Outgoing { segment, offset: 0, dont_fragment: true, is_again: false })
 }
@@ -692,10 +371,3 @@ fn plain(segment: Segment) -> Emit {
 fn clock(now: Time) -> u32 {
     (now.nanos() / 1_000_000 + 1) as u32
 }
-
-/// Largest shift (RFC 7323 section 2.3).
-const SCALE_MAX: u8 = 14;
-/// What a peer takes that does not say (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).
-const MSS_DEFAULT: u32 = 536;
-/// Linux's `TCP_MIN_SND_MSS`: room for a byte behind all options.
-const MSS_MIN: u32 = 48;

@@ -1,0 +1,135 @@
+//! The two halves of an open connection in, what they say in one segment out.
+
+use super::super::receiver::Receiver;
+use super::super::segment::{ACK, CWR, ECE, FIN, Numbering, PSH, RST, Segment, Timestamps, sack_option_len};
+use super::super::sender::{Agreed, Piece, Sender};
+use super::super::settings::Settings;
+use super::{Emit, Outgoing, State, clock};
+use packet::{Ecn, Time};
+use std::time::Duration;
+
+/// Both halves.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) peer_scale: u8,
+    pub(super) agreed: Agreed,
+    /// Did the peer close first?
+    pub(super) is_passive: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Nothing,
+    Something,
+    Reset,
+}
+
+impl Flow {
+    pub(super) fn state(&self) -> State {
+        let (sent, done) = (self.sender.has_sent_fin(), self.sender.is_done());
+        match (self.receiver.is_finished(), sent, done) {
+            (false, false, _) => State::Established,
+            (false, true, false) => State::FinWait1,
+            (false, true, true) => State::FinWait2,
+            (true, false, _) => State::CloseWait,
+            (true, true, false) if self.is_passive => State::LastAck,
+            (true, true, false) => State::Closing,
+            (true, true, true) => State::TimeWait,
+        }
+    }
+
+    /// Is it an old copy, by its clock (RFC 7323 section 5.3), or without the clock that was agreed on (section 3.2)? A
+    /// reset never is.
+    pub(super) fn is_stale(&self, now: Time, segment: &Segment) -> bool {
+        let is_old = segment.timestamps.is_none_or(|stamps| self.receiver.is_old(now, stamps.value));
+        self.agreed.timestamps && !segment.has(RST) && is_old
+    }
+
+    /// Only a reset of exactly what is expected counts; one within the window is challenged (RFC 5961 section 3.2).
+    pub(super) fn take_reset(&mut self, start: u64) -> Taken {
+        if start == self.receiver.next() {
+            return Taken::Reset;
+        }
+        if self.receiver.is_within(start) {
+            self.receiver.acknowledge_at_once();
+        }
+        Taken::Nothing
+    }
+
+    pub(super) fn take_stamp(&mut self, now: Time, segment: &Segment, start: u64) {
+        if let Some(stamps) = segment.timestamps.filter(|_| self.agreed.timestamps) {
+            self.receiver.note_stamp(now, start, stamps.value);
+        }
+    }
+
+    /// How long ago our clock said what the segment echoes (RFC 7323 section 4).
+    pub(super) fn echo(&self, now: Time, segment: &Segment) -> Option<Duration> {
+        let stamps = segment.timestamps.filter(|stamps| self.agreed.timestamps && stamps.echo != 0)?;
+        let millis = clock(now).wrapping_sub(stamps.echo);
+        (millis < 1 << 31).then(|| Duration::from_millis(u64::from(millis).max(1)))
+    }
+
+    pub(super) fn take_stream(&mut self, now: Time, segment: &Segment, start: u64, out: &mut impl FnMut(Emit)) {
+        if segment.len == 0 && !segment.has(FIN) {
+            return;
+        }
+        if let Some(trip) = self.echo(now, segment) {
+            self.receiver.measure_trip(trip);
+        }
+        let (before, was_finished) = (self.receiver.arrived_len(), self.receiver.is_finished());
+        self.receiver.take(now, segment, start, |fresh| {
+            out(Emit::Fresh { offset: fresh.start - 1, at: fresh.at, len: fresh.len });
+        });
+        if self.receiver.arrived_len() > before {
+            out(Emit::Arrived(self.receiver.arrived_len()));
+        }
+        if self.receiver.is_finished() && !was_finished {
+            self.is_passive = !self.sender.has_sent_fin();
+            out(Emit::PeerClosed);
+        }
+    }
+
+    /// The segment that carries a piece of the stream, or an acknowledgement alone.
+    pub(super) fn carry(
+        &mut self,
+        now: Time,
+        numbering: Numbering,
+        settings: &Settings,
+        piece: Option<Piece>,
+    ) -> Outgoing {
+        let room = match piece {
+            // Blocks travel in what a full segment leaves free.
+            Some(piece) => self.sender.mss().saturating_sub(piece.len.into()) as usize,
+            None => usize::MAX,
+        };
+        let count_max = if self.agreed.timestamps { 3 } else { 4 };
+        let count = (0..=count_max).rev().find(|count| sack_option_len(*count) <= room).unwrap_or(0);
+        let sack = if self.agreed.sack && count > 0 { self.receiver.blocks(count) } else { Default::default() };
+        let (ack, window) = self.receiver.say();
+        let stamps = Timestamps { value: clock(now), echo: self.receiver.stamp() };
+        let start = piece.map_or(self.sender.next(), |piece| piece.start);
+        let mut segment = Segment {
+            seq: numbering.seq(start),
+            ack,
+            flags: ACK | if self.agreed.ecn && self.receiver.echoes_mark() { ECE } else { 0 },
+            window,
+            len: piece.map_or(0, |piece| piece.len),
+            timestamps: self.agreed.timestamps.then_some(stamps),
+            sack,
+            ..Segment::default()
+        };
+        if let Some(piece) = piece {
+            let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+            let is_pushed = piece.is_last && piece.len > 0;
+            segment.flags |= flag(piece.has_fin, FIN) | flag(is_pushed, PSH) | flag(piece.has_cwr, CWR);
+            // Only new data says that its sender takes part (RFC 3168 section 6.1.5).
+            if self.agreed.ecn && piece.len > 0 && !piece.is_again {
+                segment.ecn = Ecn::Ect0;
+            }
+        }
+        let is_again = piece.is_some_and(|piece| piece.is_again);
+        Outgoing { segment, offset: start.saturating_sub(1), dont_fragment: settings.path.discovery, is_again }
+    }
+}
