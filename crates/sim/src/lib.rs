@@ -6,6 +6,7 @@
 
 pub mod flow;
 pub mod link;
+pub mod machines;
 pub mod swarm;
 pub mod tcp;
 

@@ -1,0 +1,181 @@
+//! Messages in, when their fragments are on the wire out: a card that cuts and joins, with what little it has (G2 to G5, G26).
+
+use super::dma::{Dma, DmaSettings, Notice, Order, Request};
+use super::ring::{Class, Ring};
+use engine::Limits;
+use packet::Time;
+use std::time::Duration;
+
+/// A card with a fragmenting program.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// Its memory, in bytes: program, rings and the table of datagrams under way.
+    pub memory_len: u32,
+    /// Its processors, and the clock of each in hertz.
+    pub processor_count: u32,
+    /// See `processor_count`.
+    pub hertz: u64,
+    /// Its way to the host's memory.
+    pub dma: DmaSettings,
+    /// What its link carries.
+    pub bits_per_second: u64,
+    /// Buffers for frames that come (G2).
+    pub classes: [Class; 3],
+}
+
+/// How messages got onto the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// Fragments.
+    pub pieces: u64,
+    /// From the first request until the last bit.
+    pub time: Duration,
+    /// How long the wire had nothing to carry, from the first bit to the last (G4).
+    pub idle: Duration,
+}
+
+impl Card {
+    /// A Tigon II, on a bus that moves so many bytes a second (G2, G26, gB7).
+    pub fn tigon_2(bus_bytes_per_second: u64) -> Card {
+        Card {
+            memory_len: 2 << 20,
+            processor_count: 2,
+            hertz: 88_000_000,
+            dma: DmaSettings {
+                start: Duration::from_micros(5),
+                bytes_per_second: bus_bytes_per_second,
+                order: Order::FirstIn,
+                tag_count: 1,
+                depth: usize::MAX,
+                notice: Notice::AtOnce,
+                threshold: None,
+            },
+            bits_per_second: 1_000_000_000,
+            classes: [
+                Class { len: 100, count: 256 },
+                Class { len: 1_518, count: 512 },
+                Class { len: 64_000, count: 8 },
+            ],
+        }
+    }
+
+    /// What its rings are like before a frame came.
+    pub fn ring(&self) -> Ring {
+        Ring::new(&self.classes)
+    }
+
+    /// What a reassembler in its memory may hold (G26): what the rings leave.
+    pub fn limits(&self) -> Limits {
+        let rings = u32::try_from(self.ring().bytes()).unwrap_or(u32::MAX);
+        Limits { bytes: self.memory_len.saturating_sub(rings) as usize, patience: None }
+    }
+
+    /// Clock cycles that its processors have for each packet of this length, IP header counted, on a full link.
+    pub fn cycles_per_packet(&self, len: u32) -> f64 {
+        let packets_per_second = self.bits_per_second as f64 / (f64::from(len + FRAMING_LEN) * 8.0);
+        f64::from(self.processor_count) * self.hertz as f64 / packets_per_second
+    }
+
+    /// Sends so many messages one after another: each is cut into pieces of the link's MTU, a piece is fetched while the one
+    /// before it is on the wire (G3, G4). Lengths have the IP header in them.
+    pub fn send(&self, count: u32, message_len: u32, mtu: u32) -> Sending {
+        let mut dma = Dma::new(self.dma.clone());
+        let pieces: Vec<u32> = (0..count).flat_map(|_| pieces(message_len, mtu)).collect();
+        for (number, len) in pieces.iter().enumerate() {
+            dma.push(Time::ZERO, Request { number: number as u64, queue: 0, len: *len });
+        }
+        let (mut wire_free, mut first, mut idle) = (Time::ZERO, None, Duration::ZERO);
+        while let Some(at) = dma.next_deadline() {
+            dma.expire(at, |done| {
+                let begins = done.usable.max(wire_free);
+                idle += if first.is_some() { begins.since(wire_free) } else { Duration::ZERO };
+                first.get_or_insert(begins);
+                let bits = u64::from(done.request.len + IP_LEN + FRAMING_LEN) * 8;
+                let crossing = Duration::from_nanos(bits * 1_000_000_000 / self.bits_per_second);
+                // The wire is never ahead of what feeds it.
+                wire_free = (begins + crossing).max(done.ended);
+            });
+        }
+        Sending { pieces: pieces.len() as u64, time: wire_free.since(Time::ZERO), idle }
+    }
+}
+
+/// The payloads of a message's pieces, in bytes.
+fn pieces(message_len: u32, mtu: u32) -> impl Iterator<Item = u32> {
+    let payload = message_len.saturating_sub(IP_LEN);
+    let step = if message_len <= mtu { payload } else { mtu.saturating_sub(IP_LEN) / 8 * 8 }.max(1);
+    (0..payload.div_ceil(step)).map(move |piece| step.min(payload - piece * step))
+}
+
+const IP_LEN: u32 = 20;
+/// What Ethernet adds to an IP packet on the wire: header, check sequence, preamble and gap.
+const FRAMING_LEN: u32 = 38;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Payload of UDP a second, in bits.
+    fn goodput(card: &Card, message_len: u32, mtu: u32) -> f64 {
+        let sent = card.send(200, message_len, mtu);
+        f64::from(message_len - 28) * 8.0 * 200.0 / sent.time.as_secs_f64()
+    }
+
+    // gB3, gB7
+    #[test]
+    fn the_start_of_each_transfer_bounds_the_rate_where_the_bus_is_slow_and_the_wire_where_it_is_not() {
+        let rate = |bus| goodput(&Card::tigon_2(bus), 55_000, 1_500) / 1e6;
+        assert!((rate(480_000_000) / 962.0 - 1.0).abs() < 0.01, "{}", rate(480_000_000));
+        assert!((rate(120_000_000) / 683.0 - 1.0).abs() < 0.01, "{}", rate(120_000_000));
+        assert!((rate(150_000_000) / 800.0 - 1.0).abs() < 0.10, "{}", rate(150_000_000));
+    }
+
+    // gB4
+    #[test]
+    fn large_frames_leave_the_wire_as_the_bound() {
+        let rate = goodput(&Card::tigon_2(480_000_000), 55_000, 9_000) / 1e6;
+        assert!(rate > 0.98 * 992.7 && rate < 993.0, "{rate}");
+    }
+
+    // G4
+    #[test]
+    fn the_wire_waits_for_the_first_piece_alone_where_the_bus_keeps_up() {
+        let card = Card::tigon_2(480_000_000);
+        assert_eq!(card.send(1, 55_000, 1_500).idle, Duration::ZERO);
+        assert!(Card::tigon_2(120_000_000).send(1, 55_000, 1_500).idle > Duration::ZERO);
+    }
+
+    // G30
+    #[test]
+    fn tags_and_a_threshold_take_the_start_out_of_the_way() {
+        let with = |tag_count, threshold| {
+            let card = Card::tigon_2(150_000_000);
+            let card = Card { dma: DmaSettings { tag_count, threshold, ..card.dma.clone() }, ..card };
+            card.send(100, 55_000, 1_500)
+        };
+        let (plain, tagged, early) = (with(1, None), with(2, None), with(2, Some(256)));
+        assert!(tagged.time.as_secs_f64() < 0.9 * plain.time.as_secs_f64(), "{tagged:?} {plain:?}");
+        assert!(early.time < tagged.time, "{early:?} {tagged:?}");
+        assert_eq!(plain.pieces, 3_800);
+    }
+
+    // G26
+    #[test]
+    fn a_reassembler_in_its_memory_has_room_for_what_the_rings_leave() {
+        let card = Card::tigon_2(480_000_000);
+        assert_eq!(card.limits().bytes, (2 << 20) - 100 * 256 - 1_518 * 512 - 64_000 * 8);
+        assert!((card.cycles_per_packet(1_500) - 2_165.0).abs() < 5.0, "{}", card.cycles_per_packet(1_500));
+    }
+
+    // G2, G5
+    #[test]
+    fn a_frame_takes_a_buffer_of_the_smallest_class_that_has_one() {
+        let mut ring = Card::tigon_2(1).ring();
+        let small = ring.take(60).unwrap();
+        assert_eq!(ring.len_max(small), 100);
+        let large: Vec<_> = (0..8).map(|_| ring.take(9_000).unwrap()).collect();
+        assert_eq!((ring.take(9_000), ring.refused()), (None, 1));
+        ring.give_back(large[0]);
+        assert_eq!(ring.take(1_519).map(|slot| ring.len_max(slot)), Some(64_000));
+    }
+}

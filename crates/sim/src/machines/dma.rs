@@ -1,0 +1,271 @@
+//! Requests to move bytes in, when each is done out: a DMA engine (G30, L16, L19).
+//!
+//! A request first starts up, then its bytes cross the bus, which carries one request's bytes at a time. Without tags the next
+//! one starts up when the bytes of the last are across; with tags, up to so many start up while others' bytes move.
+
+use packet::Time;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// What an engine is like: the knobs that its users wished for (G30).
+#[derive(Clone, Debug)]
+pub struct DmaSettings {
+    /// From a request's turn until its bytes begin to move. It governs small transfers (L19).
+    pub start: Duration,
+    /// What the bus carries.
+    pub bytes_per_second: u64,
+    /// Whose turn is next.
+    pub order: Order,
+    /// Requests that may have begun at once; 1: no tagged queueing.
+    pub tag_count: usize,
+    /// Requests that may wait; one more is refused.
+    pub depth: usize,
+    /// When the end of a request is told.
+    pub notice: Notice,
+    /// So many bytes of a transfer are across when what follows may begin with it; none: all of them.
+    pub threshold: Option<u32>,
+}
+
+/// Whose turn is next, of those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest request's.
+    FirstIn,
+    /// The newest one's: the engine keeps requests on a stack, and busy queues starve others (L16).
+    LastIn,
+    /// The queues' in turn, one request each (L16).
+    RoundRobin,
+    /// The oldest request's of the queue with the lowest number.
+    Priority,
+}
+
+/// When the end of a request is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// At once, to who asked (L16).
+    AtOnce,
+    /// With others: when so many have ended, or the first of them has waited so long.
+    Together {
+        /// Requests.
+        count: usize,
+        /// Longest wait.
+        within: Duration,
+    },
+}
+
+/// Bytes to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What tells it from others.
+    pub number: u64,
+    /// Its queue: a thread's or a connection's.
+    pub queue: u32,
+    /// How many bytes.
+    pub len: u32,
+}
+
+/// A request whose bytes are across.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The request.
+    pub request: Request,
+    /// When it was asked for.
+    pub asked: Time,
+    /// When so many of its bytes were across that what follows might begin.
+    pub usable: Time,
+    /// When all were.
+    pub ended: Time,
+}
+
+/// A DMA engine.
+#[derive(Clone, Debug)]
+pub struct Dma {
+    settings: DmaSettings,
+    /// By queue; those of one order alone where that asks for no queues.
+    waiting: BTreeMap<u32, VecDeque<(Request, Time)>>,
+    waiting_count: usize,
+    /// The queue whose turn was last.
+    last_turn: u32,
+    /// The earliest first.
+    moving: VecDeque<Done>,
+    bus_free: Time,
+    ended: Vec<Done>,
+}
+
+impl Dma {
+    /// An engine with nothing to do.
+    pub fn new(settings: DmaSettings) -> Dma {
+        Dma {
+            settings,
+            waiting: BTreeMap::new(),
+            waiting_count: 0,
+            last_turn: u32::MAX,
+            moving: VecDeque::new(),
+            bus_free: Time::ZERO,
+            ended: Vec::new(),
+        }
+    }
+
+    /// How long a transfer takes alone: start-up, and its bytes on the bus.
+    pub fn time_alone(&self, len: u32) -> Duration {
+        self.settings.start + self.crossing(len)
+    }
+
+    /// Requests that wait for their turn.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting_count
+    }
+
+    /// Asks for a transfer. To be called once [`expire`](Dma::expire) has done what was due before. Returns whether there was
+    /// room.
+    pub fn push(&mut self, now: Time, request: Request) -> bool {
+        if self.waiting_count >= self.settings.depth {
+            return false;
+        }
+        let queue = match self.settings.order {
+            Order::FirstIn | Order::LastIn => 0,
+            Order::RoundRobin | Order::Priority => request.queue,
+        };
+        self.waiting.entry(queue).or_default().push_back((request, now));
+        self.waiting_count += 1;
+        self.begin(now);
+        true
+    }
+
+    /// When something is due next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        [self.moving.front().map(|done| done.ended), self.notice_at()].into_iter().flatten().min()
+    }
+
+    /// Does what is due up to `now`; what ended and is told goes to `out`, in the order in which it ended.
+    pub fn expire(&mut self, now: Time, mut out: impl FnMut(Done)) {
+        while let Some(done) = self.moving.pop_front_if(|done| done.ended <= now) {
+            self.tell(done.ended, &mut out);
+            self.ended.push(done);
+            self.begin(done.ended);
+        }
+        self.tell(now, &mut out);
+    }
+
+    fn tell(&mut self, now: Time, out: &mut impl FnMut(Done)) {
+        if self.notice_at().is_some_and(|at| at <= now) {
+            self.ended.drain(..).for_each(out);
+        }
+    }
+
+    fn notice_at(&self) -> Option<Time> {
+        let (first, last) = (self.ended.first()?, self.ended.last()?);
+        match self.settings.notice {
+            Notice::AtOnce => Some(first.ended),
+            Notice::Together { count, .. } if self.ended.len() >= count => Some(last.ended),
+            Notice::Together { within, .. } => Some(first.ended + within),
+        }
+    }
+
+    /// Gives turns while there are tags.
+    fn begin(&mut self, now: Time) {
+        while self.moving.len() < self.settings.tag_count.max(1)
+            && let Some((request, asked)) = self.next_turn()
+        {
+            let starts = (now + self.settings.start).max(self.bus_free);
+            let ended = starts + self.crossing(request.len);
+            let usable = self.settings.threshold.map_or(ended, |len| starts + self.crossing(len.min(request.len)));
+            self.bus_free = ended;
+            self.moving.push_back(Done { request, asked, usable, ended });
+        }
+    }
+
+    fn next_turn(&mut self) -> Option<(Request, Time)> {
+        let mut queue = match self.settings.order {
+            Order::FirstIn | Order::LastIn | Order::Priority => self.waiting.first_entry()?,
+            Order::RoundRobin => {
+                let next = self.waiting.range(self.last_turn.wrapping_add(1)..).next().map(|(queue, _)| *queue);
+                let next = next.or_else(|| self.waiting.keys().next().copied())?;
+                self.last_turn = next;
+                match self.waiting.entry(next) {
+                    std::collections::btree_map::Entry::Occupied(queue) => queue,
+                    std::collections::btree_map::Entry::Vacant(_) => return None,
+                }
+            }
+        };
+        let requests = queue.get_mut();
+        let turn = if self.settings.order == Order::LastIn { requests.pop_back() } else { requests.pop_front() };
+        if requests.is_empty() {
+            queue.remove();
+        }
+        self.waiting_count -= usize::from(turn.is_some());
+        turn
+    }
+
+    fn crossing(&self, len: u32) -> Duration {
+        let nanos = u128::from(len) * 1_000_000_000 / u128::from(self.settings.bytes_per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENGINE: DmaSettings = DmaSettings {
+        start: Duration::from_micros(10),
+        bytes_per_second: 1_000_000_000,
+        order: Order::FirstIn,
+        tag_count: 1,
+        depth: 4,
+        notice: Notice::AtOnce,
+        threshold: None,
+    };
+
+    /// The numbers of requests of 1,000 bytes that these queues make at once, and when each is told, in microseconds.
+    fn told(settings: &DmaSettings, queues: &[u32]) -> Vec<(u64, u64)> {
+        let mut dma = Dma::new(settings.clone());
+        for (number, queue) in queues.iter().enumerate() {
+            dma.push(Time::ZERO, Request { number: number as u64, queue: *queue, len: 1_000 });
+        }
+        let mut told = Vec::new();
+        while let Some(at) = dma.next_deadline() {
+            dma.expire(at, |done| told.push((done.request.number, at.nanos() / 1_000)));
+        }
+        told
+    }
+
+    fn order(order: Order, queues: &[u32]) -> Vec<u64> {
+        told(&DmaSettings { order, ..ENGINE }, queues).into_iter().map(|(number, _)| number).collect()
+    }
+
+    // L16, G30
+    #[test]
+    fn each_order_serves_in_its_own() {
+        let queues = [3, 3, 1, 2];
+        assert_eq!(order(Order::FirstIn, &queues), [0, 1, 2, 3]);
+        assert_eq!(order(Order::LastIn, &queues), [0, 3, 2, 1], "what has begun ends first");
+        assert_eq!(order(Order::RoundRobin, &queues), [0, 2, 3, 1]);
+        assert_eq!(order(Order::Priority, &queues), [0, 2, 3, 1]);
+        assert_eq!(order(Order::Priority, &[3, 1, 3, 1]), [0, 1, 3, 2]);
+        assert_eq!(order(Order::RoundRobin, &[1, 1, 3, 3]), [0, 2, 1, 3]);
+    }
+
+    // L19, G30
+    #[test]
+    fn a_transfer_takes_its_start_and_its_bytes_and_tags_hide_the_start() {
+        assert_eq!(told(&ENGINE, &[0; 3]), [(0, 11), (1, 22), (2, 33)]);
+        assert_eq!(told(&DmaSettings { tag_count: 2, ..ENGINE }, &[0; 3]), [(0, 11), (1, 12), (2, 22)]);
+        assert_eq!(Dma::new(ENGINE).time_alone(2_000), Duration::from_micros(12));
+    }
+
+    // G30
+    #[test]
+    fn ends_are_told_together_by_count_or_when_the_first_has_waited() {
+        let notice = Notice::Together { count: 2, within: Duration::from_micros(50) };
+        assert_eq!(told(&DmaSettings { notice, ..ENGINE }, &[0; 3]), [(0, 22), (1, 22), (2, 83)]);
+    }
+
+    #[test]
+    fn one_request_more_than_may_wait_is_refused() {
+        let mut dma = Dma::new(ENGINE);
+        let request = |number| Request { number, queue: 0, len: 1 };
+        let taken = (0..7).filter(|number| dma.push(Time::ZERO, request(*number))).count();
+        assert_eq!((taken, dma.waiting_count()), (5, 4), "one moves, four wait");
+    }
+}

@@ -1,0 +1,412 @@
+//! Connections that send in, what a card with many threads hands its host out (L15 to L19, lB1 to lB4, lB7, lB9).
+//!
+//! Each connection keeps a window of packets under way. With the offload, a packet goes to its connection's thread, which takes a
+//! while for it, acknowledges it and adds it to what it holds of that connection; a whole delivery, or one that waited too long,
+//! is one request to the DMA engine. Without, each packet is.
+
+use super::dma::{Dma, DmaSettings, Notice, Order, Request};
+use crate::draw::Dice;
+use crate::event::Events;
+use packet::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What the card's threads do (L17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadSplit {
+    /// Send.
+    pub send: u32,
+    /// Look for what is late, and serve the requests' queues in turn.
+    pub time_out: u32,
+    /// Receive.
+    pub receive: u32,
+    /// Run the card's shell.
+    pub shell: u32,
+}
+
+impl ThreadSplit {
+    /// A split of so many threads; none where its parts are not as many, or nobody receives.
+    pub fn of(self, threads: u32) -> Option<ThreadSplit> {
+        let sum = self.send + self.time_out + self.receive + self.shell;
+        (sum == threads && self.receive > 0).then_some(self)
+    }
+}
+
+/// A card that receives.
+#[derive(Clone, Debug)]
+pub struct Offload {
+    /// Its threads.
+    pub threads: ThreadSplit,
+    /// What a receiving thread takes for one packet.
+    pub per_packet: Duration,
+    /// Does it gather packets? Then up to so many bytes to a delivery; none: each packet is one.
+    pub delivery_len: Option<u32>,
+    /// What is gathered goes when nothing was added for so long.
+    pub patience: Duration,
+    /// Its engine.
+    pub dma: DmaSettings,
+}
+
+/// Who sends.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Connections.
+    pub connections: u32,
+    /// Packets of each that are under way at most.
+    pub window: u32,
+    /// Payload of a packet, in bytes.
+    pub segment_len: u32,
+    /// Headers of a packet, IP's counted, in bytes.
+    pub header_len: u32,
+    /// What the link carries.
+    pub bits_per_second: u64,
+    /// From an acknowledgement until the packet that it lets go is on the link.
+    pub trip: Duration,
+    /// When further connections ask to be opened.
+    pub syns: Vec<Duration>,
+    /// Which thread is whose.
+    pub seed: u64,
+}
+
+/// What the host got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    /// Bytes of payload by connection.
+    pub bytes: Vec<u64>,
+    /// Deliveries, and segments in them.
+    pub deliveries: u64,
+    /// See `deliveries`.
+    pub segments: u64,
+    /// How long each SYN took to the host; none: it did not get there.
+    pub syn_waits: Vec<Option<Duration>>,
+    /// Threads that had a connection.
+    pub threads_used: usize,
+    /// How long it was looked at.
+    pub span: Duration,
+}
+
+impl Received {
+    /// Payload a second, in bits.
+    pub fn bits_per_second(&self) -> f64 {
+        self.bytes.iter().sum::<u64>() as f64 * 8.0 / self.span.as_secs_f64()
+    }
+
+    /// How evenly connections were served: 1 is evenly, 1/n is one alone (Jain, Chiu and Hawe 1984).
+    pub fn jain(&self) -> f64 {
+        let sum: f64 = self.bytes.iter().map(|bytes| *bytes as f64).sum();
+        let squares: f64 = self.bytes.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
+        if squares == 0.0 { 0.0 } else { sum * sum / (self.bytes.len() as f64 * squares) }
+    }
+}
+
+impl Offload {
+    /// Li's card: four cores of four threads, with the times that follow from its figures (L17, lB4).
+    pub fn xls416() -> Offload {
+        Offload {
+            threads: ThreadSplit { send: 1, time_out: 1, receive: 13, shell: 1 },
+            per_packet: Duration::from_nanos(31_700),
+            delivery_len: Some(65_535),
+            patience: Duration::from_millis(1),
+            dma: DmaSettings {
+                start: Duration::from_nanos(10_400),
+                bytes_per_second: 655_000_000,
+                order: Order::RoundRobin,
+                tag_count: 1,
+                depth: usize::MAX,
+                notice: Notice::AtOnce,
+                threshold: None,
+            },
+        }
+    }
+
+    /// The same card as a plain one: a request for each packet (lB2).
+    pub fn plain() -> Offload {
+        Offload { delivery_len: None, per_packet: Duration::ZERO, ..Offload::xls416() }
+    }
+
+    /// What the host gets in so long, once the card has run as long before.
+    pub fn run(&self, load: &Load, span: Duration) -> Received {
+        let mut run = Run::new(self, load);
+        let (from, until) = (Time::ZERO + span, Time::ZERO + span + span);
+        while let Some((now, step)) = run.steps.next()
+            && now <= until
+        {
+            run.is_counting = now > from;
+            run.step(now, step);
+        }
+        let used = run.threads.iter().filter(|thread| thread.was_used).count();
+        Received { threads_used: used, span, ..run.received }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A connection's next packet is put on the link.
+    Send(u32),
+    /// It is there.
+    Arrive(u32),
+    /// This SYN is there.
+    Syn(u32),
+    /// This thread is through with a packet.
+    Served(usize),
+    /// Look whether what is gathered of this connection is late.
+    Late(u32),
+    /// The engine has something due.
+    Engine,
+}
+
+/// What goes on while a card runs.
+struct Run<'a> {
+    card: &'a Offload,
+    load: &'a Load,
+    steps: Events<Step>,
+    dma: Dma,
+    threads: Vec<Thread>,
+    held: Vec<Gathered>,
+    link_free: Time,
+    is_counting: bool,
+    received: Received,
+}
+
+#[derive(Clone, Default)]
+struct Thread {
+    packets: VecDeque<u32>,
+    was_used: bool,
+}
+
+/// Segments of one connection.
+#[derive(Clone, Copy, Default)]
+struct Gathered {
+    thread: usize,
+    count: u32,
+    last: Time,
+    is_watched: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(card: &'a Offload, load: &'a Load) -> Run<'a> {
+        let mut dice = Dice::new(load.seed);
+        let receive = card.threads.receive.max(1);
+        let of = |dice: &mut Dice| Gathered {
+            thread: (dice.number() % u64::from(receive)) as usize,
+            ..Gathered::default()
+        };
+        let mut steps = Events::default();
+        for _ in 0..load.window {
+            (0..load.connections).for_each(|connection| steps.plan(Time::ZERO, Step::Send(connection)));
+        }
+        for (number, at) in (0..).zip(&load.syns) {
+            steps.plan(Time::ZERO + *at, Step::Syn(number));
+        }
+        Run {
+            card,
+            load,
+            steps,
+            dma: Dma::new(card.dma.clone()),
+            threads: vec![Thread::default(); receive as usize],
+            held: (0..load.connections).map(|_| of(&mut dice)).collect(),
+            link_free: Time::ZERO,
+            is_counting: false,
+            received: Received {
+                bytes: vec![0; load.connections as usize],
+                deliveries: 0,
+                segments: 0,
+                syn_waits: vec![None; load.syns.len()],
+                threads_used: 0,
+                span: Duration::ZERO,
+            },
+        }
+    }
+
+    fn step(&mut self, now: Time, step: Step) {
+        match step {
+            Step::Send(connection) => {
+                let bits = u64::from(self.load.header_len + self.load.segment_len + FRAMING_LEN) * 8;
+                let crossing = Duration::from_nanos(bits * 1_000_000_000 / self.load.bits_per_second.max(1));
+                self.link_free = self.link_free.max(now) + crossing;
+                self.steps.plan(self.link_free, Step::Arrive(connection));
+            }
+            Step::Arrive(connection) if self.card.delivery_len.is_some() => self.arrive(now, connection),
+            Step::Arrive(connection) => self.ask(now, connection, connection, 1),
+            Step::Syn(number) => self.ask(now, self.load.connections + number, self.load.connections + number, 0),
+            Step::Served(thread) => self.served(now, thread),
+            Step::Late(connection) => self.look(now, connection),
+            Step::Engine => self.engine(now),
+        }
+    }
+
+    fn arrive(&mut self, now: Time, connection: u32) {
+        let number = self.held[connection as usize].thread;
+        let thread = &mut self.threads[number];
+        thread.packets.push_back(connection);
+        thread.was_used = true;
+        if thread.packets.len() == 1 {
+            self.steps.plan(now + self.card.per_packet, Step::Served(number));
+        }
+    }
+
+    fn served(&mut self, now: Time, number: usize) {
+        let Some(connection) = self.threads[number].packets.pop_front() else { return };
+        if !self.threads[number].packets.is_empty() {
+            self.steps.plan(now + self.card.per_packet, Step::Served(number));
+        }
+        self.steps.plan(now + self.load.trip, Step::Send(connection));
+        let held = &mut self.held[connection as usize];
+        (held.count, held.last) = (held.count + 1, now);
+        let next_len = (held.count + 1) * self.load.segment_len + self.load.header_len;
+        if next_len > self.card.delivery_len.unwrap_or(0) {
+            self.deliver(now, connection);
+        } else if !std::mem::replace(&mut held.is_watched, true) {
+            self.steps.plan(now + self.card.patience, Step::Late(connection));
+        }
+    }
+
+    fn look(&mut self, now: Time, connection: u32) {
+        let held = &mut self.held[connection as usize];
+        let due = held.last + self.card.patience;
+        held.is_watched = held.count > 0 && due > now;
+        if held.is_watched {
+            self.steps.plan(due, Step::Late(connection));
+        } else if held.count > 0 {
+            self.deliver(now, connection);
+        }
+    }
+
+    fn deliver(&mut self, now: Time, connection: u32) {
+        let held = &mut self.held[connection as usize];
+        let (queue, count) = (held.thread as u32, std::mem::take(&mut held.count));
+        self.ask(now, queue, connection, count);
+    }
+
+    /// Asks the engine for a transfer of so many segments; of none, where it is a SYN.
+    fn ask(&mut self, now: Time, queue: u32, connection: u32, segments: u32) {
+        self.engine(now);
+        let number = u64::from(connection) << 32 | u64::from(segments);
+        let len = self.load.header_len + segments * self.load.segment_len;
+        self.dma.push(now, Request { number, queue, len });
+        self.plan_engine();
+    }
+
+    fn plan_engine(&mut self) {
+        if let Some(at) = self.dma.next_deadline() {
+            self.steps.plan(at, Step::Engine);
+        }
+    }
+
+    fn engine(&mut self, now: Time) {
+        let mut ended = Vec::new();
+        self.dma.expire(now, |done| ended.push(done));
+        if ended.is_empty() {
+            return;
+        }
+        for done in ended {
+            let (connection, segments) = (done.request.number >> 32, done.request.number & 0xffff_ffff);
+            if segments == 0 {
+                let number = connection as usize - self.received.bytes.len();
+                self.received.syn_waits[number] = Some(done.ended.since(done.asked));
+                continue;
+            }
+            if self.is_counting {
+                self.received.bytes[connection as usize] += segments * u64::from(self.load.segment_len);
+                self.received.deliveries += 1;
+                self.received.segments += segments;
+            }
+            if self.card.delivery_len.is_none() {
+                self.steps.plan(now + self.load.trip, Step::Send(connection as u32));
+            }
+        }
+        self.plan_engine();
+    }
+}
+
+/// What Ethernet adds to an IP packet on the wire: header, check sequence, preamble and gap.
+const FRAMING_LEN: u32 = 38;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(connections: u32) -> Load {
+        Load {
+            connections,
+            window: 90,
+            segment_len: 1_448,
+            header_len: 52,
+            bits_per_second: 10_000_000_000,
+            trip: Duration::from_micros(50),
+            syns: Vec::new(),
+            seed: 1,
+        }
+    }
+
+    const SPAN: Duration = Duration::from_millis(300);
+
+    // L17
+    #[test]
+    fn a_split_is_one_of_all_threads_or_none() {
+        let split = Offload::xls416().threads;
+        assert_eq!(split.of(16), Some(split));
+        assert_eq!(split.of(15), None);
+        assert_eq!(ThreadSplit { receive: 0, shell: 14, ..split }.of(16), None);
+    }
+
+    // lB2, lB4
+    #[test]
+    fn a_plain_card_carries_what_its_engine_does_whoever_sends() {
+        for connections in [1, 2, 8, 64] {
+            let bits = Offload::plain().run(&load(connections), SPAN).bits_per_second();
+            assert!((bits / 913.3e6 - 1.0).abs() < 0.05, "{connections}: {bits:.3e}");
+        }
+    }
+
+    // lB1, lB3, lB5, lB9
+    #[test]
+    fn with_threads_the_rate_rises_with_connections_until_all_threads_have_one() {
+        let rates: Vec<_> = [1, 2, 4, 8, 16, 32, 64]
+            .into_iter()
+            .map(|connections| Offload::xls416().run(&load(connections), SPAN))
+            .collect();
+        let bits: Vec<_> = rates.iter().map(Received::bits_per_second).collect();
+        assert!(bits.windows(2).all(|pair| pair[1] > 0.97 * pair[0]), "{bits:?}");
+        let (last, plateau) = (rates.last().unwrap(), *bits.last().unwrap());
+        assert!((plateau / 4.75e9 - 1.0).abs() < 0.10, "{plateau:.3e}");
+        assert_eq!(last.threads_used, 13);
+        assert!(last.segments as f64 / last.deliveries as f64 >= 0.9 * 45.0, "{last:?}");
+        let plain = Offload::plain().run(&load(64), SPAN).bits_per_second();
+        assert!(plateau / plain >= 4.4, "{}", plateau / plain);
+        let per_thread = bits[0];
+        assert!((per_thread / (1_448.0 * 8.0 / 31.7e-6) - 1.0).abs() < 0.05, "{per_thread:.3e}");
+    }
+
+    // L16, lB7
+    #[test]
+    fn a_stack_of_requests_starves_whoever_comes_and_turns_do_not() {
+        let syns = (0..64).map(|number| Duration::from_millis(100 + number)).collect();
+        let busy = Load { syns, ..load(64) };
+        let with = |order| {
+            let plain = Offload::plain();
+            Offload { dma: DmaSettings { order, ..plain.dma.clone() }, ..plain }.run(&busy, Duration::from_secs(1))
+        };
+        let stack = with(Order::LastIn);
+        // It is asked again after a second.
+        let is_late = |wait: &Option<Duration>| wait.is_none_or(|wait| wait > Duration::from_secs(1));
+        assert!(stack.syn_waits.iter().any(is_late), "{:?}", stack.syn_waits);
+        assert!(stack.jain() < 0.5, "{}", stack.jain());
+        let turns = with(Order::RoundRobin);
+        let round = Dma::new(Offload::plain().dma).time_alone(1_500) * 65;
+        assert!(
+            turns.syn_waits.iter().all(|wait| wait.is_some_and(|wait| wait <= 2 * round)),
+            "{:?}",
+            turns.syn_waits
+        );
+        assert!(turns.jain() >= 0.95, "{}", turns.jain());
+    }
+
+    // lB6
+    #[test]
+    fn what_never_fills_a_delivery_goes_when_it_is_late() {
+        let few = Load { window: 5, trip: Duration::from_millis(20), ..load(1) };
+        let got = Offload::xls416().run(&few, SPAN);
+        assert!(got.segments > 0 && got.segments == 5 * got.deliveries, "{got:?}");
+    }
+}
