@@ -75,6 +75,9 @@ pub enum Experiment {
         /// How often each transfer is timed
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
+        /// What links and hosts are like, separated by commas; without it all four
+        #[arg(long, value_delimiter = ',')]
+        scene: Option<Vec<Scene>>,
     },
     /// UDP messages to a host with a stock interface and to one with a wide interface
     WideInterface {
@@ -368,6 +371,19 @@ pub enum Role {
     Router,
     /// A gateway between packet sizes: TCP grows and shrinks, what else is too long is cut or refused
     Border,
+}
+
+/// What links and hosts are like between which a border stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scene {
+    /// Links without offloads, hosts that join nothing
+    Apart,
+    /// Links without offloads, hosts that join what comes (GRO)
+    Joined,
+    /// Links without offloads, hosts as the kernel makes them
+    Plain,
+    /// Links that take trains whole
+    Trains,
 }
 
 /// How fragments are joined on the way.

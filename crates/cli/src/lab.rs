@@ -1,13 +1,13 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
-use crate::args::{Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs};
+use crate::args::{self, Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs};
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
-    self, Algorithm, BorderSettings, DipsSettings, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings,
-    WorkersSettings,
+    self, Algorithm, BorderSettings, DipsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings,
+    WideInterfaceSettings, WorkersSettings,
 };
 use port::namespace::become_own_root;
 use serde::Serialize;
@@ -43,9 +43,11 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
             shown(&progress, json, &outcome, outcome.calibration.faults.is_empty())
         }
-        Experiment::Border { rounds } => {
-            let border =
-                experiments::border(&BorderSettings { rounds: *rounds, ..BorderSettings::default() }, tell)?;
+        Experiment::Border { rounds, scene } => {
+            let usual = BorderSettings { rounds: *rounds, ..BorderSettings::default() };
+            let scenes = scene.as_ref().map(|scenes| scenes.iter().copied().map(played).collect());
+            let settings = BorderSettings { scenes: scenes.unwrap_or(usual.scenes), ..usual };
+            let border = experiments::border(&settings, tell)?;
             shown(&progress, json, &border, border.intact && border.broken.is_empty())
         }
         Experiment::WideInterface { rounds, mtu, len } => {
@@ -78,6 +80,16 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let outcome = experiments::soak(&settings, tell)?;
             shown(&progress, json, &outcome, outcome.faults.is_empty())
         }
+    }
+}
+
+/// A scene of the border experiment, as it was named.
+fn played(scene: args::Scene) -> Scene {
+    match scene {
+        args::Scene::Apart => Scene::Wires(Receiving::ThreadWithoutCopy),
+        args::Scene::Joined => Scene::Wires(Receiving::ThreadWithGro),
+        args::Scene::Plain => Scene::Wires(Receiving::Plain),
+        args::Scene::Trains => Scene::Trains,
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Layout {
 pub(crate) struct Landing {
     small: Option<Buffer>,
     spill: Option<Buffer>,
+    /// The spill was given to the kernel for all of the frame.
+    is_spill_first: bool,
     /// The header.
     pub vnet: [u8; vnet::LEN],
 }
@@ -56,6 +58,11 @@ impl Layout {
         fits && link_len.is_none_or(|link_len| link_len == front.link_len)
     }
 
+    /// Is a frame of `len` bytes too long for the small buffer?
+    pub fn is_long(self, len: usize) -> bool {
+        len > self.front_len()
+    }
+
     /// Bytes of the part in the small buffer.
     fn front_len(self) -> usize {
         self.seam - self.at
@@ -83,7 +90,8 @@ impl Landing {
     /// The memory as the kernel wants it: header (its first `vnet_len` bytes), small buffer, spill. What is missing has no
     /// length; without a small buffer there is the header only.
     pub fn parts(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
-        let Landing { small, spill, vnet } = self;
+        let Landing { small, spill, is_spill_first, vnet } = self;
+        *is_spill_first = false;
         let vnet = part(&mut vnet[..vnet_len]);
         let Some(small) = small else { return [vnet, NOTHING, NOTHING] };
         let small = part(small.bytes_mut(layout.at..layout.seam));
@@ -91,7 +99,14 @@ impl Landing {
         [vnet, small, spill]
     }
 
-    /// The same with `place` behind so much of the small buffer as `front` takes, and the spill behind that.
+    /// The same where long frames are expected: header, spill. Nothing of a long one is copied then, but all of a short one.
+    pub fn parts_long(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
+        let (Some(_), Some(spill)) = (&self.small, &mut self.spill) else { return self.parts(layout, vnet_len) };
+        self.is_spill_first = true;
+        [part(&mut self.vnet[..vnet_len]), part(spill.bytes_mut(layout.at..SPILL_END)), NOTHING]
+    }
+
+    /// The same as [`parts`](Landing::parts) with `place` behind so much of the small buffer as `front` takes, and the spill behind that.
     pub fn parts_apart(
         &mut self,
         layout: Layout,
@@ -122,13 +137,18 @@ impl Landing {
 
     /// The buffer with the frame of `len` bytes that came; none where there was no memory for it.
     pub fn take(&mut self, layout: Layout, len: usize) -> Option<Buffer> {
-        if len <= layout.front_len() {
-            return self.small.take();
+        let is_short = len <= layout.front_len();
+        match (&mut self.small, &mut self.spill) {
+            (None, _) => return None,
+            (Some(small), Some(spill)) if is_short && self.is_spill_first => {
+                small.put(layout.at, spill.bytes(layout.at..layout.at + len));
+            }
+            (Some(small), Some(spill)) if !is_short && !self.is_spill_first => {
+                spill.put(layout.at, small.bytes(layout.at..layout.seam));
+            }
+            _ => {}
         }
-        let small = self.small.as_ref()?;
-        let mut spill = self.spill.take()?;
-        spill.put(layout.at, small.bytes(layout.at..layout.seam));
-        Some(spill)
+        if is_short { self.small.take() } else { self.spill.take() }
     }
 
     /// The frame that came with [`parts_apart`](Landing::parts_apart) while it was [stocked](Landing::is_stocked), of which
@@ -213,6 +233,40 @@ mod tests {
                 assert_eq!(pool.lent_count(), 0);
             }
         }
+    }
+
+    #[test]
+    fn where_long_frames_are_expected_a_long_one_is_not_copied_and_a_short_one_lies_in_the_small_buffer() {
+        let mut pool = Pool::new(1 << 20);
+        let layout = Layout::new(Medium::Ethernet, 9_000);
+        for len in [1, 60, 9_014, 16_398, 16_399, 65_535] {
+            let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+            let mut landing = Landing::default();
+            assert!(landing.lend_small(layout, &mut pool) && landing.lend_spill(&mut pool));
+            let [_, spill, none] = landing.parts_long(layout, vnet::LEN);
+            assert!(spill.iov_len > 65_535 && none.iov_len == 0);
+            landing.small.as_mut().expect("it was lent").put(layout.at, &[0xEE; 20]);
+            landing.spill.as_mut().expect("it was lent").put(layout.at, &frame);
+            let buffer = landing.take(layout, len).expect("there is memory");
+            assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len}");
+            assert_eq!(buffer.capacity() == 65_536, layout.is_long(len), "{len}");
+            pool.give(buffer);
+            landing.give_back(&mut pool);
+            assert_eq!(pool.lent_count(), 0);
+        }
+    }
+
+    #[test]
+    fn without_memory_for_all_of_a_long_frame_it_is_received_as_any_other() {
+        let mut pool = Pool::new(20_000);
+        let layout = Layout::new(Medium::Ethernet, 9_000);
+        let mut landing = Landing::default();
+        assert!(landing.lend_small(layout, &mut pool) && !landing.lend_spill(&mut pool));
+        let lens = landing.parts_long(layout, vnet::LEN).map(|part| part.iov_len);
+        assert_eq!(lens, [vnet::LEN, layout.front_len(), 0]);
+        landing.small.as_mut().expect("it was lent").put(layout.at, &[7; 60]);
+        let buffer = landing.take(layout, 60).expect("there is memory");
+        assert_eq!(buffer.bytes(layout.at..layout.at + 60), [7; 60]);
     }
 
     #[test]

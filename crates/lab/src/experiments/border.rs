@@ -1,7 +1,8 @@
 //! A host with wide packets and one with narrow ones in, what stands between them and what it costs out.
 //!
 //! Bulk TCP goes both ways through the kernel's bridge, through the kernel's IP forwarding and through a border gateway, on the
-//! same cables (M1, M12). Where interfaces receive by threads of their own, all processor time is in somebody's account: the wide
+//! same cables (M1, M12); and once through a bridge between two links of 9,000 bytes, which is the most that anything between could
+//! spare the wide host. Where interfaces receive by threads of their own, all processor time is in somebody's account: the wide
 //! host's, the narrow host's, or that of what stands between.
 
 use super::account::{Account, Receiving};
@@ -69,7 +70,7 @@ pub struct BorderRow {
     pub version: &'static str,
     /// `to wide` or `to narrow`.
     pub direction: &'static str,
-    /// `bridge`, `forwarding` or `wideload`.
+    /// `bridge`, `forwarding` or `wideload`; `9,000` where both hosts are wide and nobody changes sizes.
     pub middle: &'static str,
     /// Payload, in 10^9 bits per second.
     pub goodput: Spread,
@@ -86,11 +87,11 @@ pub struct BorderRow {
     pub mean_len: f64,
     /// What was seen at the wide host's link in a run that was not timed.
     pub observed: Observed,
-    /// Beside the kernel's bridge and its forwarding; of our rows only.
+    /// Beside the kernel's bridge and its forwarding, of ours and of what is wide from end to end.
     pub versus: Option<[Versus; 2]>,
 }
 
-/// Ours in proportion to what the kernel did.
+/// One middle in proportion to another.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Versus {
     /// Of the goodputs.
@@ -105,6 +106,8 @@ enum Kind {
     Bridge,
     Forwarding,
     Wideload,
+    /// The kernel's bridge between hosts that are both wide.
+    AllWide,
 }
 
 /// What is sent.
@@ -175,12 +178,13 @@ fn play(
     settings: &BorderSettings,
     tell: &mut dyn FnMut(&str),
 ) -> io::Result<()> {
-    let place = Place::new(scene)?;
+    let (mixed, all_wide) = (Place::new(scene, MTUS)?, Place::new(scene, ALL_WIDE)?);
     let mut samples: Vec<Vec<Sample>> = (0..KINDS.len() * LOADS.len()).map(|_| Vec::new()).collect();
     let mut observed = vec![Observed::default(); samples.len()];
     for round in 0..=settings.rounds {
         for (number, kind) in KINDS.into_iter().enumerate() {
             tell(&format!("round {round} of {}, {}", settings.rounds, kind.name()));
+            let place = if kind == Kind::AllWide { &all_wide } else { &mixed };
             let standing = place.stand(kind)?;
             for (index, load) in LOADS.into_iter().enumerate() {
                 let at = index * KINDS.len() + number;
@@ -202,8 +206,10 @@ fn play(
             .enumerate()
             .filter_map(|(number, kind)| row(scene, load, kind, &samples[from + number], observed[from + number]))
             .collect();
-        if let [bridge, forwarding, ours] = rows.as_mut_slice() {
-            ours.versus = Some([ours.versus(bridge), ours.versus(forwarding)]);
+        if let [bridge, forwarding, others @ ..] = rows.as_mut_slice() {
+            for other in others {
+                other.versus = Some([other.versus(bridge), other.versus(forwarding)]);
+            }
         }
         border.rows.extend(rows);
     }
@@ -253,6 +259,7 @@ impl Kind {
             Kind::Bridge => "bridge",
             Kind::Forwarding => "forwarding",
             Kind::Wideload => "wideload",
+            Kind::AllWide => "9,000",
         }
     }
 
@@ -267,9 +274,9 @@ impl Kind {
 }
 
 impl Place {
-    fn new(scene: Scene) -> io::Result<Place> {
+    fn new(scene: Scene, mtus: [u32; 2]) -> io::Result<Place> {
         let offloading = if scene == Scene::Trains { Offloading::On } else { Offloading::Off };
-        let trio = Trio::new(MTUS, offloading)?;
+        let trio = Trio::new(mtus, offloading)?;
         let receiving = scene.receiving();
         // A gateway's interfaces have no GRO: it would be another middle's work.
         let between = if receiving == Receiving::Plain { Receiving::Plain } else { Receiving::Thread };
@@ -307,7 +314,7 @@ impl Place {
 
     fn stand(&self, kind: Kind) -> io::Result<Standing> {
         let standing = match kind {
-            Kind::Bridge => Standing::Ours(self.trio.bridge()?),
+            Kind::Bridge | Kind::AllWide => Standing::Ours(self.trio.bridge()?),
             Kind::Wideload => Standing::Ours(self.trio.gateway(&self.trio.border(ONLY_PATH, "", ""))?),
             Kind::Forwarding => {
                 self.route(true)?;
@@ -524,7 +531,7 @@ impl BorderRow {
     }
 }
 
-const KINDS: [Kind; 3] = [Kind::Bridge, Kind::Forwarding, Kind::Wideload];
+const KINDS: [Kind; 4] = [Kind::Bridge, Kind::Forwarding, Kind::Wideload, Kind::AllWide];
 const LOADS: [Load; 4] = [
     Load { is_v4: true, to_wide: true },
     Load { is_v4: true, to_wide: false },
@@ -534,6 +541,7 @@ const LOADS: [Load; 4] = [
 /// Is it IPv4, and how many bits its networks share.
 const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];
 const MTUS: [u32; 2] = [9_000, 1_500];
+const ALL_WIDE: [u32; 2] = [9_000, 9_000];
 /// The number of the forwarder in both networks.
 const MIDDLE: u8 = 254;
 /// A bump in the wire is the only path between its two sides.
@@ -549,5 +557,5 @@ Processor time: the host's sending or receiving thread and the kernel's thread t
 gateway's workers and the kernel's threads of both interfaces. Without such threads the kernel's work is in the account of\n\
 whoever happens to run, and only all together says anything. Mean length is the wide host's kernel's count, in which a train is\n\
 one packet; above 8,000 is the share of the packets that a capture at its link saw in a run that was not timed, a train counted\n\
-as its segments. x kernel: ours in proportion to the bridge / to forwarding, goodput and bytes per processor second of the wide\n\
-host.\n";
+as its segments. 9,000: the kernel's bridge between hosts that are both wide, the most that a middle could spare the wide host.\n\
+x kernel: in proportion to the bridge / to forwarding, goodput and bytes per processor second of the wide host.\n";
