@@ -21,12 +21,12 @@ mod junk;
 mod laws;
 mod net;
 mod oracle;
-mod pattern;
+pub mod pattern;
 mod router;
 mod topology;
 mod trace;
 mod way;
-mod wire;
+pub mod wire;
 mod world;
 
 pub use bend::Bend;

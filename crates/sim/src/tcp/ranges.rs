@@ -72,6 +72,11 @@ impl Ranges {
         }
     }
 
+    /// Behind the last place; 0 where there is none.
+    pub(crate) fn end(&self) -> u64 {
+        self.ranges.back().map_or(0, |range| range.end)
+    }
+
     /// The span that `place` lies in.
     pub(crate) fn around(&self, place: u64) -> Option<Span> {
         let index = self.ranges.partition_point(|range| range.end <= place);

@@ -183,10 +183,14 @@ impl Receiver {
     pub(crate) fn take(&mut self, now: Time, segment: &Segment, start: u64, mut tell: impl FnMut(Fresh)) {
         self.take_mark(segment);
         let whole_end = start + u64::from(segment.len);
-        if segment.has(FIN) && whole_end < self.edge.max(self.next + 1) {
+        // No end stands in front of what has come already.
+        let is_end = whole_end >= self.next.max(self.held.end()) && whole_end < self.edge.max(self.next + 1);
+        if segment.has(FIN) && is_end {
             self.fin.get_or_insert(whole_end);
         }
-        let span = Span { start: start.max(self.next), end: whole_end.min(self.edge) };
+        // Nothing stands behind the end (RFC 9293 section 3.10.7.4: such text is ignored).
+        let end = whole_end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
+        let span = Span { start: start.max(self.next), end };
         if start < self.next && segment.len > 0 {
             self.refuse(start, segment.len);
         }

@@ -1,0 +1,339 @@
+//! A program of segments, fragments, time and hand-overs in: what an engine's side makes of them is what hosts sent, fits its
+//! link, keeps its order, and adds up.
+
+use crate::input::Input;
+use engine::packet::tcp::{ACK, FIN, PSH, SYN};
+use engine::{
+    Checksums, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME, Late, Limits, Mode,
+    Narrowing, Output, Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Trains, Way,
+    Widening,
+};
+use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
+use sim::pattern::Pattern;
+use sim::wire::{self, Head, Seen, TCP, TCP_LEN};
+use std::time::Duration;
+
+/// An engine's side, and what hosts know.
+struct Scene {
+    side: Side,
+    out: Output,
+    shape: Shape,
+    now: Time,
+    flows: [Flow; FLOW_COUNT],
+    last: Vec<u8>,
+    /// Packets that may be longer than the link takes.
+    too_long: u64,
+}
+
+/// What a side is drawn from: another like it can be made.
+#[derive(Clone, Copy)]
+struct Shape {
+    mtu: u16,
+    is_source: bool,
+    joins: Join,
+    coalesces: Option<Mode>,
+    keeps_trains: bool,
+    udp: bool,
+    hold: Hold,
+    room: usize,
+    patience: Duration,
+    late: Late,
+}
+
+/// How far a stream came and went, and how much of it behind what follows it.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    next: u32,
+    top: [u64; 2],
+    late: [u64; 2],
+}
+
+/// Runs the bytes as a program.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let shape = Shape::draw(&mut input);
+    let pool = Pool::new(input.one_of(&[1 << 20, 1 << 16, 8 << 20]));
+    let mut scene = Scene {
+        side: shape.side(),
+        out: Output::new(pool, None),
+        shape,
+        now: Time::from_nanos(1_000_000_000),
+        flows: [Flow::default(); FLOW_COUNT],
+        last: Vec::new(),
+        too_long: 0,
+    };
+    let mut count = 0;
+    while !input.is_empty() && count < STEP_COUNT_MAX {
+        scene.step(&mut input);
+        scene.drain();
+        count += 1;
+    }
+    scene.side.flush(scene.now, &mut scene.out);
+    scene.drain();
+    assert_eq!(scene.out.pool.lent_count(), 0, "every buffer comes back");
+    let forwarded_long = scene.out.ledger.event(Event::LeftAlone).packets;
+    assert!(
+        scene.too_long <= forwarded_long,
+        "law 1: {} longer than the link, {forwarded_long} left alone",
+        scene.too_long
+    );
+    for flow in &scene.flows {
+        assert!(
+            flow.late[1] <= flow.late[0],
+            "law 5: {} bytes went out late, {} came so",
+            flow.late[1],
+            flow.late[0]
+        );
+    }
+}
+
+impl Shape {
+    fn draw(input: &mut Input<'_>) -> Shape {
+        let mtu = input.one_of(&[1_500, 68, 576, 1_280, 4_000, 9_000, 65_535]);
+        let millis = Duration::from_millis(input.one_of(&[30_000, 1, 50]));
+        Shape {
+            mtu,
+            is_source: input.bit(),
+            joins: input.one_of(&[Join::Destination, Join::Graceful, Join::Hop, Join::Off]),
+            coalesces: input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]),
+            keeps_trains: input.bit(),
+            udp: input.bit(),
+            hold: if input.bit() { Hold::Fixed(Duration::from_millis(5)) } else { Hold::Adaptive },
+            room: input.one_of(&[256 << 10, 16 << 10, 1 << 20]),
+            patience: millis,
+            late: if input.bit() { Late::Retire } else { Late::Release { mtu } },
+        }
+    }
+
+    fn side(self) -> Side {
+        let secret = || Secret::new(7);
+        let needs = |joins: &[Join]| joins.contains(&self.joins);
+        let limits = Limits { bytes: self.room, patience: Some(self.patience) };
+        let join_limits =
+            JoinLimits { bytes: self.room, patience: self.patience, full: Full::Pass, runs: RunsBy::Datagram };
+        let rules = |mode| Rules {
+            mode,
+            hold: self.hold,
+            len_max: self.mtu,
+            longer: if self.keeps_trains { Switch::Off } else { Switch::On },
+            udp: self.udp,
+        };
+        let role = if self.is_source { Role::Source(Identifiers::new(secret(), LIFETIME)) } else { Role::Transit };
+        Side {
+            widening: Widening {
+                joins: Prefixes::new(self.joins),
+                reassembler: needs(&[Join::Destination, Join::Hop])
+                    .then(|| Reassembler::new(limits, self.late, secret())),
+                joiner: needs(&[Join::Graceful]).then(|| Joiner::new(join_limits, self.mtu, secret())),
+                coalescer: self.coalesces.map(|mode| Coalescer::new(self.room, rules(mode), Vec::new(), secret())),
+            },
+            narrowing: Narrowing {
+                trains: if self.keeps_trains { Trains::Kept } else { Trains::Resized },
+                checksums: Checksums::Finished,
+                ..Narrowing::new(self.mtu, role)
+            },
+        }
+    }
+}
+
+impl Scene {
+    fn step(&mut self, input: &mut Input<'_>) {
+        let what = input.byte();
+        match what % 16 {
+            0..=6 => {
+                let mut frame = self.segment(input);
+                if what & 0x80 > 0 && what & 0x40 > 0 {
+                    // Behind the addresses, which say whose bytes these are.
+                    let at = 44.min(frame.len() - 1)
+                        + usize::from(input.word()) % (frame.len() - 44.min(frame.len() - 1));
+                    frame[at] ^= 1 << (input.byte() & 7);
+                }
+                self.push(&frame);
+                self.last = frame;
+            }
+            7..=10 => {
+                let frame = piece(input);
+                self.push(&frame);
+                self.last = frame;
+            }
+            11 => self.pass_time(Duration::from_micros(u64::from(input.word()) * (u64::from(input.byte()) + 1))),
+            12 => self.side.release(self.now, &mut self.out),
+            13 => self.hand_over(),
+            14 => {
+                let frame = input.bytes(usize::from(what >> 4) * 8 + 20);
+                // What is not of these hosts says nothing of their bytes.
+                if wire::read(frame).is_none_or(|seen| seen.from.is_none()) {
+                    self.push(frame);
+                }
+            }
+            _ => {
+                let frame = std::mem::take(&mut self.last);
+                self.push(&frame);
+                self.last = frame;
+            }
+        }
+    }
+
+    fn pass_time(&mut self, stretch: Duration) {
+        self.now = self.now + stretch;
+        self.side.expire(self.now, &mut self.out);
+        assert!(self.side.next_deadline().is_none_or(|at| at > self.now), "law 6: what was late is gone");
+    }
+
+    fn hand_over(&mut self) {
+        let old = std::mem::replace(&mut self.side, self.shape.side());
+        self.side.take_over(self.now, old, &mut self.out);
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        let Ok(packet) = Frame::copy(frame, Medium::Ip, Ingress(1), &mut self.out.pool) else { return };
+        if let Some((flow, seq, len)) = wire::read(frame).and_then(|seen| stream(&seen, frame)) {
+            self.flows[flow].moves(0, seq, len);
+        }
+        self.side.push(self.now, packet, &mut self.out);
+    }
+
+    /// A segment of a stream: the next, or one near it.
+    fn segment(&mut self, input: &mut Input<'_>) -> Vec<u8> {
+        let (choice, shape) = (input.byte(), input.byte());
+        let number = usize::from(choice) % FLOW_COUNT;
+        let len = match shape & 3 {
+            0 => 1_448,
+            1 => usize::from(input.byte()),
+            2 => usize::from(input.word()) % 8_900,
+            _ => 536,
+        };
+        let flow = &mut self.flows[number];
+        let place = match shape >> 2 & 3 {
+            0 | 1 => flow.next,
+            2 => flow.next.saturating_sub(u32::from(input.word())),
+            _ => flow.next + u32::from(input.word()),
+        };
+        flow.next = flow.next.max(place + len as u32);
+        let mut flags = ACK | if shape & 16 > 0 { PSH } else { 0 };
+        if shape & 0xE0 == 0xE0 {
+            flags |= input.byte() & (FIN | SYN | 0x20 | 0xC0);
+        }
+        let head = Head {
+            is_v6: number & 1 > 0,
+            from: FROM + number as u16,
+            to: TO,
+            protocol: TCP,
+            dont_fragment: true,
+            id: u32::from(place as u16),
+            ecn: shape >> 5 & 3,
+            piece: None,
+        };
+        tcp(&head, place, flags, len)
+    }
+
+    /// Takes what leaves, and looks at it.
+    fn drain(&mut self) {
+        while let Some(way) = self.out.next_way() {
+            let (Way::Forward(packet) | Way::Answer(packet)) = way;
+            self.look(&packet);
+            self.out.done(packet);
+        }
+        self.side.check(&self.out).expect("law 2");
+    }
+
+    fn look(&mut self, packet: &Packet) {
+        let mut pieces = Pieces::of(packet);
+        while let Some(piece) = pieces.next() {
+            let bytes = [piece.header, piece.payload].concat();
+            self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));
+            let Some(seen) = wire::read(&bytes) else { continue };
+            if let Some((flow, seq, len)) = stream(&seen, &bytes) {
+                look_at_segment(&seen, &bytes, flow, seq, len);
+                self.flows[flow].moves(1, seq, len);
+            } else if seen.from.is_some_and(|from| from >= PIECES_FROM) {
+                look_at_piece(&seen, &bytes);
+            }
+        }
+    }
+}
+
+impl Flow {
+    /// Bytes came in, or went out.
+    fn moves(&mut self, way: usize, seq: u32, len: usize) {
+        let (start, end) = (u64::from(seq), u64::from(seq) + len as u64);
+        self.late[way] += self.top[way].min(end).saturating_sub(start);
+        self.top[way] = self.top[way].max(end);
+    }
+}
+
+/// A wrong byte is never under a right sum: what was damaged stays known as such.
+fn look_at_segment(seen: &Seen, bytes: &[u8], flow: usize, seq: u32, len: usize) {
+    let upper = &bytes[seen.at..seen.end];
+    if wire::is_sum_right(seen, FROM + flow as u16, TO, upper) {
+        let payload = &upper[upper.len() - len..];
+        let wrong = Pattern::new(flow as u64).first_wrong(u64::from(seq), payload);
+        assert_eq!(wrong, None, "law 3: byte {wrong:?} of {len} at {seq} of flow {flow}");
+    }
+}
+
+/// Pieces, joined or not, carry what the datagram has at their place.
+fn look_at_piece(seen: &Seen, bytes: &[u8]) {
+    let from = seen.from.unwrap_or(0);
+    let (offset, _) = seen.piece.unwrap_or((0, false));
+    let wrong = Pattern::new(from.into()).first_wrong(offset as u64, &bytes[seen.at..seen.end]);
+    assert_eq!(wrong, None, "law 3: byte {wrong:?} behind {offset} of datagram {from}");
+}
+
+/// Whose stream a whole segment is part of, where its bytes start, and how many there are.
+fn stream(seen: &Seen, bytes: &[u8]) -> Option<(usize, u32, usize)> {
+    let flow = seen.from?.checked_sub(FROM).filter(|flow| usize::from(*flow) < FLOW_COUNT)?;
+    let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.piece.is_none())?;
+    let header_len = usize::from(upper.get(12)? >> 4) * 4;
+    let is_plain = header_len >= TCP_LEN && header_len <= upper.len() && seen.to == Some(TO);
+    is_plain.then(|| (usize::from(flow), wire::long(upper, 4), upper.len() - header_len))
+}
+
+/// A packet with so many bytes of its sender's stream.
+fn tcp(head: &Head, place: u32, flags: u8, len: usize) -> Vec<u8> {
+    let at = head.header_len();
+    let mut frame = vec![0; at + TCP_LEN + len];
+    head.write(&mut frame);
+    let upper = &mut frame[at..];
+    upper[..4].copy_from_slice(&[0x20, 0, 0x20, 1]);
+    upper[4..8].copy_from_slice(&place.to_be_bytes());
+    upper[8..12].copy_from_slice(&1_u32.to_be_bytes());
+    upper[12..16].copy_from_slice(&[0x50, flags, 0xFF, 0xFF]);
+    Pattern::new(u64::from(head.from - FROM)).fill(place.into(), &mut upper[TCP_LEN..]);
+    let sum = (head.pseudo_sum(TCP_LEN + len) + packet::Sum::of(upper)).checksum();
+    upper[16..18].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// A piece of one of a few datagrams, wherever it may lie, or all of one.
+fn piece(input: &mut Input<'_>) -> Vec<u8> {
+    let (choice, shape) = (input.byte(), input.byte());
+    let offset = if shape & 1 > 0 { usize::from(input.word() & 0x1FFF) } else { usize::from(shape >> 3) * 185 } * 8;
+    let len = if shape & 2 > 0 { usize::from(input.word()) % 9_000 } else { 1_480 };
+    let len = if shape & 4 > 0 { len / 8 * 8 } else { len };
+    let from = PIECES_FROM + u16::from(choice & 7);
+    let head = Head {
+        is_v6: choice & 8 > 0,
+        from,
+        to: TO,
+        protocol: EXPERIMENT,
+        dont_fragment: false,
+        id: u32::from(choice & 7) + 100,
+        ecn: choice >> 4 & 3,
+        piece: (choice & 0x40 == 0).then_some((offset, shape & 0x80 > 0)),
+    };
+    let at = head.header_len();
+    let mut frame = vec![0; at + len.min(65_535 - at)];
+    head.write(&mut frame);
+    Pattern::new(from.into()).fill(if head.piece.is_some() { offset as u64 } else { 0 }, &mut frame[at..]);
+    frame
+}
+
+const FLOW_COUNT: usize = 4;
+/// Hosts: those that send streams, from this on; those that send datagrams; and who receives.
+const FROM: u16 = 1;
+const PIECES_FROM: u16 = 100;
+const TO: u16 = 50;
+/// For experiments (RFC 3692).
+const EXPERIMENT: u8 = 253;
+const STEP_COUNT_MAX: usize = 2_000;

@@ -1,0 +1,19 @@
+//! A text in: it is a configuration, or a topology, or it is said what is wrong and where.
+
+use gateway::config::Config;
+use sim::Topology;
+
+/// Reads the bytes as both.
+pub fn run(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let lines = text.lines().count().max(1);
+    if let Err(problems) = Config::parse(text, "some.toml") {
+        let said = problems.to_string();
+        assert!(said.starts_with("some.toml"), "it says where: {said}");
+        let line = said.split(':').nth(1).and_then(|line| line.trim().parse::<usize>().ok());
+        assert!(line.is_none_or(|line| (1..=lines + 1).contains(&line)), "line {line:?} of {lines}: {said}");
+    }
+    if let Err(problem) = text.parse::<Topology>() {
+        assert!(!problem.to_string().is_empty());
+    }
+}
