@@ -1051,6 +1051,19 @@ fn link_padding_never_becomes_payload() {
     assert_eq!(Ip::parse(&bytes), Err(Unfit::BadTotalLen));
 }
 
+// rel:A53, and the first law: what a frame holds behind its packet is no reason to be longer than the link takes.
+#[test]
+fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
+    for version in VERSIONS {
+        let bytes = whole(version, &pattern(100));
+        let mut frame = bytes.clone();
+        frame.resize(1_501, 0xEE);
+        assert_only(&Rig::router(1_500).push(&frame), &bytes);
+        frame.truncate(1_500);
+        assert_only(&Rig::router(1_500).push(&frame), &frame);
+    }
+}
+
 // R036
 #[test]
 fn an_error_comes_from_the_address_that_the_router_was_given() {
