@@ -1100,6 +1100,21 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
     assert!(counts.len() > 3, "the jitter shows: {counts:?}");
 }
 
+// R037, rel:A31: how many errors a host can draw at once does not hang on what another one drew.
+#[test]
+fn what_one_host_draws_at_once_tells_nothing_of_another() {
+    let bytes = |from: u8| V4 { source: [192, 0, 2, from], flags: DF, ..V4::whole(vec![0; 700]) }.bytes();
+    for seed in 0..64 {
+        for others in [0, 5, 50] {
+            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 40, Secret::new(seed));
+            let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
+            (0..others).for_each(|_| drop(rig.push(&bytes(77))));
+            let drawn: usize = (0..100).map(|_| rig.push(&bytes(99)).len()).sum();
+            assert!((8..=10).contains(&drawn), "seed {seed}: {drawn} of 100 behind {others} of another");
+        }
+    }
+}
+
 // R037: the smallest bucket still gives its one token.
 #[test]
 fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
