@@ -664,7 +664,7 @@ impl Body {
         self.ip.hops_left(self.header())
     }
 
-    /// Takes one of them, as a router does that passes it on.
+    /// Takes one of them, as a router does that passes it on (R038).
     pub fn take_hop(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.take_hop(self.memory.bytes_mut(start..start + len));
