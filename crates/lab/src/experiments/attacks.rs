@@ -141,6 +141,9 @@ impl fmt::Display for Attacks {
             .collect();
         let packets: u64 = self.rows.iter().map(|row| row.packets).sum();
         writeln!(f, "{}; {packets} packets in {:.0} s; seed {}", counts.join(", "), self.seconds, self.seed)?;
-        writeln!(f, "What a packet of an attack costs beside others: cargo run --release -p bench -- adversaries")
+        writeln!(
+            f,
+            "What packets of attacks cost: the rows `attack` of BENCHMARKS.md, cargo run --release -p bench"
+        )
     }
 }

@@ -88,7 +88,7 @@ pub fn teardrop(field: &mut Field) -> Verdict {
 }
 
 /// rel:A03: the same illegal last piece for ever, and the same legal one: neither holds more than it did, and a repeat is known as
-/// one. What each costs is measured by `adversaries` of the bench.
+/// one. What each costs, the bench measures (`attack` in BENCHMARKS.md).
 pub fn jolt2(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(1_000);
     let illegal = piece(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
@@ -256,7 +256,7 @@ pub fn reused_ids(field: &mut Field) -> Verdict {
 }
 
 /// rel:A09: one datagram in eights of bytes, in order, in reverse, alternating and at random: all complete, and hold one buffer.
-/// What each costs is measured by `adversaries` of the bench.
+/// What each costs, the bench measures (`attack` in BENCHMARKS.md).
 pub fn fragment_smack(field: &mut Field) -> Verdict {
     let mut stand = field.host().among_bystanders(500);
     let (mut now, mut number) = (Clock::default(), 0);

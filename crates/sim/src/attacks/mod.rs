@@ -2,7 +2,7 @@
 //!
 //! The 54 are those of PAPERS.md (`rel:A01` to `rel:A54`), each a generator: what it sends hangs on the seed alone. What judges
 //! them knows nothing of how the engine works: laws that are looked at after every packet, models too simple to be wrong, and
-//! bounds. Time and work that only a clock can measure are the bench's (`adversaries`).
+//! bounds. Time and work that only a clock can measure are the bench's (its rows `attack`).
 
 mod bystanders;
 mod craft;

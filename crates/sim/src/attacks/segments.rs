@@ -12,7 +12,7 @@ use engine::{Event, Hold, Mode, Toward};
 use packet::Medium;
 
 /// rel:A37: segments of few bytes, every other one first, so that nothing joins at once: of a flow no more than 64 segments and
-/// 64 KiB wait, and all of it arrives. What each costs is measured by `adversaries` of the bench.
+/// 64 KiB wait, and all of it arrives. What each costs, the bench measures (`attack` in BENCHMARKS.md).
 pub fn segment_smack(field: &mut Field) -> Verdict {
     for mode in [Mode::Resize, Mode::Reversible] {
         let mut stand = waiting(field, mode);
