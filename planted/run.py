@@ -2,12 +2,15 @@
 """Plants one bug at a time into a copy of the workspace and sees which test catches it.
 
     planted/run.py [--tests-have-passed] [--within SECONDS] [number ...]
+    planted/run.py --by-laws [--within SECONDS] [number ...]
 
-Writes planted/CAUGHT.md when all bugs were tried. Exits with 1 where a bug is not caught, where its text is no longer
-in the source, or where a test fails without any bug.
+Writes planted/CAUGHT.md when all bugs were tried; with --by-laws, where no test sees them but the simulator's attacks, swarm and
+laws, planted/LAWS.md. Exits with 1 where a bug is not caught, where its text is no longer in the source, or where something fails
+without any bug.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -16,12 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
 CAUGHT = HOUSE / "planted" / "CAUGHT.md"
+LAWS = HOUSE / "planted" / "LAWS.md"
 # Quick suites first; whatever else a crate has comes after them.
 ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
 PACKET_FIRST = ["--lib"]
@@ -36,6 +42,17 @@ NEAR = {
 }
 # Of one suite, once it is built: longer than any takes on a busy machine, so that only what a bug has made endless ends so.
 TIME_LIMIT_SECONDS = 240
+# What the attacks and the swarm have for one bug, once they are built, and how long one of them may be silent meanwhile.
+LAWS_SECONDS = 60
+SILENT_SECONDS = 30
+# Seeds of the swarm: as many as its tour has, which meets everything.
+SEEDS = 64
+# Letters of a finding that a table has room for.
+LINE_MAX = 160
+# Copies in which bugs are planted at once where laws are to see them.
+JOBS = 2
+# Law suites of the engine: asked where neither attacks nor swarm see a bug.
+ENGINE_LAWS = ["laws", "coalescing_laws", "swarm", "overlaps", "memory"]
 # Bugs from the first one of a commit to that of the next: prime, so that all come first in turn.
 TURN = 23
 
@@ -52,6 +69,9 @@ def main():
         metavar="SECONDS",
         help="begin no bug after so long; each commit begins with another one, so that all have their turn",
     )
+    arguments.add_argument(
+        "--by-laws", action="store_true", help="let attacks, swarm and laws see the bugs, which know none of them; write LAWS.md"
+    )
     arguments = arguments.parse_args()
     # Who ends this ends what it has started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before all were tried"))
@@ -59,10 +79,10 @@ def main():
     began = time.monotonic()
     bugs = tomllib.loads(LIST.read_text())["bug"]
     bugs = [bug for bug in bugs if not wanted or bug["number"] in wanted]
+    if arguments.by_laws:
+        sys.exit(by_laws(bugs, arguments.within, is_all=not wanted))
     with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
-        copy = Path(scratch) / "house"
-        ignored = shutil.ignore_patterns("target", ".git", "CAUGHT.md")
-        shutil.copytree(HOUSE, copy, ignore=ignored)
+        copy = copied(Path(scratch) / "house")
         named = sorted({suite for bug in bugs if "suites" in bug for suite in suites_for(bug)})
         before = [] if have_passed else all_suites() + [suite for suite in named if suite[0] != "engine"]
         failed = next((found for found in run_suites(copy, before) if found), None)
@@ -89,10 +109,23 @@ def in_turn(bugs):
     return bugs[start:] + bugs[:start]
 
 
+def copied(copy):
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(HOUSE, copy, ignore=shutil.ignore_patterns("target", ".git", "CAUGHT.md", "LAWS.md"))
+    return copy
+
+
 def try_bug(copy, bug):
     began = time.monotonic()
+    with planted(copy, bug) as is_planted:
+        found = run_suites(copy, suites_for(bug)) if is_planted else iter(())
+        return row(bug, next((test for test in found if test), None), began)
+
+
+@contextlib.contextmanager
+def planted(copy, bug):
+    """The bug stands in the copy; false where its text is not there."""
     touched = {}
-    caught_by = None
     try:
         for edit in bug["edit"]:
             path = copy / edit["file"]
@@ -100,13 +133,111 @@ def try_bug(copy, bug):
             touched.setdefault(path, text)
             if text.count(edit["find"]) != 1:
                 print(f"{bug['number']}: {edit['file']} does not hold its text once", file=sys.stderr)
-                return row(bug, None, began)
+                yield False
+                return
             path.write_text(text.replace(edit["find"], edit["replace"]))
-        caught_by = next((found for found in run_suites(copy, suites_for(bug)) if found), None)
+        yield True
     finally:
         for path, text in touched.items():
             path.write_text(text)
-    return row(bug, caught_by, began)
+
+
+def by_laws(bugs, within, is_all):
+    """Plants bugs and lets attacks, swarm and laws see them; the status of the lane."""
+    here = [bug for bug in bugs if all(in_reach(edit["file"]) for edit in bug["edit"])]
+    jobs = min(JOBS, len(here))
+    # They stay for the next time, with what was built in them.
+    copies = [copied(target() / f"laws-{job}" / "house") for job in range(jobs)]
+    own, start = threading.local(), time.monotonic()
+
+    def take_copy():
+        own.copy = copies.pop()
+        found = seen_by_laws(own.copy, build(own.copy))
+        if found:
+            os._exit(fail(f"without any bug, this is broken: {found}"))
+
+    def one(bug):
+        began = time.monotonic()
+        if within is not None and began - start > within:
+            return None
+        with planted(own.copy, bug) as is_planted:
+            found = seen_by_laws(own.copy, build(own.copy)) or seen_by_engine(own.copy) if is_planted else None
+        return row(bug, found, began)
+
+    with ThreadPoolExecutor(jobs, initializer=take_copy) as threads:
+        rows = [tried for tried in threads.map(one, here) if tried]
+    tried = {row["number"] for row in rows}
+    if is_all:
+        untried = [bug for bug in here if bug["number"] not in tried]
+        write_laws(rows, untried, [bug for bug in bugs if bug not in here])
+    if len(rows) < len(here):
+        print(f"{len(here) - len(rows)} more were not tried: {within} s had passed")
+    lost = [row for row in rows if not row["caught_by"]]
+    print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught by laws")
+    return 1 if lost else 0
+
+
+def in_reach(file):
+    return file.startswith(("crates/packet/src", "crates/engine/src"))
+
+
+def build(copy):
+    """The attacks and the swarm of this copy, built."""
+    command = ["cargo", "build", "--quiet", "-p", "wideload-sim", "--example", "until_broken"]
+    _, said, status = run(copy, command)
+    if status:
+        sys.exit(fail(f"the simulator does not compile: {said[-2_000:]}"))
+    return target_of(copy) / "debug" / "examples" / "until_broken"
+
+
+def seen_by_laws(copy, program):
+    """What attacks and swarm see within their time: what was run, and what broke."""
+    began = time.monotonic()
+    lines = [(began, "nothing")]
+    with subprocess.Popen([program, str(SEEDS)], cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        alarm = threading.Timer(LAWS_SECONDS, child.kill)
+        alarm.start()
+        for line in child.stdout:
+            lines.append((time.monotonic(), line.strip()))
+        alarm.cancel()
+    seconds = time.monotonic() - began
+    (_, run_last), (_, last) = lines[-2] if len(lines) > 1 else lines[-1], lines[-1]
+    if last.startswith("broken: "):
+        return f"{run_last} after {seconds:.0f} s: {last.removeprefix('broken: ')[:LINE_MAX]}"
+    if child.returncode > 0:
+        return f"{last} after {seconds:.0f} s: a crash"
+    is_silent = time.monotonic() - lines[-1][0] > SILENT_SECONDS
+    return f"{last}: it does not end" if is_silent else None
+
+
+def seen_by_engine(copy):
+    """The first law test of the engine that fails."""
+    return next((found for found in run_suites(copy, [("engine", suite) for suite in ENGINE_LAWS]) if found), None)
+
+
+def write_laws(rows, untried, others):
+    left_out = tomllib.loads(LIST.read_text())["left_out"]
+    lines = ["# Planted bugs, and the laws that see them", ""]
+    lines += ["Written by `planted/run.py --by-laws`. Nothing that is named here knows of any bug: attacks that have names, seeds of"]
+    lines += ["the swarm, law tests of the engine. `planted/run.py --by-laws NUMBER` plants one again and repeats what saw it."]
+    lines += ["", "| number | bug | seen by |", "|---|---|---|"]
+    lines += [f"| {row['number']} | {row['sentence']} | {cell(row['caught_by'])} |" for row in rows]
+    if untried:
+        lines += ["", "Not tried in the time that this run had: " + ", ".join(str(bug["number"]) for bug in untried) + "."]
+    lines += ["", "Out of reach, since they stand in live code, which no simulation runs:", ""]
+    lines += [f"- {bug['number']}: {bug['sentence']} Its suite: {', '.join(bug.get('suites', []))}." for bug in others]
+    lines += ["", "Waiting:", ""]
+    lines += [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in left_out]
+    LAWS.write_text("\n".join(lines) + "\n")
+
+
+def cell(found):
+    return (found or "**nothing**").replace("|", "/")
+
+
+def fail(what):
+    print(what, file=sys.stderr, flush=True)
+    return 1
 
 
 def suites_for(bug):
@@ -147,7 +278,7 @@ def run(copy, command, seconds=None):
     """What a command shows and says, and its status; none where it had to be ended, and all that it started with it."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, cwd=copy, env=environment(), stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        command, cwd=copy, env=environment(copy), stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as child:
         try:
             return *child.communicate(timeout=seconds), child.returncode
@@ -172,9 +303,17 @@ def suites(crate, first):
     return [(crate, suite) for suite in first + [suite for suite in here if suite not in first]]
 
 
-def environment():
-    target = os.environ.get("CARGO_TARGET_DIR", HOUSE / "target")
-    return {**os.environ, "CARGO_TARGET_DIR": str(Path(target) / "planted"), "RUST_BACKTRACE": "0"}
+def environment(copy):
+    return {**os.environ, "CARGO_TARGET_DIR": str(target_of(copy)), "RUST_BACKTRACE": "0"}
+
+
+def target_of(copy):
+    """Copies that are built at once have targets of their own."""
+    return copy.parent if copy.parent.name.startswith("laws-") else target() / "planted"
+
+
+def target():
+    return Path(os.environ.get("CARGO_TARGET_DIR", HOUSE / "target"))
 
 
 def write_table(rows):

@@ -5,7 +5,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::{Exempt, Hold, Join, Limits, Mode, Prefix, Secret, Switch};
 use lab::emulator::Shape;
-use lab::experiments::Case;
+use lab::experiments::{Case, attack_named};
 use packet::Fill;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -107,6 +107,9 @@ pub enum Experiment {
     /// Simulated networks, each drawn from a seed, with the laws looked at after every event
     #[command(after_help = SWARM_HELP)]
     Swarm(SwarmArgs),
+    /// The attacks that have names, through simulated gateways, each with its verdict
+    #[command(after_help = ATTACKS_HELP)]
+    Attacks(AttacksArgs),
 }
 
 /// What `wideload lab soak` was asked; what is 0 is left out.
@@ -184,6 +187,18 @@ pub struct SwarmArgs {
     /// One case alone, as a failure names it, such as 7,without=loss,count=12
     #[arg(long, conflicts_with_all = ["packets", "seed", "threads"])]
     pub case: Option<Case>,
+}
+
+/// What `wideload lab attacks` was asked.
+#[derive(Debug, Parser)]
+pub struct AttacksArgs {
+    /// Attacks, by their numbers in PAPERS.md, such as A07; without it all of them
+    #[arg(value_parser = attack_named)]
+    pub ids: Vec<String>,
+
+    /// What everything random in them is drawn from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// What `wideload lab link` was asked.
@@ -602,8 +617,13 @@ back what was changed, and end; HUP reads the file anew; USR2 starts anew, in it
 without losing a packet.
 
 Exit status: 0 ended as it was told; 1 could not start; 2 the configuration is wrong.";
+const ATTACKS_HELP: &str = "\
+Held: all laws and bounds held. Broken: one did not; the command that repeats it stands below. Waiting: what is attacked does \
+not exist yet. Live: it concerns ports and processes; the tests that show it are named.
+
+Exit status: 0 nothing broke; 1 something did.";
 const LAB_HELP: &str = "\
-`swarm` is a simulation. All others but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
+`swarm` and `attacks` are simulations. All others but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
 of root. Progress is on standard error, the table on standard output.
 
 Exit status: 0 measured, and every byte arrived; 1 it did not, or something is missing.";

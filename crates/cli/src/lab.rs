@@ -1,13 +1,12 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
-use crate::args::{self, Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs};
+use crate::args::{AttacksArgs, Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs, self};
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
-    self, Algorithm, BorderSettings, DipsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings,
-    WideInterfaceSettings, WorkersSettings,
+    Algorithm, AttacksSettings, BorderSettings, DipsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings, WorkersSettings, self,
 };
 use port::namespace::become_own_root;
 use serde::Serialize;
@@ -20,6 +19,7 @@ pub fn lab(args: &Args) -> Status {
     let outcome = match &args.experiment {
         Experiment::Link(link) => self::link(link, args.json),
         Experiment::Swarm(swarm) => self::swarm(swarm, args.json),
+        Experiment::Attacks(attacks) => self::attacks(attacks, args.json),
         experiment => become_own_root().and_then(|()| measure(experiment, args.json)),
     };
     outcome.unwrap_or_else(|error| {
@@ -34,6 +34,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
     match experiment {
         Experiment::Link(args) => link(args, json),
         Experiment::Swarm(args) => swarm(args, json),
+        Experiment::Attacks(args) => attacks(args, json),
         Experiment::Tcp(args) => {
             let outcome = experiments::tcp(&tcp_settings(args), |row| tell(&row.to_string()))?;
             shown(&progress, json, &outcome, outcome.is_good())
@@ -131,6 +132,17 @@ fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     std::panic::set_hook(hook);
     let is_good = if args.case.is_some() { outcome.failures.is_empty() } else { outcome.is_good() };
     shown(&progress, json, &outcome, is_good)
+}
+
+/// As a swarm does.
+fn attacks(args: &AttacksArgs, json: bool) -> io::Result<Status> {
+    let progress = progress(json);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let settings = AttacksSettings { ids: args.ids.clone(), seed: args.seed, ..AttacksSettings::default() };
+    let outcome = experiments::attacks(&settings, |row| told(&progress, &format!("{} {}", row.id, row.attack)));
+    std::panic::set_hook(hook);
+    shown(&progress, json, &outcome, outcome.is_good())
 }
 
 fn told(progress: &ProgressBar, step: &str) {

@@ -454,6 +454,11 @@ impl<K: Key, V> Held<K, V> {
         self.charged
     }
 
+    /// Steps of the longest search for a thing by its key.
+    pub fn longest_search(&self) -> usize {
+        self.index.longest_search()
+    }
+
     /// How many things are held.
     pub fn count(&self) -> usize {
         self.index.count() + usize::from(self.newest != NONE)

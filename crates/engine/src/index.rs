@@ -17,6 +17,12 @@ impl Index {
         self.count
     }
 
+    /// Steps of the longest search for what is in it: work that no clock has to measure (rel:A10).
+    pub(crate) fn longest_search(&self) -> usize {
+        let taken = self.entries.iter().enumerate().filter(|(_, entry)| **entry != EMPTY);
+        taken.map(|(at, entry)| 1 + (at.wrapping_sub(self.home(*entry)) & self.mask())).max().unwrap_or(0)
+    }
+
     /// The place under this hash that `is` the one sought.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);

@@ -419,6 +419,11 @@ impl Reassembler {
         self.held.charged()
     }
 
+    /// Steps of the longest search for a datagram by its key (rel:A10).
+    pub fn longest_search(&self) -> usize {
+        self.held.longest_search()
+    }
+
     /// The run that a fragment belongs to, where the hint says so.
     #[inline]
     fn hinted(&mut self, piece: &Packet, fragment: Fragment) -> Option<Handle> {

@@ -5,28 +5,39 @@ use crate::secret::Secret;
 use core::net::IpAddr;
 use core::time::Duration;
 use packet::icmp::{self, Complaint};
-use packet::{Packet, Pool, Time, Version};
+use packet::{Address, Packet, Pool, Time, Version};
 
 /// Sends ICMP errors, not too many of them.
 ///
 /// The limit is a token bucket whose tokens cost a little more or less each time, by a keyed hash: an exact limit
-/// would tell a third party how many errors another sender drew (rel:A31, R037).
+/// would tell a third party how many errors another sender drew (rel:A31, R037). Each host that is told has a
+/// bucket of a quarter of that beside it, filled as fast: what one draws alone never empties what all share, so it tells
+/// nothing of others.
 #[derive(Debug)]
 pub struct Answers {
     sources: [IpAddr; 2],
     interval: Duration,
     burst: u32,
-    /// When the bucket will be full again.
-    full_at: Time,
+    shared: Bucket,
+    /// Those of the hosts that are told, by a hash of their addresses.
+    own: Box<[Bucket]>,
     secret: Secret,
     asked: u64,
+}
+
+/// Tokens that come back with time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// When it will be full again.
+    full_at: Time,
 }
 
 impl Answers {
     /// Answers from these two addresses, one of each version, at most `per_second` in the long run.
     pub fn new(sources: [IpAddr; 2], per_second: u32, burst: u32, secret: Secret) -> Answers {
         let interval = Duration::from_secs(1) / per_second.max(1);
-        Answers { sources, interval, burst, full_at: Time::ZERO, secret, asked: 0 }
+        let own = vec![Bucket::default(); OWN_COUNT].into_boxed_slice();
+        Answers { sources, interval, burst, shared: Bucket::default(), own, secret, asked: 0 }
     }
 
     /// Answers from these two addresses from here on.
@@ -46,7 +57,8 @@ impl Answers {
             return (Event::AnswerForbidden, None);
         }
         // Before the work, so that a flood is not paid for.
-        if !self.take_token(now) {
+        let (told, _) = packet.addresses();
+        if !self.take_tokens(now, told) {
             return (Event::AnswerLimited, None);
         }
         let wanted = packet.ip().version;
@@ -57,15 +69,30 @@ impl Answers {
         }
     }
 
-    fn take_token(&mut self, now: Time) -> bool {
+    fn take_tokens(&mut self, now: Time, told: Address) -> bool {
         self.asked += 1;
-        let jitter =
-            self.interval * (self.secret.hash(&self.asked) % JITTER_STEPS) as u32 / JITTER_STEPS as u32 / 4;
-        let allowed = self.full_at.since(now) + self.interval <= self.interval * self.burst;
+        let steps = (self.secret.hash(&self.asked) % JITTER_STEPS) as u32;
+        let cost = self.interval + self.interval * steps / JITTER_STEPS as u32 / 4;
+        let at = self.secret.hash(&told) as usize % OWN_COUNT;
+        let Some(own) = self.own.get_mut(at) else { return false };
+        let own_burst = (self.burst / OWN_SHARE).max(1);
+        let allowed = self.shared.has(now, self.interval, self.burst) && own.has(now, self.interval, own_burst);
         if allowed {
-            self.full_at = self.full_at.max(now) + self.interval + jitter;
+            self.shared.take(now, cost);
+            own.take(now, cost);
         }
         allowed
+    }
+}
+
+impl Bucket {
+    /// Is there a token, where so many fit in and one comes each `interval`?
+    fn has(&self, now: Time, interval: Duration, burst: u32) -> bool {
+        self.full_at.since(now) + interval <= interval * burst
+    }
+
+    fn take(&mut self, now: Time, cost: Duration) {
+        self.full_at = self.full_at.max(now) + cost;
     }
 }
 
@@ -75,3 +102,7 @@ pub const ANSWERS_PER_SECOND: u32 = 1_000;
 pub const ANSWERS_BURST: u32 = 50;
 /// Steps of the jitter between none and a quarter of a token.
 const JITTER_STEPS: u64 = 256;
+/// Buckets of hosts that are told.
+const OWN_COUNT: usize = 1_024;
+/// A host's own burst is one in so many of what all have.
+const OWN_SHARE: u32 = 4;

@@ -364,6 +364,7 @@ impl Narrowing {
         }
         let has_holes = packet.cut.is_some_and(|cut| cut.content == Content::Sparse);
         if has_holes || packet.wire_len() <= usize::from(self.mtu) {
+            packet.trim(self.mtu.into());
             self.forward(packet, out);
             return Ok(());
         }

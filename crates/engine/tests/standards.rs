@@ -52,7 +52,7 @@ fn a_host_card_cuts_version_6_in_the_fewest_pieces_too() {
     }
 }
 
-// R002
+// R002, R038: a box that is transparent leaves hop counts alone, too.
 #[test]
 fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded() {
     for mtu in [68u16, 576, 1_500, 9_000] {
@@ -1051,6 +1051,19 @@ fn link_padding_never_becomes_payload() {
     assert_eq!(Ip::parse(&bytes), Err(Unfit::BadTotalLen));
 }
 
+// rel:A53, and the first law: what a frame holds behind its packet is no reason to be longer than the link takes.
+#[test]
+fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
+    for version in VERSIONS {
+        let bytes = whole(version, &pattern(100));
+        let mut frame = bytes.clone();
+        frame.resize(1_501, 0xEE);
+        assert_only(&Rig::router(1_500).push(&frame), &bytes);
+        frame.truncate(1_500);
+        assert_only(&Rig::router(1_500).push(&frame), &frame);
+    }
+}
+
 // R036
 #[test]
 fn an_error_comes_from_the_address_that_the_router_was_given() {
@@ -1085,6 +1098,21 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
         })
         .collect();
     assert!(counts.len() > 3, "the jitter shows: {counts:?}");
+}
+
+// R037, rel:A31: how many errors a host can draw at once does not hang on what another one drew.
+#[test]
+fn what_one_host_draws_at_once_tells_nothing_of_another() {
+    let bytes = |from: u8| V4 { source: [192, 0, 2, from], flags: DF, ..V4::whole(vec![0; 700]) }.bytes();
+    for seed in 0..64 {
+        for others in [0, 5, 50] {
+            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 40, Secret::new(seed));
+            let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
+            (0..others).for_each(|_| drop(rig.push(&bytes(77))));
+            let drawn: usize = (0..100).map(|_| rig.push(&bytes(99)).len()).sum();
+            assert!((8..=10).contains(&drawn), "seed {seed}: {drawn} of 100 behind {others} of another");
+        }
+    }
 }
 
 // R037: the smallest bucket still gives its one token.
@@ -1172,6 +1200,18 @@ fn every_row_of_what_stands_is_cited() {
     for row in rows().iter().filter(|row| OURS.contains(&row.component.as_str()) && is_built(row)) {
         let leads_somewhere = cited.contains_key(&row.id) || departures.contains(&row.id);
         assert!(leads_somewhere, "{} ({}) is cited nowhere", row.id, row.requirement);
+    }
+}
+
+#[test]
+fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
+    let cited = cited_ids();
+    let departures = table_column(&read("DEVIATIONS.md"), 0);
+    for row in rows() {
+        let is_covered = cited.contains_key(&row.id) || departures.contains(&row.id);
+        let of = [row.applies.as_str(), row.component.as_str()];
+        let is_known = of.iter().any(|word| ABSENT.contains(word) || WAITING.contains(word));
+        assert!(is_covered || is_known, "{} ({}) is nowhere; see planted/standards.py", row.id, row.requirement);
     }
 }
 
@@ -1385,5 +1425,9 @@ fn with_last(mut address: [u8; 16], last: u8) -> [u8; 16] {
 
 /// Components of the table that stand.
 const OURS: [&str; 6] = ["reassemble", "fragment", "GIR", "LRO", "GSO", "gateway"];
+/// What rows apply to that this program is not.
+const ABSENT: [&str; 3] = ["tunnel-mode", "optional", "endpoint"];
+/// What rows speak of that does not exist yet: path MTU discovery of our own, and acknowledgements of our own.
+const WAITING: [&str; 3] = ["PMTUD", "sizing", "ack-gen"];
 /// What a buffer of the smallest class pins: headroom, content, a bit for each eight bytes.
 const BUFFER_LEN: usize = HEADROOM + CLASS_LENS[0] + CLASS_LENS[0] / 64;

@@ -638,6 +638,14 @@ impl Body {
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, piece_len);
     }
 
+    /// Takes away what stands behind the packet in its frame, where both together are longer than this, in bytes.
+    #[inline]
+    pub fn trim(&mut self, len_max: usize) {
+        if self.len() + usize::from(self.trailer_len) > len_max {
+            self.trailer_len = 0;
+        }
+    }
+
     /// Puts another link header in front of the packet; the link's padding goes.
     ///
     /// # Panics
@@ -656,7 +664,7 @@ impl Body {
         self.ip.hops_left(self.header())
     }
 
-    /// Takes one of them, as a router does that passes it on.
+    /// Takes one of them, as a router does that passes it on (R038).
     pub fn take_hop(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.take_hop(self.memory.bytes_mut(start..start + len));

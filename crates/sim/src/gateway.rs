@@ -126,7 +126,7 @@ fn end(toward: Toward) -> usize {
 }
 
 /// How long a way of this gateway may hold anything.
-fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
+pub fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
     if toward == Toward::Narrow {
         return Duration::ZERO;
     }
@@ -140,7 +140,14 @@ fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
     hold + pieces.max(joined)
 }
 
-fn side(config: &topology::Gateway, toward: Toward, mtus: [u16; 2], secret: Secret, bend: Option<Bend>) -> Side {
+/// What happens to packets that leave by one end of this gateway.
+pub fn side(
+    config: &topology::Gateway,
+    toward: Toward,
+    mtus: [u16; 2],
+    secret: Secret,
+    bend: Option<Bend>,
+) -> Side {
     let mtu = mtus[end(toward)];
     let is_source =
         config.role == GatewayRole::WideInterface && toward == Toward::Narrow || bend == Some(Bend::CutsAll);
@@ -195,7 +202,7 @@ pub fn joiner(bytes: usize, mtu: u16, secret: Secret) -> Joiner {
 }
 
 /// Connections that a border remembers.
-const FLOW_COUNT: usize = 4_096;
+pub const FLOW_COUNT: usize = 4_096;
 /// Longest wait of a run that is released when its port has nothing more to give.
 const BURST_MAX: Duration = Duration::from_millis(1);
 /// Age that a run reaches at most, where none is told to wait longer.

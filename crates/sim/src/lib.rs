@@ -4,6 +4,7 @@
 //! house are looked at after every event; the bytes of every packet are a pattern that its receiver checks.
 #![forbid(unsafe_code)]
 
+pub mod attacks;
 pub mod flow;
 pub mod link;
 pub mod machines;

@@ -4,6 +4,7 @@
 //! what else the machine does falls on all of them.
 
 mod account;
+mod attacks;
 mod border;
 mod calibration;
 mod datagrams;
@@ -18,6 +19,7 @@ mod wide_interface;
 mod workers;
 
 pub use account::{Account, Receiving};
+pub use attacks::{AttackRow, Attacks, AttacksSettings, attack_named, attacks};
 pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
 pub use calibration::{Calibrated, calibration};
 pub use datagrams::{Inbox, Load, Pings, Taken, pings, send};

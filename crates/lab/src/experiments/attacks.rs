@@ -1,0 +1,149 @@
+//! Names of attacks and a seed in, which of them a gateway withstands out.
+
+use serde::Serialize;
+use sim::attacks::{ATTACKS, Attack, End, Extent, Report};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// What is attacked, and how.
+#[derive(Clone, Debug)]
+pub struct AttacksSettings {
+    /// Attacks, by their numbers; none: all.
+    pub ids: Vec<String>,
+    /// What everything random in them is drawn from.
+    pub seed: u64,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for AttacksSettings {
+    fn default() -> AttacksSettings {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        AttacksSettings { ids: Vec::new(), seed: 1, threads }
+    }
+}
+
+/// What became of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Attacks {
+    /// What everything random in them was drawn from.
+    pub seed: u64,
+    /// A row for each.
+    pub rows: Vec<AttackRow>,
+    /// Seconds that all of them took.
+    pub seconds: f64,
+}
+
+/// What became of one attack.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttackRow {
+    /// Its number in PAPERS.md, such as `A01`.
+    pub id: &'static str,
+    /// What it is, in few words.
+    pub attack: &'static str,
+    /// Packets that it sent.
+    pub packets: u64,
+    /// `held`, `broken`, `waiting` or `live`.
+    pub verdict: &'static str,
+    /// What broke; or what it waits for, or which tests on live ports show it.
+    pub what: String,
+    /// The command that repeats it, where it broke.
+    pub repeat: Option<String>,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+/// The number of an attack, as the table has it.
+///
+/// # Errors
+/// There is none of this number.
+pub fn attack_named(id: &str) -> Result<String, String> {
+    let found = Attack::named(id).map(|attack| attack.id.to_owned());
+    found.ok_or_else(|| format!("`{id}` is no attack; they are numbered A01 to A{}", ATTACKS.len()))
+}
+
+/// Sends attacks through gateways of the simulator.
+///
+/// # Panics
+/// Where a thread cannot be started.
+pub fn attacks(settings: &AttacksSettings, mut tell: impl FnMut(&AttackRow)) -> Attacks {
+    let begun = Instant::now();
+    let is_wanted = |attack: &&Attack| settings.ids.is_empty() || settings.ids.iter().any(|id| id == attack.id);
+    let wanted: Vec<&Attack> = ATTACKS.iter().filter(is_wanted).collect();
+    let next = AtomicUsize::new(0);
+    let mut rows = BTreeMap::new();
+    let (give, take) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..settings.threads.max(1) {
+            let give = give.clone();
+            let (next, wanted) = (&next, &wanted);
+            scope.spawn(move || {
+                while let Some(attack) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begun = Instant::now();
+                    let report = attack.run(settings.seed, Extent::Full);
+                    if give.send(AttackRow::new(&report, begun.elapsed().as_secs_f64())).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(give);
+        for row in take {
+            tell(&row);
+            rows.insert(row.id, row);
+        }
+    });
+    Attacks { seed: settings.seed, rows: rows.into_values().collect(), seconds: begun.elapsed().as_secs_f64() }
+}
+
+impl AttackRow {
+    fn new(report: &Report, seconds: f64) -> AttackRow {
+        let Report { id, words, seed, packets, end } = report;
+        let (verdict, what) = match end {
+            End::Held => ("held", String::new()),
+            End::Broken(what) => ("broken", what.clone()),
+            End::Waiting(component) => ("waiting", format!("for {component}")),
+            End::Live(tests) => {
+                let tests: Vec<String> = tests.iter().map(|(file, test)| format!("{file}: {test}")).collect();
+                ("live", tests.join("; "))
+            }
+        };
+        let repeat = (verdict == "broken").then(|| format!("wideload lab attacks {id} --seed {seed}"));
+        AttackRow { id, attack: words, packets: *packets, verdict, what, repeat, seconds }
+    }
+}
+
+impl Attacks {
+    /// Did none of them break anything?
+    pub fn is_good(&self) -> bool {
+        self.count("broken") == 0
+    }
+
+    fn count(&self, verdict: &str) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+}
+
+impl fmt::Display for Attacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<5}{:<42}{:>10}{:>8}  verdict", "id", "attack", "packets", "seconds")?;
+        for row in &self.rows {
+            let AttackRow { id, attack, packets, verdict, what, seconds, .. } = row;
+            writeln!(f, "{id:<5}{attack:<42}{packets:>10}{seconds:>8.1}  {verdict} {what}")?;
+            row.repeat.iter().try_for_each(|command| writeln!(f, "     repeat with: {command}"))?;
+        }
+        let counts: Vec<String> = ["held", "broken", "waiting", "live"]
+            .iter()
+            .map(|verdict| format!("{} {verdict}", self.count(verdict)))
+            .collect();
+        let packets: u64 = self.rows.iter().map(|row| row.packets).sum();
+        writeln!(f, "{}; {packets} packets in {:.0} s; seed {}", counts.join(", "), self.seconds, self.seed)?;
+        writeln!(
+            f,
+            "What packets of attacks cost: the rows `attack` of BENCHMARKS.md, cargo run --release -p bench"
+        )
+    }
+}

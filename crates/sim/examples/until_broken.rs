@@ -1,0 +1,41 @@
+//! A number of seeds in, the first law that breaks out: named attacks first, then a swarm's seeds, on one thread.
+//!
+//! What is run knows of no bug in particular. Each thing is named before it is begun, so that who ends this for its time knows
+//! what had none. It ends with 1 where a law broke.
+
+use std::process::ExitCode;
+use wideload_sim::attacks::{ATTACKS, End, Extent};
+use wideload_sim::swarm::Case;
+
+fn main() -> ExitCode {
+    let seeds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
+    // A law that the code asserts itself shows as a panic; what it says is in what is printed.
+    std::panic::set_hook(Box::new(|_| {}));
+    match attacked().or_else(|| swarmed(seeds)) {
+        Some(found) => {
+            println!("broken: {found}");
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+/// Short attacks, all of them.
+fn attacked() -> Option<String> {
+    ATTACKS.iter().filter(|attack| attack.is_judged()).find_map(|attack| {
+        println!("attack {}, seed {SEED}", attack.id);
+        let report = attack.run(SEED, Extent::Short);
+        let End::Broken(what) = report.end else { return None };
+        Some(what)
+    })
+}
+
+/// One seed of a swarm after the other.
+fn swarmed(seeds: u64) -> Option<String> {
+    (0..seeds).map(Case::of).find_map(|case| {
+        println!("swarm, seed {}", case.seed);
+        case.run().err()
+    })
+}
+
+const SEED: u64 = 1;

@@ -1,0 +1,165 @@
+//! What an attacker says in, the bytes of its packets out; and what a host reads in those that come out of a gateway.
+
+use crate::pattern::Pattern;
+use crate::wire::{self, Head, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, seal_v4};
+use packet::Sum;
+
+/// What a TCP header says.
+#[derive(Clone, Copy, Debug)]
+pub struct Tcp<'a> {
+    pub ports: [u16; 2],
+    pub seq: u32,
+    pub ack: u32,
+    pub flags: u8,
+    pub window: u16,
+    pub options: &'a [u8],
+}
+
+impl Tcp<'_> {
+    /// A segment with nothing but an acknowledgement.
+    pub fn of(ports: [u16; 2], seq: u32) -> Tcp<'static> {
+        Tcp { ports, seq, ack: 77, flags: ACK, window: 1_000, options: &[] }
+    }
+}
+
+/// The header of an IPv4 or IPv6 datagram between two hosts.
+pub fn head(is_v6: bool, from: u16, to: u16, protocol: u8, id: u32) -> Head {
+    Head { is_v6, from, to, protocol, dont_fragment: false, id, ecn: 0, piece: None }
+}
+
+/// A packet with this header and payload.
+pub fn packet(head: &Head, payload: &[u8]) -> Vec<u8> {
+    let at = head.header_len();
+    let mut frame = vec![0; at + payload.len()];
+    head.write(&mut frame);
+    frame[at..].copy_from_slice(payload);
+    frame
+}
+
+/// A piece of a datagram.
+pub fn piece(head: &Head, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
+    packet(&Head { piece: Some((offset, more)), ..*head }, payload)
+}
+
+/// What stands behind the IP header of a datagram, in pieces of `room` bytes.
+pub fn pieces(head: &Head, upper: &[u8], room: usize) -> Vec<Vec<u8>> {
+    let parts = upper.chunks(room).enumerate();
+    parts.map(|(number, part)| piece(head, number * room, (number + 1) * room < upper.len(), part)).collect()
+}
+
+/// A UDP header and its payload, with a right checksum.
+pub fn udp(head: &Head, port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut upper = vec![0; UDP_LEN + payload.len()];
+    upper[UDP_LEN..].copy_from_slice(payload);
+    wire::write_udp(head, port, &mut upper);
+    upper
+}
+
+/// A TCP header and its payload, with a right checksum.
+pub fn tcp(head: &Head, tcp: &Tcp<'_>, payload: &[u8]) -> Vec<u8> {
+    let header_len = TCP_LEN + tcp.options.len();
+    let mut upper = vec![0; header_len];
+    upper[..2].copy_from_slice(&tcp.ports[0].to_be_bytes());
+    upper[2..4].copy_from_slice(&tcp.ports[1].to_be_bytes());
+    upper[4..8].copy_from_slice(&tcp.seq.to_be_bytes());
+    upper[8..12].copy_from_slice(&tcp.ack.to_be_bytes());
+    upper[12..14].copy_from_slice(&[(header_len / 4 * 16) as u8, tcp.flags]);
+    upper[14..16].copy_from_slice(&tcp.window.to_be_bytes());
+    upper[TCP_LEN..].copy_from_slice(tcp.options);
+    upper.extend(payload);
+    seal(head, &mut upper, 16);
+    upper
+}
+
+/// A whole TCP packet.
+pub fn segment(head: &Head, said: &Tcp<'_>, payload: &[u8]) -> Vec<u8> {
+    packet(head, &tcp(head, said, payload))
+}
+
+/// Writes a transport checksum at `at`.
+pub fn seal(head: &Head, upper: &mut [u8], at: usize) {
+    upper[at..at + 2].fill(0);
+    let sum = (head.pseudo_sum(upper.len()) + Sum::of(upper)).checksum();
+    upper[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The same IPv4 packet from another address; what is summed over the addresses behind its header stays as it was.
+pub fn from_address(mut frame: Vec<u8>, source: u32) -> Vec<u8> {
+    frame[12..16].copy_from_slice(&source.to_be_bytes());
+    seal_v4(&mut frame[..V4_LEN]);
+    frame
+}
+
+/// An IPv4 packet with options behind its header; their length is a multiple of four.
+pub fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
+    let header_len = V4_LEN + options.len();
+    let mut longer = [&frame[..V4_LEN], options, &frame[V4_LEN..]].concat();
+    longer[0] = 0x40 | (header_len / 4) as u8;
+    let total = longer.len() as u16;
+    longer[2..4].copy_from_slice(&total.to_be_bytes());
+    seal_v4(&mut longer[..header_len]);
+    longer
+}
+
+/// An IPv6 packet with extension headers between its first header and what follows that; each with its kind.
+pub fn with_extensions(frame: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut longer = frame[..V6_LEN].to_vec();
+    let last = frame[6];
+    for (number, (kind, bytes)) in extensions.iter().enumerate() {
+        if number == 0 {
+            longer[6] = *kind;
+        }
+        longer.push(extensions.get(number + 1).map_or(last, |(next, _)| *next));
+        longer.extend(&bytes[1..]);
+    }
+    longer.extend(&frame[V6_LEN..]);
+    let payload_len = (longer.len() - V6_LEN) as u16;
+    longer[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    longer
+}
+
+/// An IPv6 extension header of `len` bytes, padded, whose first byte is written with the chain.
+pub fn padding(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    bytes[1] = (len / 8 - 1) as u8;
+    // One option that pads, as long as one can be; its data is zero, and zeroes behind it pad too.
+    (bytes[2], bytes[3]) = (1, (len - 4).min(255) as u8);
+    bytes
+}
+
+/// Bytes that tell where they stand.
+pub fn bytes(key: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Pattern::new(key).fill(0, &mut bytes);
+    bytes
+}
+
+/// What is behind the IP headers of a packet.
+pub fn upper<'a>(frame: &'a [u8], seen: &Seen) -> &'a [u8] {
+    &frame[seen.at..seen.end]
+}
+
+/// Is the transport checksum of a whole UDP or TCP packet right? Of another packet, and of one that has none, nothing is said.
+pub fn is_sum_right(frame: &[u8], seen: &Seen) -> bool {
+    let upper = upper(frame, seen);
+    let field_at = if seen.protocol == UDP { 6 } else { 16 };
+    let has_sum = match seen.protocol {
+        UDP => upper.len() >= UDP_LEN && wire::word(upper, 6) != 0,
+        TCP => upper.len() >= TCP_LEN,
+        _ => false,
+    };
+    if seen.piece.is_some() || !has_sum || upper.len() < field_at + 2 {
+        return true;
+    }
+    let ends = if seen.is_v6 { &frame[8..40] } else { &frame[12..20] };
+    let len = upper.len();
+    let pseudo = Sum::of(ends) + Sum::word(u16::from(seen.protocol)) + Sum::word((len >> 16) as u16);
+    (pseudo + Sum::word(len as u16) + Sum::of(upper)).is_right()
+}
+
+/// Flags of TCP.
+pub const SYN: u8 = 2;
+/// See [`SYN`].
+pub const PSH: u8 = 8;
+/// See [`SYN`].
+pub const ACK: u8 = 16;

@@ -1,0 +1,168 @@
+//! A seed in, more than anybody can hold out; with each flood, whether what is held stays bounded and good traffic passes.
+
+use super::craft::{self, Tcp, from_address, head, piece, pieces, udp};
+use super::fragments::Clock;
+use super::stand::Verdict;
+use super::{Field, holds, host};
+use crate::topology::{Gateway, GatewayRole, Lateness};
+use crate::wire::{Head, TCP, UDP};
+use core::time::Duration;
+use engine::{Hold, Mode, Reassembler, Toward};
+
+/// rel:A10: a million keys, chosen as one would who knows the hash but not its key: rows of addresses and identifications, and such
+/// that differ in few bits or in high ones alone. Poisoned keys hold no buffer, so all of them stay.
+pub fn collisions(field: &mut Field) -> Verdict {
+    let count = field.times(1_000_000, 20_000);
+    for row in 0..4 {
+        let count = count / if row == 0 { 1 } else { 4 };
+        let limit = 640 * count as usize;
+        let mut stand = field.stand(&Gateway { limit, ..host() }, [65_535, 1_500]);
+        for number in 0..count {
+            let (id, source) = match row {
+                0 => (number as u32 & 0xFFFF, 0x0B00_0000 | (number >> 16) as u32),
+                1 => (0, 0x0B00_0000 + number as u32),
+                2 => (0, (number as u32).reverse_bits() | 0x0B),
+                _ => ((number as u32 & 0xFF) << 8, 0x0B00_0000 | ((number >> 8) as u32 * 0x1_0001)),
+            };
+            let head = Head { id, ..head(false, 1, 2, UDP, 0) };
+            for fill in [1, 2] {
+                let frame = from_address(piece(&head, 8, true, &[fill; 8]), source);
+                stand.push(Duration::ZERO, Toward::Wide, &frame)?;
+            }
+        }
+        let reassembler = stand.wide_side().widening.reassembler.as_ref();
+        let longest = reassembler.map_or(0, Reassembler::longest_search);
+        // Of keys that nobody chose, the longest search of a table that is half full takes so many steps (Knuth, volume 3,
+        // section 6.4, on linear probing).
+        let most = 6 * count.ilog2() as usize;
+        holds((1..=most).contains(&longest), || {
+            format!("row {row}: of {count} keys the longest search takes {longest} steps, {most} at most")
+        })?;
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A11: first pieces from sources that never repeat, with 4 MiB to hold them: of good datagrams whose pieces are closer than
+/// what memory takes to fill, 99.9 % complete (rel:G24).
+pub fn first_pieces(field: &mut Field) -> Verdict {
+    for (per_second, gap) in [(750_000, Duration::from_millis(1)), (2_000_000, Duration::from_micros(400))] {
+        let mut stand = field.host();
+        let count = per_second * field.times(2_000, 100) / 1_000;
+        let interval = Duration::from_secs(1) / per_second as u32;
+        let (mut late, mut sent, mut whole): (Vec<(Duration, Vec<u8>)>, u64, u64) = (Vec::new(), 0, 0);
+        for number in 0..count {
+            let now = interval * number as u32;
+            let source = field.dice.number() as u32 | 1 << 31;
+            let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
+            stand.push(now, Toward::Wide, &from_address(piece(&head, 0, true, &[7; 1_000]), source))?;
+            if number % (per_second / 500) == 0 {
+                let good = craft::head(false, 100 + (sent % 200) as u16, 2, UDP, sent as u32);
+                let mut frames = pieces(&good, &udp(&good, 9, &craft::bytes(sent, 2_000)), 1_400);
+                late.extend(frames.pop().map(|frame| (now + gap, frame)));
+                sent += 1;
+                stand.push(now, Toward::Wide, &frames.remove(0))?;
+            }
+            if late.first().is_some_and(|(due, _)| *due <= now) {
+                let (_, frame) = late.remove(0);
+                stand.push(now, Toward::Wide, &frame)?;
+                whole += u64::from(stand.left().any(|out| out.frame.len() == 2_028));
+            }
+        }
+        let due = sent - late.len() as u64;
+        holds(1_000 * whole >= 999 * due, || {
+            format!("at {per_second} a second, {whole} of {due} good datagrams are whole")
+        })?;
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A16: pools that run dry at every step, with everything that is wrong with fragments and segments: all buffers come back.
+pub fn error_paths(field: &mut Field) -> Verdict {
+    let mut number = 0;
+    for round in 0..field.times(600, 40) {
+        let role =
+            [GatewayRole::WideInterface, GatewayRole::Border, GatewayRole::ReceiveOffload][round as usize % 3];
+        let late = field.dice.one_of(&[Lateness::Release, Lateness::Retire]);
+        let (pool, limit) = (field.dice.from(3_000, 300_000) as usize, field.dice.from(2_000, 100_000) as usize);
+        let reassemble = field.dice.one_in(2);
+        let gateway = Gateway { pool, limit, late, reassemble, join: !reassemble, ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        stand.has_right_sums = false;
+        let mut now = Clock::default();
+        for _ in 0..600 {
+            let frame = anything(field, &mut number);
+            let toward = if field.dice.one_in(4) { Toward::Narrow } else { Toward::Wide };
+            if frame.len() <= 1_500 || toward == Toward::Narrow {
+                stand.push(now.tick(), toward, &frame)?;
+            }
+            if field.dice.one_in(8) {
+                stand.rest()?;
+            }
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A40: flows without number, each with a segment behind a hole that is never filled: what waits stays within its limit and is
+/// let go, not lost.
+pub fn holes(field: &mut Field) -> Verdict {
+    let hold = Some(Hold::Fixed(Duration::from_millis(5)));
+    let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
+    let mut stand = field.stand(&gateway, [9_000, 1_500]).among_bystanders(64);
+    let (mut came, mut went) = (0, 0);
+    for number in 0..field.times(1_000_000, 8_000) {
+        let head = head(false, (number >> 16) as u16, 2, TCP, number as u32 & 0xFFFF);
+        let ports = [number as u16, 80];
+        for seq in [1, 1_001] {
+            let frame = craft::segment(&head, &Tcp::of(ports, seq), &[3; 100]);
+            stand.push(Duration::from_micros(number), Toward::Wide, &frame)?;
+            came += 1;
+            went += stand.left().count();
+        }
+    }
+    stand.rest()?;
+    went += stand.left().count();
+    stand.end()?;
+    went += stand.left().count();
+    holds(went == came, || format!("{came} segments came, {went} left"))?;
+    field.end(&mut stand)
+}
+
+/// A packet that is wrong in some way, or a part of something larger, or right.
+pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
+    *number += 1;
+    let is_v6 = field.dice.one_in(3);
+    let head = head(is_v6, 3 + field.dice.below(3) as u16, 9, UDP, field.dice.below(12) as u32);
+    let units = |field: &mut Field, most| 8 * field.dice.from(1, most) as usize;
+    match field.dice.below(8) {
+        0 | 1 => {
+            let (at, len) = (units(field, 40) - 8, units(field, 170));
+            piece(&head, at * 8, !field.dice.one_in(5), &vec![7; len])
+        }
+        2 => {
+            let (at, len) = (units(field, 40) - 8, units(field, 20));
+            piece(&head, at, !field.dice.one_in(5), &craft::bytes(*number, len))
+        }
+        3 => {
+            let len = field.dice.below(30) as usize;
+            piece(&head, 8, true, &vec![7; len])
+        }
+        4 => piece(&head, 65_528, false, &[7; 32]),
+        5 => {
+            let len = field.dice.from(1, 5_000) as usize;
+            let dont_fragment = field.dice.one_in(2);
+            let head = Head { dont_fragment, ..head };
+            craft::packet(&head, &udp(&head, 9, &craft::bytes(*number, len)))
+        }
+        _ => {
+            let head = Head { protocol: TCP, ..head };
+            let seq = 1_000 * field.dice.below(20) as u32;
+            let len = field.dice.one_of(&[0, 1, 999, 1_000, 1_000, 1_000, 4_000]);
+            let flags = craft::ACK | if field.dice.one_in(6) { craft::PSH } else { 0 };
+            craft::segment(&head, &Tcp { flags, ..Tcp::of([field.dice.below(3) as u16, 80], seq) }, &vec![5; len])
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! A seed in, fragments that lie about their datagrams out; with each, whether a gateway falls for them.
+
+use super::craft::{self, from_address, head, piece, pieces, udp, with_options};
+use super::octets::Octets;
+use super::stand::{Stand, Verdict};
+use super::{Field, holds};
+use crate::wire::{self, Head, ICMP, UDP};
+use core::time::Duration;
+use engine::{Event, Reason, Toward};
+use packet::Medium;
+
+/// rel:A01: pieces that end past the longest datagram, by themselves, and by a first piece whose options come late.
+pub fn ping_of_death(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(64);
+    stand.has_right_sums = false;
+    let (mut now, mut number) = (Clock::default(), 0);
+    for is_v6 in [false, true] {
+        let most = if is_v6 { 65_535 } else { 65_515 };
+        for offset in (8_180..=8_191).map(|unit| unit * 8) {
+            for len in (8..=1_400).step_by(if field.times(1, 0) == 1 { 8 } else { 56 }) {
+                let head = fresh(is_v6, ICMP, &mut number);
+                let is_long = offset + len > most;
+                let before = stand.retired(Reason::FragOversize);
+                for more in [true, false] {
+                    stand.push(
+                        now.tick(),
+                        Toward::Wide,
+                        &piece(&head, offset, more, &craft::bytes(number, len)),
+                    )?;
+                }
+                // What is in bounds contradicts itself: it claims to go on and to end there.
+                let ended = stand.retired(Reason::FragOversize) - before;
+                holds(ended == if is_long { 2 } else { 0 }, || {
+                    format!("of two pieces that end at {}, {ended} are too long", offset + len)
+                })?;
+            }
+        }
+    }
+    for option_len in (0..=40).step_by(4) {
+        // A datagram that is one byte short of, at, or one over what the header of its first piece leaves.
+        for over in 0..=2usize {
+            let head = fresh(false, UDP, &mut number);
+            let total = 65_535 - 20 - option_len + over - 1;
+            let upper = craft::bytes(number, total);
+            let mut frames = pieces(&head, &upper, 1_440);
+            frames[0] = with_options(&frames[0], &vec![1; option_len]);
+            frames.rotate_left(1);
+            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            now.0 += TICK * 64;
+            let whole = left.iter().filter(|frame| wire::read(frame).is_some_and(|seen| seen.piece.is_none()));
+            let expected = usize::from(over < 2);
+            holds(whole.count() == expected, || {
+                format!(
+                    "a datagram of {total} bytes behind {option_len} bytes of options is to be made {expected} times"
+                )
+            })?;
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A02: the pairs of teardrop, bonk, boink, nestea, newtear and syndrop, and a piece that would complete each.
+pub fn teardrop(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(16);
+    let (mut now, mut number) = (Clock::default(), 0);
+    for _ in 0..field.times(5_000, 100) {
+        for is_v6 in [false, true] {
+            for (name, script) in TEARDROPS {
+                let head = fresh(is_v6, UDP, &mut number);
+                let script = script.iter().chain(&[(0, 64, true), (64, 8, false)]);
+                let frames: Vec<_> = script
+                    .enumerate()
+                    .map(|(turn, (offset, len, more))| {
+                        piece(&head, *offset, *more, &craft::bytes(number ^ (turn as u64) << 40, *len))
+                    })
+                    .collect();
+                let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+                now.0 += TICK * 8;
+                holds(left.is_empty(), || format!("{name} makes {} packets", left.len()))?;
+            }
+        }
+    }
+    let killed = stand.retired(Reason::FragOverlap) + stand.retired(Reason::FragConflict);
+    holds(killed > 0 && stand.retired(Reason::FragPoisoned) > 0, || {
+        format!("{killed} pieces ended for an overlap")
+    })?;
+    field.end(&mut stand)
+}
+
+/// rel:A03: the same illegal last piece for ever, and the same legal one: neither holds more than it did, and a repeat is known as
+/// one. What each costs, the bench measures (`attack` in BENCHMARKS.md).
+pub fn jolt2(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(1_000);
+    let illegal = piece(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
+    let legal = piece(&head(false, 1, 2, ICMP, 78), 64_000, false, &[7; 29]);
+    let count = field.times(5_000_000, 20_000);
+    let mut most = 0;
+    for number in 0..count {
+        let frame = if number & 1 == 0 { &illegal } else { &legal };
+        // All within the patience of the first.
+        stand.push(Duration::from_micros(number), Toward::Wide, frame)?;
+        holds(stand.left().next().is_none(), || "a last piece alone leaves".to_owned())?;
+        most = most.max(stand.held().1);
+    }
+    let [oversize, repeats] = [Reason::FragOversize, Reason::FragRepeat].map(|reason| stand.retired(reason));
+    holds(oversize == count / 2 && repeats == count / 2 - 1, || {
+        format!("of {count} pieces {oversize} are too long and {repeats} are repeats")
+    })?;
+    holds(most <= 3, || format!("{most} buffers were held for one datagram and a bystander's"))?;
+    field.end(&mut stand)
+}
+
+/// rel:A04: a first piece and a last one at 64,800, of ever new datagrams, or the last one alone: what is charged stays within the
+/// limit (which the stand asserts after each), and who has nothing to do with it completes.
+pub fn rose(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(50);
+    let count = field.times(1_000_000, 10_000);
+    for number in 0..count {
+        let head = Head { id: number as u32, ..head(false, 1, 2, UDP, 0) };
+        let source = 0x0B00_0000 + (number >> 16) as u32;
+        let at = Duration::from_micros(2 * number);
+        stand.push(at, Toward::Wide, &from_address(piece(&head, 0, true, &[1; 32]), source))?;
+        stand.push(at, Toward::Wide, &from_address(piece(&head, 64_800, false, &[2; 32]), source))?;
+    }
+    holds(stand.retired(Reason::FragEvicted) > 0, || "nothing had to make room".to_owned())?;
+    // Who sends a last piece alone pins a small buffer, not the datagram that it claims.
+    let mut alone = field.host();
+    for number in 0..1_000 {
+        alone.push(
+            Duration::ZERO,
+            Toward::Wide,
+            &piece(&head(false, 1, 2, UDP, number), 64_800, false, &[2; 32]),
+        )?;
+    }
+    let each = alone.charged() / 1_000;
+    holds(each <= 8_192, || format!("a last piece of 32 bytes alone is charged {each} bytes"))?;
+    field.end(&mut alone)?;
+    field.end(&mut stand)
+}
+
+/// rel:A05: first pieces too short for the transport's header. They join like any other (DEVIATIONS.md, R039): what a host behind
+/// would judge reaches it as it was sent, and nothing is hidden from it.
+pub fn tiny_first(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(16);
+    let (mut now, mut number) = (Clock::default(), 0);
+    for _ in 0..field.times(500, 5) {
+        for first_len in 0..=20usize {
+            let head = fresh(false, wire::TCP, &mut number);
+            let upper = craft::tcp(&head, &craft::Tcp::of([1, 22], number as u32), &craft::bytes(number, 200));
+            let frames = [
+                piece(&head, 0, true, &upper[..first_len]),
+                piece(&head, 8 * first_len.div_ceil(8).max(1), false, &upper[8 * first_len.div_ceil(8).max(1)..]),
+            ];
+            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let is_whole = first_len > 0 && first_len.is_multiple_of(8);
+            let expected = if is_whole { vec![craft::packet(&head, &upper)] } else { Vec::new() };
+            holds(left == expected, || format!("a first piece of {first_len} bytes makes {} packets", left.len()))?;
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A06: a second piece at offset 0 that writes other ports.
+pub fn miller(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(16);
+    let (mut now, mut number) = (Clock::default(), 0);
+    for turn in 0..field.times(20_000, 500) {
+        let head = fresh(turn % 2 == 1, wire::TCP, &mut number);
+        let upper = craft::tcp(&head, &craft::Tcp::of([1, 80], 5), &craft::bytes(number, 100));
+        let other = craft::tcp(&head, &craft::Tcp::of([1, 22], 5), &[]);
+        let mut frames = vec![
+            piece(&head, 0, true, &upper[..16]),
+            piece(&head, 0, true, &other[..8]),
+            piece(&head, 16, false, &upper[16..]),
+        ];
+        if field.dice.one_in(2) {
+            frames.swap(0, 1);
+        }
+        let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+        now.0 += TICK * 4;
+        holds(left.is_empty(), || "a packet with two pairs of ports leaves".to_owned())?;
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A07: every relation of three pieces to each other, in every order, with equal and with different bytes, each of them last
+/// or not: what leaves is the one set without overlap, or nothing. (The engine's own test `overlaps` goes on to five.)
+pub fn ambiguity(field: &mut Field) -> Verdict {
+    let units = field.times(5, 3) as usize;
+    let ranges: Vec<_> =
+        (0..units).flat_map(|start| (start + 1..=units).map(move |end| 8 * start..8 * end)).collect();
+    let mut stand = field.host().among_bystanders(256);
+    let (mut now, mut number) = (Clock::default(), 0);
+    let mut wholes = 0;
+    let count = ranges.len();
+    for scene in 0..(count * count * count * 32) {
+        let head = fresh(scene & 1 == 1, UDP, &mut number);
+        let differs = scene & 2 > 0;
+        let (lasts, mut rest) = (scene >> 2 & 7, scene >> 5);
+        let mut octets = Octets::default();
+        for turn in 0..3 {
+            let range = ranges[rest % count].clone();
+            rest /= count;
+            let key = number ^ if differs { (turn as u64) << 50 } else { 0 };
+            let mut all = craft::bytes(key, 8 * units);
+            // Ports of nobody, and no UDP checksum.
+            all[..8].fill(if differs { turn as u8 } else { 0 });
+            all[6..8].fill(0);
+            let more = lasts >> turn & 1 == 0;
+            let part = &all[range.clone()];
+            // Alone at the front, and last: it is a whole datagram, whatever is held under its key.
+            let is_alone = range.start == 0 && !more;
+            let whole = if is_alone { Some(part.to_vec()) } else { octets.take(range.start, more, part) };
+            stand.push(now.tick(), Toward::Wide, &piece(&head, range.start, more, part))?;
+            let left: Vec<_> = stand.left().map(|out| out.frame.to_vec()).collect();
+            let right: Vec<_> = whole.iter().map(|octets| craft::packet(&head, octets)).collect();
+            holds(left == right, || {
+                format!("scene {scene}, piece {turn}: {} packets leave, {} are right", left.len(), right.len())
+            })?;
+            if whole.is_some() && !is_alone {
+                wholes += 1;
+                octets = Octets::default();
+            }
+        }
+    }
+    holds(wholes > 0, || "no scene is whole".to_owned())?;
+    field.end(&mut stand)
+}
+
+/// rel:A08: an identification that is used again, when none, some or all pieces of another datagram came under it.
+pub fn reused_ids(field: &mut Field) -> Verdict {
+    let mut stand = field.host();
+    let mut now = Clock::default();
+    for turn in 0..field.times(4_000, 60) {
+        let head = head(turn % 2 == 1, (1 + turn % 50) as u16, 2, UDP, 5);
+        // The pairs are slow: whatever was poisoned before is forgotten.
+        now.0 += Duration::from_secs(121);
+        let [old, new] = [0, 1].map(|key| craft::bytes(2 * turn + key, 3_000));
+        let [old, new] = [&old, &new].map(|payload| udp(&head, 9, payload));
+        let [old_frames, new_frames] = [&old, &new].map(|upper| pieces(&head, upper, 1_000));
+        // All pieces of the old one came: it is whole, and so is the new one.
+        let both = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames.iter().chain(&new_frames))?;
+        let expected = [&old, &new].map(|upper| craft::packet(&head, upper));
+        holds(both == expected, || format!("of two datagrams under one identification {} leave", both.len()))?;
+        // Some of them: no mixture of the two leaves, and the next datagram after the deadline does.
+        let kept = 1 + (turn % 2) as usize;
+        now.0 += Duration::from_secs(1);
+        let mixed = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames[..kept].iter().chain(&new_frames))?;
+        holds(mixed.is_empty(), || format!("{kept} pieces of an old datagram and all of a new one make a packet"))?;
+        stand.wait_until(now.0 + Duration::from_secs(60))?;
+        now.0 += Duration::from_secs(60);
+        let after = stand.push_all(now.tick(), TICK, Toward::Wide, &new_frames)?;
+        holds(after == expected[1..], || "a poisoned key is not free again after its deadline".to_owned())?;
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A09: one datagram in eights of bytes, in order, in reverse, alternating and at random: all complete, and hold one buffer.
+/// What each costs, the bench measures (`attack` in BENCHMARKS.md).
+pub fn fragment_smack(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(500);
+    let (mut now, mut number) = (Clock::default(), 0);
+    for round in 0..field.times(60, 1) {
+        for order in 0..4 {
+            let head = fresh(round % 2 == 1, UDP, &mut number);
+            let upper = udp(&head, 9, &craft::bytes(number, 65_000));
+            let mut frames = pieces(&head, &upper, 8);
+            match order {
+                0 => {}
+                1 => frames.reverse(),
+                2 => frames = alternating(frames),
+                _ => shuffle(field, &mut frames),
+            }
+            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            now.0 += TICK * 8_200;
+            holds(left == [craft::packet(&head, &upper)], || {
+                format!("order {order}: {} packets leave", left.len())
+            })?;
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A12: pieces without payload, and pieces that go on though they are no multiple of eight, at every offset: they end before
+/// they touch anything, and the datagram that they pretend to belong to completes.
+pub fn empty_pieces(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(64);
+    let (mut now, mut number) = (Clock::default(), 0);
+    for is_v6 in [false, true] {
+        for len in 0..=field.times(64, 17) as usize {
+            for more in [true, false] {
+                for offset in [0, 8, 64, 1_480, 60_000, 65_528] {
+                    if len > 0 && (!more || len.is_multiple_of(8)) || offset == 0 && !more {
+                        continue;
+                    }
+                    let head = fresh(is_v6, UDP, &mut number);
+                    let upper = udp(&head, 9, &craft::bytes(number, 2_000));
+                    let [first, last] = [0, 1].map(|at| pieces(&head, &upper, 1_400).swap_remove(at));
+                    let bad = piece(&head, offset, more, &craft::bytes(number, len));
+                    let reasons = [Reason::FragZeroLen, Reason::FragLenNot8, Reason::FragOversize];
+                    let ended = |stand: &Stand| reasons.map(|reason| stand.retired(reason)).iter().sum::<u64>();
+                    let before = ended(&stand);
+                    let left = stand.push_all(now.tick(), TICK, Toward::Wide, &[first, bad, last])?;
+                    let whole: Vec<_> = left.into_iter().filter(|frame| frame.len() > 1_400).collect();
+                    holds(whole == [craft::packet(&head, &upper)], || {
+                        format!("a piece of {len} bytes at {offset} spoils a datagram")
+                    })?;
+                    holds(ended(&stand) == before + 1, || format!("a piece of {len} bytes at {offset} is taken"))?;
+                }
+            }
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A13: lengths near 65,535, whose sums would wrap in sixteen bits: a datagram of any such length is exact, or is none.
+pub fn wrapping_lengths(field: &mut Field) -> Verdict {
+    let mut stand = field.host();
+    stand.has_right_sums = false;
+    let (mut now, mut number) = (Clock::default(), 0);
+    for is_v6 in [false, true] {
+        // Of version 6, the longest that the wide link takes whole, and those that no header can say.
+        let (most, next) = if is_v6 { (65_495, 65_536) } else { (65_515, 65_516) };
+        for total in (most - field.times(200, 24) as usize..=most).chain(next..next + 40) {
+            let head = fresh(is_v6, UDP, &mut number);
+            let upper = craft::bytes(number, total);
+            let room = field.dice.one_of(&[1_440, 8_000, 65_480]);
+            let mut frames = pieces(&head, &upper, room);
+            shuffle(field, &mut frames);
+            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            now.0 += TICK * 64;
+            let whole = left.iter().find(|frame| wire::read(frame).is_some_and(|seen| seen.piece.is_none()));
+            let is_exact = whole.is_some_and(|whole| whole.ends_with(&upper) && whole.len() <= 65_575);
+            holds(is_exact == (total <= most), || {
+                format!("of {total} bytes in pieces of {room}, {:?} leave", whole.map(Vec::len))
+            })?;
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A14: two datagrams whose pieces alternate, and whose keys differ in one part alone: version, either address, protocol,
+/// identification, VLAN, or the port that they came by.
+pub fn short_keys(field: &mut Field) -> Verdict {
+    let mut stand = field.host();
+    stand.medium = Medium::Ethernet;
+    let (mut now, mut number) = (Clock::default(), 0u64);
+    for round in 0..field.times(20_000, 300) {
+        for part in 0..7u32 {
+            number += 1;
+            let one = head(round % 2 == 1, 3, 4, UDP, number as u32);
+            let other = match part {
+                0 => Head { is_v6: !one.is_v6, ..one },
+                1 => Head { from: 5, ..one },
+                2 => Head { to: 6, ..one },
+                // In version 6 the protocol is no part of the key (RFC 8200 section 4.5).
+                3 => Head { is_v6: false, protocol: ICMP, ..one },
+                4 => Head { id: one.id ^ 1 << 15, ..one },
+                _ => one,
+            };
+            let one = if part == 3 { Head { is_v6: false, ..one } } else { one };
+            let vlans: [&[u16]; 2] = [&[7], if part == 5 { &[8] } else { &[7] }];
+            let uppers =
+                [one, other].map(|head| udp(&head, 9, &craft::bytes(number ^ u64::from(head.from) << 32, 2_500)));
+            let uppers =
+                if part >= 5 { [uppers[0].clone(), udp(&other, 9, &craft::bytes(!number, 2_500))] } else { uppers };
+            let frames = [0, 1].map(|at| pieces(&[one, other][at], &uppers[at], 1_400));
+            let mut left = Vec::new();
+            for (turn, who) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                stand.ingress = if part == 6 { who as u32 } else { 0 };
+                let frame = in_ethernet(vlans[who], &frames[who][turn]);
+                stand.push(now.tick(), Toward::Wide, &frame)?;
+                left.extend(stand.left().map(|out| out.frame.to_vec()));
+            }
+            let expected = [0, 1].map(|who| craft::packet(&[one, other][who], &uppers[who]));
+            holds(left == expected, || {
+                format!("part {part} of the key: {} of 2 datagrams leave as they were sent", left.len())
+            })?;
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A15: repeats of 1 to 100 % of all pieces, at any place: every datagram leaves, once, and nothing else does.
+pub fn repeats(field: &mut Field) -> Verdict {
+    let mut stand = field.host().among_bystanders(64);
+    let (mut now, mut number) = (Clock::default(), 0);
+    for share in 1..=100 {
+        for _ in 0..field.times(50, 2) {
+            let head = fresh(share % 2 == 1, UDP, &mut number);
+            let upper = udp(&head, 9, &craft::bytes(number, 12_000));
+            let mut frames = pieces(&head, &upper, 1_400);
+            shuffle(field, &mut frames);
+            // What completes it comes last, once: what comes behind it begins another datagram.
+            let last = frames.pop();
+            for at in (0..frames.len()).rev() {
+                if field.dice.below(100) < share {
+                    let place = field.dice.from(at as u64, frames.len() as u64 - 1) as usize;
+                    frames.insert(place + 1, frames[at].clone());
+                }
+            }
+            frames.extend(last);
+            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            now.0 += TICK * 64;
+            holds(left == [craft::packet(&head, &upper)], || {
+                format!("{share} % repeats: {} packets leave", left.len())
+            })?;
+        }
+    }
+    holds(stand.retired(Reason::FragRepeat) > 0, || "no piece was a repeat".to_owned())?;
+    field.end(&mut stand)
+}
+
+/// rel:A21: forged last pieces under all 65,536 identifications of a pair, before and between what the pair sends: joining does not
+/// judge checksums (DEVIATIONS.md), so a forged datagram may leave; its checksum is wrong then, as for the host behind, and no
+/// datagram with wrong bytes and a right checksum leaves.
+pub fn poisoned_cache(field: &mut Field) -> Verdict {
+    let mut stand = field.host();
+    stand.has_right_sums = false;
+    let mut now = Clock::default();
+    let (mut good, mut forged_seen) = (0, 0);
+    let count = field.times(65_536, 4_000) as u32;
+    for is_before in [true, false] {
+        for id in 0..count {
+            let head = head(false, 10 + u16::from(is_before), 2, UDP, id);
+            let upper = udp(&head, 53, &craft::bytes(u64::from(id), 2_000));
+            let [first, last] = [0, 1].map(|at| pieces(&head, &upper, 1_400).swap_remove(at));
+            let forged = piece(&head, 1_400, false, &craft::bytes(field.dice.number(), upper.len() - 1_400));
+            let frames = if is_before { [forged, first, last] } else { [first, last, forged] };
+            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            for frame in &left {
+                let Some(seen) = wire::read(frame).filter(|seen| seen.piece.is_none()) else { continue };
+                let is_right = craft::is_sum_right(frame, &seen);
+                let is_same = craft::upper(frame, &seen) == upper;
+                good += u64::from(is_same);
+                forged_seen += u64::from(!is_same);
+                holds(is_same || !is_right, || {
+                    format!("identification {id}: forged bytes under a right checksum")
+                })?;
+            }
+        }
+    }
+    holds(good >= u64::from(count) && forged_seen > 0, || {
+        format!("of {count} datagrams before any forgery {good} left; {forged_seen} forged ones")
+    })?;
+    field.end(&mut stand)
+}
+
+/// rel:A23: one pair so fast that its identifications come round again and again, and a hundredth of its pieces are lost: no
+/// datagram is made of pieces of two.
+pub fn wrapped_ids(field: &mut Field) -> Verdict {
+    let mut stand = field.host();
+    stand.has_right_sums = false;
+    let count = field.times(2_000_000, 150_000);
+    let mut whole_count = 0;
+    for number in 0..count {
+        let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
+        // No UDP checksum: nobody behind would see that pieces of two were mixed.
+        let mut upper = [0; 48];
+        upper[8..16].copy_from_slice(&number.to_be_bytes());
+        upper[40..].copy_from_slice(&number.to_be_bytes());
+        for frame in pieces(&head, &upper, 24) {
+            if field.dice.one_in(100) {
+                continue;
+            }
+            stand.push(Duration::from_micros(10 * number), Toward::Wide, &frame)?;
+            for out in stand.left().filter(|out| !out.is_answer) {
+                let is_one = out.frame[20 + 8..20 + 16] == out.frame[out.frame.len() - 8..];
+                holds(is_one, || format!("datagram {number} is made of pieces of two"))?;
+                whole_count += 1;
+            }
+        }
+    }
+    holds(whole_count > count * 97 / 100, || format!("{whole_count} of {count} datagrams leave"))?;
+    holds(stand.event(Event::Reassembled) == whole_count, || "the ledger counts otherwise".to_owned())?;
+    field.end(&mut stand)
+}
+
+/// Moments, one after the other.
+#[derive(Default)]
+pub struct Clock(pub Duration);
+
+impl Clock {
+    /// The next moment.
+    pub fn tick(&mut self) -> Duration {
+        self.0 += TICK;
+        self.0
+    }
+}
+
+/// The header of a datagram whose key no other one has.
+pub fn fresh(is_v6: bool, protocol: u8, number: &mut u64) -> Head {
+    *number += 1;
+    // A thousand pairs, so that none is fast.
+    head(is_v6, 100 + (*number % 1_000) as u16, 2, protocol, (*number / 1_000) as u32)
+}
+
+/// Puts frames into any order.
+pub fn shuffle<T>(field: &mut Field, frames: &mut [T]) {
+    for at in (1..frames.len()).rev() {
+        frames.swap(at, field.dice.below(at as u64 + 1) as usize);
+    }
+}
+
+/// A packet on an Ethernet with these VLANs, the outermost first.
+pub fn in_ethernet(vlans: &[u16], packet: &[u8]) -> Vec<u8> {
+    let mut frame = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1].to_vec();
+    for vlan in vlans {
+        frame.extend([0x81, 0]);
+        frame.extend(vlan.to_be_bytes());
+    }
+    frame.extend(if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xDD] });
+    frame.extend(packet);
+    frame
+}
+
+fn alternating(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let (even, odd): (Vec<_>, Vec<_>) = frames.into_iter().enumerate().partition(|(at, _)| at % 2 == 0);
+    even.into_iter().chain(odd).map(|(_, frame)| frame).collect()
+}
+
+/// How far apart the packets of an attack are where it does not matter.
+pub const TICK: Duration = Duration::from_micros(20);
+/// Offset, length and whether more follows.
+type Place = (usize, usize, bool);
+/// As the attacks of 1997 and 1998 sent them.
+const TEARDROPS: [(&str, &[Place]); 6] = [
+    ("teardrop", &[(0, 40, true), (24, 4, false)]),
+    ("bonk", &[(32, 28, false), (32, 32, true)]),
+    ("boink", &[(0, 48, true), (24, 28, false), (40, 16, true)]),
+    ("nestea", &[(0, 24, true), (48, 116, false), (8, 224, true)]),
+    ("newtear", &[(0, 48, true), (24, 4, false), (0, 48, true)]),
+    ("syndrop", &[(0, 32, true), (24, 8, false), (16, 16, true)]),
+];

@@ -1,0 +1,105 @@
+//! The 54 attacks that have names, each with what judges it.
+
+use super::{Attack, Judge, State};
+use super::{errors, floods, fragments, headers, platform, segments};
+
+/// All of them, in the order of their numbers.
+pub const ATTACKS: [Attack; 54] = [
+    judged("A01", "ping of death", fragments::ping_of_death),
+    judged("A02", "teardrop and its kin", fragments::teardrop),
+    judged("A03", "jolt2: one illegal last piece for ever", fragments::jolt2),
+    judged("A04", "rose: first and last piece of 64 KB", fragments::rose),
+    judged("A05", "tiny first fragment", fragments::tiny_first),
+    judged("A06", "second first fragment with other ports", fragments::miller),
+    judged("A07", "ambiguous overlaps", fragments::ambiguity),
+    judged("A08", "identification used again", fragments::reused_ids),
+    judged("A09", "FragmentSmack: pieces in costly orders", fragments::fragment_smack),
+    judged("A10", "chosen keys that collide", floods::collisions),
+    judged("A11", "flood of first fragments", floods::first_pieces),
+    judged("A12", "empty pieces, odd lengths", fragments::empty_pieces),
+    judged("A13", "lengths that wrap", fragments::wrapping_lengths),
+    judged("A14", "keys that lack a part", fragments::short_keys),
+    judged("A15", "repeats of pieces", fragments::repeats),
+    judged("A16", "leaks on error paths", floods::error_paths),
+    judged("A17", "nested Fragment headers", headers::nested),
+    judged("A18", "atomic fragments", headers::atomic),
+    judged("A19", "headers before the Fragment header", headers::chains),
+    judged("A20", "endless header chain", headers::endless_chain),
+    judged("A21", "poisoned fragment cache", fragments::poisoned_cache),
+    judged("A22", "forced fragmentation of TCP", errors::forced_fragments),
+    judged("A23", "identifications that come round", fragments::wrapped_ids),
+    judged("A24", "identifications that can be foreseen", errors::foreseen_ids),
+    judged("A25", "jumbo sizes", headers::jumbo),
+    judged("A26", "fragments inside tunnels", headers::tunnelled),
+    live(
+        "A27",
+        "lies of virtio-net headers",
+        &[
+            ("port/src/vnet.rs", "what_is_to_be_done_is_said_as_virtio_says_it"),
+            ("port/src/vnet.rs", "a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left"),
+            ("port/tests/port_tap.rs", "a_train_that_the_kernel_does_not_know_is_refused_by_name"),
+        ],
+    ),
+    judged("A28", "lengths at the edge of a cut", headers::every_cut),
+    waiting("A29", "blind reports of a smaller MTU", PATH_MTU),
+    judged("A30", "MSS of nothing", errors::least_mss),
+    judged("A31", "error limit as an oracle", errors::rate_oracle),
+    waiting("A32", "path MTU table as an oracle", PATH_MTU),
+    waiting("A33", "path MTU table filled by forgeries", PATH_MTU),
+    judged("A34", "quotes of strange packets", errors::quotes),
+    judged("A35", "storms of errors", errors::storm),
+    waiting("A36", "errors that reach another host", PATH_MTU),
+    judged("A37", "SegmentSmack: tiny segments out of order", segments::segment_smack),
+    judged("A38", "trains of too many segments", segments::many_segments),
+    judged("A39", "divided and optimistic acknowledgements", segments::strange_acks),
+    judged("A40", "holes that are never filled", floods::holes),
+    judged("A41", "runs longer than the link", segments::oversize_runs),
+    judged("A42", "flags that overtake held data", segments::flags),
+    judged("A43", "payload spoilt by merging", segments::payloads),
+    judged("A44", "padding merged as data", segments::padded),
+    judged("A45", "headers lost by merging", segments::metadata),
+    judged("A46", "runs at the longest length", segments::longest_runs),
+    judged("A47", "recursion through tunnels", headers::recursion),
+    judged("A48", "checksums of odd lengths", segments::odd_sums),
+    judged("A49", "checksum laundering", segments::laundering),
+    live(
+        "A50",
+        "offloads that cut wrong",
+        &[
+            ("port/src/self_test.rs", "each_planted_fault_is_found"),
+            ("port/tests/port_tap.rs", "the_kernel_cuts_right_what_is_left_to_a_tun"),
+            ("gateway/tests/send.rs", "a_port_that_refuses_a_train_is_given_its_segments_finished"),
+        ],
+    ),
+    waiting(
+        "A51",
+        "frames that change while they are read",
+        "a test that writes into the ring of a port while it is read",
+    ),
+    judged("A52", "short frames", platform::short_frames),
+    judged("A53", "anything, with bits flipped", platform::panics),
+    live(
+        "A54",
+        "a lock that shutdown leaves held",
+        &[
+            ("gateway/tests/handover.rs", "what_is_held_leaves_before_a_panic_goes_on"),
+            ("gateway/tests/handover.rs", "what_siblings_give_to_a_worker_that_ends_is_not_lost"),
+            ("cli/tests/run.rs", "a_worker_process_that_hangs_is_replaced"),
+        ],
+    ),
+];
+
+const fn judged(id: &'static str, words: &'static str, judge: Judge) -> Attack {
+    Attack { id, words, state: State::Judged(judge) }
+}
+
+const fn waiting(id: &'static str, words: &'static str, component: &'static str) -> Attack {
+    Attack { id, words, state: State::Waiting(component) }
+}
+
+const fn live(id: &'static str, words: &'static str, tests: &'static [(&'static str, &'static str)]) -> Attack {
+    Attack { id, words, state: State::Live(tests) }
+}
+
+/// What most attacks by forged reports are against.
+const PATH_MTU: &str = "path MTU discovery of our own";

@@ -1,0 +1,210 @@
+//! The name of an attack and a seed in, its packets through a gateway and a verdict out.
+//!
+//! The 54 are those of PAPERS.md (`rel:A01` to `rel:A54`), each a generator: what it sends hangs on the seed alone. What judges
+//! them knows nothing of how the engine works: laws that are looked at after every packet, models too simple to be wrong, and
+//! bounds. Time and work that only a clock can measure are the bench's (its rows `attack`).
+
+mod bystanders;
+mod craft;
+mod errors;
+mod floods;
+mod fragments;
+mod headers;
+mod list;
+mod octets;
+mod platform;
+mod segments;
+mod stand;
+
+pub use list::ATTACKS;
+
+use crate::draw::{Dice, mix};
+use crate::topology::{Gateway, GatewayRole, Lateness};
+use stand::{Stand, Verdict};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An attack that has a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Attack {
+    /// Its number, such as `A01`.
+    pub id: &'static str,
+    /// What it is, in few words.
+    pub words: &'static str,
+    state: State,
+}
+
+/// How an attack is judged.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// By this.
+    Judged(Judge),
+    /// Not yet: the component that it attacks does not exist.
+    Waiting(&'static str),
+    /// On live ports, by a test of this name in a file of this path.
+    Live(&'static [(&'static str, &'static str)]),
+}
+
+type Judge = fn(&mut Field) -> Verdict;
+
+/// How much of an attack there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Enough for a test that runs all of them within seconds.
+    Short,
+    /// As much as its row of the table asks for, where that takes less than a minute.
+    Full,
+}
+
+/// What became of an attack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its number.
+    pub id: &'static str,
+    /// What it is.
+    pub words: &'static str,
+    /// What everything random in it was drawn from.
+    pub seed: u64,
+    /// Packets that it sent.
+    pub packets: u64,
+    /// What became of it.
+    pub end: End,
+}
+
+/// What becomes of an attack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All laws and bounds held.
+    Held,
+    /// One did not.
+    Broken(String),
+    /// This component does not exist.
+    Waiting(&'static str),
+    /// These tests on live ports show it, each with its file.
+    Live(&'static [(&'static str, &'static str)]),
+}
+
+impl Attack {
+    /// The attack of this number.
+    pub fn named(id: &str) -> Option<&'static Attack> {
+        ATTACKS.iter().find(|attack| attack.id.eq_ignore_ascii_case(id))
+    }
+
+    /// Can it be run here?
+    pub fn is_judged(&self) -> bool {
+        matches!(self.state, State::Judged(_))
+    }
+
+    /// Runs it. What the engine itself asserts is a law too: where it panics, the attack is not held.
+    pub fn run(&self, seed: u64, extent: Extent) -> Report {
+        let mut field = Field { dice: Dice::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
+        let end = match self.state {
+            State::Waiting(what) => End::Waiting(what),
+            State::Live(tests) => End::Live(tests),
+            State::Judged(judge) => match catch_unwind(AssertUnwindSafe(|| judge(&mut field))) {
+                Ok(Ok(())) => End::Held,
+                Ok(Err(what)) => End::Broken(what),
+                Err(cause) => End::Broken(said(&cause)),
+            },
+        };
+        Report { id: self.id, words: self.words, seed, packets: field.packets, end }
+    }
+}
+
+/// What a judge works with.
+struct Field {
+    dice: Dice,
+    seed: u64,
+    extent: Extent,
+    packets: u64,
+}
+
+impl Field {
+    /// So many times, or fewer in a short run.
+    fn times(&self, full: u64, short: u64) -> u64 {
+        if self.extent == Extent::Full { full } else { short }
+    }
+
+    /// The card of a host behind a link of 1,500 bytes, that makes datagrams whole and ends those that stay in pieces.
+    fn host(&self) -> Stand {
+        self.stand(&host(), [65_535, 1_500])
+    }
+
+    /// A border between links of 9,000 and of 1,500 bytes.
+    fn border(&self) -> Stand {
+        self.stand(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500])
+    }
+
+    fn stand(&self, gateway: &Gateway, mtus: [u16; 2]) -> Stand {
+        Stand::new(gateway, mtus, self.seed)
+    }
+
+    /// Ends an attack on a gateway.
+    fn end(&mut self, stand: &mut Stand) -> Verdict {
+        self.packets += stand.packets;
+        stand.end()
+    }
+}
+
+/// A host's card that ends what is late.
+fn host() -> Gateway {
+    Gateway { late: Lateness::Retire, ..Gateway::new(GatewayRole::WideInterface, 0) }
+}
+
+/// A bound or a law of an attack's own.
+fn holds(is_kept: bool, what: impl FnOnce() -> String) -> Verdict {
+    if is_kept { Ok(()) } else { Err(what()) }
+}
+
+fn number(id: &str) -> u64 {
+    id.bytes().fold(0, |number, byte| number << 8 | u64::from(byte))
+}
+
+/// What a panic said.
+fn said(cause: &Box<dyn std::any::Any + Send>) -> String {
+    let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref::<&str>().copied());
+    format!("an assertion failed: {}", text.unwrap_or("it does not say which"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn no_named_attack_breaks_a_law() {
+        for attack in &ATTACKS {
+            let report = attack.run(1, Extent::Short);
+            assert!(!matches!(report.end, End::Broken(_)), "{report:?}");
+            assert!(report.packets > 0 || !attack.is_judged(), "{} sends something", attack.id);
+        }
+    }
+
+    #[test]
+    fn the_same_seed_attacks_in_the_same_way() {
+        for id in ["A07", "A21", "A37", "A48"] {
+            let attack = Attack::named(id).unwrap();
+            assert_eq!(attack.run(7, Extent::Short), attack.run(7, Extent::Short));
+        }
+    }
+
+    #[test]
+    fn every_attack_of_the_table_is_there_once_and_in_its_order() {
+        let ids: Vec<String> = (1..=54).map(|number| format!("A{number:02}")).collect();
+        assert_eq!(ATTACKS.map(|attack| attack.id.to_owned()).to_vec(), ids);
+    }
+
+    #[test]
+    fn the_live_tests_that_attacks_name_exist() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut count = 0;
+        for attack in &ATTACKS {
+            let State::Live(tests) = attack.state else { continue };
+            for (file, test) in tests {
+                let text = std::fs::read_to_string(crates.join(file)).unwrap_or_default();
+                assert!(text.contains(&format!("fn {test}()")), "{}: {file} has no test {test}", attack.id);
+                count += 1;
+            }
+        }
+        assert!(count > 0);
+    }
+}

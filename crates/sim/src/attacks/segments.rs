@@ -1,0 +1,474 @@
+//! A seed in, segments that no sender should send out; with them, whether what a gateway makes of a stream is the stream.
+
+use super::craft::{self, ACK, PSH, Tcp, head, udp};
+use super::fragments::{Clock, TICK, in_ethernet, shuffle};
+use super::stand::{Stand, Verdict};
+use super::{Field, holds};
+use crate::pattern::Pattern;
+use crate::topology::{Gateway, GatewayRole};
+use crate::wire::{self, Head, Seen, TCP, TCP_LEN, UDP};
+use core::time::Duration;
+use engine::{Event, Hold, Mode, Toward};
+use packet::Medium;
+
+/// rel:A37: segments of few bytes, every other one first, so that nothing joins at once: of a flow no more than 64 segments and
+/// 64 KiB wait, and all of it arrives. What each costs, the bench measures (`attack` in BENCHMARKS.md).
+pub fn segment_smack(field: &mut Field) -> Verdict {
+    for mode in [Mode::Resize, Mode::Reversible] {
+        let mut stand = waiting(field, mode);
+        let mut stream = Stream::new(field.seed, false);
+        let mut now = Clock::default();
+        for _ in 0..field.times(4_000, 60) {
+            let len = field.dice.one_of(&[1, 2, 100]);
+            let odd = (0..100).map(|number| 2 * number + 1);
+            for number in odd.chain((0..100).map(|number| 2 * number)) {
+                let frame = stream.segment_at(number * len, len as usize, ACK);
+                now.0 += Duration::from_nanos(100);
+                stand.push(now.0, Toward::Wide, &frame)?;
+                stream.take_all(&stand)?;
+                let (held, buffers) = stand.held();
+                holds(held <= 64 + 128 && buffers <= 66, || {
+                    format!("{held} segments of a flow are held in {buffers} buffers")
+                })?;
+            }
+            stream.sent += 200 * len;
+            now.0 += Duration::from_millis(50);
+            stand.wait_until(now.0)?;
+            stream.take_all(&stand)?;
+            stream.is_whole()?;
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A38: segments of 1 to 100 bytes in long rows: what is made of them has at most 128 segments where it is to be given back,
+/// and 65,535 bytes; all of it arrives.
+pub fn many_segments(field: &mut Field) -> Verdict {
+    for (role, mode) in BOTH_MODES {
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [65_535, 1_500]);
+        let mut stream = Stream::new(field.seed, false);
+        let mut now = Clock::default();
+        for len in 1..=100 {
+            for _ in 0..field.times(40, 1) {
+                for _ in 0..700 {
+                    let frame = stream.segment_at(0, len, ACK);
+                    stream.sent += len as u64;
+                    stand.push(now.0, Toward::Wide, &frame)?;
+                    stream.take_all(&stand)?;
+                    let held = stand.held().0;
+                    holds(mode == Mode::Resize || held <= 128, || format!("{held} segments are one train"))?;
+                }
+                now.tick();
+                stand.rest()?;
+                stream.take_all(&stand)?;
+                stream.is_whole()?;
+            }
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A39: acknowledgements of every byte, the same one again and again, and of what was never sent: each goes on as it came, and
+/// no other is made.
+pub fn strange_acks(field: &mut Field) -> Verdict {
+    for (role, mode) in BOTH_MODES {
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let (mut now, mut ack) = (Clock::default(), 0u32);
+        let (mut came, mut went) = (Vec::new(), Vec::new());
+        for turn in 0..field.times(500_000, 8_000) {
+            ack = match field.dice.below(4) {
+                0 => ack,
+                1 => ack.wrapping_add(1),
+                2 => ack.wrapping_add(1 << 20),
+                _ => ack.wrapping_sub(7),
+            };
+            let said = Tcp { ack, ..Tcp::of([80, 1], 5) };
+            let frame = craft::segment(&head(false, 2, 1, TCP, turn as u32 & 0xFFFF), &said, &[]);
+            let toward = if turn % 2 == 0 { Toward::Wide } else { Toward::Narrow };
+            stand.push(now.tick(), toward, &frame)?;
+            went.extend(stand.left().map(|out| out.frame.to_vec()));
+            came.push(frame);
+        }
+        holds(came == went, || format!("{} acknowledgements came, {} left, or others", came.len(), went.len()))?;
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A41: streams of all lengths of segments through gateways of all MTUs: nothing longer leaves (which the stand asserts), and
+/// in reversible mode every packet comes back byte for byte.
+pub fn oversize_runs(field: &mut Field) -> Verdict {
+    for round in 0..field.times(3_000, 40) {
+        let (role, mode) = BOTH_MODES[round as usize % 2];
+        let wide_mtu = field.dice.one_of(&[1_500, 1_501, 2_000, 4_000, 9_000, 65_535]);
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [wide_mtu, 1_500]);
+        run_stream(field, &mut stand, mode, round % 3 == 0)?;
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A42: behind data, a segment with any of the 256 sets of flags: what is held leaves before it.
+pub fn flags(field: &mut Field) -> Verdict {
+    let mut id = 0;
+    for (role, mode) in BOTH_MODES {
+        for round in 0..field.times(60, 1) {
+            let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+            let mut stand = field.stand(&gateway, [9_000, 1_500]);
+            for flags in 0..=255u8 {
+                let ports = [flags.into(), 80 + round as u16];
+                let head = |id: &mut u32| {
+                    *id += 1;
+                    head(false, 1, 2, TCP, *id & 0xFFFF)
+                };
+                let mut order = Vec::new();
+                let data: Vec<_> = (0..3)
+                    .map(|at| craft::segment(&head(&mut id), &Tcp::of(ports, 100 * at), &[at as u8; 100]))
+                    .collect();
+                let len = field.dice.one_of(&[0, 100]);
+                let flagged = craft::segment(&head(&mut id), &Tcp { flags, ..Tcp::of(ports, 300) }, &vec![3; len]);
+                for frame in data.iter().chain([&flagged]) {
+                    stand.push(TICK * u32::from(flags), Toward::Wide, frame)?;
+                    order.extend(starts(&stand));
+                }
+                stand.rest()?;
+                order.extend(starts(&stand));
+                let bytes: usize = order.iter().map(|(_, len)| len).sum();
+                let is_in_order = order.is_sorted_by_key(|(seq, _)| *seq);
+                holds(bytes == 300 + len && is_in_order, || format!("flags {flags:#04x}: {order:?} leave"))?;
+            }
+            field.end(&mut stand)?;
+        }
+    }
+    Ok(())
+}
+
+/// rel:A43: every merge of two to six segments of different lengths, with bytes behind the packet in its frame: payload in is
+/// payload out.
+pub fn payloads(field: &mut Field) -> Verdict {
+    for (role, mode) in BOTH_MODES {
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        stand.medium = Medium::Ethernet;
+        let mut now = Clock::default();
+        for round in 0..field.times(60_000, 800) {
+            let mut stream = Stream::new(round, round % 2 == 1);
+            stream.ports = [round as u16, (round >> 16) as u16 + 1];
+            for _ in 0..field.dice.from(2, 6) {
+                let len = field.dice.one_of(&[1, 2, 3, 5, 6, 7, 100, 101, 700, 1_400]);
+                let flags = ACK | if field.dice.one_in(5) { PSH } else { 0 };
+                let mut frame = in_ethernet(&[], &stream.segment_at(0, len, flags));
+                stream.sent += len as u64;
+                // What a driver left behind the packet.
+                frame.extend(craft::bytes(field.dice.number(), field.dice.below(20) as usize));
+                stand.push(now.0, Toward::Wide, &frame)?;
+                stream.take_all(&stand)?;
+            }
+            now.tick();
+            stand.rest()?;
+            stream.take_all(&stand)?;
+            stream.is_whole()?;
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A44: frames padded to 46 and to 60 bytes: padding is no data, also of segments that say that they are shorter.
+pub fn padded(field: &mut Field) -> Verdict {
+    for (role, mode) in BOTH_MODES {
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        stand.medium = Medium::Ethernet;
+        let mut now = Clock::default();
+        let mut stream = Stream::new(field.seed, false);
+        for round in 0..field.times(200_000, 3_000) {
+            let len = field.dice.from(0, 8) as usize;
+            let mut frame = in_ethernet(&[], &stream.segment_at(0, len, ACK));
+            stream.sent += len as u64;
+            frame.resize(frame.len().max(field.dice.one_of(&[46, 60, 64])), 0xAA);
+            stand.push(now.0, Toward::Wide, &frame)?;
+            stream.take_all(&stand)?;
+            if round % 6 == 5 {
+                now.tick();
+                stand.rest()?;
+                stream.take_all(&stand)?;
+                stream.is_whole()?;
+            }
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A45: two segments that would join, but that one byte of the second one's headers is any other: whatever the gateway makes of
+/// them, reversible mode gives back both, byte for byte.
+pub fn metadata(field: &mut Field) -> Verdict {
+    let gateway = Gateway::new(GatewayRole::ReceiveOffload, 0);
+    let mut stand = field.stand(&gateway, [9_000, 1_500]);
+    stand.has_right_sums = false;
+    let mut now = Clock::default();
+    let options = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 3];
+    for is_v6 in [false, true] {
+        let header_len = if is_v6 { 40 } else { 20 } + 32;
+        for at in 0..header_len {
+            // The version and the length of a header say what all other bytes are.
+            for change in 0..field.times(256, 24) {
+                let change = if field.times(1, 0) == 1 { change as u8 } else { 1u8.rotate_left(change as u32) };
+                let mut frames: Vec<_> = (0..3u32)
+                    .map(|number| {
+                        let head = head(is_v6, 1, 2, TCP, 7 + number);
+                        let said = Tcp { options: &options, ..Tcp::of([5, 6], 100 * number) };
+                        craft::segment(&head, &said, &craft::bytes(u64::from(number), 100))
+                    })
+                    .collect();
+                frames[1][at] ^= change;
+                // A length of 0 is what offloading senders leave out: it is written.
+                if wire::word(&frames[1], if is_v6 { 4 } else { 2 }) == 0 {
+                    continue;
+                }
+                reseal(&mut frames[1]);
+                let mut left = stand.push_all(now.0, TICK / 16, Toward::Wide, &frames)?;
+                now.0 += Duration::from_secs(70);
+                let mut readable: Vec<_> = frames.into_iter().filter(|frame| left.contains(frame)).collect();
+                // Of another flow it may leave before.
+                left.sort();
+                readable.sort();
+                // A frame that is no packet any more passes beside the stand.
+                let is_same = left == readable && left.len() >= 2;
+                holds(is_same, || {
+                    format!("byte {at} of the headers, changed by {change:#04x}: {} packets leave", left.len())
+                })?;
+            }
+        }
+    }
+    field.end(&mut stand)
+}
+
+/// rel:A46: segments whose lengths add up to just below, to and just above 65,535 bytes.
+pub fn longest_runs(field: &mut Field) -> Verdict {
+    for (role, mode) in BOTH_MODES {
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [65_535, 65_535]);
+        let mut now = Clock::default();
+        for round in 0..field.times(8_000, 150) {
+            let mut stream = Stream::new(round, round % 2 == 1);
+            stream.ports = [round as u16, 9];
+            let first = field.dice.one_of(&[1, 536, 1_460, 32_740, 32_747, 32_748, 32_749, 60_000, 65_000]);
+            let rest = 65_535 - 40 - first + field.dice.below(60) as usize - 45;
+            for len in [first, rest.min(65_000), 1, first] {
+                let frame = stream.segment_at(0, len, ACK);
+                stream.sent += len as u64;
+                stand.push(now.0, Toward::Wide, &frame)?;
+                stream.take_all(&stand)?;
+            }
+            now.tick();
+            stand.rest()?;
+            stream.take_all(&stand)?;
+            stream.is_whole()?;
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A48: lengths odd and even, in any order, and payloads chosen so that a sum is zero: all that leaves has right checksums, which
+/// the stand looks at with sums of its own; what is cut has, and so have datagrams whose sum would be none.
+pub fn odd_sums(field: &mut Field) -> Verdict {
+    for round in 0..field.times(3_000, 40) {
+        let (role, mode) = BOTH_MODES[round as usize % 2];
+        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let is_v6 = round % 3 == 0;
+        run_stream(field, &mut stand, mode, is_v6)?;
+        // Toward the narrow end: long segments of odd lengths, whose sum is made zero by two bytes of payload.
+        let head = head(is_v6, 2, 1, TCP, 5);
+        let mut long = craft::tcp(
+            &head,
+            &Tcp::of([80, 1], 1),
+            &craft::bytes(round, 1_001 + 2 * field.dice.below(3_500) as usize),
+        );
+        let sum = wire::word(&long, 16);
+        let old = wire::word(&long, TCP_LEN);
+        let both = u32::from(sum) + u32::from(old);
+        long[TCP_LEN..TCP_LEN + 2].copy_from_slice(&((both & 0xFFFF) as u16 + (both >> 16) as u16).to_be_bytes());
+        craft::seal(&head, &mut long, 16);
+        stand.push(Duration::from_secs(1), Toward::Narrow, &craft::packet(&head, &long))?;
+        let lens: usize = stand.left().map(|out| out.frame.len() - head.header_len() - TCP_LEN).sum();
+        holds(lens == long.len() - TCP_LEN, || format!("of {} bytes {lens} leave", long.len() - TCP_LEN))?;
+        let datagram = udp(&Head { protocol: UDP, ..head }, 9, &craft::bytes(round, 700));
+        stand.push(
+            Duration::from_secs(1),
+            Toward::Narrow,
+            &craft::packet(&Head { protocol: UDP, ..head }, &datagram),
+        )?;
+        field.end(&mut stand)?;
+    }
+    Ok(())
+}
+
+/// rel:A49: bits flipped before the gateway, in payload, headers and checksums: no packet leaves whose checksum is right and whose
+/// bytes are not what was sent.
+pub fn laundering(field: &mut Field) -> Verdict {
+    for (role, mode) in BOTH_MODES {
+        for toward in [Toward::Wide, Toward::Narrow] {
+            let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
+            let mut stand = field.stand(&gateway, [9_000, 1_500]);
+            stand.has_right_sums = false;
+            let mut now = Clock::default();
+            let mut stream = Stream::new(field.seed, false);
+            stream.may_be_damaged = true;
+            for round in 0..field.times(400_000, 6_000) {
+                let len = field.dice.one_of(&[64, 99, 1_001, 1_400]) * if toward == Toward::Narrow { 4 } else { 1 };
+                let mut frame = stream.segment_at(0, len, ACK);
+                stream.sent += len as u64;
+                if field.dice.one_in(4) {
+                    // One bit behind the ports and the sequence number, which say where bytes belong.
+                    let at = field.dice.from(32, frame.len() as u64 - 1) as usize;
+                    frame[at] ^= 1 << field.dice.below(8);
+                }
+                stand.push(now.0, toward, &frame)?;
+                stream.take_all(&stand)?;
+                if round % 8 == 7 {
+                    now.tick();
+                    stand.rest()?;
+                    stream.take_all(&stand)?;
+                }
+            }
+            holds(stream.wrong > 0, || "no damaged packet left".to_owned())?;
+            field.end(&mut stand)?;
+        }
+    }
+    Ok(())
+}
+
+/// A stream of segments, and the octets of it that arrived.
+struct Stream {
+    pattern: Pattern,
+    is_v6: bool,
+    ports: [u16; 2],
+    id: u32,
+    /// Bytes that were sent.
+    sent: u64,
+    /// Bytes that arrived, each counted once; nothing is sent twice.
+    arrived: u64,
+    may_be_damaged: bool,
+    /// Packets that arrived with a wrong checksum.
+    wrong: u64,
+}
+
+impl Stream {
+    fn new(key: u64, is_v6: bool) -> Stream {
+        let pattern = Pattern::new(key);
+        Stream { pattern, is_v6, ports: [7, 8], id: 0, sent: 0, arrived: 0, may_be_damaged: false, wrong: 0 }
+    }
+
+    /// The segment of this length that begins `ahead` of what was sent.
+    fn segment_at(&mut self, ahead: u64, len: usize, flags: u8) -> Vec<u8> {
+        self.id += 1;
+        let mut payload = vec![0; len];
+        let start = self.sent + ahead;
+        self.pattern.fill(start, &mut payload);
+        let head = head(self.is_v6, 1, 2, TCP, self.id & 0xFFFF);
+        craft::segment(&head, &Tcp { flags, ..Tcp::of(self.ports, start as u32) }, &payload)
+    }
+
+    /// Takes what left of it.
+    fn take_all(&mut self, stand: &Stand) -> Verdict {
+        stand.left().try_for_each(|out| match wire::read(out.frame) {
+            Some(seen) => self.take(out.frame, &seen),
+            None => Err("a segment cannot be read".to_owned()),
+        })
+    }
+
+    fn take(&mut self, frame: &[u8], seen: &Seen) -> Verdict {
+        let upper = craft::upper(frame, seen);
+        // What is damaged so that it is no segment any more is cut like anything else.
+        if self.may_be_damaged && (seen.piece.is_some() || !craft::is_sum_right(frame, seen)) {
+            self.wrong += 1;
+            return Ok(());
+        }
+        let header_len = usize::from(upper[12] >> 4) * 4;
+        let payload = upper.get(header_len..).unwrap_or_default();
+        // The nearest place with this sequence number.
+        let start =
+            self.sent.wrapping_add_signed(i64::from(wire::long(upper, 4).wrapping_sub(self.sent as u32) as i32));
+        if let Some(at) = self.pattern.first_wrong(start, payload) {
+            return Err(format!("byte {at} of a segment at {start} is not the stream's, under a right checksum"));
+        }
+        self.arrived += payload.len() as u64;
+        Ok(())
+    }
+
+    fn is_whole(&self) -> Verdict {
+        holds(self.arrived == self.sent, || format!("of {} bytes of a stream {} arrived", self.sent, self.arrived))
+    }
+}
+
+/// A stream of a few hundred segments, some out of their turn, through a gateway; in reversible mode each comes back as it was.
+fn run_stream(field: &mut Field, stand: &mut Stand, mode: Mode, is_v6: bool) -> Verdict {
+    let mut stream = Stream::new(field.dice.number(), is_v6);
+    let mut now = Clock::default();
+    let (mut came, mut went) = (Vec::new(), Vec::new());
+    for _ in 0..12 {
+        let usual = field.dice.one_of(&[1, 3, 100, 535, 536, 1_001, 1_440]);
+        let mut burst = Vec::new();
+        for _ in 0..field.dice.from(1, 24) {
+            let len = if field.dice.one_in(6) { field.dice.from(1, usual) } else { usual } as usize;
+            let flags = ACK | if field.dice.one_in(8) { PSH } else { 0 };
+            burst.push(stream.segment_at(0, len, flags));
+            stream.sent += len as u64;
+        }
+        if field.dice.one_in(3) {
+            shuffle(field, &mut burst);
+        }
+        for frame in burst {
+            stand.push(now.tick(), Toward::Wide, &frame)?;
+            stream.take_all(stand)?;
+            went.extend(stand.left().map(|out| out.frame.to_vec()));
+            came.push(frame);
+        }
+        stand.rest()?;
+        stream.take_all(stand)?;
+        went.extend(stand.left().map(|out| out.frame.to_vec()));
+    }
+    if mode == Mode::Reversible {
+        came.sort();
+        went.sort();
+        holds(came == went, || format!("{} segments came, {} came back, or others", came.len(), went.len()))?;
+    }
+    let gathered = stand.event(Event::Gathered);
+    holds(gathered > 0, || "nothing was gathered".to_owned())?;
+    stream.is_whole()
+}
+
+/// A gateway in which segments may wait for others.
+fn waiting(field: &Field, mode: Mode) -> Stand {
+    let hold = Some(Hold::Fixed(Duration::from_millis(5)));
+    field.stand(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
+}
+
+/// Where the segments that left begin, and how long they are.
+fn starts(stand: &Stand) -> Vec<(u32, usize)> {
+    let start = |frame: &[u8]| {
+        let upper = frame.get(20..)?;
+        Some((wire::long(upper, 4), upper.len() - usize::from(upper[12] >> 4) * 4))
+    };
+    stand.left().filter_map(|out| start(out.frame)).collect()
+}
+
+/// Writes checksums anew behind a change: those that can be.
+fn reseal(frame: &mut [u8]) {
+    if frame[0] >> 4 == 4 && frame[0] & 15 == 5 {
+        wire::seal_v4(&mut frame[..20]);
+    }
+}
+
+/// Both ways to join, at the gateways that do so.
+const BOTH_MODES: [(GatewayRole, Mode); 2] =
+    [(GatewayRole::Border, Mode::Resize), (GatewayRole::ReceiveOffload, Mode::Reversible)];

@@ -1,0 +1,379 @@
+//! Frames of an attack in, what a gateway lets out of them out; and the laws, which are looked at after every frame.
+//!
+//! The gateway's two ways are composed as those of the simulator's gateways are. Beside the attack, bystanders that have
+//! nothing to do with it send a datagram in two pieces and a stream of segments; all of theirs has to arrive, and unchanged.
+
+use super::bystanders::Bystanders;
+use super::craft;
+use crate::address;
+use crate::gateway::{FLOW_COUNT, patience, side};
+use crate::topology::Gateway;
+use crate::wire;
+use core::ops::Range;
+use core::time::Duration;
+use engine::{
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Event, FLOW_CHARGE, Ledger, Mss, Output, Pieces, Raise,
+    Reason, SAFE_LEN, Secret, Side, Tally, Toward, Way as Leaving,
+};
+use packet::{Frame, Ingress, Medium, NoPacket, Packet, Pool, Time};
+
+/// A gateway under attack.
+pub struct Stand {
+    ways: [Way; 2],
+    mss: Option<Mss>,
+    now: Time,
+    /// What frames of an attack begin with.
+    pub medium: Medium,
+    /// By which ports they come, beside the side that they come from.
+    pub ingress: u32,
+    /// Do all packets of the attack have right transport checksums? Then so has all that leaves.
+    pub has_right_sums: bool,
+    /// Packets that the attack sent.
+    pub packets: u64,
+    bystanders: Option<Bystanders>,
+    left: Vec<Left>,
+    bytes: Vec<u8>,
+}
+
+/// All that leaves by one end.
+struct Way {
+    side: Side,
+    out: Output,
+    mtu: usize,
+    patience: Duration,
+    limit: usize,
+    came: Tally,
+    put_count: u64,
+    since_walk: usize,
+    walk_len: usize,
+}
+
+/// What left since the last push.
+#[derive(Clone, Debug)]
+struct Left {
+    is_answer: bool,
+    at: Range<usize>,
+}
+
+/// A packet that left.
+#[derive(Clone, Copy, Debug)]
+pub struct Out<'a> {
+    /// Is it an ICMP error of the gateway's own?
+    pub is_answer: bool,
+    /// From its IP header on.
+    pub frame: &'a [u8],
+}
+
+/// How a law was broken.
+pub type Verdict = Result<(), String>;
+
+impl Stand {
+    /// A gateway between a wide link and a narrow one of these MTUs.
+    pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Stand {
+        let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
+        let ways = BOTH.map(|toward| {
+            let answers = Answers::new(address::answering(9), ANSWERS_PER_SECOND, ANSWERS_BURST, secret);
+            Way {
+                side: side(config, toward, mtus, secret, None),
+                out: Output::new(Pool::new(config.pool), Some(answers)),
+                mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
+                patience: patience(config, toward),
+                limit: config.limit,
+                came: Tally::NONE,
+                put_count: 0,
+                since_walk: 0,
+                walk_len: 0,
+            }
+        });
+        let [wide_mtu, narrow_mtu] = mtus;
+        let border = Border { wide_mtu, narrow_mtu, raise: Raise::BothWays, safe_len: SAFE_LEN };
+        let is_border = config.role == crate::GatewayRole::Border;
+        Stand {
+            ways,
+            mss: is_border.then(|| Mss::new(FLOW_COUNT * FLOW_CHARGE, border, secret)),
+            now: Time::ZERO,
+            medium: Medium::Ip,
+            ingress: 0,
+            has_right_sums: true,
+            packets: 0,
+            bystanders: None,
+            left: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The same, with bystanders that send something after each so many packets of the attack.
+    pub fn among_bystanders(mut self, every: u64) -> Stand {
+        self.bystanders = Some(Bystanders::new(every));
+        self
+    }
+
+    /// Takes a frame of the attack that leaves by the end `toward`, at this moment of the attack.
+    pub fn push(&mut self, at: Duration, toward: Toward, frame: &[u8]) -> Verdict {
+        self.forget();
+        self.pass_time(at)?;
+        self.packets += 1;
+        let ingress = Ingress(self.ingress << 1 | toward as u32);
+        self.take(toward, self.medium, ingress, frame)?;
+        let Some(mut bystanders) = self.bystanders.take() else { return Ok(()) };
+        let outcome = bystanders.each_due(|frame| self.take(Toward::Wide, Medium::Ip, Ingress(7), frame));
+        let arrived = self.bystanders_take(&mut bystanders);
+        self.bystanders = Some(bystanders);
+        outcome.and(arrived)
+    }
+
+    /// Takes frames that come one after the other, `gap` apart, and keeps all that leaves.
+    pub fn push_all<'a>(
+        &mut self,
+        at: Duration,
+        gap: Duration,
+        toward: Toward,
+        frames: impl IntoIterator<Item = &'a Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let mut left = Vec::new();
+        for (number, frame) in frames.into_iter().enumerate() {
+            self.push(at + gap * number as u32, toward, frame)?;
+            left.extend(self.left().filter(|out| !out.is_answer).map(|out| out.frame.to_vec()));
+        }
+        self.rest()?;
+        left.extend(self.left().filter(|out| !out.is_answer).map(|out| out.frame.to_vec()));
+        Ok(left)
+    }
+
+    /// Nothing more arrives for a moment: what was held for that leaves. What left before is forgotten.
+    pub fn rest(&mut self) -> Verdict {
+        self.forget();
+        for toward in BOTH {
+            let now = self.now;
+            let way = &mut self.ways[toward as usize];
+            way.side.release(now, &mut way.out);
+            self.drain(toward)?;
+        }
+        self.give_to_bystanders()
+    }
+
+    /// Lets time pass; what becomes late leaves when it does.
+    pub fn wait_until(&mut self, at: Duration) -> Verdict {
+        self.forget();
+        self.pass_time(at)?;
+        self.give_to_bystanders()
+    }
+
+    /// What left since the last push, but for what bystanders sent.
+    pub fn left(&self) -> impl Iterator<Item = Out<'_>> {
+        self.left.iter().map(|left| Out { is_answer: left.is_answer, frame: &self.bytes[left.at.clone()] })
+    }
+
+    /// The counts of the way to this end.
+    pub fn ledger(&self, toward: Toward) -> &Ledger {
+        &self.way(toward).out.ledger
+    }
+
+    /// Packets that ended for this reason on the way to the wide end.
+    pub fn retired(&self, reason: Reason) -> u64 {
+        self.ledger(Toward::Wide).retired(reason).packets
+    }
+
+    /// Packets that passed unread for this reason on the way to the wide end.
+    pub fn passed(&self, reason: Reason) -> u64 {
+        self.ledger(Toward::Wide).passed(reason).packets
+    }
+
+    /// How often this was done on the way to the wide end.
+    pub fn event(&self, event: Event) -> u64 {
+        self.ledger(Toward::Wide).event(event).packets
+    }
+
+    /// What the stages to the wide end are charged, in bytes.
+    pub fn charged(&self) -> usize {
+        self.way(Toward::Wide).charges().iter().sum()
+    }
+
+    /// Packets and buffers that are held on the way to the wide end.
+    pub fn held(&self) -> (u64, usize) {
+        let (held, buffers) = self.way(Toward::Wide).side.widening.held();
+        (held.packets, buffers)
+    }
+
+    /// The side toward the wide end.
+    pub fn wide_side(&self) -> &Side {
+        &self.way(Toward::Wide).side
+    }
+
+    /// Ends the attack: everything is let go of, all buffers are back, and all that bystanders sent has arrived.
+    pub fn end(&mut self) -> Verdict {
+        self.rest()?;
+        for toward in BOTH {
+            let now = self.now;
+            let way = &mut self.ways[toward as usize];
+            way.side.flush(now, &mut way.out);
+            self.drain(toward)?;
+        }
+        self.give_to_bystanders()?;
+        for way in &self.ways {
+            let (held, buffers) = way.side.widening.held();
+            let lent = way.out.pool.lent_count();
+            if held != Tally::NONE || buffers + lent > 0 {
+                return Err(format!("{held:?} in {buffers} buffers are held for ever, {lent} buffers stay lent"));
+            }
+            way.side.check(&way.out)?;
+        }
+        self.bystanders.as_ref().map_or(Ok(()), Bystanders::check_end)
+    }
+
+    fn way(&self, toward: Toward) -> &Way {
+        &self.ways[toward as usize]
+    }
+
+    fn forget(&mut self) {
+        self.left.clear();
+        self.bytes.clear();
+    }
+
+    fn pass_time(&mut self, at: Duration) -> Verdict {
+        let at = Time::ZERO + at;
+        for toward in BOTH {
+            loop {
+                let way = &mut self.ways[toward as usize];
+                let Some(deadline) = way.side.next_deadline().filter(|deadline| *deadline <= at) else { break };
+                self.now = self.now.max(deadline);
+                way.side.expire(self.now, &mut way.out);
+                let again = way.side.next_deadline();
+                self.drain(toward)?;
+                if again.is_some_and(|again| again <= deadline) {
+                    return Err(format!("what is late at {deadline} is still held after it was given up"));
+                }
+            }
+        }
+        if let Some(mss) = &mut self.mss {
+            mss.expire(at);
+        }
+        self.now = self.now.max(at);
+        Ok(())
+    }
+
+    fn take(&mut self, toward: Toward, medium: Medium, ingress: Ingress, frame: &[u8]) -> Verdict {
+        let Stand { ways, mss, now, .. } = self;
+        let way = &mut ways[toward as usize];
+        match Frame::copy(frame, medium, ingress, &mut way.out.pool) {
+            Ok(mut packet) => {
+                way.came += Tally::new(1, packet.ip().payload_len());
+                packet.tag = now.nanos() + 1;
+                if let Some(mss) = mss {
+                    mss.see(*now, &mut packet, toward, &mut way.out.ledger);
+                }
+                way.side.push(*now, packet, &mut way.out);
+                self.drain(toward)
+            }
+            Err(NoPacket::NoBuffer) => Ok(()),
+            Err(NoPacket::Unfit(unfit)) => {
+                way.out.ledger.pass(unfit.into(), frame.len());
+                Ok(())
+            }
+        }
+    }
+
+    fn drain(&mut self, toward: Toward) -> Verdict {
+        let at = toward as usize;
+        while let Some(leaving) = self.ways[at].out.next_way() {
+            let (packet, is_answer) = match leaving {
+                Leaving::Forward(packet) => (packet, false),
+                Leaving::Answer(packet) => (packet, true),
+            };
+            let seen = self.emit(toward, &packet, is_answer);
+            self.ways[at].out.done(packet);
+            seen?;
+        }
+        self.ways[at].check()
+    }
+
+    /// Law 1, and that whatever leaves can be read, by a reader that is not the engine's, with checksums that are right.
+    fn emit(&mut self, toward: Toward, packet: &Packet, is_answer: bool) -> Verdict {
+        let Stand { ways, now, left, bytes, has_right_sums, .. } = self;
+        let way = &mut ways[toward as usize];
+        let age = Duration::from_nanos((now.nanos() + 1).saturating_sub(packet.tag));
+        if packet.tag > 0 && age > way.patience {
+            return Err(format!("a packet was held for {age:?}, not {:?} at most", way.patience));
+        }
+        let mut pieces = Pieces::of(packet);
+        while let Some(piece) = pieces.next() {
+            let start = bytes.len();
+            bytes.extend(piece.header.iter().chain(piece.payload).skip(packet.link_len()));
+            let frame = &bytes[start..];
+            way.put_count += u64::from(!is_answer);
+            if frame.len() > way.mtu && !is_answer {
+                return Err(format!("{} bytes leave for a link that takes {}", frame.len(), way.mtu));
+            }
+            let Some(seen) = wire::read(frame) else {
+                return Err(format!("what leaves cannot be read: {:02x?}", &frame[..frame.len().min(60)]));
+            };
+            if *has_right_sums && !craft::is_sum_right(frame, &seen) {
+                return Err(format!("a wrong checksum leaves: {:02x?}", &frame[..frame.len().min(80)]));
+            }
+            if seen.end != frame.len() && !packet.is_as_received() {
+                return Err(format!("a header says {} bytes of {}", seen.end, frame.len()));
+            }
+            left.push(Left { is_answer, at: start..bytes.len() });
+        }
+        Ok(())
+    }
+
+    /// Gives bystanders what left for them.
+    fn bystanders_take(&mut self, bystanders: &mut Bystanders) -> Verdict {
+        let Stand { now, left, bytes, .. } = self;
+        let mut outcome = Ok(());
+        left.retain(|left| {
+            let frame = &bytes[left.at.clone()];
+            let is_theirs = Bystanders::is_of_them(frame);
+            if is_theirs && outcome.is_ok() {
+                let seen = wire::read(frame).ok_or_else(|| "a bystander's packet cannot be read".to_owned());
+                outcome = seen.and_then(|seen| bystanders.take(*now, frame, &seen));
+            }
+            !is_theirs
+        });
+        outcome
+    }
+
+    fn give_to_bystanders(&mut self) -> Verdict {
+        let Some(mut bystanders) = self.bystanders.take() else { return Ok(()) };
+        let outcome = self.bystanders_take(&mut bystanders);
+        self.bystanders = Some(bystanders);
+        outcome
+    }
+}
+
+impl Way {
+    /// Laws 2 and 6: what came left, ended or is held; no stage holds more than it may.
+    fn check(&mut self) -> Verdict {
+        if self.came != self.out.ledger.received {
+            return Err(format!("{:?} came, the ledger says {:?}", self.came, self.out.ledger.received));
+        }
+        let forwarded = self.out.ledger.forwarded.packets;
+        if self.put_count != forwarded {
+            return Err(format!("{} packets left, the ledger says {forwarded}", self.put_count));
+        }
+        if self.charges().iter().any(|charged| *charged > self.limit) {
+            return Err(format!("stages hold {:?} bytes, {} each at most", self.charges(), self.limit));
+        }
+        self.since_walk += 1;
+        if self.since_walk >= self.walk_len {
+            // A poisoned key is charged so much, and has no buffer.
+            let poisoned = self.charges().iter().sum::<usize>() / 512;
+            (self.since_walk, self.walk_len) = (0, poisoned);
+            self.side.check(&self.out)?;
+        }
+        Ok(())
+    }
+
+    fn charges(&self) -> [usize; 3] {
+        let widening = &self.side.widening;
+        [
+            widening.reassembler.as_ref().map_or(0, |stage| stage.charged()),
+            widening.joiner.as_ref().map_or(0, |stage| stage.charged()),
+            widening.coalescer.as_ref().map_or(0, |stage| stage.charged()),
+        ]
+    }
+}
+
+/// The ends of a gateway.
+const BOTH: [Toward; 2] = [Toward::Wide, Toward::Narrow];
