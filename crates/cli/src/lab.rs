@@ -1,13 +1,13 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
-use crate::args::{Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs};
+use crate::args::{Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs};
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
-    self, Algorithm, BorderSettings, DipsSettings, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings,
-    WorkersSettings,
+    self, Algorithm, BorderSettings, Differential, DifferentialSettings, DipsSettings, FloodsSettings,
+    SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings, WorkersSettings,
 };
 use port::namespace::become_own_root;
 use serde::Serialize;
@@ -34,6 +34,15 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
     match experiment {
         Experiment::Link(args) => link(args, json),
         Experiment::Swarm(args) => swarm(args, json),
+        Experiment::Differential(args) => {
+            let outcome = differential(args, &progress)?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::Floods { seconds, seed } => {
+            let settings = FloodsSettings { live: *seconds, seed: *seed, ..FloodsSettings::default() };
+            let outcome = experiments::floods(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
         Experiment::Tcp(args) => {
             let outcome = experiments::tcp(&tcp_settings(args), |row| tell(&row.to_string()))?;
             shown(&progress, json, &outcome, outcome.is_good())
@@ -119,6 +128,20 @@ fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     std::panic::set_hook(hook);
     let is_good = if args.case.is_some() { outcome.failures.is_empty() } else { outcome.is_good() };
     shown(&progress, json, &outcome, is_good)
+}
+
+fn differential(args: &DifferentialArgs, progress: &ProgressBar) -> io::Result<Differential> {
+    let usual = DifferentialSettings::default();
+    let threads = args.threads.unwrap_or(usual.threads);
+    let DifferentialArgs { datagrams, trains, bursts, seed, .. } = *args;
+    match args.case {
+        Some(cases) => experiments::repeat(seed, cases),
+        None => {
+            experiments::differential(&DifferentialSettings { datagrams, trains, bursts, seed, threads }, |step| {
+                told(progress, step)
+            })
+        }
+    }
 }
 
 fn told(progress: &ProgressBar, step: &str) {
