@@ -188,7 +188,7 @@ pub(super) fn put_upper(
         let options = upper.options.put();
         bytes.extend(upper.seq.to_be_bytes());
         bytes.extend(upper.ack.to_be_bytes());
-        bytes.extend([((20 + options.len()) / 4 << 4) as u8, upper.flags]);
+        bytes.extend([(((20 + options.len()) / 4) << 4) as u8, upper.flags]);
         bytes.extend(upper.window.to_be_bytes());
         bytes.extend([0, 0]);
         bytes.extend(upper.urgent.to_be_bytes());

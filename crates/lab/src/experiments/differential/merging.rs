@@ -415,7 +415,7 @@ fn draw_flow(rng: &mut Rng, flow: usize) -> Vec<Drawn> {
         padding: 0,
     };
     let step = u16::from(rng.u8(..4) > 0);
-    let (is_odd, count) = (rng.bool(), if rng.u8(..16) == 0 { rng.usize(20..160) } else { rng.usize(1..9) });
+    let (is_odd, count) = (rng.bool(), if rng.u8(..32) == 0 { rng.usize(20..160) } else { rng.usize(1..9) });
     let mut packets = Vec::new();
     for _ in 0..count {
         let mut packet = next;

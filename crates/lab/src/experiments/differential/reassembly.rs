@@ -421,8 +421,8 @@ fn draw(rng: &mut Rng) -> Case {
     }
     let faults = Faults::draw(rng);
     let mut pieces = Vec::new();
-    for index in 0..datagrams.len() {
-        let own = draw_pieces(rng, &faults, &datagrams[index], version, index as u8);
+    for (index, datagram) in datagrams.iter().enumerate() {
+        let own = draw_pieces(rng, &faults, datagram, version, index as u8);
         if rng.bool() {
             pieces.extend(own);
         } else {
