@@ -62,9 +62,8 @@ impl RawSocket {
     fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
         let len = size_of::<libc::c_int>() as libc::socklen_t;
         // SAFETY: the value lives until the call is over, and its length is said.
-        let result = unsafe {
-            libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len)
-        };
+        let result =
+            unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
         checked(result).map(drop)
     }
 

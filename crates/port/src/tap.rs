@@ -253,7 +253,8 @@ fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Resu
     let queues = if options.has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
     let napi = if options.has_napi { libc::IFF_NAPI } else { 0 };
     let mut request = device::request(name);
-    request.ifr_ifru.ifru_flags = (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues | napi) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues | napi) as libc::c_short;
     Ok(device::name(&ioctl(file, libc::TUNSETIFF, request)?))
 }
 
