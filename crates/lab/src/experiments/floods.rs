@@ -428,6 +428,7 @@ fn write(tap: &mut Tap, packet: &[u8]) -> io::Result<()> {
 
 /// Writes a flood to a TUN device.
 fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Result<FloodRow> {
+    wait_until_it_joins(load, target)?;
     let mut ledger = Goods::default();
     if load.flood == Flood::Drip {
         for _ in 0..DRIP_BEFORE {
@@ -476,6 +477,25 @@ fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Res
         thread::sleep(Duration::from_millis(1));
     }
     Ok(ledger.row(load, rate, sent, target.held_max()))
+}
+
+/// Sends good datagrams until some arrive: a fresh host's addresses and routes take a moment.
+fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> {
+    let mut probes = Load::new(load.flood, load.version, 0);
+    // Numbers that no other good datagram has.
+    probes.good_count = 1 << 40;
+    let mut seen = 0;
+    for _ in 0..PROBES_MAX {
+        for piece in probes.good() {
+            target.write(&piece)?;
+        }
+        target.arrived(&mut |_| seen += 1)?;
+        if seen >= PROBES {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Err(io::Error::other("no datagram arrives behind the TUN device; look whether a firewall drops it"))
 }
 
 /// Which good datagrams arrived.
@@ -641,6 +661,9 @@ const SIMULATED_RATE: u64 = 2_000_000;
 const DRIP_RATE: u64 = 150;
 /// Pieces of a drip that come first: those of 20 seconds.
 const DRIP_BEFORE: u64 = 20 * DRIP_RATE;
+/// Good datagrams that have to arrive before a flood begins, and how many are tried for that.
+const PROBES: usize = 20;
+const PROBES_MAX: usize = 5_000;
 /// Milliseconds after which nothing more is on its way.
 const SETTLE: u32 = 20;
 const GOOD_SOURCES: u64 = 64;
