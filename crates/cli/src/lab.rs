@@ -1,12 +1,16 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
-use crate::args::{AttacksArgs, Congestion, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs, self};
+use crate::args::{
+    self, AttacksArgs, Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs,
+};
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
-    Algorithm, AttacksSettings, BorderSettings, DipsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings, WorkersSettings, self,
+    self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
+    FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings,
+    WorkersSettings,
 };
 use port::namespace::become_own_root;
 use serde::Serialize;
@@ -35,6 +39,15 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Link(args) => link(args, json),
         Experiment::Swarm(args) => swarm(args, json),
         Experiment::Attacks(args) => attacks(args, json),
+        Experiment::Differential(args) => {
+            let outcome = differential(args, &progress)?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::Floods { seconds, seed } => {
+            let settings = FloodsSettings { live: *seconds, seed: *seed, ..FloodsSettings::default() };
+            let outcome = experiments::floods(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
         Experiment::Tcp(args) => {
             let outcome = experiments::tcp(&tcp_settings(args), |row| tell(&row.to_string()))?;
             shown(&progress, json, &outcome, outcome.is_good())
@@ -143,6 +156,20 @@ fn attacks(args: &AttacksArgs, json: bool) -> io::Result<Status> {
     let outcome = experiments::attacks(&settings, |row| told(&progress, &format!("{} {}", row.id, row.attack)));
     std::panic::set_hook(hook);
     shown(&progress, json, &outcome, outcome.is_good())
+}
+
+fn differential(args: &DifferentialArgs, progress: &ProgressBar) -> io::Result<Differential> {
+    let usual = DifferentialSettings::default();
+    let threads = args.threads.unwrap_or(usual.threads);
+    let DifferentialArgs { datagrams, trains, bursts, seed, .. } = *args;
+    match args.case {
+        Some(cases) => experiments::repeat(seed, cases),
+        None => {
+            experiments::differential(&DifferentialSettings { datagrams, trains, bursts, seed, threads }, |step| {
+                told(progress, step)
+            })
+        }
+    }
 }
 
 fn told(progress: &ProgressBar, step: &str) {

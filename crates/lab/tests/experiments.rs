@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideload_lab::emulator::{Load, Rows, Scheduling, Shape, Trial};
 use wideload_lab::experiments::{
-    BorderSettings, DipsSettings, Observed, Pieces, Receiving, Scene, Stack, WideInterfaceSettings,
-    WorkersSettings, border, calibration, dips, link, wide_interface, workers,
+    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, Joins, Observed, Pieces, Receiving, Scene,
+    Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips, floods, link,
+    wide_interface, workers,
 };
 use wideload_lab::net::{End, Host, Offloading, cable};
 use wideload_lab::trio::v4;
@@ -200,5 +201,34 @@ struct Ends<'a>(&'a AtomicBool);
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_kernel_and_the_engine_differ_only_as_is_known() {
+    let settings = DifferentialSettings { datagrams: 20_000, trains: 2_000, bursts: 500, seed: 1, threads: 1 };
+    let outcome = differential(&settings, |_| {}).unwrap();
+    let counts: Vec<u64> = outcome.parts.iter().map(|part| part.count).collect();
+    assert!(counts[0] >= 20_000 && counts[1] >= 2_000 && counts[2] >= 500, "{counts:?}");
+    assert!(outcome.parts.iter().all(|part| part.failures.is_empty()), "{outcome}");
+    let met = |id: &str| outcome.known.iter().any(|met| met.id == id && met.count > 0);
+    for id in ["hop", "unequal-repeat", "no-poison", "empty", "trimmed", "overtakes", "goes-back", "options"] {
+        assert!(met(id), "{id} was never met:\n{outcome}");
+    }
+}
+
+#[test]
+fn good_datagrams_become_whole_in_floods_in_which_the_kernel_joins_hardly_any() {
+    let settings = FloodsSettings {
+        live: Duration::from_millis(150),
+        simulated: Duration::from_millis(50),
+        drip: Duration::from_secs(1),
+        seed: 1,
+    };
+    let outcome = floods(&settings, |_| {}).unwrap();
+    assert_eq!(outcome.rows.len(), 18);
+    assert!(outcome.is_good(), "{outcome}");
+    for row in outcome.rows.iter().filter(|row| row.system == Joins::Kernel) {
+        assert!(row.share() < 0.9, "{outcome}");
     }
 }

@@ -21,6 +21,7 @@ pub mod napi;
 pub mod neighbours;
 pub mod netlink;
 pub mod pulse;
+pub mod raw;
 pub mod realtime;
 pub mod routes;
 pub mod shortcut;

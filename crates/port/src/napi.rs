@@ -36,8 +36,7 @@ impl ReceiveThread {
         if interface.len() > INTERFACE_LEN_MAX {
             return Err(failed(format!("its name is too long; use up to {INTERFACE_LEN_MAX} letters")));
         }
-        let path = format!("/sys/class/net/{interface}/threaded");
-        set(&path).map_err(|error| {
+        set(interface, &[("threaded", 1)]).map_err(|error| {
             let advice = match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP) => "; it has no NAPI, which GRO gives a veth: `ethtool -K NAME gro on`",
                 Some(libc::EPERM | libc::EACCES) => "; run as root",
@@ -76,15 +75,27 @@ impl ReceiveThread {
     }
 }
 
-/// Switches threaded NAPI on. Settings of a namespace's interfaces are seen where its own view of /sys is mounted: that is
-/// done on a thread that ends with it.
-fn set(path: &str) -> io::Result<()> {
+/// Has GRO hold what an interface, in the namespace of the calling thread, received for so long after the last packet, so that
+/// what comes one by one is joined too.
+///
+/// # Errors
+/// There is no such interface, or the right is missing.
+pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
+    let nanos = u64::try_from(stretch.as_nanos()).unwrap_or(u64::MAX);
+    set(interface, &[("gro_flush_timeout", nanos), ("napi_defer_hard_irqs", POLLS)])
+}
+
+/// Writes settings of an interface. Those of a namespace's are seen where its own view of /sys is mounted: that is done on a
+/// thread that ends with it.
+fn set(interface: &str, settings: &[(&str, u64)]) -> io::Result<()> {
     let set = || {
         // SAFETY: only this thread's view of mounts is parted from the others'; no descriptor changes.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?;
-        fs::write(path, "1")
+        settings.iter().try_for_each(|(name, value)| {
+            fs::write(format!("/sys/class/net/{interface}/{name}"), value.to_string())
+        })
     };
     thread::scope(|scope| {
         let done = Builder::new().spawn_scoped(scope, set)?;
@@ -107,5 +118,7 @@ fn threads_of(interface: &str) -> io::Result<Vec<i32>> {
     Ok(threads)
 }
 
+/// Empty looks after which GRO lets go of what it holds.
+const POLLS: u64 = 2;
 /// Longest name of an interface whose thread can be told by its name, in bytes: 15 hold `napi/`, it, and `-`.
 pub const INTERFACE_LEN_MAX: usize = 9;

@@ -39,6 +39,9 @@ pub struct Options {
     pub socket_buffer_len: u32,
     /// Which frames an AF_XDP socket takes over from the kernel. Others take nothing over.
     pub takes: Takes,
+    /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO): see
+    /// [`napi::hold_joined`](crate::napi::hold_joined).
+    pub has_napi: bool,
 }
 
 /// A group of packet sockets that share what comes in on an interface.
@@ -76,6 +79,7 @@ impl Default for Options {
             bypasses_queue: false,
             socket_buffer_len: SOCKET_BUFFER_LEN,
             takes: Takes::All,
+            has_napi: false,
         }
     }
 }

@@ -46,7 +46,7 @@ impl Tap {
         let file = open_device().map_err(|error| {
             sentence(&format!("{asked}: cannot open {DEVICE}"), &error, "load it with `modprobe tun`")
         })?;
-        let name = attach(&file, name, kind, options.has_queues).map_err(|error| {
+        let name = attach(&file, name, kind, options).map_err(|error| {
             let advice = "another program holds it, or it was made otherwise; take another name, or open all its queues \
                           with several queues";
             sentence(&format!("{asked}: cannot make or take the device"), &error, advice)
@@ -249,10 +249,12 @@ fn open_device() -> io::Result<OwnedFd> {
 }
 
 /// Makes the open file a queue of the device and returns the device's name.
-fn attach(file: &OwnedFd, name: &str, kind: Kind, has_queues: bool) -> io::Result<String> {
-    let queues = if has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
+fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Result<String> {
+    let queues = if options.has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
+    let napi = if options.has_napi { libc::IFF_NAPI } else { 0 };
     let mut request = device::request(name);
-    request.ifr_ifru.ifru_flags = (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues | napi) as libc::c_short;
     Ok(device::name(&ioctl(file, libc::TUNSETIFF, request)?))
 }
 

@@ -1,0 +1,281 @@
+//! Packets of one flow in, which of them leave as one train out, in our way or the kernel's: a switch for each known difference.
+
+use super::Known;
+use super::merging::{Drawn, Left, unlike};
+use crate::experiments::wire::{ACK, CWR, ECE, FIN, Filled, Options, PSH, RST, SYN, URG, set_id};
+use packet::Version;
+
+/// Tells how the kernel's trains of a flow differ from the engine's.
+pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &Left) -> Result<Vec<Known>, String> {
+    let left = |ways: &[Known]| leaves(&joined(packets, ways, &[], Order::AsOpened), sent, packets, ways);
+    if left(&[]) != *engine {
+        return Err(differs("the engine", engine, "our rulings", &left(&[]), kernel));
+    }
+    let mut ways = Known::MERGING.to_vec();
+    if left(&ways) != *kernel {
+        if lets_go_early(packets, sent, kernel) {
+            return Ok(vec![Known::Early]);
+        }
+        return Err(differs("the kernel", kernel, "what is known of it", &left(&ways), engine));
+    }
+    for known in Known::MERGING {
+        let fewer: Vec<Known> = ways.iter().copied().filter(|way| *way != known).collect();
+        if left(&fewer) == *kernel {
+            ways = fewer;
+        }
+    }
+    ways.push(Known::Hop);
+    Ok(ways)
+}
+
+/// In which order trains leave of which all are let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    AsOpened,
+    Backward,
+}
+
+/// Is it as the kernel does it, if it let go of everything in between now and then?
+fn lets_go_early(packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
+    // In which order it lets go of two of them, a hash decides.
+    [Order::AsOpened, Order::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
+}
+
+fn lets_go_in(order: Order, packets: &[&Drawn], sent: &Left, kernel: &Left) -> bool {
+    let mut cuts = Vec::new();
+    while cuts.len() < CUTS_MAX {
+        let trains = joined(packets, &Known::MERGING, &cuts, order);
+        let left = leaves(&trains, sent, packets, &Known::MERGING);
+        if left == *kernel {
+            return true;
+        }
+        let Some(next) = unexpected(&trains, &left, kernel).filter(|next| !cuts.contains(next)) else {
+            return false;
+        };
+        cuts.push(next);
+    }
+    false
+}
+
+/// The packet before which the kernel let go of something: the first that did not go on with its train, or that did not overtake.
+fn unexpected(trains: &[Vec<usize>], left: &Left, kernel: &Left) -> Option<usize> {
+    let starts = |left: &Left| -> Vec<bool> {
+        left.trains.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
+    };
+    let (expected, seen) = (starts(left), starts(kernel));
+    let at = (0..expected.len())
+        .find(|at| left.packets.get(*at) != kernel.packets.get(*at) || expected.get(*at) != seen.get(*at))?;
+    trains.iter().flatten().nth(at).copied()
+}
+
+fn differs(who: &str, is: &Left, by: &str, expected: &Left, other: &Left) -> String {
+    if is.trains == expected.trains {
+        return unlike(&format!("{who} sends other packets than by {by}"), is, expected);
+    }
+    format!("{who} joins {:?}, by {by} it is {:?}; the other joins {:?}", is.trains, expected.trains, other.trains)
+}
+
+fn leaves(trains: &[Vec<usize>], sent: &Left, packets: &[&Drawn], ways: &[Known]) -> Left {
+    let mut left = Left { packets: Vec::new(), trains: trains.iter().map(Vec::len).collect() };
+    for train in trains {
+        for (place, at) in train.iter().enumerate() {
+            let mut packet = sent.packets[*at].clone();
+            if train.len() > 1 && ways.contains(&Known::DatagramIds) && !packets[*at].upper.is_tcp {
+                set_id(&mut packet, packets[train[0]].ip.id.wrapping_add(place as u16));
+            }
+            left.packets.push(packet);
+        }
+    }
+    left
+}
+
+/// An open train.
+struct Run {
+    label: u32,
+    members: Vec<usize>,
+    len: usize,
+    /// How identifications go on.
+    step: Option<u16>,
+}
+
+struct Model<'a> {
+    packets: &'a [&'a Drawn],
+    ways: &'a [Known],
+    runs: Vec<Run>,
+    next_seq: Option<u32>,
+    trains: Vec<Vec<usize>>,
+}
+
+/// Which packets leave together, in the order in which they leave.
+///
+/// Before the packets of `cuts`, everything is let go of.
+fn joined(packets: &[&Drawn], ways: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
+    let mut model = Model { packets, ways, runs: Vec::new(), next_seq: None, trains: Vec::new() };
+    for at in 0..packets.len() {
+        if cuts.contains(&at) {
+            model.close_all(order);
+        }
+        model.push(at);
+    }
+    model.close_all(order);
+    model.trains
+}
+
+impl Model<'_> {
+    fn is_kernels(&self, known: Known) -> bool {
+        self.ways.contains(&known)
+    }
+
+    fn push(&mut self, at: usize) {
+        let packet = self.packets[at];
+        let is_unseen = packet.option_words > 0 || packet.filled == Filled::Wrong && packet.padding == 0;
+        if is_unseen && self.is_kernels(Known::Overtakes)
+            || packet.filled == Filled::Zero && self.is_kernels(Known::ZeroSum)
+            || packet.padding > 0 && !packet.upper.is_tcp && self.is_kernels(Known::Padded)
+        {
+            return self.trains.push(vec![at]);
+        }
+        let is_padded = packet.padding > 0 && self.is_kernels(Known::Padded);
+        let label = if self.is_kernels(Known::Label) { packet.label() } else { 0 };
+        let run = self.runs.iter().position(|run| run.label == label);
+        if !self.may_join(packet) || is_padded {
+            run.into_iter().for_each(|run| self.close(run));
+            self.hear(packet);
+            return self.trains.push(vec![at]);
+        }
+        let end = packet.upper.seq.wrapping_add(packet.len.into());
+        let ahead = packet.upper.seq.wrapping_sub(*self.next_seq.get_or_insert(packet.upper.seq)) as i32;
+        if packet.upper.is_tcp && ahead < 0 && !self.is_kernels(Known::GoesBack) {
+            run.into_iter().for_each(|run| self.close(run));
+            if self.next_seq.is_some_and(|next| end.wrapping_sub(next) as i32 > 0) {
+                self.next_seq = Some(end);
+            }
+            return self.trains.push(vec![at]);
+        }
+        self.next_seq = Some(end);
+        let goes_on = run.filter(|run| self.goes_on(*run, packet));
+        let run = match (run, goes_on) {
+            (_, Some(run)) => run,
+            (other, None) => {
+                other.into_iter().for_each(|run| self.close(run));
+                self.runs.push(Run { label, members: Vec::new(), len: 0, step: None });
+                self.runs.len() - 1
+            }
+        };
+        self.append(run, at);
+        if self.is_done(run) {
+            self.close(run);
+        }
+        if packet.upper.is_tcp && packet.upper.flags & FIN != 0 {
+            self.next_seq = None;
+        }
+    }
+
+    /// May it wait for others at all?
+    fn may_join(&self, packet: &Drawn) -> bool {
+        let upper = &packet.upper;
+        let is_plain = upper.flags & !(PSH | FIN | ECE) == ACK
+            || self.is_kernels(Known::OddFlags) && upper.flags & (URG | RST | SYN) == 0;
+        let has_known_options = matches!(upper.options, Options::None | Options::Stamps(..));
+        let tcp = is_plain && (has_known_options || self.is_kernels(Known::Options));
+        packet.option_words == 0 && packet.filled != Filled::Wrong && packet.len > 0 && (!upper.is_tcp || tcp)
+    }
+
+    /// What a packet that joins nothing says of the stream.
+    fn hear(&mut self, packet: &Drawn) {
+        let upper = &packet.upper;
+        if !upper.is_tcp || packet.filled == Filled::Wrong {
+            return;
+        }
+        let opens = upper.flags & SYN != 0;
+        if upper.flags & (RST | FIN) != 0 {
+            self.next_seq = None;
+            return;
+        }
+        let end = upper.seq.wrapping_add(u32::from(packet.len) + u32::from(opens));
+        let says_something = opens || packet.len > 0;
+        match self.next_seq {
+            Some(next) if says_something && (opens || end.wrapping_sub(next) as i32 > 0) => {
+                self.next_seq = Some(end)
+            }
+            None if opens => self.next_seq = Some(end),
+            _ => {}
+        }
+    }
+
+    fn goes_on(&self, run: usize, packet: &Drawn) -> bool {
+        let run = &self.runs[run];
+        let (first, last) = (self.packets[run.members[0]], self.packets[run.members[run.members.len() - 1]]);
+        let is_v4 = packet.ip.version == Version::V4;
+        let same_ip = (packet.ip.class, packet.ip.hops) == (first.ip.class, first.ip.hops)
+            && packet.label() == first.label()
+            && (!is_v4 || packet.ip.flags_offset == first.ip.flags_offset);
+        let step = packet.ip.id.wrapping_sub(last.ip.id);
+        let ids = !is_v4 || run.step.is_none_or(|known| known == step) && step <= 1;
+        let (upper, other) = (&packet.upper, &first.upper);
+        let tcp = upper.seq == last.upper.seq.wrapping_add(last.len.into())
+            && (upper.flags ^ other.flags) & !(PSH | FIN) == 0
+            && upper.flags & CWR == 0
+            && (upper.ack, upper.window, upper.options, upper.urgent)
+                == (other.ack, other.window, other.options, other.urgent);
+        let udp = (packet.filled == Filled::Zero) == (first.filled == Filled::Zero);
+        same_ip
+            && ids
+            && packet.len <= first.len
+            && run.len + usize::from(packet.len) <= usize::from(u16::MAX)
+            && (if upper.is_tcp { tcp } else { udp })
+    }
+
+    fn append(&mut self, run: usize, at: usize) {
+        let packet = self.packets[at];
+        let run = &mut self.runs[run];
+        match run.members.last() {
+            Some(last) => run.step = Some(packet.ip.id.wrapping_sub(self.packets[*last].ip.id)),
+            None => {
+                let ip_len = if packet.ip.version == Version::V4 { 20 } else { 40 };
+                run.len = ip_len + packet.upper.header_len();
+            }
+        }
+        run.members.push(at);
+        run.len += usize::from(packet.len);
+    }
+
+    /// Is it to leave, whatever comes?
+    fn is_done(&self, run: usize) -> bool {
+        let run = &self.runs[run];
+        let (first, last) = (self.packets[run.members[0]], self.packets[run.members[run.members.len() - 1]]);
+        let count_max = match (last.upper.is_tcp, self.is_kernels(Known::Longer)) {
+            (true, true) => usize::MAX,
+            (true, false) => 128,
+            (false, _) => 64,
+        };
+        last.upper.is_tcp && last.upper.flags & (PSH | FIN) != 0
+            || last.len < first.len
+            || run.members.len() >= count_max
+    }
+
+    fn close_all(&mut self, order: Order) {
+        while !self.runs.is_empty() {
+            self.close(if order == Order::AsOpened { 0 } else { self.runs.len() - 1 });
+        }
+    }
+
+    fn close(&mut self, run: usize) {
+        let Run { members, step, .. } = self.runs.remove(run);
+        let is_v4 = self.packets[members[0]].ip.version == Version::V4;
+        if is_v4 && self.packets[members[0]].upper.is_tcp && step == Some(0) && self.is_kernels(Known::SplitAgain) {
+            return self.trains.extend(members.into_iter().map(|at| vec![at]));
+        }
+        self.trains.push(members);
+    }
+}
+
+impl Drawn {
+    /// The flow label, in IPv6.
+    fn label(&self) -> u32 {
+        if self.ip.version == Version::V6 { self.ip.flow & 0xF_FFFF } else { 0 }
+    }
+}
+
+/// How often the kernel may let go of a flow in one burst.
+const CUTS_MAX: usize = 12;

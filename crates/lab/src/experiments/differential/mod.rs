@@ -1,0 +1,562 @@
+//! Packets drawn from a seed in, what the live kernel makes of them beside what the engine makes of them out.
+//!
+//! Three parts, each over TUN devices in a namespace of its own: datagrams that come in pieces, trains that are cut, and bursts of
+//! segments that are joined. Both get the same packets. Where the outcomes differ, a list of known differences is asked: a model
+//! that is switched, one difference after the other, from our way to the kernel's must say what each of the two did. Whatever it
+//! cannot say is a failure, which is repeated alone, made smaller, and shown with the command that repeats it.
+
+mod known;
+mod merging;
+mod merging_model;
+mod reassembly;
+mod reassembly_model;
+mod segmentation;
+
+use super::Conditions;
+use fastrand::Rng;
+use known::Known;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How much is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct DifferentialSettings {
+    /// Datagrams that come in pieces, at least.
+    pub datagrams: u64,
+    /// Trains that are cut.
+    pub trains: u64,
+    /// Bursts that are joined.
+    pub bursts: u64,
+    /// What they are drawn from.
+    pub seed: u64,
+    /// Threads, each with namespaces of its own.
+    pub threads: usize,
+}
+
+impl Default for DifferentialSettings {
+    fn default() -> DifferentialSettings {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        DifferentialSettings { datagrams: 5_000_000, trains: 2_000_000, bursts: 1_000_000, seed: 0, threads }
+    }
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Differential {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// What all was drawn from.
+    pub seed: u64,
+    /// The parts that were asked for.
+    pub parts: Vec<Part>,
+    /// Every difference that is known, met or not.
+    pub known: Vec<Met>,
+}
+
+/// One part.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// Which.
+    pub kind: Kind,
+    /// Datagrams, trains or bursts.
+    pub count: u64,
+    /// Cases that they stood in.
+    pub cases: u64,
+    /// Packets that were written to the kernel.
+    pub packets: u64,
+    /// Cases whose outcomes were the same.
+    pub same: u64,
+    /// Cases that differed as is known.
+    pub told: u64,
+    /// Cases that differed once, and never when they were repeated.
+    pub passing: u64,
+    /// Cases that differed otherwise.
+    pub failures: Vec<Failure>,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// A difference that is known, and in how many cases it was met.
+#[derive(Clone, Debug, Serialize)]
+pub struct Met {
+    /// Its name.
+    pub id: &'static str,
+    /// What it is.
+    pub sentence: &'static str,
+    /// Why it is so.
+    pub source: &'static str,
+    /// In how many cases it was met.
+    pub count: u64,
+}
+
+/// A case in which kernel and engine differ, and nobody knows why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// The command that repeats it.
+    pub command: String,
+    /// What differs.
+    pub what: String,
+    /// What was sent, in words, as small as it was made.
+    pub case: String,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Datagrams that come in pieces.
+    Reassembly,
+    /// Trains that are cut.
+    Segmentation,
+    /// Bursts of segments that are joined.
+    Merging,
+}
+
+/// Cases that are to be repeated: one, or some that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cases {
+    kind: Kind,
+    first: u64,
+    count: u64,
+}
+
+/// How two outcomes compare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Same,
+    Told(Vec<Known>),
+    Differs(String),
+}
+
+/// One part's way to ask the kernel and the engine.
+trait Bench: Sized {
+    type Case: Clone;
+    const KIND: Kind;
+
+    /// In namespaces of its own.
+    fn open() -> io::Result<Self>;
+    fn draw(rng: &mut Rng) -> Self::Case;
+    /// A verdict for each case.
+    fn compare(&mut self, cases: &[Self::Case]) -> io::Result<Vec<Verdict>>;
+    /// Cases with less in them.
+    fn smaller(case: &Self::Case) -> Vec<Self::Case>;
+    fn words(case: &Self::Case) -> String;
+    /// What the settings count, and packets.
+    fn counts(case: &Self::Case) -> (u64, u64);
+}
+
+/// Compares, and tells how it gets on.
+///
+/// # Errors
+/// What is missing on this machine, and what to do.
+pub fn differential(settings: &DifferentialSettings, tell: impl Fn(&str) + Sync) -> io::Result<Differential> {
+    let conditions = Conditions::here(1);
+    let mut met = Tallies::default();
+    let parts = vec![
+        part::<reassembly::Reassembly>(settings, settings.datagrams, &mut met, &tell)?,
+        part::<segmentation::Segmentation>(settings, settings.trains, &mut met, &tell)?,
+        part::<merging::Merging>(settings, settings.bursts, &mut met, &tell)?,
+    ];
+    let parts = parts.into_iter().filter(|part| part.cases > 0).collect();
+    Ok(Differential { conditions, seed: settings.seed, parts, known: met.rows() })
+}
+
+/// Repeats cases of a seed.
+///
+/// # Errors
+/// As [`differential`].
+pub fn repeat(seed: u64, cases: Cases) -> io::Result<Differential> {
+    let conditions = Conditions::here(1);
+    let mut met = Tallies::default();
+    let part = match cases.kind {
+        Kind::Reassembly => again::<reassembly::Reassembly>(seed, cases, &mut met)?,
+        Kind::Segmentation => again::<segmentation::Segmentation>(seed, cases, &mut met)?,
+        Kind::Merging => again::<merging::Merging>(seed, cases, &mut met)?,
+    };
+    Ok(Differential { conditions, seed, parts: vec![part], known: met.rows() })
+}
+
+fn again<B: Bench>(seed: u64, cases: Cases, met: &mut Tallies) -> io::Result<Part> {
+    let began = Instant::now();
+    let mut part = Part::new(B::KIND);
+    run_batch(&mut B::open()?, seed, cases, &mut part, met)?;
+    part.seconds = began.elapsed().as_secs_f64();
+    Ok(part)
+}
+
+fn part<B: Bench>(
+    settings: &DifferentialSettings,
+    wanted: u64,
+    met: &mut Tallies,
+    tell: &(impl Fn(&str) + Sync),
+) -> io::Result<Part> {
+    let began = Instant::now();
+    let (next, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(wanted == 0));
+    let whole = Mutex::new((Part::new(B::KIND), Tallies::default()));
+    let work = || -> io::Result<()> {
+        let mut bench = B::open()?;
+        while !is_over.load(Ordering::Relaxed) {
+            let first = next.fetch_add(BATCH, Ordering::Relaxed);
+            let cases = Cases { kind: B::KIND, first, count: BATCH };
+            let (mut part, mut met) = (Part::new(B::KIND), Tallies::default());
+            run_batch(&mut bench, settings.seed, cases, &mut part, &mut met)?;
+            let so_far = done.fetch_add(part.count, Ordering::Relaxed) + part.count;
+            let mut whole = whole.lock().expect("who holds it does not panic");
+            whole.0.add(part);
+            whole.1.add(&met);
+            if so_far >= wanted || whole.0.failures.len() >= FAILURES_MAX {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            if first.is_multiple_of(BATCH * TELL_EACH) {
+                let (so_far, of) = (so_far as f64 / 1e6, wanted as f64 / 1e6);
+                let rate = so_far / began.elapsed().as_secs_f64();
+                tell(&format!("{}: {so_far:.2} of {of:.2} million, {rate:.3} million a second", B::KIND));
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..settings.threads.max(1)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let ended = thread.join().expect("a thread that panics has said why");
+            is_over.store(true, Ordering::Relaxed);
+            ended
+        })
+    })?;
+    let (mut part, more) = whole.into_inner().expect("who held it did not panic");
+    part.seconds = began.elapsed().as_secs_f64();
+    met.add(&more);
+    Ok(part)
+}
+
+fn run_batch<B: Bench>(
+    bench: &mut B,
+    seed: u64,
+    which: Cases,
+    part: &mut Part,
+    met: &mut Tallies,
+) -> io::Result<()> {
+    let cases: Vec<B::Case> = (which.first..which.first + which.count)
+        .map(|number| B::draw(&mut Rng::with_seed(mix(seed, B::KIND, number))))
+        .collect();
+    for case in &cases {
+        let (count, packets) = B::counts(case);
+        (part.count, part.packets, part.cases) = (part.count + count, part.packets + packets, part.cases + 1);
+    }
+    for (index, verdict) in bench.compare(&cases)?.into_iter().enumerate() {
+        match verdict {
+            Verdict::Same => part.same += 1,
+            Verdict::Told(known) => {
+                part.told += 1;
+                met.count(&known);
+            }
+            Verdict::Differs(what) if part.failures.len() < FAILURES_MAX => {
+                match judge(bench, seed, which, &cases, index, what)? {
+                    Some(failure) => part.failures.push(failure),
+                    None => part.passing += 1,
+                }
+            }
+            Verdict::Differs(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Repeats a case that differed, alone and then among its neighbours; a failure where it does so each time. The engine gives the
+/// same answer to the same packets, so what differs now and then is the kernel's clock.
+fn judge<B: Bench>(
+    bench: &mut B,
+    seed: u64,
+    which: Cases,
+    cases: &[B::Case],
+    index: usize,
+    what: String,
+) -> io::Result<Option<Failure>> {
+    let case = &cases[index];
+    let command = |first, count| {
+        format!("wideload lab differential --seed {seed} --case {}", Cases { first, count, ..which })
+    };
+    if let Some(what) = always_differs(bench, std::slice::from_ref(case), 0)? {
+        let (case, what) = shrink(bench, case.clone(), what)?;
+        let command = command(which.first + index as u64, 1);
+        return Ok(Some(Failure { command, what, case: B::words(&case) }));
+    }
+    Ok(always_differs(bench, cases, index)?.map(|_| {
+        let command = command(which.first, which.count);
+        Failure { command, what, case: B::words(case) }
+    }))
+}
+
+/// Does one of these cases differ each time that they are run?
+fn always_differs<B: Bench>(bench: &mut B, cases: &[B::Case], index: usize) -> io::Result<Option<String>> {
+    let mut said = None;
+    for _ in 0..REPEATS {
+        match bench.compare(cases)?.into_iter().nth(index) {
+            Some(Verdict::Differs(what)) => said = Some(what),
+            _ => return Ok(None),
+        }
+    }
+    Ok(said)
+}
+
+fn differs<B: Bench>(bench: &mut B, case: &B::Case) -> io::Result<Option<String>> {
+    Ok(match bench.compare(std::slice::from_ref(case))?.pop() {
+        Some(Verdict::Differs(what)) => Some(what),
+        _ => None,
+    })
+}
+
+/// Leaves out what is not needed for the difference.
+fn shrink<B: Bench>(bench: &mut B, mut case: B::Case, mut what: String) -> io::Result<(B::Case, String)> {
+    let mut trials = 0;
+    'smaller: loop {
+        for smaller in B::smaller(&case) {
+            trials += 1;
+            if trials > TRIALS_MAX {
+                break 'smaller;
+            }
+            if let Some(still) = differs(bench, &smaller)? {
+                (case, what) = (smaller, still);
+                continue 'smaller;
+            }
+        }
+        break;
+    }
+    Ok((case, what))
+}
+
+/// A seed of its own for each case.
+fn mix(seed: u64, kind: Kind, number: u64) -> u64 {
+    let mut rng = Rng::with_seed(seed ^ (kind as u64 + 1) << 56);
+    rng.u64(..) ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// How often each known difference was met.
+#[derive(Clone, Debug)]
+struct Tallies([u64; Known::ALL.len()]);
+
+impl Default for Tallies {
+    fn default() -> Tallies {
+        Tallies([0; Known::ALL.len()])
+    }
+}
+
+impl Tallies {
+    fn count(&mut self, known: &[Known]) {
+        let known: BTreeSet<usize> = known.iter().map(|known| *known as usize).collect();
+        known.into_iter().for_each(|at| self.0[at] += 1);
+    }
+
+    fn add(&mut self, more: &Tallies) {
+        self.0.iter_mut().zip(more.0).for_each(|(sum, more)| *sum += more);
+    }
+
+    fn rows(&self) -> Vec<Met> {
+        let row = |known: Known| {
+            let [id, sentence, source] = known.said();
+            Met { id, sentence, source, count: self.0[known as usize] }
+        };
+        Known::ALL.into_iter().map(row).collect()
+    }
+}
+
+impl Part {
+    fn new(kind: Kind) -> Part {
+        let failures = Vec::new();
+        Part { kind, count: 0, cases: 0, packets: 0, same: 0, told: 0, passing: 0, failures, seconds: 0.0 }
+    }
+
+    fn add(&mut self, more: Part) {
+        self.count += more.count;
+        self.cases += more.cases;
+        self.packets += more.packets;
+        self.same += more.same;
+        self.told += more.told;
+        self.passing += more.passing;
+        self.failures.extend(more.failures);
+    }
+
+    /// Did it fail nowhere, and did hardly anything depend on the moment?
+    pub fn is_good(&self) -> bool {
+        self.failures.is_empty() && self.passing * PASSING_SHARE <= self.cases.max(PASSING_SHARE)
+    }
+}
+
+impl Differential {
+    /// Were all differences known?
+    pub fn is_good(&self) -> bool {
+        let early = self.known.iter().find(|met| met.id == Known::Early.said()[0]).map_or(0, |met| met.count);
+        let bursts =
+            self.parts.iter().filter(|part| part.kind == Kind::Merging).map(|part| part.cases).sum::<u64>();
+        self.parts.iter().all(Part::is_good) && early * EARLY_SHARE <= bursts.max(EARLY_SHARE)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Reassembly => "reassembly",
+            Kind::Segmentation => "segmentation",
+            Kind::Merging => "merging",
+        })
+    }
+}
+
+impl fmt::Display for Cases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.first)?;
+        if self.count > 1 { write!(f, "+{}", self.count) } else { Ok(()) }
+    }
+}
+
+impl FromStr for Cases {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cases, String> {
+        let wrong = || format!("{text:?} names no case; write one as a failure does, such as reassembly:17");
+        let (kind, numbers) = text.split_once(':').ok_or_else(wrong)?;
+        let kinds = [Kind::Reassembly, Kind::Segmentation, Kind::Merging];
+        let kind = kinds.into_iter().find(|known| known.to_string() == kind).ok_or_else(wrong)?;
+        let (first, count) = numbers.split_once('+').unwrap_or((numbers, "1"));
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        Ok(Cases { kind, first: number(first)?, count: number(count)?.clamp(1, 1 << 20) })
+    }
+}
+
+impl fmt::Display for Differential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "The live kernel and the engine, given the same packets.\n")?;
+        writeln!(
+            f,
+            "{:<13}{:>11}{:>11}{:>12}{:>11}{:>11}{:>9}{:>10}{:>9}",
+            "", "compared", "cases", "packets", "same", "as known", "passing", "failures", "seconds"
+        )?;
+        for part in &self.parts {
+            let Part { kind, count, cases, packets, same, told, passing, failures, seconds } = part;
+            writeln!(
+                f,
+                "{kind:<13}{count:>11}{cases:>11}{packets:>12}{same:>11}{told:>11}{passing:>9}{:>10}{seconds:>9.1}",
+                failures.len()
+            )?;
+        }
+        writeln!(f, "\n{:>9}  known difference", "cases")?;
+        for Met { id, sentence, source, count } in &self.known {
+            writeln!(f, "{count:>9}  {id}: {sentence} ({source})")?;
+        }
+        for Failure { command, what, case } in self.parts.iter().flat_map(|part| &part.failures) {
+            writeln!(f, "\nfailed: {what}\n{case}  again: {command}")?;
+        }
+        writeln!(f, "\nseed {}; {}", self.seed, self.conditions)
+    }
+}
+
+/// Cases that are run together.
+const BATCH: u64 = 64;
+/// Batches after which it is told how it gets on.
+const TELL_EACH: u64 = 64;
+/// Failures after which a part ends: to make them smaller takes time.
+const FAILURES_MAX: usize = 10;
+/// How often a case that differed is repeated.
+const REPEATS: usize = 5;
+/// Cases that are tried to make one smaller.
+const TRIALS_MAX: usize = 400;
+/// One case of so many may depend on the moment: the kernel's clock ticks, its timers run.
+const PASSING_SHARE: u64 = 1_000;
+/// And into one burst of so many its clock may tick each time that it is tried.
+const EARLY_SHARE: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Differs wherever a case has a seven in it.
+    struct Sevens;
+
+    impl Bench for Sevens {
+        type Case = Vec<u8>;
+        const KIND: Kind = Kind::Merging;
+
+        fn open() -> io::Result<Sevens> {
+            Ok(Sevens)
+        }
+
+        fn draw(rng: &mut Rng) -> Vec<u8> {
+            (0..20).map(|_| rng.u8(..10)).collect()
+        }
+
+        fn compare(&mut self, cases: &[Vec<u8>]) -> io::Result<Vec<Verdict>> {
+            let verdict = |case: &Vec<u8>| match (case.contains(&7), case.contains(&8)) {
+                (true, _) => Verdict::Differs("a seven".to_owned()),
+                (false, true) => Verdict::Told(vec![Known::Hop, Known::Hop]),
+                (false, false) => Verdict::Same,
+            };
+            Ok(cases.iter().map(verdict).collect())
+        }
+
+        fn smaller(case: &Vec<u8>) -> Vec<Vec<u8>> {
+            (0..case.len()).map(|at| [&case[..at], &case[at + 1..]].concat()).collect()
+        }
+
+        fn words(case: &Vec<u8>) -> String {
+            format!("{case:?}")
+        }
+
+        fn counts(_: &Vec<u8>) -> (u64, u64) {
+            (1, 1)
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_failure_as_small_as_can_be_with_the_command_that_repeats_it() {
+        let (mut part, mut met) = (Part::new(Kind::Merging), Tallies::default());
+        let cases = Cases { kind: Kind::Merging, first: 5, count: 3 };
+        run_batch(&mut Sevens, 9, cases, &mut part, &mut met).unwrap();
+        let differing: Vec<u64> = (5..8)
+            .filter(|number| Sevens::draw(&mut Rng::with_seed(mix(9, Kind::Merging, *number))).contains(&7))
+            .collect();
+        let commands =
+            differing.iter().map(|number| format!("wideload lab differential --seed 9 --case merging:{number}"));
+        assert!(!differing.is_empty());
+        assert_eq!(
+            part.failures.iter().map(|failure| failure.command.clone()).collect::<Vec<_>>(),
+            commands.collect::<Vec<_>>()
+        );
+        assert!(part.failures.iter().all(|failure| failure.case == "[7]"), "{:?}", part.failures);
+        assert!(!part.is_good());
+    }
+
+    #[test]
+    fn a_difference_counts_once_for_a_case_and_one_that_was_never_met_is_shown() {
+        let (mut part, mut met) = (Part::new(Kind::Merging), Tallies::default());
+        let cases = Cases { kind: Kind::Merging, first: 0, count: 200 };
+        run_batch(&mut Sevens, 1, cases, &mut part, &mut met).unwrap();
+        assert!(part.told > 0 && part.same > 0);
+        for row in met.rows() {
+            assert_eq!(row.count, if row.id == "hop" { part.told } else { 0 }, "{}", row.id);
+        }
+    }
+
+    #[test]
+    fn cases_are_read_as_they_are_written() {
+        for text in ["reassembly:17", "segmentation:0", "merging:64+64"] {
+            assert_eq!(text.parse::<Cases>().unwrap().to_string(), text);
+        }
+        for text in ["reassembly", "17", "joining:17", "merging:x", "merging:1+"] {
+            let error = text.parse::<Cases>().unwrap_err();
+            assert!(error.contains("reassembly:17"), "{error}");
+        }
+    }
+
+    #[test]
+    fn differences_have_names_of_their_own() {
+        let names: BTreeSet<&str> = Known::ALL.iter().map(|known| known.said()[0]).collect();
+        assert_eq!(names.len(), Known::ALL.len());
+        assert!(Known::ALL.iter().enumerate().all(|(at, known)| *known as usize == at));
+    }
+}

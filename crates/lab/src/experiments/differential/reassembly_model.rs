@@ -1,0 +1,383 @@
+//! Pieces in, what a host delivers of them out, in our way or the kernel's: a map of octets, and a switch for each known difference.
+//!
+//! It reads packets and keeps datagrams in its own plain way, and is asked only where kernel and engine differ.
+
+use super::reassembly::{Case, seen};
+use super::{Known, Verdict};
+use packet::Sum;
+use std::collections::BTreeMap;
+
+/// Tells the difference between two outcomes of a case by those that are known.
+pub(super) fn explain(_case: &Case, frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]) -> Verdict {
+    let ours = run(frames, &[]);
+    if ours != engine {
+        return Verdict::Differs(format!(
+            "the engine delivers {}, the kernel {}; by our rulings it is {}",
+            shown(engine),
+            shown(kernel),
+            shown(&ours)
+        ));
+    }
+    let mut ways = Known::REASSEMBLY.to_vec();
+    let theirs = run(frames, &ways);
+    if theirs != kernel {
+        return Verdict::Differs(format!(
+            "the kernel delivers {}, the engine {}; by what is known of the kernel it is {}",
+            shown(kernel),
+            shown(engine),
+            shown(&theirs)
+        ));
+    }
+    // What changes nothing has nothing to do with it.
+    for known in Known::REASSEMBLY {
+        let fewer: Vec<Known> = ways.iter().copied().filter(|way| *way != known).collect();
+        if run(frames, &fewer) == kernel {
+            ways = fewer;
+        }
+    }
+    Verdict::Told(ways)
+}
+
+fn shown(delivered: &[Vec<u8>]) -> String {
+    let each = delivered.iter().map(|it| format!("{} bytes {:02x?}", it.len(), &it[..it.len().min(44)]));
+    format!("[{}]", each.collect::<Vec<_>>().join("; "))
+}
+
+/// What is delivered of these packets where these differences are the kernel's way.
+fn run(frames: &[Vec<u8>], kernels_way: &[Known]) -> Vec<Vec<u8>> {
+    let mut model = Model { kernels_way, open: BTreeMap::new(), rounds: BTreeMap::new(), delivered: Vec::new() };
+    for frame in frames {
+        if let Some(piece) = Piece::read(frame) {
+            model.push(&piece);
+        }
+    }
+    model.delivered.sort_unstable();
+    model.delivered
+}
+
+struct Model<'a> {
+    kernels_way: &'a [Known],
+    open: BTreeMap<Vec<u8>, Datagram>,
+    /// Pieces that came from a source.
+    rounds: BTreeMap<Vec<u8>, u32>,
+    delivered: Vec<Vec<u8>>,
+}
+
+/// A packet as it is read.
+#[derive(Clone)]
+struct Piece<'a> {
+    is_v4: bool,
+    key: Vec<u8>,
+    source: Vec<u8>,
+    header: &'a [u8],
+    /// IPv6: what follows the Fragment header.
+    next_header: u8,
+    payload: &'a [u8],
+    start: usize,
+    more: bool,
+    is_piece: bool,
+    ecn: u8,
+    dont_fragment: bool,
+}
+
+#[derive(Default)]
+struct Datagram {
+    octets: Vec<u8>,
+    came: Vec<bool>,
+    came_count: usize,
+    /// Runs of pieces, each of which came right behind the one before it.
+    runs: Vec<(usize, usize)>,
+    /// Where the run is that was begun with the highest piece.
+    tail: Option<usize>,
+    top: usize,
+    has_end: bool,
+    marks: u8,
+    longest: usize,
+    longest_dont_fragment: usize,
+    /// Header and next header of the piece at the start.
+    first: Option<(Vec<u8>, u8)>,
+    is_poisoned: bool,
+    round: u32,
+}
+
+/// What becomes of a piece.
+enum Fate {
+    Taken,
+    Dropped,
+    /// The datagram ends.
+    Ends,
+}
+
+impl Model<'_> {
+    fn is_kernels(&self, known: Known) -> bool {
+        self.kernels_way.contains(&known)
+    }
+
+    fn push(&mut self, piece: &Piece<'_>) {
+        if !piece.is_piece {
+            let class = class(piece.header);
+            return self.deliver(piece.header, piece.next_header, piece.payload, class, None);
+        }
+        if self.is_unusable(piece) {
+            return;
+        }
+        let round = self.rounds.entry(piece.source.clone()).or_default();
+        *round += 1;
+        let round = *round;
+        let mut datagram = self.open.remove(&piece.key).unwrap_or_default();
+        let is_far = piece.is_v4 && !datagram.runs.is_empty() && round - datagram.round > DISTANCE_MAX;
+        if is_far && self.is_kernels(Known::Distance) {
+            datagram = Datagram::default();
+        }
+        datagram.round = round;
+        match self.join(&mut datagram, piece) {
+            Fate::Ends if self.is_kernels(Known::NoPoison) => return,
+            Fate::Ends => datagram = Datagram { is_poisoned: true, ..Datagram::default() },
+            Fate::Taken if datagram.is_whole() => return self.close(&datagram),
+            Fate::Dropped | Fate::Taken => {}
+        }
+        self.open.insert(piece.key.clone(), datagram);
+    }
+
+    /// Is it dropped before anybody looks where it belongs?
+    fn is_unusable(&self, piece: &Piece<'_>) -> bool {
+        let (len, end) = (piece.payload.len(), piece.start + piece.payload.len());
+        let is_uneven = piece.more && !len.is_multiple_of(8);
+        let is_cut = piece.start == 0 && !piece.is_v4 && self.lacks_headers(piece);
+        len == 0 && !self.is_kernels(Known::Empty)
+            || is_uneven && !(piece.is_v4 && self.is_kernels(Known::Trimmed))
+            || self.is_too_long(piece, end)
+            || is_cut
+            || piece.start > 0 && has_first_option(piece) && !self.is_kernels(Known::LateOption)
+    }
+
+    /// Does it end behind the longest datagram?
+    fn is_too_long(&self, piece: &Piece<'_>, end: usize) -> bool {
+        match (piece.is_v4, self.is_kernels(Known::Oversize)) {
+            (true, true) => false,
+            (true, false) => piece.header.len() + end > LEN_MAX,
+            (false, true) => end > LEN_MAX,
+            (false, false) => piece.header.len() - V6_LEN + end > LEN_MAX,
+        }
+    }
+
+    /// Does the first piece of IPv6 lack headers?
+    fn lacks_headers(&self, piece: &Piece<'_>) -> bool {
+        let (mut next, mut at) = (piece.next_header, 0);
+        while next == DESTINATION {
+            let Some(header) = piece.payload.get(at..at + 2) else { return !self.is_kernels(Known::CutChain) };
+            (next, at) = (header[0], at + 8 + usize::from(header[1]) * 8);
+        }
+        let needed = if next == UDP { 8 } else { usize::from(self.is_kernels(Known::BareHeader)) };
+        piece.payload.len() < at + needed
+    }
+
+    fn join(&self, datagram: &mut Datagram, piece: &Piece<'_>) -> Fate {
+        if datagram.is_poisoned {
+            return Fate::Dropped;
+        }
+        let mut payload = piece.payload;
+        if piece.is_v4 && piece.more {
+            payload = &payload[..payload.len() / 8 * 8];
+        }
+        let (start, end) = (piece.start, piece.start + payload.len());
+        let contradicts = if piece.more {
+            datagram.has_end && end > datagram.top
+        } else {
+            end < datagram.top || datagram.has_end && end != datagram.top
+        };
+        if self.is_kernels(Known::EndFirst) {
+            if contradicts {
+                return Fate::Ends;
+            }
+            datagram.note_end(end, piece.more);
+        }
+        if payload.is_empty() {
+            return Fate::Ends;
+        }
+        let held = (start..end).filter(|at| datagram.came.get(*at) == Some(&true)).count();
+        if held == payload.len() {
+            let is_equal = datagram.octets[start..end] == *payload;
+            let is_in_one = datagram.runs.iter().any(|(from, to)| *from <= start && end <= *to);
+            return match (is_in_one, is_equal) {
+                (false, _) if self.is_kernels(Known::AcrossRuns) => Fate::Ends,
+                (_, true) => Fate::Dropped,
+                (_, false) if self.is_kernels(Known::UnequalRepeat) => Fate::Dropped,
+                (_, false) => Fate::Ends,
+            };
+        }
+        if held > 0 || contradicts {
+            return Fate::Ends;
+        }
+        datagram.note_end(end, piece.more);
+        datagram.take(piece, payload, start..end);
+        Fate::Taken
+    }
+
+    fn close(&mut self, datagram: &Datagram) {
+        let Some((header, next_header)) = &datagram.first else { return };
+        let is_v4 = header[0] >> 4 == 4;
+        let len = datagram.top + header.len() - if is_v4 { 0 } else { V6_LEN };
+        let Some(mark) = joined(datagram.marks) else { return };
+        if len > LEN_MAX {
+            return;
+        }
+        let dont_fragment = datagram.longest == datagram.longest_dont_fragment;
+        let class = class(header) | mark;
+        self.deliver(header, *next_header, &datagram.octets[..datagram.top], class, Some(dont_fragment));
+    }
+
+    /// Hands a whole datagram on; of a rejoined one, says whether it may be cut.
+    fn deliver(&mut self, header: &[u8], next_header: u8, payload: &[u8], class: u8, rejoined: Option<bool>) {
+        if header[0] >> 4 == 6 {
+            let Some((protocol, at)) = walk(next_header, payload) else { return };
+            if RECEIVED.contains(&protocol) {
+                let said = [class, header[7], protocol];
+                self.delivered.push(seen(&header[8..24], &header[24..40], said, &payload[at..]));
+            }
+            return;
+        }
+        let mut whole = [header, payload].concat();
+        if let Some(dont_fragment) = rejoined {
+            let len = whole.len() as u16;
+            whole[1] = class;
+            whole[2..4].copy_from_slice(&len.to_be_bytes());
+            whole[6..8].copy_from_slice(&[if dont_fragment { 0x40 } else { 0 }, 0]);
+            whole[10..12].fill(0);
+            let sum = Sum::of(&whole[..header.len()]).checksum();
+            whole[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        if RECEIVED.contains(&whole[9]) {
+            self.delivered.push(whole);
+        }
+    }
+}
+
+impl Datagram {
+    fn is_whole(&self) -> bool {
+        self.has_end && self.first.is_some() && self.came_count == self.top
+    }
+
+    fn note_end(&mut self, end: usize, more: bool) {
+        self.has_end |= !more;
+        self.top = self.top.max(end);
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, payload: &[u8], range: std::ops::Range<usize>) {
+        if self.octets.len() < range.end {
+            self.octets.resize(range.end, 0);
+            self.came.resize(range.end, false);
+        }
+        self.octets[range.clone()].copy_from_slice(payload);
+        self.came[range.clone()].fill(true);
+        self.came_count += payload.len();
+        match self.tail.map(|tail| &mut self.runs[tail]) {
+            Some(run) if run.1 == range.start => run.1 = range.end,
+            tail => {
+                let is_highest = tail.is_none_or(|run| run.1 < range.end);
+                self.runs.push((range.start, range.end));
+                if is_highest {
+                    self.tail = Some(self.runs.len() - 1);
+                }
+            }
+        }
+        self.marks |= 1 << piece.ecn;
+        let len = piece.header.len() + payload.len();
+        self.longest = self.longest.max(len);
+        if piece.dont_fragment {
+            self.longest_dont_fragment = self.longest_dont_fragment.max(len);
+        }
+        if range.start == 0 {
+            self.first = Some((piece.header.to_vec(), piece.next_header));
+        }
+    }
+}
+
+impl<'a> Piece<'a> {
+    /// Reads a packet; none where a host drops it as it is.
+    fn read(frame: &'a [u8]) -> Option<Piece<'a>> {
+        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        if frame[0] >> 4 == 4 {
+            let header = &frame[..usize::from(frame[0] & 15) * 4];
+            let payload = &frame[header.len()..usize::from(word(2))];
+            let key = [&frame[12..20], &frame[9..10], &frame[4..6]].concat();
+            let place = word(6);
+            let (start, more) = (usize::from(place & 0x1FFF) * 8, place & 0x2000 != 0);
+            return Sum::of(header).is_right().then(|| Piece {
+                is_v4: true,
+                key,
+                source: frame[12..16].to_vec(),
+                header,
+                next_header: frame[9],
+                payload,
+                start,
+                more,
+                is_piece: start > 0 || more,
+                ecn: frame[1] & 3,
+                dont_fragment: place & 0x4000 != 0,
+            });
+        }
+        let end = V6_LEN + usize::from(word(4));
+        let (mut at, mut next) = (V6_LEN, frame[6]);
+        while next != FRAGMENT {
+            next = frame[at];
+            at += 8 + usize::from(frame[at + 1]) * 8;
+        }
+        let place = word(at + 2);
+        let (start, more) = (usize::from(place & 0xFFF8), place & 1 != 0);
+        Some(Piece {
+            is_v4: false,
+            key: [&frame[8..40], &frame[at + 4..at + 8]].concat(),
+            source: frame[8..24].to_vec(),
+            header: &frame[..at],
+            next_header: frame[at],
+            payload: &frame[at + 8..end],
+            start,
+            more,
+            is_piece: start > 0 || more,
+            ecn: class(frame) & 3,
+            dont_fragment: false,
+        })
+    }
+}
+
+fn class(header: &[u8]) -> u8 {
+    if header[0] >> 4 == 4 { header[1] } else { header[0] << 4 | header[1] >> 4 }
+}
+
+/// The mark of pieces with these marks: none where some take part and some do not.
+fn joined(marks: u8) -> Option<u8> {
+    let (not, met) = (marks & 1 != 0, marks & 8 != 0);
+    match (not, met) {
+        (true, _) if marks == 1 => Some(0),
+        (true, _) => None,
+        (false, met) => Some(if met { 3 } else { 0 }),
+    }
+}
+
+/// Which protocol stands behind options for the destination, and where; none where they are cut.
+fn walk(mut next: u8, payload: &[u8]) -> Option<(u8, usize)> {
+    let mut at = 0;
+    while next == DESTINATION {
+        let header = payload.get(at..at + 2)?;
+        let len = 8 + usize::from(header[1]) * 8;
+        payload.get(at..at + len)?;
+        (next, at) = (header[0], at + len);
+    }
+    Some((next, at))
+}
+
+/// Does an option of IPv4 stand here that only a first piece may carry?
+fn has_first_option(piece: &Piece<'_>) -> bool {
+    piece.is_v4 && piece.header.get(20).is_some_and(|option| *option == 0x1E)
+}
+
+const LEN_MAX: usize = 65_535;
+const V6_LEN: usize = 40;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+const UDP: u8 = 17;
+/// Protocols of which somebody takes note.
+const RECEIVED: [u8; 3] = [17, 253, 254];
+/// Pieces of a source after which the kernel begins a datagram anew (ipfrag_max_dist).
+const DISTANCE_MAX: u32 = 64;

@@ -1,0 +1,132 @@
+//! Frames in by one TUN device of a host that forwards, frames out by another.
+
+use super::wire::{v4_destination, v6_destination};
+use crate::net::Host;
+use packet::{Frame, Ingress, Packet, Pool};
+use port::addresses::Prefix;
+use port::features::{self, Switch};
+use port::routes::Route;
+use port::{Kind, Offloads, Options, Port, Received, Tap, Wire, napi};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// A host between two devices.
+pub(super) struct Forwarder {
+    _host: Host,
+    from: Tap,
+    to: Tap,
+    pub pool: Pool,
+    frames: Vec<Frame>,
+}
+
+/// How it treats what passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Treats {
+    /// Trains are cut on their way out.
+    Cuts,
+    /// What follows each other is joined on its way in, and leaves as trains.
+    Joins,
+}
+
+impl Forwarder {
+    pub fn open(treats: Treats) -> io::Result<Forwarder> {
+        let host = Host::new("forwarder")?;
+        for (name, value) in SETTINGS {
+            host.space().set_sysctl(name, value)?;
+        }
+        let open = |name: &str, offloads, has_napi| {
+            let options = Options { mtu: Some(65_535), offloads, has_napi, ..Options::default() };
+            host.space().enter(|| Tap::open(name, Kind::Tun, &options))
+        };
+        let joins = treats == Treats::Joins;
+        let from = open(FROM, Offloads::default(), joins)?;
+        let out = if joins { Options::default().offloads } else { Offloads::default() };
+        let to = open(TO, out, false)?;
+        host.tell(|netlink| {
+            for name in [FROM, TO] {
+                netlink.set_up(name)?;
+            }
+            let (from, to) = (netlink.interface(FROM)?.index, netlink.interface(TO)?.index);
+            netlink.add_route(&Route::on(Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 8), from))?;
+            netlink.add_route(&Route::on(Prefix::new(Ipv6Addr::new(0xfd00, 10, 0, 0, 0, 0, 0, 0), 32), from))?;
+            netlink.add_route(&Route::on(Prefix::new(Ipv4Addr::from(v4_destination(0)), 24), to))?;
+            netlink.add_route(&Route::on(Prefix::new(Ipv6Addr::from(v6_destination(0)), 64), to))
+        })?;
+        if joins {
+            host.space().enter(|| -> io::Result<()> {
+                napi::hold_joined(FROM, HOLD)?;
+                drop(features::set(FROM, &[("rx-udp-gro-forwarding", Switch::On)])?);
+                Ok(())
+            })?;
+        }
+        Ok(Forwarder { _host: host, from, to, pool: Pool::new(256 << 20), frames: Vec::new() })
+    }
+
+    /// Sends one; what the kernel refuses at once is said by an error.
+    pub fn send(&mut self, wire: Wire<'_>) -> io::Result<()> {
+        self.from.transmit(&[wire]).map(drop)
+    }
+
+    /// Takes frames that are there, in buffers of this pool; never waits.
+    pub fn take(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
+        self.to.receive(Ingress(1), pool, frames)
+    }
+
+    /// Takes packets from the first addresses on, until `take` has had as many as it wants, or nothing has come for a while.
+    pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> Enough) -> io::Result<()> {
+        let mut enough = Enough::No;
+        while enough == Enough::No {
+            let Received { was_last, .. } = self.to.receive(Ingress(1), &mut self.pool, &mut self.frames)?;
+            for frame in self.frames.drain(..) {
+                let buffer = match frame {
+                    Frame::Ip(mut packet) => {
+                        if is_ours(packet.bytes()) {
+                            enough = take(&mut packet);
+                        }
+                        packet.into_buffer()
+                    }
+                    Frame::Other(raw, _) => raw.into_buffer(),
+                };
+                self.pool.give(buffer);
+            }
+            if was_last && enough == Enough::No {
+                let mut fds = [PollFd::from_borrowed_fd(self.to.fd(), PollFlags::IN)];
+                if poll(&mut fds, Some(&PATIENCE))? == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Is there more to take?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Enough {
+    Yes,
+    No,
+}
+
+/// The host says something by itself now and then.
+fn is_ours(packet: &[u8]) -> bool {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => packet.get(12) == Some(&10),
+        _ => packet.get(8) == Some(&0xfd),
+    }
+}
+
+const FROM: &str = "from0";
+const TO: &str = "to0";
+/// How long GRO holds: longer than it takes to write a burst.
+const HOLD: Duration = Duration::from_millis(1);
+/// How long more is waited for.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+const SETTINGS: [(&str, &str); 5] = [
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/ip_forward", "1"),
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv6/conf/default/accept_dad", "0"),
+];

@@ -1,0 +1,140 @@
+//! A protocol in, the whole datagrams of it that this host received out: as IP hands them on, before any transport looks.
+//!
+//! What a host's own reassembler made of fragments is seen nowhere else so plainly: of IPv4 with the header that it wrote, of
+//! IPv6 with what it says of the header.
+
+use crate::device::checked;
+use crate::failure::last;
+use packet::Version;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Receives every datagram of one protocol that comes to the host.
+#[derive(Debug)]
+pub struct RawSocket {
+    socket: OwnedFd,
+    version: Version,
+    room: Box<[u8]>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// Who sent it.
+    pub source: IpAddr,
+    /// Of IPv6: whom it was for, its traffic class, and the hops that it had left.
+    pub header: Option<(Ipv6Addr, u8, u8)>,
+    /// Of IPv4 all of it; of IPv6 what follows the last extension header.
+    pub bytes: &'a [u8],
+}
+
+impl RawSocket {
+    /// Opens one, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The right is missing.
+    pub fn open(version: Version, protocol: u8) -> io::Result<RawSocket> {
+        let family = match version {
+            Version::V4 => libc::AF_INET,
+            Version::V6 => libc::AF_INET6,
+        };
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: the call takes three numbers.
+        let number = unsafe { libc::socket(family, kind, protocol.into()) };
+        if number < 0 {
+            return Err(last("cannot open a raw socket"));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(number) };
+        let raw = RawSocket { socket, version, room: vec![0; ROOM_LEN].into_boxed_slice() };
+        // Of a host that grants less, what it grants.
+        let _ = raw.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
+        if version == Version::V6 {
+            for option in [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT, libc::IPV6_RECVPKTINFO] {
+                raw.set(libc::IPPROTO_IPV6, option, 1)?;
+            }
+        }
+        Ok(raw)
+    }
+
+    fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the value lives until the call is over, and its length is said.
+        let result =
+            unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+        checked(result).map(drop)
+    }
+
+    /// The next datagram; none where none is there. It never waits.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        // SAFETY: all zero is a value of these structs of numbers and pointers.
+        let (mut from, mut message): (libc::sockaddr_in6, libc::msghdr) = unsafe { mem::zeroed() };
+        let mut control = [0u64; CONTROL_WORDS];
+        let mut part = libc::iovec { iov_base: self.room.as_mut_ptr().cast(), iov_len: self.room.len() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        if self.version == Version::V6 {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control) as _;
+        }
+        // SAFETY: all that the message points at lives until the call is over, with the lengths that it says.
+        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
+        let Ok(len) = usize::try_from(len) else {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+        };
+        let bytes = &self.room[..len.min(ROOM_LEN)];
+        Ok(Some(match self.version {
+            Version::V4 => {
+                let source: [u8; 4] = bytes.get(12..16).and_then(|it| it.try_into().ok()).unwrap_or_default();
+                Arrival { source: Ipv4Addr::from(source).into(), header: None, bytes }
+            }
+            Version::V6 => {
+                let source = Ipv6Addr::from(from.sin6_addr.s6_addr);
+                Arrival { source: source.into(), header: Some(said(&message)), bytes }
+            }
+        }))
+    }
+}
+
+impl AsFd for RawSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What the kernel says of a datagram's header.
+fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
+    let (mut to, mut class, mut hops) = (Ipv6Addr::UNSPECIFIED, 0, 0);
+    // SAFETY: the kernel wrote the control bytes, and their length, which these two calls stay within.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !next.is_null() {
+        // SAFETY: what the kernel writes for these three is a struct, or a number, behind each header.
+        unsafe {
+            let bytes = libc::CMSG_DATA(next);
+            match (*next).cmsg_type {
+                libc::IPV6_TCLASS => class = bytes.cast::<libc::c_int>().read_unaligned() as u8,
+                libc::IPV6_HOPLIMIT => hops = bytes.cast::<libc::c_int>().read_unaligned() as u8,
+                libc::IPV6_PKTINFO => {
+                    to = Ipv6Addr::from(bytes.cast::<libc::in6_pktinfo>().read_unaligned().ipi6_addr.s6_addr);
+                }
+                _ => {}
+            }
+            next = libc::CMSG_NXTHDR(message, next);
+        }
+    }
+    (to, class, hops)
+}
+
+/// Longest datagram, in bytes.
+const ROOM_LEN: usize = 65_535;
+/// Memory for datagrams that wait, in bytes.
+const BUFFER_LEN: libc::c_int = 256 << 20;
+/// Room for what is said beside a datagram, in words of eight bytes.
+const CONTROL_WORDS: usize = 24;
