@@ -3,6 +3,7 @@
 use crate::draw::Dice;
 use crate::pattern::Pattern;
 use crate::tcp::{End, Settings};
+use crate::wire::{TCP, UDP};
 use core::time::Duration;
 use packet::Time;
 
@@ -195,6 +196,16 @@ impl Flow {
         if end == 0 { [opens, waits] } else { [waits, opens] }
     }
 
+    /// The end that sends packets of this protocol with these ports; none where they are of another flow, as damaged ones may be.
+    #[inline]
+    pub fn sender_of(&self, protocol: u8, ports: [u16; 2]) -> Option<usize> {
+        match (self.plan.kind, protocol) {
+            (Kind::Tcp, TCP) => [0, 1].into_iter().find(|end| self.ports_of(*end) == ports),
+            (Kind::Stream, TCP) | (Kind::Datagrams, UDP) => (ports == [self.port(); 2]).then_some(0),
+            _ => None,
+        }
+    }
+
     /// Has all of a connection arrived, and did its ends end as they should? One end may ask in vain whether its last word
     /// arrived: the other forgets it after a while.
     pub fn is_done(&self) -> bool {
@@ -309,6 +320,12 @@ pub enum Arrival {
     Short,
 }
 
+/// The number of the flow that a packet with these ports is of, if it is of one.
+#[inline]
+pub fn flow_of(ports: [u16; 2]) -> Option<usize> {
+    ports[0].min(ports[1]).checked_sub(PORT).map(usize::from)
+}
+
 /// The flow of a TCP packet with these ports, where they are those of a connection, and which end sends it.
 #[inline]
 pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> {
@@ -323,3 +340,46 @@ pub const PORT: u16 = 4_096;
 const APART: u16 = 1 << 15;
 /// A message begins with its number and its length, in so many bytes.
 const MARK_LEN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_becomes_of_one_bit_of_its_ports_a_packet_is_of_no_flow() {
+        for (kind, protocol) in [(Kind::Tcp, TCP), (Kind::Stream, TCP), (Kind::Datagrams, UDP)] {
+            let flows: Vec<Flow> = (0..8).map(|number| Flow::new(3, number, plan(kind))).collect();
+            for (number, end) in (0..8).flat_map(|number| [(number, 0), (number, 1)]) {
+                let of = |ports: [u16; 2]| {
+                    flow_of(ports).and_then(|flow| Some((flow, flows.get(flow)?.sender_of(protocol, ports)?)))
+                };
+                let ports = if kind == Kind::Tcp { flows[number].ports_of(end) } else { [flows[number].port(); 2] };
+                let end = if kind == Kind::Tcp { end } else { 0 };
+                assert_eq!(of(ports), Some((number, end)), "{kind:?}");
+                for (at, bit) in (0..16).flat_map(|bit| [(0, bit), (1, bit)]) {
+                    let mut damaged = ports;
+                    damaged[at] ^= 1 << bit;
+                    assert_eq!(of(damaged), None, "{kind:?}: {ports:?} as {damaged:?}");
+                }
+            }
+        }
+    }
+
+    fn plan(kind: Kind) -> Plan {
+        Plan {
+            kind,
+            from: 0,
+            to: 1,
+            is_v6: false,
+            sizes: Sizes::Full,
+            count: 1,
+            burst: 1,
+            gap: Duration::ZERO,
+            start: Duration::ZERO,
+            disorder: 0,
+            has_timestamps: false,
+            acks_every: 0,
+            talk: Talk::default(),
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //! can only be known by counting all that is held is counted when as many events have passed as it is long.
 
 use crate::bend::Bend;
-use crate::flow::{Flow, PORT, connection_of};
+use crate::flow::{Flow, flow_of};
 use crate::laws::Law;
 use crate::net::Net;
 use crate::topology::Role;
@@ -396,12 +396,9 @@ fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
     let upper = packet.ip().upper.filter(|_| packet.ip().fragment.is_none())?;
     let bytes = packet.upper_bytes(upper);
     let ports = [word(bytes, 0), word(bytes, 2)];
-    let (flow, end) = match connection_of(ports) {
-        Some(sent) => sent,
-        None if ports[0] == ports[1] => (usize::from(ports[1].checked_sub(PORT)?), 0),
-        None => return None,
-    };
+    let flow = flow_of(ports)?;
     let known = net.flows.get(flow)?;
+    let end = known.sender_of(upper.protocol, ports)?;
     if net.may_damage && !is_of(known, end, packet) {
         return None;
     }

@@ -62,6 +62,19 @@ fn what_reorders_breaks_order() {
 }
 
 #[test]
+fn what_reorders_breaks_order_among_damaged_packets_too() {
+    for (shown, bend) in [(None, None), (Some(Law::Order), Some(Bend::Reorders))] {
+        let mut scene = scene(GatewayRole::WideInterface, bend);
+        scene.flows.retain(|flow| flow.kind == FlowKind::Stream);
+        for flow in &mut scene.flows {
+            (flow.count, flow.sizes) = (20_000, Sizes::Fixed(536));
+        }
+        scene.topology.links[0].shapes.iter_mut().for_each(|shape| shape.bit_errors = 1e-5);
+        assert_eq!(run(&scene).broken.map(|broken| broken.law), shown);
+    }
+}
+
+#[test]
 fn what_holds_past_its_deadline_breaks_holding() {
     let broken = broken(Bend::HoldsTooLong);
     assert_eq!(broken.law, Law::Holding, "{broken}");
