@@ -34,7 +34,7 @@ pub struct Plan {
     pub has_timestamps: bool,
     /// The receiver acknowledges each so many-th segment; 0: none.
     pub acks_every: u64,
-    /// How the hosts of a connection behave.
+    /// How the hosts of a connection behave. Of what is no connection, whether its packets may be marked.
     pub talk: Talk,
 }
 
@@ -97,6 +97,16 @@ impl Sizes {
         };
         len.clamp(1, most.max(1))
     }
+
+    /// The mean of what is drawn where anything fits.
+    pub fn mean_len(self) -> u64 {
+        match self {
+            Sizes::Full => 65_535,
+            Sizes::Fixed(len) => u64::from(len),
+            Sizes::Between(least, greatest) => u64::from(least.midpoint(greatest)),
+            Sizes::Mixed(short, often) => u64::from(short / 2) + 32_768 / often,
+        }
+    }
 }
 
 /// A flow as it goes on.
@@ -107,6 +117,10 @@ pub struct Flow {
     /// Its number, which its ports say.
     pub number: u16,
     pattern: Pattern,
+    /// What all its messages begin with, beside what each says: its pattern's number.
+    mark: u64,
+    /// The bytes of a connection's second end.
+    back: Pattern,
     /// Where its sender draws from.
     pub dice: Dice,
     /// Messages that were sent, or bytes of the stream.
@@ -142,6 +156,8 @@ impl Flow {
         Flow {
             number,
             pattern,
+            mark: pattern.number(),
+            back: pattern.part(u64::MAX),
             dice: Dice::new(pattern.number() ^ 1),
             sent: 0,
             left: plan.count,
@@ -166,7 +182,7 @@ impl Flow {
 
     /// The sequence number of the stream's SYN.
     pub fn isn(&self) -> u32 {
-        self.pattern.number() as u32
+        self.mark as u32
     }
 
     /// The sequence number of the SYN of one end of a connection: 0 is the one that opens.
@@ -181,7 +197,7 @@ impl Flow {
 
     /// The bytes that one end of a connection sends.
     pub fn stream_of(&self, end: usize) -> Pattern {
-        if end == 0 { self.pattern } else { self.pattern.part(u64::MAX) }
+        if end == 0 { self.pattern } else { self.back }
     }
 
     /// The ports of what one end of a connection sends: its own, and the other's.
@@ -223,7 +239,7 @@ impl Flow {
         let len = to.len() as u64;
         match to.split_first_chunk_mut::<MARK_LEN>() {
             Some((mark, rest)) => {
-                *mark = ((number << 16 | len) ^ self.pattern.number()).to_be_bytes();
+                *mark = ((number << 16 | len) ^ self.mark).to_be_bytes();
                 self.pattern.part(number).fill(0, rest);
             }
             None => self.pattern.part(!len).fill(0, to),
@@ -233,7 +249,7 @@ impl Flow {
     /// The number of a message, where it is long enough to say it.
     pub fn message_of(&self, message: &[u8]) -> Option<u64> {
         let mark = message.first_chunk::<MARK_LEN>()?;
-        Some((u64::from_be_bytes(*mark) ^ self.pattern.number()) >> 16)
+        Some((u64::from_be_bytes(*mark) ^ self.mark) >> 16)
     }
 
     /// Where in the stream a segment with this sequence number starts.
@@ -257,7 +273,7 @@ impl Flow {
             };
         };
         let mark = message.first_chunk::<MARK_LEN>().map_or(0, |mark| u64::from_be_bytes(*mark));
-        let said_len = (mark ^ self.pattern.number()) & 0xFFFF;
+        let said_len = (mark ^ self.mark) & 0xFFFF;
         if number >= self.sent || said_len != len {
             return Err(format!("a message of {len} bytes says that it is number {number} and has {said_len}"));
         }

@@ -161,6 +161,8 @@ pub struct Link {
     pub mtu: u16,
     /// What it does to packets from the first end to the second, and back.
     pub shapes: [Shape; 2],
+    /// With more packets than this on it, those whose sender takes part are marked (RFC 3168 section 5); none: never.
+    pub marks_above: Option<u64>,
 }
 
 /// What is wrong with a topology, and where.
@@ -262,7 +264,7 @@ impl Topology {
     /// Adds a link that is alike in both directions, but for what it loses.
     pub fn link(&mut self, ends: [usize; 2], mtu: u16, shape: Shape) {
         let back = Shape { seed: shape.seed ^ BACK, ..shape.clone() };
-        self.links.push(Link { ends, mtu, shapes: [shape, back] });
+        self.links.push(Link { ends, mtu, shapes: [shape, back], marks_above: None });
     }
 
     /// The links of a node, by number.

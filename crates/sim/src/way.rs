@@ -9,7 +9,7 @@ use crate::flow::{Flow, flow_of};
 use crate::laws::Law;
 use crate::net::Net;
 use crate::topology::Role;
-use crate::wire::{TCP, TCP_LEN, UDP, UDP_LEN, long, word};
+use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
 use core::time::Duration;
 use engine::{Event, Mss, Output, Pieces, Reason, Role as EngineRole, Side, Switch, Tally, Toward, Way as Leaving};
 use packet::{Frame, Ingress, Medium, NoPacket, Packet, Time};
@@ -51,9 +51,19 @@ struct Watch {
     /// Frames that found no memory.
     lost_count: u64,
     orders: Vec<Order>,
+    marks: Marks,
     /// Events since everything that is held was counted, and how much that was.
     since_walk: usize,
     walk_len: usize,
+}
+
+/// Bytes that came and went marked (RFC 3168).
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    came: u64,
+    went: u64,
+    /// Did marked pieces of datagrams come, or leave? Joined to others, they mark more than came marked.
+    in_pieces: bool,
 }
 
 /// How far a flow came and went, and how much of it came and went behind what follows it.
@@ -117,6 +127,7 @@ impl Way {
 
     fn push(&mut self, net: &mut Net, mut packet: Packet, mss: Option<(&mut Mss, Toward)>, back: Back<'_>) {
         self.watch.came += Tally::new(1, packet.ip().payload_len());
+        self.watch.marks.comes(packet.bytes());
         packet.tag = net.now.nanos() + 1;
         if !matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload) {
             packet.take_hop();
@@ -205,7 +216,9 @@ impl Way {
                 self.kept = Some(packet);
                 return;
             }
-            Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts)) => self.emit(net, &packet, Some(bend)),
+            Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts | Bend::LosesMarks | Bend::InventsMarks)) => {
+                self.emit(net, &packet, Some(bend))
+            }
             _ => self.emit(net, &packet, None),
         }
         self.out.done(packet);
@@ -244,19 +257,54 @@ impl Way {
                 rules.has_cutting_card = true;
             }
         }
+        let marks = &mut self.watch.marks;
         let mut pieces = Pieces::of(packet);
         while let Some(piece) = pieces.next() {
             let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
             let len = piece.frame_len() + extra;
+            // What the wire loses at once is not written.
+            let mut is_written = false;
             net.put(self.wire, len, |room| {
                 let (header, payload) = room.split_at_mut(piece.header.len());
                 header.copy_from_slice(piece.header);
                 payload[..piece.payload.len()].copy_from_slice(piece.payload);
-                if bend == Some(Bend::Corrupts) {
-                    corrupt(room);
+                match bend {
+                    Some(Bend::Corrupts) => corrupt(room),
+                    Some(Bend::LosesMarks) => wire::bend_mark(room, false),
+                    Some(Bend::InventsMarks) => wire::bend_mark(room, true),
+                    _ => {}
                 }
+                marks.goes(room);
+                is_written = true;
             });
+            if !is_written {
+                marks.goes(piece.header);
+            }
             self.watch.put_count += 1;
+        }
+        self.check_marks(net);
+    }
+
+    /// Nothing leaves marked that nobody marked.
+    #[inline]
+    fn check_marks(&self, net: &mut Net) {
+        let Marks { came, went, in_pieces } = self.watch.marks;
+        if went > came && !in_pieces && !net.is_spoilt() {
+            let role = self.role.name();
+            net.breaks(Law::Integrity, || format!("{went} bytes left a {role} marked, {came} came so"));
+        }
+    }
+
+    /// Every mark that came left, but for those of packets that ended here.
+    fn check_marks_at_end(&self, net: &mut Net) {
+        net.looked(Law::Integrity);
+        let Marks { came, went, .. } = self.watch.marks;
+        let ended = self.out.ledger.retired_all().bytes as u64;
+        if went + ended < came && !net.is_spoilt() {
+            let role = self.role.name();
+            net.breaks(Law::Integrity, || {
+                format!("{came} bytes came to a {role} marked, {went} left so, {ended} ended there")
+            });
         }
     }
 
@@ -308,6 +356,7 @@ impl Way {
         if let Err(what) = self.side.check(&self.out) {
             net.breaks(Law::Conservation, || what);
         }
+        self.check_marks_at_end(net);
     }
 
     /// Adds up what was met here.
@@ -366,6 +415,25 @@ impl Watch {
             self.orders.resize(flow + 1, Order::default());
         }
         &mut self.orders[flow]
+    }
+}
+
+impl Marks {
+    /// A piece of a segment says nothing here: where its header ends is not known.
+    #[inline]
+    fn comes(&mut self, front: &[u8]) {
+        if let Some(marked) = wire::marked(front) {
+            self.in_pieces |= marked.is_piece;
+            self.came += if marked.is_piece && marked.is_tcp { 0 } else { marked.len };
+        }
+    }
+
+    #[inline]
+    fn goes(&mut self, front: &[u8]) {
+        if let Some(marked) = wire::marked(front) {
+            self.in_pieces |= marked.is_piece;
+            self.went += marked.len;
+        }
     }
 }
 

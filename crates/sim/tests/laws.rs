@@ -42,6 +42,31 @@ fn what_changes_bytes_breaks_integrity_though_its_checksums_are_right() {
 }
 
 #[test]
+fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
+    for is_v6 in [false, true] {
+        for (bend, marks_above, shown) in [
+            (None, Some(0), None),
+            (Some(Bend::LosesMarks), Some(0), Some("left so")),
+            (Some(Bend::InventsMarks), None, Some("came so")),
+        ] {
+            for sizes in [Sizes::Fixed(1_000), Sizes::Fixed(5_000)] {
+                let mut scene = marked(bend, marks_above, sizes);
+                scene.flows.iter_mut().for_each(|flow| flow.is_v6 = is_v6);
+                let broken = run(&scene).broken;
+                let is_seen = match (&broken, shown) {
+                    (Some(broken), Some(what)) => broken.law == Law::Integrity && broken.what.contains(what),
+                    (None, None) => true,
+                    // Of pieces, which are marked together, it is not known whether they all came so.
+                    (None, Some("came so")) => sizes == Sizes::Fixed(5_000),
+                    _ => false,
+                };
+                assert!(is_seen, "{bend:?}, {sizes:?}, version 6 {is_v6}: {broken:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_refuses_in_silence_breaks_refusal() {
     let broken = broken(Bend::TellsNobody);
     assert_eq!(broken.law, Law::Refusal);
@@ -150,6 +175,21 @@ fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
     ];
     let flows = if bend.is_none() { flows.into_iter().map(fitting).collect() } else { flows };
     Scene { topology, flows, bend, seed: 5, ..Scene::default() }
+}
+
+/// Datagrams and a stream toward the wide host that take part in congestion notification, joined where they come in pieces.
+fn marked(bend: Option<Bend>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
+    let mut scene = scene(GatewayRole::WideInterface, bend);
+    let [far, near] = HOSTS;
+    scene.topology.nodes[near].kind = Kind::Host { dont_fragment: false };
+    scene.topology.links[1].marks_above = marks_above;
+    scene.flows.retain(|flow| flow.from == near);
+    for flow in &mut scene.flows {
+        assert_eq!(flow.to, far);
+        flow.talk.ends[0].ecn = true;
+        flow.sizes = sizes;
+    }
+    scene
 }
 
 /// The same, with nothing that must be refused.

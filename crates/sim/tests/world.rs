@@ -140,6 +140,21 @@ fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
 }
 
 #[test]
+fn a_connection_that_takes_part_is_marked_where_a_link_is_crowded() {
+    let marked = |ecn: bool, marks_above: Option<u64>| {
+        let shape = Shape { rate_bits_per_second: Some(100_000_000), ..Shape::default() };
+        let mut scene = talking(scene(plain(), shape), [0, 2]);
+        scene.flows[0].talk.ends.iter_mut().for_each(|end| end.ecn = ecn);
+        scene.topology.links.iter_mut().for_each(|link| link.marks_above = marks_above);
+        let outcome = run(&scene);
+        assert_eq!((outcome.broken, outcome.connections), (None, 1));
+        outcome.hits.faults[Fault::Mark as usize]
+    };
+    assert!(marked(true, Some(2)) > 0);
+    assert_eq!([marked(true, None), marked(false, Some(2))], [0, 0]);
+}
+
+#[test]
 fn a_connection_that_cannot_end_breaks_a_law() {
     let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
     scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Down }];
