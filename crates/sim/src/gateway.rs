@@ -73,7 +73,7 @@ impl Gateway {
         let toward = if port == 0 { Toward::Narrow } else { Toward::Wide };
         let way = &mut self.ways[port];
         let back = |_: &Packet| Some(back);
-        way.expire(net, &back);
+        way.begin(net, &back);
         way.take(net, port, frame, self.mss.as_mut().map(|mss| (mss, toward)), &back);
     }
 

@@ -234,7 +234,7 @@ impl Drawing {
             let shape = self.shape();
             self.topology.link([at, far], narrow_mtu, shape);
             self.cluster(&right, far, wide_mtu);
-            self.link_count += 1;
+            self.link_count += 2;
             wide_mtu
         } else {
             self.join_all(&right, at, narrow_mtu);
@@ -371,7 +371,8 @@ impl Drawing {
 
     fn shape(&mut self) -> Shape {
         let dice = &mut self.dice;
-        let delay = Duration::from_micros(dice.one_of(&[0, 0, 20, 100, 1_000]));
+        // Never none: a sender tells what it sent again from what it sent before by the moment.
+        let delay = Duration::from_micros(dice.one_of(&[1, 5, 20, 100, 1_000]));
         let jitter = delay / dice.from(1, 4) as u32;
         let loss = dice.one_of(&[0.001, 0.01, 0.1]);
         let burst = Burst { begins: dice.one_of(&[0.001, 0.01]), ends: dice.one_of(&[0.1, 0.5]) };
@@ -492,14 +493,16 @@ impl Drawing {
         };
         let burst =
             if kind == FlowKind::Tcp { dice.one_of(&[1, 2, 8]) } else { dice.one_of(&[1, 16, 64, 64, 64, 64]) };
+        // What is long comes in shorter bursts, so that few bytes are on their way at once.
+        let burst = burst.min((BURST_LEN_MAX / mean_len) as u32).max(1);
         Plan {
             kind,
             from,
             to,
             is_v6: least_mtu >= V6_MTU_MIN && dice.one_in(3),
             sizes,
-            // What crosses many links is a packet at each, and counts at one gateway.
-            count: count * 2 / link_count / among + 1,
+            // What crosses many links is a packet at each, and counts at one gateway: most go where that is on their way.
+            count: count * 4 / (link_count * link_count) / among + 1,
             burst,
             // A packet of each flow every microsecond at most, so that few are on their way at once.
             gap: Duration::from_micros(u64::from(burst) * dice.one_of(&[1, 1, 4, 20])),
@@ -665,6 +668,8 @@ const TRIES: usize = 80;
 const MESH_WAY_LEN: u64 = 6;
 /// Messages or segments that the flows of a seed share, about, where two links lie between the two sides.
 const SHARE: u64 = 24_000;
+/// Bytes that a flow sends at once, about and at most.
+const BURST_LEN_MAX: u64 = 1 << 18;
 /// Packets that the connections of a seed share.
 const TCP_SHARE: u64 = 60_000;
 /// Faults for which TCP sends again.

@@ -39,6 +39,8 @@ pub struct Way {
     /// A packet that a bent way keeps back.
     kept: Option<Packet>,
     leaving_count: u64,
+    /// The moment at which it last began.
+    begun: Time,
     /// When its next wake is planned.
     pub planned: Time,
 }
@@ -94,6 +96,7 @@ impl Way {
             watch: Watch::default(),
             kept: None,
             leaving_count: 0,
+            begun: Time::NEVER,
             planned: Time::NEVER,
         }
     }
@@ -145,6 +148,15 @@ impl Way {
         }
         if self.out.queued_count() >= QUEUED_MAX {
             self.drain(net, back);
+        }
+    }
+
+    /// Lets go of what is late, before the first packet of a moment.
+    #[inline]
+    pub fn begin(&mut self, net: &mut Net, back: Back<'_>) {
+        if self.begun != net.now {
+            self.begun = net.now;
+            self.expire(net, back);
         }
     }
 
@@ -257,32 +269,41 @@ impl Way {
                 rules.has_cutting_card = true;
             }
         }
-        let marks = &mut self.watch.marks;
-        let mut pieces = Pieces::of(packet);
-        while let Some(piece) = pieces.next() {
-            let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
-            let len = piece.frame_len() + extra;
-            // What the wire loses at once is not written.
-            let mut is_written = false;
-            net.put(self.wire, len, |room| {
-                let (header, payload) = room.split_at_mut(piece.header.len());
-                header.copy_from_slice(piece.header);
-                payload[..piece.payload.len()].copy_from_slice(piece.payload);
-                match bend {
-                    Some(Bend::Corrupts) => corrupt(room),
-                    Some(Bend::LosesMarks) => wire::bend_mark(room, false),
-                    Some(Bend::InventsMarks) => wire::bend_mark(room, true),
-                    _ => {}
-                }
-                marks.goes(room);
-                is_written = true;
-            });
-            if !is_written {
-                marks.goes(piece.header);
+        if packet.cut.is_none() && packet.train.is_none() {
+            self.put(net, packet.frame(), &[], bend);
+        } else {
+            let mut pieces = Pieces::of(packet);
+            while let Some(piece) = pieces.next() {
+                self.put(net, piece.header, piece.payload, bend);
             }
-            self.watch.put_count += 1;
         }
         self.check_marks(net);
+    }
+
+    /// Puts a packet on the wire, as it stands there.
+    #[inline]
+    fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<Bend>) {
+        let len = header.len() + payload.len();
+        let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
+        let Watch { marks, put_count, .. } = &mut self.watch;
+        // What the wire loses at once is not written.
+        let mut is_written = false;
+        net.put(self.wire, len + extra, |room| {
+            room[..header.len()].copy_from_slice(header);
+            room[header.len()..len].copy_from_slice(payload);
+            match bend {
+                Some(Bend::Corrupts) => corrupt(room),
+                Some(Bend::LosesMarks) => wire::bend_mark(room, false),
+                Some(Bend::InventsMarks) => wire::bend_mark(room, true),
+                _ => {}
+            }
+            marks.goes(room);
+            is_written = true;
+        });
+        if !is_written {
+            marks.goes(header);
+        }
+        *put_count += 1;
     }
 
     /// Nothing leaves marked that nobody marked.
@@ -325,7 +346,7 @@ impl Way {
         watch.since_walk += 1;
         if net.is_thorough || watch.since_walk >= watch.walk_len {
             watch.since_walk = 0;
-            watch.walk_len = side.widening.held().1;
+            watch.walk_len = out.pool.lent_count();
             if let Err(what) = side.check(out) {
                 return net.breaks(Law::Conservation, || what);
             }

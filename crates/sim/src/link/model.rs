@@ -360,6 +360,7 @@ impl Link {
         self.held_back.front().map(|held| held.deadline)
     }
 
+    #[inline]
     fn keep_law(&self) {
         let Counters { offered, delivered, lost, dropped, without_room, duplicated, .. } = self.counters;
         let came = offered.plus(duplicated);
