@@ -150,6 +150,7 @@ fn side(config: &topology::Gateway, toward: Toward, mtus: [u16; 2], secret: Secr
     let is_border = config.role == GatewayRole::Border;
     let narrowing = Narrowing {
         trains: if config.coalesce == Some(Mode::Reversible) { Trains::Kept } else { Trains::Resized },
+        fill: config.fill,
         unknown_len_max: if is_border { border.unknown_len_max(toward) } else { u16::MAX },
         ..Narrowing::new(mtu, role)
     };
@@ -166,7 +167,7 @@ fn widening(config: &topology::Gateway, mtu: u16, secret: Secret) -> Widening {
     };
     let coalescer = config.coalesce.map(|mode| {
         let hold = config.hold.unwrap_or(Hold::Fixed(BURST_MAX));
-        let rules = Rules { mode, hold, len_max: mtu, longer: Switch::On, udp: false };
+        let rules = Rules { mode, hold, len_max: mtu, longer: Switch::On, udp: config.datagrams };
         Coalescer::new(limit, rules, Vec::new(), secret)
     });
     Widening {

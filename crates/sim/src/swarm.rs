@@ -18,6 +18,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 use engine::{Hold, Mode};
+use packet::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A seed, and what is left out of what it draws.
@@ -345,6 +346,8 @@ impl Drawing {
         config.reassemble |= role == GatewayRole::ReceiveOffload && dice.one_in(2) || dice.one_in(8);
         config.join = !config.reassemble && dice.one_in(2);
         config.coalesce = dice.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), config.coalesce, None]);
+        config.datagrams = dice.one_in(3);
+        config.fill = dice.one_of(&[Fill::Full, Fill::Full, Fill::Even]);
         config.hold = dice.one_of(&[
             None,
             None,

@@ -35,6 +35,7 @@ use core::ops::Range;
 use core::str::FromStr;
 use core::time::Duration;
 use engine::{Hold, Late, Mode};
+use packet::Fill;
 use serde::Deserialize;
 use std::collections::HashMap;
 use toml::Spanned;
@@ -99,7 +100,11 @@ pub struct Gateway {
     pub join: bool,
     /// How segments are joined toward the wide end; none: they are not.
     pub coalesce: Option<Mode>,
-    /// How long they wait for others; none: as long as the port has more.
+    /// Are UDP datagrams joined so, too?
+    pub datagrams: bool,
+    /// How a payload is shared out that must be cut.
+    pub fill: Fill,
+    /// How long segments wait for others; none: as long as the port has more.
     pub hold: Option<Hold>,
     /// How long fragments wait for others; none: as the standards say.
     pub patience: Option<Duration>,
@@ -235,6 +240,8 @@ impl Gateway {
             reassemble: role == GatewayRole::WideInterface,
             join: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),
+            datagrams: false,
+            fill: Fill::Full,
             hold: None,
             patience: None,
             late: Lateness::Release,

@@ -135,9 +135,7 @@ impl Way {
         if !matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload) {
             packet.take_hop();
         }
-        if let Some((flow, start, len)) = place(net, &packet) {
-            self.watch.order(flow).comes(start, len);
-        }
+        places(net, &packet, |flow, start, len| self.watch.order(flow).comes(start, len));
         if let Some((mss, toward)) = mss {
             mss.see(net.now, &mut packet, toward, &mut self.out.ledger);
         }
@@ -247,21 +245,8 @@ impl Way {
             let (role, patience) = (self.role.name(), self.patience);
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
         }
-        if !packet.came_in_pieces()
-            && let Some((flow, start, len)) = place(net, packet)
-        {
-            net.looked(Law::Order);
-            let order = self.watch.order(flow);
-            order.goes(start, len);
-            let Order { late_in, late_out, .. } = *order;
-            if late_out > late_in {
-                let role = self.role.name();
-                net.breaks(Law::Order, || {
-                    format!(
-                        "of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so"
-                    )
-                });
-            }
+        if !packet.came_in_pieces() {
+            self.check_order(net, packet);
         }
         if self.role == Role::WideInterface && packet.cut.is_some() {
             let from = crate::wire::read(packet.bytes()).and_then(|seen| seen.from);
@@ -278,6 +263,26 @@ impl Way {
             }
         }
         self.check_marks(net);
+    }
+
+    fn check_order(&mut self, net: &mut Net, packet: &Packet) {
+        let mut broken = None;
+        let mut count = 0;
+        places(net, packet, |flow, start, len| {
+            let order = self.watch.order(flow);
+            order.goes(start, len);
+            count += 1;
+            if order.late_out > order.late_in {
+                broken = Some((flow, *order));
+            }
+        });
+        net.hits.laws[Law::Order as usize - 1] += count;
+        if let Some((flow, Order { late_in, late_out, .. })) = broken {
+            let role = self.role.name();
+            net.breaks(Law::Order, || {
+                format!("of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so")
+            });
+        }
     }
 
     /// Puts a packet on the wire, as it stands there.
@@ -320,7 +325,7 @@ impl Way {
     fn check_marks_at_end(&self, net: &mut Net) {
         net.looked(Law::Integrity);
         let Marks { came, went, .. } = self.watch.marks;
-        let ended = self.out.ledger.retired_all().bytes as u64;
+        let ended = self.out.ledger.retired_all().bytes;
         if went + ended < came && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || {
@@ -478,29 +483,29 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     behind
 }
 
-/// Where in its flow a packet stands: a message by its number, a segment by its bytes. The two directions of a connection are two
-/// flows.
+/// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
+/// of a connection are two flows.
 #[inline]
-fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
-    let upper = packet.ip().upper.filter(|_| packet.ip().fragment.is_none())?;
+fn places(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
+    let Some(upper) = packet.ip().upper.filter(|_| packet.ip().fragment.is_none()) else { return };
     let bytes = packet.upper_bytes(upper);
     let ports = [word(bytes, 0), word(bytes, 2)];
-    let flow = flow_of(ports)?;
-    let known = net.flows.get(flow)?;
-    let end = known.sender_of(upper.protocol, ports)?;
+    let Some((flow, known)) = flow_of(ports).and_then(|flow| Some((flow, net.flows.get(flow)?))) else { return };
+    let Some(end) = known.sender_of(upper.protocol, ports) else { return };
     if net.may_damage && !is_of(known, end, packet) {
-        return None;
+        return;
     }
-    match upper.protocol {
-        UDP => {
-            let number = known.message_of(bytes.get(UDP_LEN..)?)?;
-            Some((2 * flow, number, 1))
+    if upper.protocol == UDP {
+        let messages = bytes.get(UDP_LEN..).unwrap_or_default();
+        let len = packet.train.map_or(messages.len(), |train| train.segment_len.into());
+        for number in messages.chunks(len.max(1)).filter_map(|message| known.message_of(message)) {
+            see(2 * flow, number, 1);
         }
-        TCP if bytes.len() > TCP_LEN => {
-            let len = bytes.len().checked_sub(usize::from(bytes[12] >> 4) * 4).filter(|len| *len > 0)?;
-            Some((2 * flow + end, known.place_of(end, long(bytes, 4)), len as u64))
+    } else if upper.protocol == TCP && bytes.len() > TCP_LEN {
+        let len = bytes.len().saturating_sub(usize::from(bytes[12] >> 4) * 4);
+        if len > 0 {
+            see(2 * flow + end, known.place_of(end, long(bytes, 4)), len as u64);
         }
-        _ => None,
     }
 }
 

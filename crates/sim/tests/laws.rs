@@ -1,10 +1,13 @@
 //! Gateways bent on purpose in, the law that sees it out: a law that nothing breaks proves nothing.
 
+mod scenes;
+
 use core::time::Duration;
-use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
+use scenes::{HOSTS, pair, plan, run};
+use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
 use wideload_sim::link::Shape;
 use wideload_sim::swarm::Case;
-use wideload_sim::{Bend, Broken, Gateway, GatewayRole, Kind, Law, Outcome, Scene, Topology, World};
+use wideload_sim::{Bend, Broken, GatewayRole, Kind, Law, Scene};
 
 #[test]
 fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
@@ -134,34 +137,10 @@ fn broken(bend: Bend) -> Broken {
     outcome.broken.unwrap_or_else(|| panic!("{bend:?} breaks no law: {:?}", outcome.hits))
 }
 
-fn run(scene: &Scene) -> Outcome {
-    World::new(scene).run()
-}
-
 /// A host on wide links, a gateway, a host on narrow ones: datagrams that no router may cut, some too long, and streams.
 fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
-    let mut topology = Topology::default();
-    let far = topology.node("far", Kind::Host { dont_fragment: true });
-    let gateway = topology.node("gateway", Kind::Gateway(Gateway::new(role, far)));
-    let near = topology.node("near", Kind::Host { dont_fragment: true });
-    assert_eq!([far, near], HOSTS);
-    topology.link([far, gateway], 9_000, Shape::default());
-    topology.link([gateway, near], 1_500, Shape { delay: Duration::from_micros(50), ..Shape::default() });
-    let plan = |kind, from, to, sizes| Plan {
-        kind,
-        from,
-        to,
-        is_v6: false,
-        sizes,
-        count: 600,
-        burst: 20,
-        gap: Duration::from_micros(30),
-        start: Duration::ZERO,
-        disorder: 0,
-        has_timestamps: false,
-        acks_every: 0,
-        talk: Talk::default(),
-    };
+    let topology = pair(role, Shape { delay: Duration::from_micros(50), ..Shape::default() });
+    let [far, near] = HOSTS;
     let flows = vec![
         plan(FlowKind::Datagrams, near, far, Sizes::Between(100, 1_400)),
         plan(
@@ -197,5 +176,3 @@ fn fitting(plan: Plan) -> Plan {
     let sizes = if plan.kind == FlowKind::Datagrams { Sizes::Between(1, 1_400) } else { plan.sizes };
     Plan { sizes, ..plan }
 }
-
-const HOSTS: [usize; 2] = [0, 2];
