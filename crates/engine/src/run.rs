@@ -245,8 +245,9 @@ impl Run {
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
         let next_len = self.packet.len() + usize::from(self.first_len);
         let age_max = match rules.hold {
-            Hold::Adaptive => AGE_MAX.saturating_sub(hold),
-            Hold::Fixed(stretch) => AGE_MAX.max(stretch),
+            // What joins may wait as long once more.
+            Hold::Fixed(stretch) if stretch >= AGE_MAX => stretch,
+            Hold::Adaptive | Hold::Fixed(_) => AGE_MAX.saturating_sub(hold),
         };
         if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
             Some(Event::RunPushed)

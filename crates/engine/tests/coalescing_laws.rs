@@ -40,6 +40,27 @@ fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order
     ]);
 }
 
+// R126: also where each segment waits for a fixed time, and the next comes just before that is over.
+#[test]
+fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_next() {
+    for (stretch, bound) in [(1, 20), (5, 20), (12, 20), (19, 20), (20, 40), (50, 100)] {
+        let [stretch, bound] = [stretch, bound].map(Duration::from_millis);
+        let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..reversible() }).ethernet();
+        let gap = stretch - micros(1);
+        let sent = |index: usize| Sent {
+            at: gap * index as u32,
+            flow: 0,
+            spec: Spec { vlans: Some(Vec::new()), ..Spec::tcp(4) }.carrying(100 * index, 100),
+        };
+        let sent: Vec<Sent> = (0..101).map(sent).collect();
+        let (came, gone) = (flights(&sent), run(&mut rig, &sent));
+        check_same(&came.iter().collect::<Vec<_>>(), &gone.iter().collect::<Vec<_>>(), "one flow");
+        let waits = came.iter().zip(&gone).map(|(one, other)| other.at.since(one.at));
+        let longest = waits.max().expect("there are segments");
+        assert!((gap..=bound).contains(&longest), "{stretch:?} each: {longest:?}, not {bound:?} at most");
+    }
+}
+
 // R115, R118, R119, R127, R130: what joins nothing passes byte for byte, in its turn.
 #[test]
 fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {

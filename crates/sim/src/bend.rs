@@ -21,11 +21,15 @@ pub enum Bend {
     Corrupts,
     /// What must not be cut is cut.
     CutsAll,
+    /// They leave without the mark of congestion that they came with.
+    LosesMarks,
+    /// They leave with such a mark, which nobody set.
+    InventsMarks,
 }
 
 impl Bend {
     /// All of them.
-    pub const ALL: [Bend; 9] = [
+    pub const ALL: [Bend; 11] = [
         Bend::DropsSilently,
         Bend::LosesUnseen,
         Bend::ExceedsMtu,
@@ -35,6 +39,8 @@ impl Bend {
         Bend::HoldsTooLong,
         Bend::Corrupts,
         Bend::CutsAll,
+        Bend::LosesMarks,
+        Bend::InventsMarks,
     ];
     /// Which packets it befalls: each so many-th.
     pub const EVERY: u64 = 50;
@@ -51,6 +57,8 @@ impl Bend {
             Bend::HoldsTooLong => "holds",
             Bend::Corrupts => "corrupts",
             Bend::CutsAll => "cuts",
+            Bend::LosesMarks => "unmarks",
+            Bend::InventsMarks => "marks",
         }
     }
 }

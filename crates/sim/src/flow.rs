@@ -3,6 +3,7 @@
 use crate::draw::Dice;
 use crate::pattern::Pattern;
 use crate::tcp::{End, Settings};
+use crate::wire::{TCP, UDP};
 use core::time::Duration;
 use packet::Time;
 
@@ -33,7 +34,7 @@ pub struct Plan {
     pub has_timestamps: bool,
     /// The receiver acknowledges each so many-th segment; 0: none.
     pub acks_every: u64,
-    /// How the hosts of a connection behave.
+    /// How the hosts of a connection behave. Of what is no connection, whether its packets may be marked.
     pub talk: Talk,
 }
 
@@ -96,6 +97,16 @@ impl Sizes {
         };
         len.clamp(1, most.max(1))
     }
+
+    /// The mean of what is drawn where anything fits.
+    pub fn mean_len(self) -> u64 {
+        match self {
+            Sizes::Full => 65_535,
+            Sizes::Fixed(len) => u64::from(len),
+            Sizes::Between(least, greatest) => u64::from(least.midpoint(greatest)),
+            Sizes::Mixed(short, often) => u64::from(short / 2) + 32_768 / often,
+        }
+    }
 }
 
 /// A flow as it goes on.
@@ -106,6 +117,10 @@ pub struct Flow {
     /// Its number, which its ports say.
     pub number: u16,
     pattern: Pattern,
+    /// What all its messages begin with, beside what each says: its pattern's number.
+    mark: u64,
+    /// The bytes of a connection's second end.
+    back: Pattern,
     /// Where its sender draws from.
     pub dice: Dice,
     /// Messages that were sent, or bytes of the stream.
@@ -141,6 +156,8 @@ impl Flow {
         Flow {
             number,
             pattern,
+            mark: pattern.number(),
+            back: pattern.part(u64::MAX),
             dice: Dice::new(pattern.number() ^ 1),
             sent: 0,
             left: plan.count,
@@ -165,7 +182,7 @@ impl Flow {
 
     /// The sequence number of the stream's SYN.
     pub fn isn(&self) -> u32 {
-        self.pattern.number() as u32
+        self.mark as u32
     }
 
     /// The sequence number of the SYN of one end of a connection: 0 is the one that opens.
@@ -180,7 +197,7 @@ impl Flow {
 
     /// The bytes that one end of a connection sends.
     pub fn stream_of(&self, end: usize) -> Pattern {
-        if end == 0 { self.pattern } else { self.pattern.part(u64::MAX) }
+        if end == 0 { self.pattern } else { self.back }
     }
 
     /// The ports of what one end of a connection sends: its own, and the other's.
@@ -193,6 +210,16 @@ impl Flow {
     pub fn hosts_of(&self, end: usize) -> [u16; 2] {
         let [opens, waits] = [self.plan.from as u16, self.plan.to as u16];
         if end == 0 { [opens, waits] } else { [waits, opens] }
+    }
+
+    /// The end that sends packets of this protocol with these ports; none where they are of another flow, as damaged ones may be.
+    #[inline]
+    pub fn sender_of(&self, protocol: u8, ports: [u16; 2]) -> Option<usize> {
+        match (self.plan.kind, protocol) {
+            (Kind::Tcp, TCP) => [0, 1].into_iter().find(|end| self.ports_of(*end) == ports),
+            (Kind::Stream, TCP) | (Kind::Datagrams, UDP) => (ports == [self.port(); 2]).then_some(0),
+            _ => None,
+        }
     }
 
     /// Has all of a connection arrived, and did its ends end as they should? One end may ask in vain whether its last word
@@ -212,7 +239,7 @@ impl Flow {
         let len = to.len() as u64;
         match to.split_first_chunk_mut::<MARK_LEN>() {
             Some((mark, rest)) => {
-                *mark = ((number << 16 | len) ^ self.pattern.number()).to_be_bytes();
+                *mark = ((number << 16 | len) ^ self.mark).to_be_bytes();
                 self.pattern.part(number).fill(0, rest);
             }
             None => self.pattern.part(!len).fill(0, to),
@@ -222,7 +249,7 @@ impl Flow {
     /// The number of a message, where it is long enough to say it.
     pub fn message_of(&self, message: &[u8]) -> Option<u64> {
         let mark = message.first_chunk::<MARK_LEN>()?;
-        Some((u64::from_be_bytes(*mark) ^ self.pattern.number()) >> 16)
+        Some((u64::from_be_bytes(*mark) ^ self.mark) >> 16)
     }
 
     /// Where in the stream a segment with this sequence number starts.
@@ -246,7 +273,7 @@ impl Flow {
             };
         };
         let mark = message.first_chunk::<MARK_LEN>().map_or(0, |mark| u64::from_be_bytes(*mark));
-        let said_len = (mark ^ self.pattern.number()) & 0xFFFF;
+        let said_len = (mark ^ self.mark) & 0xFFFF;
         if number >= self.sent || said_len != len {
             return Err(format!("a message of {len} bytes says that it is number {number} and has {said_len}"));
         }
@@ -309,6 +336,12 @@ pub enum Arrival {
     Short,
 }
 
+/// The number of the flow that a packet with these ports is of, if it is of one.
+#[inline]
+pub fn flow_of(ports: [u16; 2]) -> Option<usize> {
+    ports[0].min(ports[1]).checked_sub(PORT).map(usize::from)
+}
+
 /// The flow of a TCP packet with these ports, where they are those of a connection, and which end sends it.
 #[inline]
 pub fn connection_of([source, destination]: [u16; 2]) -> Option<(usize, usize)> {
@@ -323,3 +356,46 @@ pub const PORT: u16 = 4_096;
 const APART: u16 = 1 << 15;
 /// A message begins with its number and its length, in so many bytes.
 const MARK_LEN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_becomes_of_one_bit_of_its_ports_a_packet_is_of_no_flow() {
+        for (kind, protocol) in [(Kind::Tcp, TCP), (Kind::Stream, TCP), (Kind::Datagrams, UDP)] {
+            let flows: Vec<Flow> = (0..8).map(|number| Flow::new(3, number, plan(kind))).collect();
+            for (number, end) in (0..8).flat_map(|number| [(number, 0), (number, 1)]) {
+                let of = |ports: [u16; 2]| {
+                    flow_of(ports).and_then(|flow| Some((flow, flows.get(flow)?.sender_of(protocol, ports)?)))
+                };
+                let ports = if kind == Kind::Tcp { flows[number].ports_of(end) } else { [flows[number].port(); 2] };
+                let end = if kind == Kind::Tcp { end } else { 0 };
+                assert_eq!(of(ports), Some((number, end)), "{kind:?}");
+                for (at, bit) in (0..16).flat_map(|bit| [(0, bit), (1, bit)]) {
+                    let mut damaged = ports;
+                    damaged[at] ^= 1 << bit;
+                    assert_eq!(of(damaged), None, "{kind:?}: {ports:?} as {damaged:?}");
+                }
+            }
+        }
+    }
+
+    fn plan(kind: Kind) -> Plan {
+        Plan {
+            kind,
+            from: 0,
+            to: 1,
+            is_v6: false,
+            sizes: Sizes::Full,
+            count: 1,
+            burst: 1,
+            gap: Duration::ZERO,
+            start: Duration::ZERO,
+            disorder: 0,
+            has_timestamps: false,
+            acks_every: 0,
+            talk: Talk::default(),
+        }
+    }
+}

@@ -73,7 +73,7 @@ impl Gateway {
         let toward = if port == 0 { Toward::Narrow } else { Toward::Wide };
         let way = &mut self.ways[port];
         let back = |_: &Packet| Some(back);
-        way.expire(net, &back);
+        way.begin(net, &back);
         way.take(net, port, frame, self.mss.as_mut().map(|mss| (mss, toward)), &back);
     }
 
@@ -157,6 +157,7 @@ pub fn side(
     let is_border = config.role == GatewayRole::Border;
     let narrowing = Narrowing {
         trains: if config.coalesce == Some(Mode::Reversible) { Trains::Kept } else { Trains::Resized },
+        fill: config.fill,
         unknown_len_max: if is_border { border.unknown_len_max(toward) } else { u16::MAX },
         ..Narrowing::new(mtu, role)
     };
@@ -173,7 +174,7 @@ fn widening(config: &topology::Gateway, mtu: u16, secret: Secret) -> Widening {
     };
     let coalescer = config.coalesce.map(|mode| {
         let hold = config.hold.unwrap_or(Hold::Fixed(BURST_MAX));
-        let rules = Rules { mode, hold, len_max: mtu, longer: Switch::On, udp: false };
+        let rules = Rules { mode, hold, len_max: mtu, longer: Switch::On, udp: config.datagrams };
         Coalescer::new(limit, rules, Vec::new(), secret)
     });
     Widening {

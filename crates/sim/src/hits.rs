@@ -48,11 +48,13 @@ pub enum Fault {
     SmallPool,
     /// Packets that nobody should send.
     Junk,
+    /// Marks of congestion.
+    Mark,
 }
 
 impl Fault {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 14] = [
         Fault::Loss,
         Fault::Burst,
         Fault::ByteLoss,
@@ -66,6 +68,7 @@ impl Fault {
         Fault::MtuChange,
         Fault::SmallPool,
         Fault::Junk,
+        Fault::Mark,
     ];
 
     /// Its name in tables and commands.
@@ -84,6 +87,7 @@ impl Fault {
             Fault::MtuChange => "mtu",
             Fault::SmallPool => "memory",
             Fault::Junk => "junk",
+            Fault::Mark => "mark",
         }
     }
 }

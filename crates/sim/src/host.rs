@@ -239,7 +239,7 @@ impl Host {
             // A host that looks for its path's MTU sets it on all its segments (RFC 1191 section 3).
             dont_fragment: self.dont_fragment || protocol == TCP,
             id: self.next_id,
-            ecn: 0,
+            ecn: if flow.plan.talk.ends[0].ecn { Ecn::Ect0.bits() } else { 0 },
             piece: None,
         }
     }

@@ -36,6 +36,8 @@ pub struct Net {
     pub ended: u64,
     /// Is there a wire that flips bits?
     pub may_damage: bool,
+    /// Does a host send what nobody should?
+    pub has_junk: bool,
     /// The first law that was broken.
     pub broken: Option<Broken>,
     /// Is everything that is held counted anew after each event, not after as many events as it is long?
@@ -68,6 +70,10 @@ pub struct Wire {
     pub is_up: bool,
     /// Frames that it lost because it was down.
     pub down_count: u64,
+    /// With more frames than this on it, those whose sender takes part are marked.
+    pub marks_above: Option<u64>,
+    /// Frames that it marked.
+    pub marked_count: u64,
     /// When its next arrival is planned.
     planned: Time,
 }
@@ -75,7 +81,17 @@ pub struct Wire {
 impl Wire {
     /// One with nothing on it.
     pub fn new(link: Link, to: usize, port: usize, mtu: usize) -> Wire {
-        Wire { link, to, port, mtu, is_up: true, down_count: 0, planned: Time::NEVER }
+        Wire {
+            link,
+            to,
+            port,
+            mtu,
+            is_up: true,
+            down_count: 0,
+            marks_above: None,
+            marked_count: 0,
+            planned: Time::NEVER,
+        }
     }
 }
 
@@ -93,10 +109,15 @@ impl Net {
             wire.down_count += 1;
             return;
         }
+        let is_crowded = wire.marks_above.is_some_and(|count| wire.link.inside().frames > count);
+        let marked_count = &mut wire.marked_count;
         let trace = &mut self.trace;
         let mut piece = None;
         wire.link.push_with(self.now, len, |room| {
             write(room);
+            if is_crowded && wire::mark(room) {
+                *marked_count += 1;
+            }
             trace.note_frame(number, room);
             piece = Piece::seen(room);
         });
@@ -135,6 +156,12 @@ impl Net {
         if self.broken.is_none() {
             self.broken = Some(Broken { law, event: self.event, at: self.now, what: what() });
         }
+    }
+
+    /// May packets say what no host of good will wrote?
+    #[inline]
+    pub fn is_spoilt(&self) -> bool {
+        self.may_damage || self.has_junk
     }
 
     /// Frames that something befell that a checksum may not have seen.

@@ -67,7 +67,7 @@ impl Router {
             touched.push(to);
         }
         let back = |answer: &Packet| leads(answer, routes, wires);
-        ways[to].expire(net, &back);
+        ways[to].begin(net, &back);
         ways[to].take(net, port, frame, None, &back);
     }
 

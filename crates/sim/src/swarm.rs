@@ -18,6 +18,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 use engine::{Hold, Mode};
+use packet::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A seed, and what is left out of what it draws.
@@ -57,6 +58,9 @@ impl Case {
             for shape in &mut link.shapes {
                 self.without.iter().for_each(|fault| leave_out(*fault, shape));
             }
+        }
+        if self.without.contains(&Fault::Mark) {
+            scene.topology.links.iter_mut().for_each(|link| link.marks_above = None);
         }
         scene.changes.retain(|change| !self.without.contains(&fault_of(change)));
         if self.without.contains(&Fault::SmallPool) {
@@ -156,7 +160,7 @@ fn leave_out(fault: Fault, shape: &mut Shape) {
         Fault::Jitter => shape.jitter = Duration::ZERO,
         Fault::Rate => shape.rate_bits_per_second = None,
         Fault::Red => shape.red = None,
-        Fault::Carrier | Fault::MtuChange | Fault::SmallPool | Fault::Junk => {}
+        Fault::Carrier | Fault::MtuChange | Fault::SmallPool | Fault::Junk | Fault::Mark => {}
     }
 }
 
@@ -168,6 +172,10 @@ struct Drawing {
     stop: u64,
     faults: Vec<Fault>,
     topology: Topology,
+    /// Links between the two sides.
+    link_count: u64,
+    /// Smallest MTU on the way, in bytes.
+    least_mtu: u16,
 }
 
 impl Drawing {
@@ -182,7 +190,7 @@ impl Drawing {
             _ => Fault::ALL.get(stop as usize).map_or(&[], std::slice::from_ref),
         };
         faults.extend(forced.iter().copied().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
-        Drawing { dice, seed, stop, faults, topology: Topology::default() }
+        Drawing { dice, seed, stop, faults, topology: Topology::default(), link_count: 2, least_mtu: u16::MAX }
     }
 
     fn has(&self, fault: Fault) -> bool {
@@ -201,7 +209,7 @@ impl Drawing {
             GatewayRole::Border => self.dice.one_of(&[9_000, 9_000, 4_000, 1_500, 9_216, 65_535]).max(narrow_mtu),
             GatewayRole::WideInterface | GatewayRole::ReceiveOffload => 65_535,
         };
-        let left_count = self.dice.one_of(&[1, 1, 1, 1, 2, 3]);
+        let left_count = self.dice.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
         let left = self.hosts("left", left_count);
         let gateway = self.gateway(role, "gateway");
         self.cluster(&left, gateway, wide_mtu);
@@ -214,25 +222,32 @@ impl Drawing {
             let shape = self.shape();
             self.topology.link([at, router], mtu, shape);
             at = router;
+            self.link_count += 1;
         }
         if self.stop == MESH {
             at = self.mesh(at, narrow_mtu);
+            self.link_count += MESH_WAY_LEN;
         }
-        let right_count = self.dice.one_of(&[1, 1, 1, 1, 2, 3]);
+        let right_count = self.dice.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
         let right = self.hosts("right", right_count);
-        let far_mtu = if self.dice.one_in(3) {
+        let far_mtu = if self.dice.one_in(5) {
             let far = self.gateway(role, "far gateway");
             let shape = self.shape();
             self.topology.link([at, far], narrow_mtu, shape);
             self.cluster(&right, far, wide_mtu);
+            self.link_count += 2;
             wide_mtu
         } else {
             self.join_all(&right, at, narrow_mtu);
             narrow_mtu
         };
-        let least_mtu = mtus.into_iter().min().unwrap_or(narrow_mtu).min(far_mtu);
-        let changes = self.changes(least_mtu);
-        let flows = self.flows(&left, &right, least_mtu);
+        self.least_mtu = mtus.into_iter().min().unwrap_or(narrow_mtu).min(far_mtu);
+        let changes = self.changes();
+        let marks_above = self.dice.one_of(&[0, 4, 20]);
+        if self.has(Fault::Mark) {
+            self.topology.links.iter_mut().for_each(|link| link.marks_above = Some(marks_above));
+        }
+        let flows = self.flows(&left, &right, far_mtu);
         let Drawing { seed, topology, .. } = self;
         Scene { topology, flows, changes, bend: None, seed, is_thorough: false }
     }
@@ -252,7 +267,7 @@ impl Drawing {
     }
 
     fn middle_count(&mut self) -> u64 {
-        let count = self.dice.one_of(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 3]);
+        let count = self.dice.one_of(&[0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
         if self.stop >= FIRST_ROUTER && self.stop < FIRST_ROUTER + 5 { count.max(1) } else { count }
     }
 
@@ -331,6 +346,8 @@ impl Drawing {
         config.reassemble |= role == GatewayRole::ReceiveOffload && dice.one_in(2) || dice.one_in(8);
         config.join = !config.reassemble && dice.one_in(2);
         config.coalesce = dice.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), config.coalesce, None]);
+        config.datagrams = dice.one_in(3);
+        config.fill = dice.one_of(&[Fill::Full, Fill::Full, Fill::Even]);
         config.hold = dice.one_of(&[
             None,
             None,
@@ -357,7 +374,8 @@ impl Drawing {
 
     fn shape(&mut self) -> Shape {
         let dice = &mut self.dice;
-        let delay = Duration::from_micros(dice.one_of(&[0, 0, 20, 100, 1_000]));
+        // Never none: a sender tells what it sent again from what it sent before by the moment.
+        let delay = Duration::from_micros(dice.one_of(&[1, 5, 20, 100, 1_000]));
         let jitter = delay / dice.from(1, 4) as u32;
         let loss = dice.one_of(&[0.001, 0.01, 0.1]);
         let burst = Burst { begins: dice.one_of(&[0.001, 0.01]), ends: dice.one_of(&[0.1, 0.5]) };
@@ -387,7 +405,7 @@ impl Drawing {
         shape
     }
 
-    fn changes(&mut self, least_mtu: u16) -> Vec<Change> {
+    fn changes(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let shaped = self.topology.links.len();
         let (from, stretch) = (self.dice.from(1, 3_000), self.dice.from(10, 3_000));
@@ -399,81 +417,95 @@ impl Drawing {
         for _ in 0..if self.has(Fault::MtuChange) { 3 } else { 0 } {
             let link = self.dice.below(shaped as u64) as usize;
             let mtu = self.topology.links[link].mtu;
-            let other = self.dice.from(u64::from(least_mtu.min(mtu)), u64::from(mtu)) as u16;
+            let other = self.dice.from(u64::from(self.least_mtu.min(mtu)), u64::from(mtu)) as u16;
             let at = Duration::from_micros(self.dice.from(1, 5_000));
             changes.push(Change { at, link, to: To::Mtu(other) });
         }
         changes
     }
 
-    fn flows(&mut self, left: &[usize], right: &[usize], least_mtu: u16) -> Vec<Plan> {
+    fn flows(&mut self, left: &[usize], right: &[usize], far_mtu: u16) -> Vec<Plan> {
         if self.stop == SPENT_IDS {
             return vec![many_pieces(left[0], right[0])];
         }
-        let takes_v6 = least_mtu >= V6_MTU_MIN;
+        let takes_v6 = self.least_mtu >= V6_MTU_MIN;
         let count = self.dice.from(1, 6);
-        let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, least_mtu, count)).collect();
+        let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, far_mtu, count)).collect();
         if self.has(Fault::Junk) {
             for is_v6 in [false, true].into_iter().filter(|is_v6| !is_v6 || takes_v6) {
                 let from_left = (self.dice.one_in(4) || self.stop == UNENDING_HEADERS)
                     && !matches!(self.stop, EVICTING | RETIRING);
                 let (from, to) = if from_left { (left[0], right[0]) } else { (right[0], left[0]) };
-                let plan = self.flow(left, right, least_mtu, count);
+                let plan = self.flow(left, right, far_mtu, count);
                 flows.push(Plan { kind: FlowKind::Junk, from, to, is_v6, count: 1_000, burst: 1, ..plan });
             }
         }
         flows
     }
 
-    fn flow(&mut self, left: &[usize], right: &[usize], least_mtu: u16, among: u64) -> Plan {
-        // Where full segments vanish, a sender makes them shorter and shorter: there are many times as many.
+    fn flow(&mut self, left: &[usize], right: &[usize], far_mtu: u16, among: u64) -> Plan {
+        let is_silent = self.topology.nodes.iter().any(|node| node.kind == Kind::Router(Router::Silent));
         let is_lossy = LOSSES.iter().any(|fault| self.has(*fault));
-        let share = if is_lossy { TCP_SHARE / 5 } else { TCP_SHARE };
+        let (least_mtu, link_count) = (self.least_mtu, self.link_count);
         let dice = &mut self.dice;
         let (one, other) = (dice.one_of(left), dice.one_of(right));
         let (from, to) = if dice.one_in(2) { (one, other) } else { (other, one) };
         let drawn =
             dice.one_of(&[FlowKind::Tcp, FlowKind::Tcp, FlowKind::Tcp, FlowKind::Datagrams, FlowKind::Stream]);
         let kind = if drawn == FlowKind::Tcp && least_mtu < TCP_MTU_MIN { FlowKind::Stream } else { drawn };
-        let (sizes, count) = match kind {
-            FlowKind::Tcp => {
-                let (sizes, mean_len) = dice.one_of(&[
-                    (Sizes::Full, 65_535),
-                    (Sizes::Between(1, 40_000), 20_000),
-                    (Sizes::Between(1, 40_000), 20_000),
-                    (Sizes::Between(1, 3_000), 1_500),
-                    (Sizes::Mixed(200, 20), 1_600),
-                ]);
-                // A third of its packets carry no bytes.
-                let len = share / among * u64::from(least_mtu - TCP_HEADERS_LEN) * 2 / 3;
-                (sizes, len / mean_len + 1)
-            }
+        let talk = talk(dice, is_silent);
+        // Where full segments vanish, who probes makes them shorter and shorter: there are up to hundreds of times as many.
+        let is_probing = talk.ends.iter().any(|end| end.path.probing != Probing::Off);
+        let tcp_share = if is_lossy && is_probing { TCP_SHARE / 25 } else { TCP_SHARE };
+        let sizes = match kind {
+            FlowKind::Tcp => dice.one_of(&[
+                Sizes::Full,
+                Sizes::Between(1, 40_000),
+                Sizes::Between(1, 40_000),
+                Sizes::Between(1, 3_000),
+                Sizes::Mixed(200, 20),
+            ]),
             FlowKind::Stream => dice.one_of(&[
-                (Sizes::Full, SHARE / among),
-                (Sizes::Fixed(536), 2 * SHARE / among),
-                (Sizes::Fixed(100), 4 * SHARE / among),
-                (Sizes::Between(1, 200), 4 * SHARE / among),
-                (Sizes::Between(1, 1_460), 2 * SHARE / among),
-                (Sizes::Mixed(100, 40), 3 * SHARE / among),
+                Sizes::Full,
+                Sizes::Fixed(536),
+                Sizes::Fixed(100),
+                Sizes::Between(1, 200),
+                Sizes::Between(1, 1_460),
+                Sizes::Mixed(100, 40),
             ]),
             _ => dice.one_of(&[
-                (Sizes::Fixed(18), 4 * SHARE / among),
-                (Sizes::Between(1, 64), 4 * SHARE / among),
-                (Sizes::Between(1, 1_600), 2 * SHARE / among),
-                (Sizes::Mixed(200, 60), 3 * SHARE / among),
-                (Sizes::Between(1, 9_000), SHARE / among),
-                (Sizes::Full, 40),
+                Sizes::Fixed(18),
+                Sizes::Between(1, 64),
+                Sizes::Between(1, 1_600),
+                Sizes::Mixed(200, 60),
+                Sizes::Between(1, 9_000),
+                Sizes::Full,
             ]),
+        };
+        let room = u64::from(least_mtu - TCP_HEADERS_LEN.min(least_mtu / 2));
+        let mean_len = match kind {
+            // A segment is as long as the receiver's link takes.
+            FlowKind::Stream => sizes.mean_len().min(u64::from(far_mtu)),
+            _ => sizes.mean_len(),
+        };
+        let count = match kind {
+            // A third of its packets carry no bytes.
+            FlowKind::Tcp => tcp_share * room * 2 / 3 / mean_len,
+            // What leaves in many pieces is many packets.
+            _ => SHARE / mean_len.div_ceil(room),
         };
         let burst =
             if kind == FlowKind::Tcp { dice.one_of(&[1, 2, 8]) } else { dice.one_of(&[1, 16, 64, 64, 64, 64]) };
+        // What is long comes in shorter bursts, so that few bytes are on their way at once.
+        let burst = burst.min((BURST_LEN_MAX / mean_len) as u32).max(1);
         Plan {
             kind,
             from,
             to,
             is_v6: least_mtu >= V6_MTU_MIN && dice.one_in(3),
             sizes,
-            count,
+            // What crosses many links is a packet at each, and counts at one gateway: most go where that is on their way.
+            count: count * 4 / (link_count * link_count) / among + 1,
             burst,
             // A packet of each flow every microsecond at most, so that few are on their way at once.
             gap: Duration::from_micros(u64::from(burst) * dice.one_of(&[1, 1, 4, 20])),
@@ -481,19 +513,24 @@ impl Drawing {
             disorder: dice.one_of(&[0, 0, 0, 100, 10]),
             has_timestamps: dice.one_in(2),
             acks_every: dice.one_of(&[0, 2, 8]),
-            talk: talk(dice),
+            talk,
         }
     }
 }
 
 /// How two hosts talk: as Linux does or as the standards advise, with any choice changed.
-fn talk(dice: &mut Dice) -> Talk {
-    let ends = [(); 2].map(|()| end(dice));
+fn talk(dice: &mut Dice, is_silent: bool) -> Talk {
+    let ends = [(); 2].map(|()| end(dice, is_silent));
     let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
     Talk { ends, reply_len, reply: dice.one_of(&[Reply::AtLast, Reply::AtOnce]) }
 }
 
-fn end(dice: &mut Dice) -> Settings {
+fn end(dice: &mut Dice, is_silent: bool) -> Settings {
+    let probings: &[Probing] = match is_silent {
+        true => &[Probing::AfterBlackHole, Probing::Always],
+        // Where all routers speak, who looks for black holes takes losses for some, and sends short segments for long.
+        false => &[Probing::Off, Probing::Off, Probing::Off, Probing::AfterBlackHole, Probing::Always],
+    };
     let usual = if dice.one_in(3) { Settings::standard() } else { Settings::linux() };
     Settings {
         algorithm: dice.one_of(&[Algorithm::Cubic, Algorithm::Reno]),
@@ -520,7 +557,7 @@ fn end(dice: &mut Dice) -> Settings {
         ]),
         path: PathChoice {
             belief: dice.one_of(&[Belief::AtOnce, Belief::AfterTimeout]),
-            probing: dice.one_of(&[Probing::AfterBlackHole, Probing::AfterBlackHole, Probing::Always]),
+            probing: dice.one_of(probings),
             ..usual.path
         },
         // Nothing is given up, so that all has to arrive.
@@ -620,7 +657,7 @@ impl fmt::Display for Failure {
 /// So many seeds in a row meet every fault and every role.
 pub const TOUR: u64 = 64;
 /// Stops of the tour, behind one for each fault: one for each kind of router, and what few seeds would meet by themselves.
-const FIRST_ROUTER: u64 = 13;
+const FIRST_ROUTER: u64 = 14;
 const SPENT_IDS: u64 = 20;
 const UNENDING_HEADERS: u64 = 21;
 const EVICTING: u64 = 22;
@@ -630,10 +667,14 @@ const MESH: u64 = 24;
 const MESH_LEN: usize = 90;
 /// Runs that shrinking takes, at most.
 const TRIES: usize = 80;
-/// Segments that the flows of a seed share, of the usual length.
-const SHARE: u64 = 12_000;
-/// Packets that the connections of a seed share, about.
-const TCP_SHARE: u64 = 30_000;
+/// Links between two members of a mesh, about.
+const MESH_WAY_LEN: u64 = 6;
+/// Messages or segments that the flows of a seed share, about, where two links lie between the two sides.
+const SHARE: u64 = 24_000;
+/// Bytes that a flow sends at once, about and at most.
+const BURST_LEN_MAX: u64 = 1 << 18;
+/// Packets that the connections of a seed share.
+const TCP_SHARE: u64 = 60_000;
 /// Faults for which TCP sends again.
 const LOSSES: [Fault; 9] = [
     Fault::Loss,

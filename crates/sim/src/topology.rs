@@ -35,6 +35,7 @@ use core::ops::Range;
 use core::str::FromStr;
 use core::time::Duration;
 use engine::{Hold, Late, Mode};
+use packet::Fill;
 use serde::Deserialize;
 use std::collections::HashMap;
 use toml::Spanned;
@@ -99,7 +100,11 @@ pub struct Gateway {
     pub join: bool,
     /// How segments are joined toward the wide end; none: they are not.
     pub coalesce: Option<Mode>,
-    /// How long they wait for others; none: as long as the port has more.
+    /// Are UDP datagrams joined so, too?
+    pub datagrams: bool,
+    /// How a payload is shared out that must be cut.
+    pub fill: Fill,
+    /// How long segments wait for others; none: as long as the port has more.
     pub hold: Option<Hold>,
     /// How long fragments wait for others; none: as the standards say.
     pub patience: Option<Duration>,
@@ -161,6 +166,8 @@ pub struct Link {
     pub mtu: u16,
     /// What it does to packets from the first end to the second, and back.
     pub shapes: [Shape; 2],
+    /// With more packets than this on it, those whose sender takes part are marked (RFC 3168 section 5); none: never.
+    pub marks_above: Option<u64>,
 }
 
 /// What is wrong with a topology, and where.
@@ -233,6 +240,8 @@ impl Gateway {
             reassemble: role == GatewayRole::WideInterface,
             join: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),
+            datagrams: false,
+            fill: Fill::Full,
             hold: None,
             patience: None,
             late: Lateness::Release,
@@ -262,7 +271,7 @@ impl Topology {
     /// Adds a link that is alike in both directions, but for what it loses.
     pub fn link(&mut self, ends: [usize; 2], mtu: u16, shape: Shape) {
         let back = Shape { seed: shape.seed ^ BACK, ..shape.clone() };
-        self.links.push(Link { ends, mtu, shapes: [shape, back] });
+        self.links.push(Link { ends, mtu, shapes: [shape, back], marks_above: None });
     }
 
     /// The links of a node, by number.

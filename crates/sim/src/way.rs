@@ -5,11 +5,11 @@
 //! can only be known by counting all that is held is counted when as many events have passed as it is long.
 
 use crate::bend::Bend;
-use crate::flow::{Flow, PORT, connection_of};
+use crate::flow::{Flow, flow_of};
 use crate::laws::Law;
 use crate::net::Net;
 use crate::topology::Role;
-use crate::wire::{TCP, TCP_LEN, UDP, UDP_LEN, long, word};
+use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
 use core::time::Duration;
 use engine::{Event, Mss, Output, Pieces, Reason, Role as EngineRole, Side, Switch, Tally, Toward, Way as Leaving};
 use packet::{Frame, Ingress, Medium, NoPacket, Packet, Time};
@@ -39,6 +39,8 @@ pub struct Way {
     /// A packet that a bent way keeps back.
     kept: Option<Packet>,
     leaving_count: u64,
+    /// The moment at which it last began.
+    begun: Time,
     /// When its next wake is planned.
     pub planned: Time,
 }
@@ -51,9 +53,19 @@ struct Watch {
     /// Frames that found no memory.
     lost_count: u64,
     orders: Vec<Order>,
+    marks: Marks,
     /// Events since everything that is held was counted, and how much that was.
     since_walk: usize,
     walk_len: usize,
+}
+
+/// Bytes that came and went marked (RFC 3168).
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    came: u64,
+    went: u64,
+    /// Did marked pieces of datagrams come, or leave? Joined to others, they mark more than came marked.
+    in_pieces: bool,
 }
 
 /// How far a flow came and went, and how much of it came and went behind what follows it.
@@ -84,6 +96,7 @@ impl Way {
             watch: Watch::default(),
             kept: None,
             leaving_count: 0,
+            begun: Time::NEVER,
             planned: Time::NEVER,
         }
     }
@@ -117,13 +130,12 @@ impl Way {
 
     fn push(&mut self, net: &mut Net, mut packet: Packet, mss: Option<(&mut Mss, Toward)>, back: Back<'_>) {
         self.watch.came += Tally::new(1, packet.ip().payload_len());
+        self.watch.marks.comes(packet.bytes());
         packet.tag = net.now.nanos() + 1;
         if !matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload) {
             packet.take_hop();
         }
-        if let Some((flow, start, len)) = place(net, &packet) {
-            self.watch.order(flow).comes(start, len);
-        }
+        places(net, &packet, |flow, start, len| self.watch.order(flow).comes(start, len));
         if let Some((mss, toward)) = mss {
             mss.see(net.now, &mut packet, toward, &mut self.out.ledger);
         }
@@ -134,6 +146,15 @@ impl Way {
         }
         if self.out.queued_count() >= QUEUED_MAX {
             self.drain(net, back);
+        }
+    }
+
+    /// Lets go of what is late, before the first packet of a moment.
+    #[inline]
+    pub fn begin(&mut self, net: &mut Net, back: Back<'_>) {
+        if self.begun != net.now {
+            self.begun = net.now;
+            self.expire(net, back);
         }
     }
 
@@ -205,7 +226,9 @@ impl Way {
                 self.kept = Some(packet);
                 return;
             }
-            Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts)) => self.emit(net, &packet, Some(bend)),
+            Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts | Bend::LosesMarks | Bend::InventsMarks)) => {
+                self.emit(net, &packet, Some(bend))
+            }
             _ => self.emit(net, &packet, None),
         }
         self.out.done(packet);
@@ -222,21 +245,8 @@ impl Way {
             let (role, patience) = (self.role.name(), self.patience);
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
         }
-        if !packet.came_in_pieces()
-            && let Some((flow, start, len)) = place(net, packet)
-        {
-            net.looked(Law::Order);
-            let order = self.watch.order(flow);
-            order.goes(start, len);
-            let Order { late_in, late_out, .. } = *order;
-            if late_out > late_in {
-                let role = self.role.name();
-                net.breaks(Law::Order, || {
-                    format!(
-                        "of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so"
-                    )
-                });
-            }
+        if !packet.came_in_pieces() {
+            self.check_order(net, packet);
         }
         if self.role == Role::WideInterface && packet.cut.is_some() {
             let from = crate::wire::read(packet.bytes()).and_then(|seen| seen.from);
@@ -244,19 +254,83 @@ impl Way {
                 rules.has_cutting_card = true;
             }
         }
-        let mut pieces = Pieces::of(packet);
-        while let Some(piece) = pieces.next() {
-            let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
-            let len = piece.frame_len() + extra;
-            net.put(self.wire, len, |room| {
-                let (header, payload) = room.split_at_mut(piece.header.len());
-                header.copy_from_slice(piece.header);
-                payload[..piece.payload.len()].copy_from_slice(piece.payload);
-                if bend == Some(Bend::Corrupts) {
-                    corrupt(room);
-                }
+        if packet.cut.is_none() && packet.train.is_none() {
+            self.put(net, packet.frame(), &[], bend);
+        } else {
+            let mut pieces = Pieces::of(packet);
+            while let Some(piece) = pieces.next() {
+                self.put(net, piece.header, piece.payload, bend);
+            }
+        }
+        self.check_marks(net);
+    }
+
+    fn check_order(&mut self, net: &mut Net, packet: &Packet) {
+        let mut broken = None;
+        let mut count = 0;
+        places(net, packet, |flow, start, len| {
+            let order = self.watch.order(flow);
+            order.goes(start, len);
+            count += 1;
+            if order.late_out > order.late_in {
+                broken = Some((flow, *order));
+            }
+        });
+        net.hits.laws[Law::Order as usize - 1] += count;
+        if let Some((flow, Order { late_in, late_out, .. })) = broken {
+            let role = self.role.name();
+            net.breaks(Law::Order, || {
+                format!("of flow {flow}, {late_out} went out behind what follows it at a {role}; {late_in} came so")
             });
-            self.watch.put_count += 1;
+        }
+    }
+
+    /// Puts a packet on the wire, as it stands there.
+    #[inline]
+    fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<Bend>) {
+        let len = header.len() + payload.len();
+        let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
+        let Watch { marks, put_count, .. } = &mut self.watch;
+        // What the wire loses at once is not written.
+        let mut is_written = false;
+        net.put(self.wire, len + extra, |room| {
+            room[..header.len()].copy_from_slice(header);
+            room[header.len()..len].copy_from_slice(payload);
+            match bend {
+                Some(Bend::Corrupts) => corrupt(room),
+                Some(Bend::LosesMarks) => wire::bend_mark(room, false),
+                Some(Bend::InventsMarks) => wire::bend_mark(room, true),
+                _ => {}
+            }
+            marks.goes(room);
+            is_written = true;
+        });
+        if !is_written {
+            marks.goes(header);
+        }
+        *put_count += 1;
+    }
+
+    /// Nothing leaves marked that nobody marked.
+    #[inline]
+    fn check_marks(&self, net: &mut Net) {
+        let Marks { came, went, in_pieces } = self.watch.marks;
+        if went > came && !in_pieces && !net.is_spoilt() {
+            let role = self.role.name();
+            net.breaks(Law::Integrity, || format!("{went} bytes left a {role} marked, {came} came so"));
+        }
+    }
+
+    /// Every mark that came left, but for those of packets that ended here.
+    fn check_marks_at_end(&self, net: &mut Net) {
+        net.looked(Law::Integrity);
+        let Marks { came, went, .. } = self.watch.marks;
+        let ended = self.out.ledger.retired_all().bytes;
+        if went + ended < came && !net.is_spoilt() {
+            let role = self.role.name();
+            net.breaks(Law::Integrity, || {
+                format!("{came} bytes came to a {role} marked, {went} left so, {ended} ended there")
+            });
         }
     }
 
@@ -277,7 +351,7 @@ impl Way {
         watch.since_walk += 1;
         if net.is_thorough || watch.since_walk >= watch.walk_len {
             watch.since_walk = 0;
-            watch.walk_len = side.widening.held().1;
+            watch.walk_len = out.pool.lent_count();
             if let Err(what) = side.check(out) {
                 return net.breaks(Law::Conservation, || what);
             }
@@ -308,6 +382,7 @@ impl Way {
         if let Err(what) = self.side.check(&self.out) {
             net.breaks(Law::Conservation, || what);
         }
+        self.check_marks_at_end(net);
     }
 
     /// Adds up what was met here.
@@ -369,6 +444,25 @@ impl Watch {
     }
 }
 
+impl Marks {
+    /// A piece of a segment says nothing here: where its header ends is not known.
+    #[inline]
+    fn comes(&mut self, front: &[u8]) {
+        if let Some(marked) = wire::marked(front) {
+            self.in_pieces |= marked.is_piece;
+            self.came += if marked.is_piece && marked.is_tcp { 0 } else { marked.len };
+        }
+    }
+
+    #[inline]
+    fn goes(&mut self, front: &[u8]) {
+        if let Some(marked) = wire::marked(front) {
+            self.in_pieces |= marked.is_piece;
+            self.went += marked.len;
+        }
+    }
+}
+
 impl Order {
     #[inline]
     fn comes(&mut self, start: u64, len: u64) {
@@ -389,32 +483,29 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     behind
 }
 
-/// Where in its flow a packet stands: a message by its number, a segment by its bytes. The two directions of a connection are two
-/// flows.
+/// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
+/// of a connection are two flows.
 #[inline]
-fn place(net: &Net, packet: &Packet) -> Option<(usize, u64, u64)> {
-    let upper = packet.ip().upper.filter(|_| packet.ip().fragment.is_none())?;
+fn places(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
+    let Some(upper) = packet.ip().upper.filter(|_| packet.ip().fragment.is_none()) else { return };
     let bytes = packet.upper_bytes(upper);
     let ports = [word(bytes, 0), word(bytes, 2)];
-    let (flow, end) = match connection_of(ports) {
-        Some(sent) => sent,
-        None if ports[0] == ports[1] => (usize::from(ports[1].checked_sub(PORT)?), 0),
-        None => return None,
-    };
-    let known = net.flows.get(flow)?;
+    let Some((flow, known)) = flow_of(ports).and_then(|flow| Some((flow, net.flows.get(flow)?))) else { return };
+    let Some(end) = known.sender_of(upper.protocol, ports) else { return };
     if net.may_damage && !is_of(known, end, packet) {
-        return None;
+        return;
     }
-    match upper.protocol {
-        UDP => {
-            let number = known.message_of(bytes.get(UDP_LEN..)?)?;
-            Some((2 * flow, number, 1))
+    if upper.protocol == UDP {
+        let messages = bytes.get(UDP_LEN..).unwrap_or_default();
+        let len = packet.train.map_or(messages.len(), |train| train.segment_len.into());
+        for number in messages.chunks(len.max(1)).filter_map(|message| known.message_of(message)) {
+            see(2 * flow, number, 1);
         }
-        TCP if bytes.len() > TCP_LEN => {
-            let len = bytes.len().checked_sub(usize::from(bytes[12] >> 4) * 4).filter(|len| *len > 0)?;
-            Some((2 * flow + end, known.place_of(end, long(bytes, 4)), len as u64))
+    } else if upper.protocol == TCP && bytes.len() > TCP_LEN {
+        let len = bytes.len().saturating_sub(usize::from(bytes[12] >> 4) * 4);
+        if len > 0 {
+            see(2 * flow + end, known.place_of(end, long(bytes, 4)), len as u64);
         }
-        _ => None,
     }
 }
 

@@ -109,6 +109,80 @@ pub fn seal_v4(header: &mut [u8]) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Marks a packet whose sender takes part in congestion notification (RFC 3168 section 5); says whether it is one.
+pub fn mark(frame: &mut [u8]) -> bool {
+    let (first, second) = match frame {
+        [first, second, ..] => (*first, *second),
+        _ => return false,
+    };
+    let takes_part = |bits: u8| matches!(bits & 3, 1 | 2);
+    match first >> 4 {
+        4 if takes_part(second) => {
+            let header = frame.get_mut(..usize::from(first & 15) * 4).filter(|header| header.len() >= V4_LEN);
+            let Some(header) = header.filter(|header| Sum::of(header).is_right()) else { return false };
+            header[1] |= 3;
+            seal_v4(header);
+            true
+        }
+        6 if takes_part(second >> 4) => {
+            frame[1] |= 0x30;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What a packet carries that was marked on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Marked {
+    /// Bytes of a whole segment without its header; of a datagram, or a piece of one, all that is behind the IP header.
+    pub len: u64,
+    /// Is it a piece of a datagram?
+    pub is_piece: bool,
+    /// Is it of TCP?
+    pub is_tcp: bool,
+}
+
+/// What a marked packet with these headers carries; none where it is not marked.
+#[inline]
+pub fn marked(front: &[u8]) -> Option<Marked> {
+    let is_marked = match front {
+        [first, second, ..] if first >> 4 == 4 => second & 3 == 3,
+        [first, second, ..] if first >> 4 == 6 => second & 0x30 == 0x30,
+        _ => false,
+    };
+    if is_marked { what_is_marked(front) } else { None }
+}
+
+#[cold]
+fn what_is_marked(front: &[u8]) -> Option<Marked> {
+    let (protocol, at, end, is_piece) = if front[0] >> 4 == 4 {
+        (*front.get(9)?, usize::from(front[0] & 15) * 4, word(front, 2), word(front, 6) & 0x3FFF > 0)
+    } else {
+        let end = word(front, 4).saturating_add(V6_LEN as u16);
+        match *front.get(6)? {
+            FRAGMENT => (*front.get(V6_LEN)?, V6_LEN + FRAGMENT_LEN, end, true),
+            protocol => (protocol, V6_LEN, end, false),
+        }
+    };
+    let is_tcp = protocol == TCP;
+    let upper_at = if is_tcp && !is_piece { at + usize::from(front.get(at + 12)? >> 4) * 4 } else { at };
+    Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_piece, is_tcp })
+}
+
+/// Takes the mark from a packet, or sets it.
+pub fn bend_mark(frame: &mut [u8], is_marked: bool) {
+    match frame.first().map(|first| first >> 4) {
+        Some(4) => {
+            frame[1] = frame[1] & !3 | if is_marked { 3 } else { 2 };
+            let header_len = usize::from(frame[0] & 15) * 4;
+            seal_v4(&mut frame[..header_len]);
+        }
+        Some(6) => frame[1] = frame[1] & !0x30 | if is_marked { 0x30 } else { 0x20 },
+        _ => {}
+    }
+}
+
 /// Writes a UDP header to the front of `to`, which holds header and payload.
 pub fn write_udp(head: &Head, port: u16, to: &mut [u8]) {
     let len = to.len();

@@ -114,7 +114,9 @@ impl World {
             for (way, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
                 let port =
                     ports[to].iter().position(|port| *port / 2 == number).expect("a link's end has a port for it");
-                wires.push(Wire::new(Link::new(link.shapes[way].clone()), to, port, link.mtu.into()));
+                let mut wire = Wire::new(Link::new(link.shapes[way].clone()), to, port, link.mtu.into());
+                wire.marks_above = link.marks_above;
+                wires.push(wire);
             }
         }
         let mut net = Net {
@@ -129,6 +131,7 @@ impl World {
             taken_in: 0,
             tcp_taken_in: 0,
             ended: 0,
+            has_junk: flows.iter().any(|flow| flow.kind == FlowKind::Junk),
             may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
             broken: None,
             is_thorough: *is_thorough,
@@ -320,6 +323,7 @@ impl World {
             add(Fault::Red, counters.dropped_early.frames);
             add(Fault::Rate, counters.dropped.frames - counters.dropped_early.frames);
             add(Fault::Carrier, wire.down_count);
+            add(Fault::Mark, wire.marked_count);
             let jittered = if shape.jitter > Duration::ZERO { counters.delivered.frames } else { 0 };
             add(Fault::Jitter, jittered);
         }

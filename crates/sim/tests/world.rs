@@ -1,12 +1,14 @@
 //! Networks in, what becomes of their packets out: faults do what they say, and the same seed is the same run.
 
+mod scenes;
+
 use core::time::Duration;
+use scenes::{HOSTS, pair, plan, run};
 use wideload_sim::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use wideload_sim::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
 use wideload_sim::swarm::{Case, TOUR};
 use wideload_sim::{
-    Bend, Change, Fault, Gateway, GatewayRole, Hits, Kind, Lateness, Law, Outcome, Role, Router, Scene, To,
-    Topology, World,
+    Bend, Change, Fault, Gateway, GatewayRole, Hits, Kind, Law, Role, Router, Scene, To, Topology, World,
 };
 
 #[test]
@@ -140,6 +142,21 @@ fn a_connection_hears_of_a_shorter_link_and_finds_one_that_nobody_speaks_of() {
 }
 
 #[test]
+fn a_connection_that_takes_part_is_marked_where_a_link_is_crowded() {
+    let marked = |ecn: bool, marks_above: Option<u64>| {
+        let shape = Shape { rate_bits_per_second: Some(100_000_000), ..Shape::default() };
+        let mut scene = talking(scene(plain(), shape), [0, 2]);
+        scene.flows[0].talk.ends.iter_mut().for_each(|end| end.ecn = ecn);
+        scene.topology.links.iter_mut().for_each(|link| link.marks_above = marks_above);
+        let outcome = run(&scene);
+        assert_eq!((outcome.broken, outcome.connections), (None, 1));
+        outcome.hits.faults[Fault::Mark as usize]
+    };
+    assert!(marked(true, Some(2)) > 0);
+    assert_eq!([marked(true, None), marked(false, Some(2))], [0, 0]);
+}
+
+#[test]
 fn a_connection_that_cannot_end_breaks_a_law() {
     let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
     scene.changes = vec![Change { at: Duration::from_micros(300), link: 1, to: To::Down }];
@@ -216,23 +233,14 @@ fn a_hundred_nodes_in_a_chain_a_tree_and_a_mesh_carry_what_is_sent() {
     }
 }
 
-fn run(scene: &Scene) -> Outcome {
-    World::new(scene).run()
-}
-
 fn plain() -> GatewayRole {
     GatewayRole::WideInterface
 }
 
 /// A host behind a gateway, and a host on the other side of a link that is like this.
 fn scene(role: GatewayRole, shape: Shape) -> Scene {
-    let mut topology = Topology::default();
-    let far = topology.node("far", Kind::Host { dont_fragment: true });
-    let config = Gateway { late: Lateness::Release, ..Gateway::new(role, far) };
-    let gateway = topology.node("gateway", Kind::Gateway(config));
-    let near = topology.node("near", Kind::Host { dont_fragment: true });
-    topology.link([far, gateway], 9_000, Shape::default());
-    topology.link([gateway, near], 1_500, shape);
+    let topology = pair(role, shape);
+    let [far, near] = HOSTS;
     let flows = vec![
         plan(FlowKind::Datagrams, far, near, Sizes::Between(8, 1_400)),
         plan(FlowKind::Datagrams, near, far, Sizes::Between(8, 1_400)),
@@ -258,24 +266,6 @@ fn talking(mut scene: Scene, [from, to]: [usize; 2]) -> Scene {
     let talk = Talk { reply_len: 100_000, ..Talk::default() };
     scene.flows = vec![Plan { talk, ..plan(FlowKind::Tcp, from, to, Sizes::Fixed(1_000)) }];
     scene
-}
-
-fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
-    Plan {
-        kind,
-        from,
-        to,
-        is_v6: false,
-        sizes,
-        count: 600,
-        burst: 20,
-        gap: Duration::from_micros(30),
-        start: Duration::ZERO,
-        disorder: 0,
-        has_timestamps: true,
-        acks_every: 4,
-        talk: Talk::default(),
-    }
 }
 
 const SEEDS: [u64; 8] = [0, 1, 2, 4, 5, 8, 9, 11];

@@ -186,9 +186,13 @@ impl Link {
     }
 
     /// When the next frame arrives; none while nothing is inside.
+    #[inline]
     pub fn next_departure(&self) -> Option<Time> {
         let next = self.travelling.front().map(|entry| entry.due);
-        next.into_iter().chain(self.next_deadline()).min()
+        match (next, self.next_deadline()) {
+            (Some(next), Some(deadline)) => Some(next.min(deadline)),
+            (next, deadline) => next.or(deadline),
+        }
     }
 
     /// The next frame that has arrived at `now`, with the time at which it was due.
@@ -284,6 +288,9 @@ impl Link {
 
     /// The delay, and the jitter's share of it.
     fn travel_time(&self, index: u64) -> Duration {
+        if self.shape.jitter.is_zero() {
+            return self.shape.delay;
+        }
         let jitter = self.shape.jitter.as_nanos() as u64;
         let choices = u128::from(2 * jitter + 1);
         let chosen = (u128::from(draw(self.shape.seed, Question::Jitter, index)) * choices) >> 64;
@@ -353,6 +360,7 @@ impl Link {
         self.held_back.front().map(|held| held.deadline)
     }
 
+    #[inline]
     fn keep_law(&self) {
         let Counters { offered, delivered, lost, dropped, without_room, duplicated, .. } = self.counters;
         let came = offered.plus(duplicated);
@@ -433,6 +441,9 @@ impl Line {
 
     /// Would a frame of `len` bytes that comes at `now` have to wait, and the queue have no room for it?
     fn is_full(&mut self, now: Time, len: usize) -> bool {
+        if self.bits_per_second.is_none() {
+            return false;
+        }
         while let Some((_, len)) = self.waiting.pop_front_if(|(start, _)| *start <= now) {
             self.waiting_len -= len;
         }

@@ -1,0 +1,44 @@
+//! A kind of gateway and a wire in, the network that most scenes take place in out; a scene in, its run out.
+
+use core::time::Duration;
+use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
+use wideload_sim::link::Shape;
+use wideload_sim::{Gateway, GatewayRole, Kind, Outcome, Scene, Topology, World};
+
+/// A host on wide links, a gateway, a host on narrow ones, over a wire like this.
+pub fn pair(role: GatewayRole, shape: Shape) -> Topology {
+    let mut topology = Topology::default();
+    let far = topology.node("far", Kind::Host { dont_fragment: true });
+    let gateway = topology.node("gateway", Kind::Gateway(Gateway::new(role, far)));
+    let near = topology.node("near", Kind::Host { dont_fragment: true });
+    assert_eq!([far, near], HOSTS);
+    topology.link([far, gateway], 9_000, Shape::default());
+    topology.link([gateway, near], 1_500, shape);
+    topology
+}
+
+/// Six hundred of something, in bursts of twenty.
+pub fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
+    Plan {
+        kind,
+        from,
+        to,
+        is_v6: false,
+        sizes,
+        count: 600,
+        burst: 20,
+        gap: Duration::from_micros(30),
+        start: Duration::ZERO,
+        disorder: 0,
+        has_timestamps: true,
+        acks_every: 4,
+        talk: Talk::default(),
+    }
+}
+
+pub fn run(scene: &Scene) -> Outcome {
+    World::new(scene).run()
+}
+
+/// The far host and the near one.
+pub const HOSTS: [usize; 2] = [0, 2];
