@@ -37,6 +37,8 @@ pub(crate) struct Flow {
     run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
     early: Queue,
+    /// When the first of them came that waited for the gap that there is, or was.
+    early_since: Time,
     /// When it was last said to be idle, if nothing else was said since.
     pub(crate) idle_since: Time,
 }
@@ -67,6 +69,7 @@ impl Flow {
             usual_len: 0,
             run: None,
             early: Queue::EMPTY,
+            early_since: Time::ZERO,
             idle_since: now,
         }
     }
@@ -202,7 +205,7 @@ impl Flow {
         let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));
         let fits_in = self.early.first(places).is_none_or(|early| may_precede(&part, early));
         if ahead == 0 && fits_in {
-            self.append(now, packet, part, rules, out);
+            self.append(now, now, packet, part, rules, out);
             self.catch_up(now, rules, places, out);
         } else if ahead > 0 && rules.mode == Mode::Resize && self.has_room_before_its_turn(ahead, &part) {
             self.wait(now, packet, part, rules, places, out);
@@ -215,8 +218,8 @@ impl Flow {
         }
     }
 
-    /// Appends a segment that comes next to the run, or starts another.
-    fn append(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+    /// Appends a segment that comes next to the run, or starts another; it may have come as early as `since`.
+    fn append(&mut self, now: Time, since: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
         let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, out));
@@ -226,14 +229,14 @@ impl Flow {
         let hold = self.hold(rules);
         let run = match &mut self.run {
             Some(run) => {
-                run.append(&packet, &part, out);
+                run.append(&packet, &part, since, out);
                 out.done(packet);
                 run
             }
             None => {
                 let can_be_seen = packet.checksum != Checksum::Partial;
                 self.seen = Glance::of(&packet, &part).filter(|_| can_be_seen);
-                self.run.insert(Run::new(now, packet, part, self.usual_len, rules))
+                self.run.insert(Run::new(since, packet, part, self.usual_len, rules))
             }
         };
         if let Some(event) = run.is_done(now, rules, hold) {
@@ -248,7 +251,7 @@ impl Flow {
                 break;
             }
             let Some((packet, part)) = self.early.pop(places) else { break };
-            self.append(now, packet, part, rules, out);
+            self.append(now, self.early_since, packet, part, rules, out);
         }
     }
 
@@ -278,7 +281,15 @@ impl Flow {
             return self.skip_to(now, packet, part, rules, out);
         }
         out.ledger.note(Event::Sorted, Tally::of(&packet));
+        if self.early.is_empty() {
+            self.early_since = now;
+        }
         self.early.insert(places, links, packet, part);
+        // What is in front of the gap waits for it too, as long as it may.
+        let hold = self.hold(rules);
+        if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
+            self.close(Event::RunLate, rules, out);
+        }
     }
 
     /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
@@ -291,7 +302,7 @@ impl Flow {
             }
             return out.forward(packet);
         }
-        self.append(now, packet, part, rules, out);
+        self.append(now, now, packet, part, rules, out);
     }
 
     /// Lets go of everything, in the stream's order.
@@ -302,7 +313,7 @@ impl Flow {
                 self.close(Event::RunGap, rules, out);
                 self.skip_to(now, packet, part, rules, out);
             } else {
-                self.append(now, packet, part, rules, out);
+                self.append(now, self.early_since, packet, part, rules, out);
             }
         }
         self.close(event, rules, out);

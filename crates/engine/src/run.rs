@@ -217,7 +217,9 @@ impl Run {
         self.ids.is_none_or(|decided| decided == ids).then_some(ids)
     }
 
-    pub(crate) fn append(&mut self, packet: &Packet, part: &Part, out: &mut Output) {
+    /// Puts a segment behind the others, which may have come before the first of them: as early as `since`.
+    pub(crate) fn append(&mut self, packet: &Packet, part: &Part, since: Time, out: &mut Output) {
+        self.opened = self.opened.min(since);
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
         if self.packet.checksum == Checksum::Partial {
             out.ledger.note(Event::ChecksumFinished, self.came());
@@ -244,22 +246,28 @@ impl Run {
     #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
         let next_len = self.packet.len() + usize::from(self.first_len);
-        let age_max = match rules.hold {
-            // What joins may wait as long once more.
-            Hold::Fixed(stretch) if stretch >= AGE_MAX => stretch,
-            Hold::Adaptive | Hold::Fixed(_) => AGE_MAX.saturating_sub(hold),
-        };
         if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
             Some(Event::RunPushed)
         } else if self.is_strict(rules) && self.last.payload_len < self.first_len {
             Some(Event::RunUneven)
         } else if self.count == 1 && next_len > self.len_max as usize {
             Some(Event::RunFull)
-        } else if now.since(self.opened) > age_max {
+        } else if self.is_old(now, rules, hold) {
             Some(Event::RunLate)
         } else {
             None
         }
+    }
+
+    /// Would it become older than a run may, if it waited for as long as `hold`?
+    #[inline]
+    pub(crate) fn is_old(&self, now: Time, rules: &Rules, hold: Duration) -> bool {
+        let age_max = match rules.hold {
+            // What joins may wait as long once more.
+            Hold::Fixed(stretch) if stretch >= AGE_MAX => stretch,
+            Hold::Adaptive | Hold::Fixed(_) => AGE_MAX.saturating_sub(hold),
+        };
+        now.since(self.opened) > age_max
     }
 
     /// Must segmenting give back what came? A UDP train's datagrams are its sender's in every mode.

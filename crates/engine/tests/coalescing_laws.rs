@@ -5,6 +5,7 @@ mod flows;
 use flows::traffic::{Sent, Wishes, draw};
 use flows::*;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 use wideload_engine::packet::{Fill, Medium, Time};
 use wideload_engine::{Event, Hold, Mode, Narrowing, Role, Rules};
@@ -58,6 +59,32 @@ fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_ne
         let waits = came.iter().zip(&gone).map(|(one, other)| other.at.since(one.at));
         let longest = waits.max().expect("there are segments");
         assert!((gap..=bound).contains(&longest), "{stretch:?} each: {longest:?}, not {bound:?} at most");
+    }
+}
+
+// R126: neither does one that a gap makes wait, nor one that begins with what waited.
+#[test]
+fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
+    for stretch in [1, 5, 9].map(Duration::from_millis) {
+        let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..resize(65_535) }).ethernet();
+        let gap = stretch - micros(1);
+        // One of five comes behind the one that follows it.
+        let turn = |index: usize| match index % 5 {
+            3 => index + 1,
+            4 => index - 1,
+            _ => index,
+        };
+        let sent = |index: usize| Sent {
+            at: gap * index as u32,
+            flow: 0,
+            spec: Spec { vlans: Some(Vec::new()), ..Spec::tcp(4) }.carrying(100 * turn(index), 100),
+        };
+        let sent: Vec<Sent> = (0..100).map(sent).collect();
+        let (came, gone) = (flights(&sent), run(&mut rig, &sent));
+        let left = |one: &Flight| gone.iter().find(|other| other.places().contains(&one.places().start));
+        let longest = came.iter().map(|one| left(one).expect("it left").at.since(one.at)).max();
+        assert!(longest.is_some_and(|longest| (gap..=AGE_MAX).contains(&longest)), "{stretch:?} each: {longest:?}");
+        assert!(rig.count(Event::Sorted) >= 10, "gaps were waited for");
     }
 }
 
@@ -290,6 +317,14 @@ impl Flight {
         let seen = Seen::of(&frame, Medium::Ethernet);
         frame.truncate(seen.end);
         Flight { at, frame, seen }
+    }
+
+    /// The sequence numbers of its bytes.
+    fn places(&self) -> Range<u32> {
+        let at = self.seen.upper_at;
+        let start = u32::from_be_bytes(self.frame[at + 4..at + 8].try_into().unwrap());
+        let header_len = usize::from(self.frame[at + 12] >> 4) * 4;
+        start..start + (self.seen.end - at - header_len) as u32
     }
 }
 
