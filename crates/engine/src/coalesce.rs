@@ -58,7 +58,7 @@ pub enum Mode {
 pub enum Hold {
     /// Ten times the flow's average interval, from 50 µs to 1 ms (L12 to L14, rel:G18).
     Adaptive,
-    /// As long, below a minute. A run is older than 20 ms only where this is, and then at most twice as old.
+    /// As long, below a minute. Below 20 ms a run becomes at most 20 ms old, else at most twice as old as this.
     Fixed(Duration),
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Flow {
     run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
     early: Queue,
-    /// When the first of them came that waited for the gap that there is, or was.
+    /// When the first segment came that waits for the gap, or waited for the last one.
     early_since: Time,
     /// When it was last said to be idle, if nothing else was said since.
     pub(crate) idle_since: Time,
@@ -186,7 +186,7 @@ impl Flow {
         self.arrive(now);
         self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
         let run = self.run.insert(Run::new(now, packet, part, self.usual_len, rules));
-        if let Some(event) = run.is_done(now, rules, Duration::ZERO) {
+        if let Some(event) = run.is_whole(rules) {
             self.close(event, rules, out);
         }
         Taken::Changed
@@ -205,8 +205,9 @@ impl Flow {
         let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));
         let fits_in = self.early.first(places).is_none_or(|early| may_precede(&part, early));
         if ahead == 0 && fits_in {
-            self.append(now, now, packet, part, rules, out);
-            self.catch_up(now, rules, places, out);
+            self.append(now, packet, part, rules, out);
+            self.catch_up(rules, places, out);
+            self.close_if_old(now, rules, out);
         } else if ahead > 0 && rules.mode == Mode::Resize && self.has_room_before_its_turn(ahead, &part) {
             self.wait(now, packet, part, rules, places, out);
         } else {
@@ -219,14 +220,13 @@ impl Flow {
     }
 
     /// Appends a segment that comes next to the run, or starts another; it may have come as early as `since`.
-    fn append(&mut self, now: Time, since: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+    fn append(&mut self, since: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
         let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, out));
         if let Some(event) = refused {
             self.close(event, rules, out);
         }
-        let hold = self.hold(rules);
         let run = match &mut self.run {
             Some(run) => {
                 run.append(&packet, &part, since, out);
@@ -239,19 +239,27 @@ impl Flow {
                 self.run.insert(Run::new(since, packet, part, self.usual_len, rules))
             }
         };
-        if let Some(event) = run.is_done(now, rules, hold) {
+        if let Some(event) = run.is_whole(rules) {
             self.close(event, rules, out);
         }
     }
 
+    /// Ends the run where it would become older than a run may, if it waited on.
+    fn close_if_old(&mut self, now: Time, rules: &Rules, out: &mut Output) {
+        let hold = self.hold(rules);
+        if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
+            self.close(Event::RunLate, rules, out);
+        }
+    }
+
     /// Takes what waited for its turn.
-    fn catch_up(&mut self, now: Time, rules: &Rules, places: &mut Places, out: &mut Output) {
+    fn catch_up(&mut self, rules: &Rules, places: &mut Places, out: &mut Output) {
         while let Some(part) = self.early.first(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
                 break;
             }
             let Some((packet, part)) = self.early.pop(places) else { break };
-            self.append(now, self.early_since, packet, part, rules, out);
+            self.append(self.early_since, packet, part, rules, out);
         }
     }
 
@@ -283,13 +291,10 @@ impl Flow {
         out.ledger.note(Event::Sorted, Tally::of(&packet));
         if self.early.is_empty() {
             self.early_since = now;
+            // What is in front of the gap waits for it too, as long as it may.
+            self.close_if_old(now, rules, out);
         }
         self.early.insert(places, links, packet, part);
-        // What is in front of the gap waits for it too, as long as it may.
-        let hold = self.hold(rules);
-        if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
-            self.close(Event::RunLate, rules, out);
-        }
     }
 
     /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
@@ -302,7 +307,7 @@ impl Flow {
             }
             return out.forward(packet);
         }
-        self.append(now, now, packet, part, rules, out);
+        self.append(now, packet, part, rules, out);
     }
 
     /// Lets go of everything, in the stream's order.
@@ -313,7 +318,7 @@ impl Flow {
                 self.close(Event::RunGap, rules, out);
                 self.skip_to(now, packet, part, rules, out);
             } else {
-                self.append(now, self.early_since, packet, part, rules, out);
+                self.append(self.early_since, packet, part, rules, out);
             }
         }
         self.close(event, rules, out);

@@ -245,6 +245,12 @@ impl Run {
     /// Why nothing more can join, or may wait for as long as `hold`, if so.
     #[inline]
     pub(crate) fn is_done(&self, now: Time, rules: &Rules, hold: Duration) -> Option<Event> {
+        self.is_whole(rules).or_else(|| self.is_old(now, rules, hold).then_some(Event::RunLate))
+    }
+
+    /// Why nothing more can join, if so.
+    #[inline]
+    pub(crate) fn is_whole(&self, rules: &Rules) -> Option<Event> {
         let next_len = self.packet.len() + usize::from(self.first_len);
         if self.last.tcp.is_some_and(|tcp| tcp.ends()) {
             Some(Event::RunPushed)
@@ -252,8 +258,6 @@ impl Run {
             Some(Event::RunUneven)
         } else if self.count == 1 && next_len > self.len_max as usize {
             Some(Event::RunFull)
-        } else if self.is_old(now, rules, hold) {
-            Some(Event::RunLate)
         } else {
             None
         }

@@ -65,7 +65,7 @@ fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_ne
 // R126: neither does one that a gap makes wait, nor one that begins with what waited.
 #[test]
 fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
-    for stretch in [1, 5, 9].map(Duration::from_millis) {
+    for stretch in [1, 5, 9, 12, 19].map(Duration::from_millis) {
         let mut rig = Rig::carrying(Rules { hold: Hold::Fixed(stretch), ..resize(65_535) }).ethernet();
         let gap = stretch - micros(1);
         // One of five comes behind the one that follows it.
@@ -85,6 +85,8 @@ fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
         let longest = came.iter().map(|one| left(one).expect("it left").at.since(one.at)).max();
         assert!(longest.is_some_and(|longest| (gap..=AGE_MAX).contains(&longest)), "{stretch:?} each: {longest:?}");
         assert!(rig.count(Event::Sorted) >= 10, "gaps were waited for");
+        let departures: BTreeSet<Time> = gone.iter().map(|one| one.at).collect();
+        assert!(departures.len() <= 60, "100 segments left at {} moments, {stretch:?} each", departures.len());
     }
 }
 

@@ -132,7 +132,7 @@ pub fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
     }
     let hold = match (config.coalesce, config.hold) {
         (None, _) => Duration::ZERO,
-        (_, Some(Hold::Fixed(hold))) => hold.max(RUN_AGE_MAX),
+        (_, Some(Hold::Fixed(hold))) if hold >= RUN_AGE_MAX => 2 * hold,
         _ => RUN_AGE_MAX,
     };
     let pieces = if config.reassemble { config.patience.unwrap_or(PATIENCE_MAX) } else { Duration::ZERO };

@@ -589,6 +589,21 @@ fn only_what_is_fresh_of_a_segment_is_told() {
 }
 
 #[test]
+fn nothing_is_fresh_behind_the_end_of_a_stream_and_no_end_stands_in_front_of_what_came_rfc_9293_3_10_7_4() {
+    let mut script = Script::established(plain());
+    script.data(1, 1_000);
+    script.push(Segment { flags: ACK | FIN, ..acking_at(501, 1) });
+    assert_eq!(script.end.state(), State::Established, "bytes behind that place have come");
+    script.push(Segment { flags: ACK | FIN, ..acking_at(1_001, 1) });
+    assert_eq!(script.end.state(), State::CloseWait);
+    script.fresh.clear();
+    script.data(1_001, 500);
+    script.data(1_002, 500);
+    assert_eq!(script.fresh, []);
+    assert_eq!(script.end.arrived_len(), 1_000);
+}
+
+#[test]
 fn an_acknowledgement_of_what_was_not_sent_is_answered_and_else_ignored_rfc_9293_3_10_7_4() {
     let mut script = Script::established(plain());
     script.write(1_460);
