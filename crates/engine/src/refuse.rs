@@ -11,8 +11,8 @@ use packet::{Address, Packet, Pool, Time, Version};
 ///
 /// The limit is a token bucket whose tokens cost a little more or less each time, by a keyed hash: an exact limit
 /// would tell a third party how many errors another sender drew (rel:A31, R037). Each host that is told has a
-/// bucket of a quarter of that beside it, filled as fast: what one draws alone never empties what all share, so it tells
-/// nothing of others.
+/// bucket of a quarter of that beside it, filled as fast: a burst that one draws never empties what all share, so it tells
+/// nothing of others. Only who draws as many as all may, and goes on, feels that others draw some too.
 #[derive(Debug)]
 pub struct Answers {
     sources: [IpAddr; 2],

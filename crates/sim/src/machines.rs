@@ -12,3 +12,6 @@ pub use card::{Card, Sending};
 pub use dma::{Dma, DmaSettings, Done, Notice, Order, Request};
 pub use offload::{Load, Offload, Received, ThreadSplit};
 pub use ring::{Class, Ring, Slot};
+
+/// What Ethernet adds to an IP packet on the wire, in bytes: header, check sequence, preamble and gap.
+const FRAMING_LEN: u32 = 38;

@@ -12,19 +12,20 @@ use std::sync::Mutex;
 
 /// Whatever size TCP takes, and back, its streams are the same bytes in the same order, and nothing else changes.
 ///
-/// Each capture takes one wide size and one narrow, the next capture the next; with `WIDELOAD_EVERY_SIZE` set, each takes all.
+/// Each capture takes one wide size and one narrow, the next capture the next; with `WIDELOAD_EVERY_SIZE` set, or where there are few, each takes all.
 pub fn are_the_same_at_every_size() -> Result<(), Failed> {
     let mut captures = captures()?;
     // The largest first, so that no thread is left alone with it.
     captures.sort_by_key(|(path, _)| path.metadata().map_or(0, |metadata| metadata.len()));
+    let takes_all = captures.len() < WIDE.len() * NARROW.len() || std::env::var_os("WIDELOAD_EVERY_SIZE").is_some();
     let waiting = Mutex::new(captures.into_iter().enumerate().collect());
     let results = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some((turn, (path, tcp))) = next(&waiting) {
-                    let result =
-                        check(&path, tcp, turn).map_err(|failed| failed.message().unwrap_or_default().to_owned());
+                    let result = check(&path, tcp, (!takes_all).then_some(turn))
+                        .map_err(|failed| failed.message().unwrap_or_default().to_owned());
                     results.lock().unwrap().insert(name(&path), result);
                 }
             });
@@ -57,19 +58,19 @@ fn next<T>(waiting: &Mutex<Vec<T>>) -> Option<T> {
     waiting.lock().unwrap().pop()
 }
 
-/// One capture at the sizes of its turn. The row of the table that shows how it grew.
-fn check(capture: &Path, tcp: Tcp, turn: usize) -> Result<Row, Failed> {
+/// One capture at the sizes of its turn; none: at all. The row of the table that shows how it grew.
+fn check(capture: &Path, tcp: Tcp, turn: Option<usize>) -> Result<Row, Failed> {
     let scratch = tempfile::tempdir()?;
     let original = Look::at(capture)?;
     let mut row = Row { packets: original.seen.len(), ..Row::default() };
-    let takes_all = std::env::var_os("WIDELOAD_EVERY_SIZE").is_some();
-    let is_due = |place: usize| takes_all || turn % WIDE.len() == place;
-    for (column, (role, mtu)) in WIDE.into_iter().enumerate().filter(|(column, _)| is_due(*column)) {
+    let is_due = |place: usize, of: usize, every: usize| turn.is_none_or(|turn| turn / every % of == place);
+    let wide_sizes = WIDE.into_iter().enumerate().filter(|(place, _)| is_due(*place, WIDE.len(), 1));
+    for (column, (role, mtu)) in wide_sizes {
         let wide = scratch.path().join(format!("{role}{mtu}"));
         let widened = step(&original, capture, &original, &wide, mtu, &["--as", role])?;
         row.widened[column] = Some(widened.seen.len());
-        let sizes = NARROW.into_iter().enumerate();
-        for (_, narrow_mtu) in sizes.filter(|(place, _)| takes_all || turn / WIDE.len() % NARROW.len() == *place) {
+        let narrow_sizes = NARROW.into_iter().enumerate();
+        for (_, narrow_mtu) in narrow_sizes.filter(|(place, _)| is_due(*place, NARROW.len(), WIDE.len())) {
             let narrow = scratch.path().join("narrow");
             step(&original, &wide, &widened, &narrow, narrow_mtu, &["--as", role])?;
         }

@@ -1,5 +1,6 @@
 //! Messages in, when their fragments are on the wire out: a card that cuts and joins, with what little it has (G2 to G5, G26).
 
+use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Order, Request};
 use super::ring::{Class, Ring};
 use engine::Limits;
@@ -80,10 +81,17 @@ impl Card {
     /// before it is on the wire (G3, G4). Lengths have the IP header in them.
     pub fn send(&self, count: u32, message_len: u32, mtu: u32) -> Sending {
         let mut dma = Dma::new(self.dma.clone());
-        let pieces: Vec<u32> = (0..count).flat_map(|_| pieces(message_len, mtu)).collect();
-        for (number, len) in pieces.iter().enumerate() {
-            dma.push(Time::ZERO, Request { number: number as u64, queue: 0, len: *len });
-        }
+        let mut waiting = (0..count).flat_map(|_| pieces(message_len, mtu)).enumerate().peekable();
+        let mut asked = 0;
+        let mut ask = |dma: &mut Dma, now| {
+            while let Some((number, len)) = waiting.peek()
+                && dma.push(now, Request { number: *number as u64, queue: 0, len: *len })
+            {
+                waiting.next();
+                asked += 1;
+            }
+        };
+        ask(&mut dma, Time::ZERO);
         let (mut wire_free, mut first, mut idle) = (Time::ZERO, None, Duration::ZERO);
         while let Some(at) = dma.next_deadline() {
             dma.expire(at, |done| {
@@ -95,8 +103,9 @@ impl Card {
                 // The wire is never ahead of what feeds it.
                 wire_free = (begins + crossing).max(done.ended);
             });
+            ask(&mut dma, at);
         }
-        Sending { pieces: pieces.len() as u64, time: wire_free.since(Time::ZERO), idle }
+        Sending { pieces: asked, time: wire_free.since(Time::ZERO), idle }
     }
 }
 
@@ -108,8 +117,6 @@ fn pieces(message_len: u32, mtu: u32) -> impl Iterator<Item = u32> {
 }
 
 const IP_LEN: u32 = 20;
-/// What Ethernet adds to an IP packet on the wire: header, check sequence, preamble and gap.
-const FRAMING_LEN: u32 = 38;
 
 #[cfg(test)]
 mod tests {

@@ -118,6 +118,7 @@ impl Dma {
 
     /// Asks for a transfer. To be called once [`expire`](Dma::expire) has done what was due before. Returns whether there was
     /// room.
+    #[must_use]
     pub fn push(&mut self, now: Time, request: Request) -> bool {
         if self.waiting_count >= self.settings.depth {
             return false;
@@ -221,7 +222,7 @@ mod tests {
     fn told(settings: &DmaSettings, queues: &[u32]) -> Vec<(u64, u64)> {
         let mut dma = Dma::new(settings.clone());
         for (number, queue) in queues.iter().enumerate() {
-            dma.push(Time::ZERO, Request { number: number as u64, queue: *queue, len: 1_000 });
+            assert!(dma.push(Time::ZERO, Request { number: number as u64, queue: *queue, len: 1_000 }));
         }
         let mut told = Vec::new();
         while let Some(at) = dma.next_deadline() {
