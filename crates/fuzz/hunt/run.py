@@ -4,8 +4,9 @@
     crates/fuzz/hunt/run.py [--seconds SECONDS] [target ...]
 
 Needs a nightly Rust compiler. Each target has so many seconds (default 120). Where a law is broken, the bytes lie in
-hunt/found/ and the end of what was printed says which; the command then exits with 1. Else corpus/ holds the smallest
-set of files that reaches what all reached.
+hunt/found/ and the end of what was printed says which; the command then exits with 1. Else corpus/<target>/ holds the
+smallest set of files that reaches what all reached. Bytes that broke a law once belong into corpus/<target>-broken/, which
+is not touched here: they may reach nothing new, and are tried again all the same.
 """
 
 import argparse

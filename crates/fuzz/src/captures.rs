@@ -1,6 +1,7 @@
-//! A file in: what is read of it is written again and read the same.
+//! A file in: what is read of it is written again and read the same: when, on which link, how long, and the bytes.
 
-use capture::{Compression, Error, Item, Reader, Writer};
+use capture::{Compression, Error, Item, Reader, Record, Writer};
+use packet::Time;
 
 /// Reads the bytes as a capture, copies what is in it, and reads the copy.
 pub fn run(bytes: &[u8]) {
@@ -26,19 +27,40 @@ pub fn run(bytes: &[u8]) {
     let mut met = Vec::new();
     while let Some(item) = again.next().expect("what was written is read to its end") {
         if let Item::Packet(record) = item {
-            met.push((record.data.to_vec(), record.original_len));
+            met.push(Met::of(&record));
         }
     }
-    assert_eq!(packets, met, "the same packets, in their order");
+    assert_eq!(packets.len(), met.len(), "as many packets");
+    for (packet, met) in packets.into_iter().zip(met) {
+        // A simple packet says no time; where it has to be written as an enhanced one, it says 0.
+        let time = if packet.time.is_none() && met.time == Some(Time::ZERO) { met.time } else { packet.time };
+        assert_eq!(Met { time, ..packet }, met, "the same packets, in their order");
+    }
 }
 
-fn copy(writer: &mut Writer<Vec<u8>>, item: &Item<'_>, packets: &mut Vec<(Vec<u8>, u32)>) -> Result<(), Error> {
+/// What a record says of its packet.
+#[derive(Debug, PartialEq)]
+struct Met {
+    time: Option<Time>,
+    link_type: u32,
+    data: Vec<u8>,
+    original_len: u32,
+}
+
+impl Met {
+    fn of(record: &Record<'_>) -> Met {
+        let Record { time, link_type, original_len, .. } = *record;
+        Met { time, link_type, data: record.data.to_vec(), original_len }
+    }
+}
+
+fn copy(writer: &mut Writer<Vec<u8>>, item: &Item<'_>, packets: &mut Vec<Met>) -> Result<(), Error> {
     match item {
         Item::Header(raw) => writer.header(raw),
         Item::Interface(raw) => writer.interface(raw),
         Item::Block(raw) => writer.block(raw),
         Item::Packet(record) => {
-            packets.push((record.data.to_vec(), record.original_len));
+            packets.push(Met::of(record));
             writer.copy(record)
         }
     }

@@ -71,12 +71,6 @@ pub fn run(bytes: &[u8]) {
     scene.side.flush(scene.now, &mut scene.out);
     scene.drain();
     assert_eq!(scene.out.pool.lent_count(), 0, "every buffer comes back");
-    let forwarded_long = scene.out.ledger.event(Event::LeftAlone).packets;
-    assert!(
-        scene.too_long <= forwarded_long,
-        "law 1: {} longer than the link, {forwarded_long} left alone",
-        scene.too_long
-    );
     for flow in &scene.flows {
         assert!(
             flow.late[1] <= flow.late[0],
@@ -242,7 +236,17 @@ impl Scene {
         while let Some(piece) = pieces.next() {
             let bytes = [piece.header, piece.payload].concat();
             self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));
+            let left_alone = self.out.ledger.event(Event::LeftAlone).packets;
+            assert!(
+                self.too_long <= left_alone,
+                "law 1: {} longer than the link, {left_alone} left alone",
+                self.too_long
+            );
             let Some(seen) = wire::read(&bytes) else { continue };
+            // No router may cut what a stream's sender sent.
+            let is_of_stream = seen.from.is_some_and(|from| (FROM..FROM + FLOW_COUNT as u16).contains(&from));
+            let may_be_cut = self.shape.is_source || !is_of_stream;
+            assert!(may_be_cut || seen.piece.is_none(), "law 4: a packet of flow {:?} in pieces", seen.from);
             if let Some((flow, seq, len)) = stream(&seen, &bytes) {
                 look_at_segment(&seen, &bytes, flow, seq, len);
                 self.flows[flow].moves(1, seq, len);

@@ -14,6 +14,8 @@ pub fn run(bytes: &[u8]) {
         assert!(line.is_none_or(|line| (1..=lines + 1).contains(&line)), "line {line:?} of {lines}: {said}");
     }
     if let Err(problem) = text.parse::<Topology>() {
-        assert!(!problem.to_string().is_empty());
+        let (line, said) = (problem.line, problem.to_string());
+        assert!(said.starts_with(&format!("line {line}: ")) && !problem.what.is_empty(), "it says where: {said}");
+        assert!((1..=lines + 1).contains(&line), "line {line} of {lines}: {said}");
     }
 }

@@ -1,6 +1,6 @@
 //! What is kept in `corpus/` in, and changes of it; no law is broken.
 //!
-//! `WIDELOAD_SEEDS=<count>` tries more changes of each. Bytes that broke a law are kept there too, once it holds.
+//! `WIDELOAD_SEEDS=<count>` tries more changes of each. Bytes that broke a law are kept in `corpus/<target>-broken/`, once it holds.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,8 +33,9 @@ fn connections_break_no_law() {
 
 fn replay(name: &str) {
     let (_, target) = fuzz::TARGETS.iter().find(|(known, _)| *known == name).unwrap();
-    let kept = kept(name);
+    let mut kept = kept(name);
     assert!(kept.len() >= 20, "{name}: only {} files are kept", kept.len());
+    kept.extend(self::kept(&format!("{name}-broken")));
     let changes = std::env::var("WIDELOAD_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(10);
     for (file, bytes) in &kept {
         attempt(target, bytes, &format!("{name}/{file}"));
@@ -44,11 +45,12 @@ fn replay(name: &str) {
     }
 }
 
-/// What is kept for a target, by name.
+/// What is kept in a folder, by name; nothing where there is none.
 fn kept(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     let mut kept: Vec<_> = fs::read_dir(folder)
-        .unwrap()
+        .into_iter()
+        .flatten()
         .map(|entry| entry.unwrap())
         .map(|entry| (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).unwrap()))
         .collect();

@@ -36,3 +36,9 @@ pub use hits::{Fault, Hits, OUT_OF_REACH};
 pub use laws::{Broken, Law};
 pub use topology::{BadTopology, Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
 pub use world::{Change, Outcome, Scene, To, World};
+
+/// What a panic said.
+pub(crate) fn said(cause: Box<dyn std::any::Any + Send>) -> String {
+    let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref::<&str>().copied());
+    format!("an assertion failed: {}", text.unwrap_or("it does not say which"))
+}

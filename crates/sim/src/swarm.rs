@@ -88,7 +88,7 @@ impl Case {
     /// What broke: a law of the simulator's, or one that the code itself asserts.
     pub fn run(&self) -> Result<Outcome, String> {
         let scene = self.scene();
-        let outcome = catch_unwind(AssertUnwindSafe(|| World::new(&scene).run())).map_err(said)?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| World::new(&scene).run())).map_err(crate::said)?;
         match &outcome.broken {
             Some(broken) => Err(broken.to_string()),
             None => Ok(outcome),
@@ -133,13 +133,6 @@ impl Case {
         best.case.without.sort_by_key(|fault| *fault as usize);
         best
     }
-}
-
-/// What a panic said.
-fn said(cause: Box<dyn std::any::Any + Send>) -> String {
-    let text = cause.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    format!("an assertion failed: {}", text.unwrap_or_else(|| "it does not say which".to_owned()))
 }
 
 fn fault_of(change: &Change) -> Fault {

@@ -93,10 +93,10 @@ pub fn least_mss(field: &mut Field) -> Verdict {
                 let frame = craft::segment(&head(false, from, to, TCP, 1), &syn, &[]);
                 stand.push(now.tick(), toward, &frame)?;
                 let said = stand.left().find_map(|out| mss_of(out.frame));
-                let carried =
-                    mtus[usize::from(toward == Toward::Wide)].max(mtus[usize::from(toward == Toward::Narrow)]);
+                // What the SYN draws comes the other way: from the end that it goes to.
+                let carried = mtus[toward as usize];
                 let is_kept = said.is_some_and(|said| {
-                    said >= announced.min(28)
+                    said >= announced.min(mtus[0].min(mtus[1]) - 40)
                         && (said <= announced || u32::from(said) + 40 <= u32::from(carried).max(576))
                 });
                 holds(is_kept, || {

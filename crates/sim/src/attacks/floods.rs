@@ -7,7 +7,7 @@ use super::{Field, holds, host};
 use crate::topology::{Gateway, GatewayRole, Lateness};
 use crate::wire::{Head, TCP, UDP};
 use core::time::Duration;
-use engine::{Hold, Mode, Reassembler, Toward};
+use engine::{Event, Hold, Mode, Reassembler, Toward};
 
 /// rel:A10: a million keys, chosen as one would who knows the hash but not its key: rows of addresses and identifications, and such
 /// that differ in few bits or in high ones alone. Poisoned keys hold no buffer, so all of them stay.
@@ -37,6 +37,10 @@ pub fn collisions(field: &mut Field) -> Verdict {
         let most = 6 * count.ilog2() as usize;
         holds((1..=most).contains(&longest), || {
             format!("row {row}: of {count} keys the longest search takes {longest} steps, {most} at most")
+        })?;
+        let charged = stand.charged();
+        holds(charged >= POISON_CHARGE * count as usize, || {
+            format!("row {row}: {charged} bytes are charged: of {count} poisoned keys not all stay")
         })?;
         field.end(&mut stand)?;
     }
@@ -128,6 +132,8 @@ pub fn holes(field: &mut Field) -> Verdict {
     stand.end()?;
     went += stand.left().count();
     holds(went == came, || format!("{came} segments came, {went} left"))?;
+    let waited = stand.event(Event::Sorted);
+    holds(waited > 0 && stand.event(Event::Gathered) > 0, || format!("{waited} segments waited for their turn"))?;
     field.end(&mut stand)
 }
 
@@ -166,3 +172,6 @@ pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
         }
     }
 }
+
+/// What a poisoned key is charged, in bytes.
+const POISON_CHARGE: usize = 512;

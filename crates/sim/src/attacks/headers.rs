@@ -108,6 +108,21 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 holds(unread == u64::from(is_long) && left + unread == 1, || {
                     format!("{count} headers of {len} bytes: {left} leave, {unread} are not read")
                 })?;
+                let upper = udp(&head, 9, &craft::bytes(number, 2_000));
+                let frames: Vec<_> =
+                    pieces(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
+                let before = stand.passed(Reason::ChainTooLong);
+                let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+                now.0 += TICK * 8;
+                let unread = stand.passed(Reason::ChainTooLong) - before;
+                let joined = with_extensions(&craft::packet(&head, &upper), &chain);
+                let is_kept = if is_long { unread == frames.len() as u64 } else { left == [joined] && unread == 0 };
+                holds(is_kept, || {
+                    format!(
+                        "a datagram behind {count} headers of {len} bytes: {} packets leave, {unread} are not read",
+                        left.len()
+                    )
+                })?;
             }
         }
     }

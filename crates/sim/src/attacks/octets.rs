@@ -9,8 +9,9 @@ pub struct Octets {
 }
 
 impl Octets {
-    /// Takes a piece. A repeat of what is known changes nothing, whatever end it claims; any other overlap, and two ends, leave nothing of the datagram.
-    /// The octets of the datagram, once all are there.
+    /// Takes a piece; gives the octets of the datagram once all are there.
+    ///
+    /// A repeat of what is known changes nothing, whatever end it claims. Any other overlap, and two ends, leave nothing of it.
     pub fn take(&mut self, offset: usize, more: bool, payload: &[u8]) -> Option<Vec<u8>> {
         if self.is_dead {
             return None;

@@ -3,40 +3,77 @@
 use super::craft;
 use super::floods::anything;
 use super::fragments::{Clock, in_ethernet};
-use super::stand::Verdict;
+use super::stand::{Stand, Verdict};
 use super::{Field, holds};
 use crate::topology::{Gateway, GatewayRole};
+use crate::wire::V4_LEN;
 use engine::{Reason, Toward};
 use packet::Medium;
 
-/// rel:A52: frames of 0 to 60 bytes from every kind of link, that begin like packets or like nothing: each is read, or passes for a
-/// reason that has a name.
+/// rel:A52: frames of 0 to 60 bytes from every kind of link, that begin like packets or like nothing: what holds a whole packet is
+/// read, what is cut or too short for one passes for a reason that has a name.
 pub fn short_frames(field: &mut Field) -> Verdict {
     let media = [Medium::Ip, Medium::Ethernet, Medium::Loopback, Medium::Cooked, Medium::Cooked2];
     for medium in media {
         let mut stand = field.border();
         (stand.medium, stand.has_right_sums) = (medium, false);
-        let (mut now, mut number) = (Clock::default(), 0);
+        let (mut now, mut number, mut wholes) = (Clock::default(), 0, 0);
         for _ in 0..field.times(4_000, 60) {
             for len in 0..=60usize {
                 let packet = anything(field, &mut number);
-                let mut frame = match (medium, field.dice.below(3)) {
-                    (_, 0) => craft::bytes(field.dice.number(), 60),
-                    (Medium::Ip, _) => packet,
-                    (Medium::Ethernet, _) => in_ethernet(&[][..field.dice.below(1) as usize], &packet),
-                    (_, _) => [&[0, 0, 0, 2][..], &packet].concat(),
-                };
+                let is_packet = !field.dice.one_in(3);
+                let mut frame =
+                    if is_packet { on_link(field, medium, &packet) } else { craft::bytes(field.dice.number(), 60) };
+                // A frame without VLANs, and the shorter header of the two versions.
+                let least = link_len_min(medium) + V4_LEN;
+                let is_whole = is_packet && frame.len() <= len;
+                let is_cut = is_packet && frame.len() > len || len < least;
                 frame.resize(len, 0);
+                let [read, passed] = fates(&stand);
                 stand.push(now.tick(), Toward::Wide, &frame)?;
+                let [read, passed] = [fates(&stand)[0] - read, fates(&stand)[1] - passed];
+                holds(!(is_whole && read != 1 || is_cut && passed != 1) && read + passed == 1, || {
+                    format!("a frame of {len} bytes on {medium:?} is read {read} times, and passes {passed} times")
+                })?;
+                wholes += u64::from(is_whole);
             }
         }
-        let ledger = stand.ledger(Toward::Wide);
-        let passed: u64 = Reason::ALL.iter().map(|reason| ledger.passed(*reason).packets).sum();
-        let (read, packets) = (ledger.received.packets, stand.packets);
-        holds(passed + read == packets, || format!("of {packets} frames {read} are read and {passed} pass"))?;
+        holds(wholes > 0, || format!("no frame on {medium:?} holds a packet"))?;
         field.end(&mut stand)?;
     }
     Ok(())
+}
+
+/// A packet behind the header of its link; on an Ethernet, half of them in a VLAN.
+fn on_link(field: &mut Field, medium: Medium, packet: &[u8]) -> Vec<u8> {
+    let is_v4 = packet[0] >> 4 == 4;
+    let kind: [u8; 2] = if is_v4 { [8, 0] } else { [0x86, 0xDD] };
+    let station = [2, 0, 0, 0, 0, 1, 0, 0];
+    match medium {
+        Medium::Ip => packet.to_vec(),
+        Medium::Ethernet => in_ethernet(if field.dice.one_in(2) { &[7] } else { &[] }, packet),
+        Medium::Loopback => [&[0, 0, 0, if is_v4 { 2 } else { 30 }], packet].concat(),
+        // To this host, from a station whose address has six bytes.
+        Medium::Cooked => [&[0, 0, 0, 1, 0, 6][..], &station, &kind, packet].concat(),
+        Medium::Cooked2 => [&kind[..], &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6], &station, packet].concat(),
+    }
+}
+
+/// Length of the shortest header of a link, in bytes.
+fn link_len_min(medium: Medium) -> usize {
+    match medium {
+        Medium::Ip => 0,
+        Medium::Ethernet => 14,
+        Medium::Loopback => 4,
+        Medium::Cooked => 16,
+        Medium::Cooked2 => 20,
+    }
+}
+
+/// Frames that were read, and that passed unread.
+fn fates(stand: &Stand) -> [u64; 2] {
+    let ledger = stand.ledger(Toward::Wide);
+    [ledger.received.packets, Reason::ALL.iter().map(|reason| ledger.passed(*reason).packets).sum()]
 }
 
 /// rel:A53: whatever can be sent, with bits of it flipped, cut short, lengthened: nothing panics, and the laws hold. (That nothing in

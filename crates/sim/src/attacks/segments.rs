@@ -8,8 +8,9 @@ use crate::pattern::Pattern;
 use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, Head, Seen, TCP, TCP_LEN, UDP};
 use core::time::Duration;
-use engine::{Event, Hold, Mode, Toward};
+use engine::{Event, Hold, Mode, Reason, Toward};
 use packet::Medium;
+use std::collections::BTreeMap;
 
 /// rel:A37: segments of few bytes, every other one first, so that nothing joins at once: of a flow no more than 64 segments and
 /// 64 KiB wait, and all of it arrives. What each costs, the bench measures (`attack` in BENCHMARKS.md).
@@ -37,6 +38,9 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
             stream.take_all(&stand)?;
             stream.is_whole()?;
         }
+        let waited = stand.event(Event::Sorted);
+        holds(waited > 0 || mode == Mode::Reversible, || "no segment waited for its turn".to_owned())?;
+        holds(stand.event(Event::Gathered) > 0, || "nothing was gathered".to_owned())?;
         field.end(&mut stand)?;
     }
     Ok(())
@@ -66,7 +70,7 @@ pub fn many_segments(field: &mut Field) -> Verdict {
                 stream.is_whole()?;
             }
         }
-        field.end(&mut stand)?;
+        end_joined(field, &mut stand)?;
     }
     Ok(())
 }
@@ -174,7 +178,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
             stream.take_all(&stand)?;
             stream.is_whole()?;
         }
-        field.end(&mut stand)?;
+        end_joined(field, &mut stand)?;
     }
     Ok(())
 }
@@ -201,7 +205,7 @@ pub fn padded(field: &mut Field) -> Verdict {
                 stream.is_whole()?;
             }
         }
-        field.end(&mut stand)?;
+        end_joined(field, &mut stand)?;
     }
     Ok(())
 }
@@ -233,21 +237,32 @@ pub fn metadata(field: &mut Field) -> Verdict {
                     continue;
                 }
                 reseal(&mut frames[1]);
+                let before = owed(&stand);
                 let mut left = stand.push_all(now.0, TICK / 16, Toward::Wide, &frames)?;
+                let due = owed(&stand) - before;
                 now.0 += Duration::from_secs(70);
                 let mut readable: Vec<_> = frames.into_iter().filter(|frame| left.contains(frame)).collect();
                 // Of another flow it may leave before.
                 left.sort();
                 readable.sort();
                 // A frame that is no packet any more passes beside the stand.
-                let is_same = left == readable && left.len() >= 2;
+                let is_same = left == readable && left.len() >= 2 && left.len() as u64 == due;
                 holds(is_same, || {
-                    format!("byte {at} of the headers, changed by {change:#04x}: {} packets leave", left.len())
+                    format!(
+                        "byte {at} of the headers, changed by {change:#04x}: {} of {due} packets leave",
+                        left.len()
+                    )
                 })?;
             }
         }
     }
     field.end(&mut stand)
+}
+
+/// Packets that came and did not end: as many leave.
+fn owed(stand: &Stand) -> u64 {
+    let ended: u64 = Reason::ALL.iter().map(|reason| stand.retired(*reason)).sum();
+    stand.ledger(Toward::Wide).received.packets - ended
 }
 
 /// rel:A46: segments whose lengths add up to just below, to and just above 65,535 bytes.
@@ -272,7 +287,7 @@ pub fn longest_runs(field: &mut Field) -> Verdict {
             stream.take_all(&stand)?;
             stream.is_whole()?;
         }
-        field.end(&mut stand)?;
+        end_joined(field, &mut stand)?;
     }
     Ok(())
 }
@@ -341,7 +356,13 @@ pub fn laundering(field: &mut Field) -> Verdict {
                 }
             }
             holds(stream.wrong > 0, || "no damaged packet left".to_owned())?;
-            field.end(&mut stand)?;
+            if toward == Toward::Wide {
+                end_joined(field, &mut stand)?;
+            } else {
+                let made = stand.ledger(toward).event(Event::Segments).packets;
+                holds(made > 0, || "no segment was cut".to_owned())?;
+                field.end(&mut stand)?;
+            }
         }
     }
     Ok(())
@@ -355,8 +376,10 @@ struct Stream {
     id: u32,
     /// Bytes that were sent.
     sent: u64,
-    /// Bytes that arrived, each counted once; nothing is sent twice.
+    /// Bytes that arrived.
     arrived: u64,
+    /// Where they lie: the end of each stretch by its start. Nothing is sent twice, so nothing arrives twice.
+    places: BTreeMap<u64, u64>,
     may_be_damaged: bool,
     /// Packets that arrived with a wrong checksum.
     wrong: u64,
@@ -365,7 +388,17 @@ struct Stream {
 impl Stream {
     fn new(key: u64, is_v6: bool) -> Stream {
         let pattern = Pattern::new(key);
-        Stream { pattern, is_v6, ports: [7, 8], id: 0, sent: 0, arrived: 0, may_be_damaged: false, wrong: 0 }
+        Stream {
+            pattern,
+            is_v6,
+            ports: [7, 8],
+            id: 0,
+            sent: 0,
+            arrived: 0,
+            places: BTreeMap::new(),
+            may_be_damaged: false,
+            wrong: 0,
+        }
     }
 
     /// The segment of this length that begins `ahead` of what was sent.
@@ -401,7 +434,21 @@ impl Stream {
         if let Some(at) = self.pattern.first_wrong(start, payload) {
             return Err(format!("byte {at} of a segment at {start} is not the stream's, under a right checksum"));
         }
-        self.arrived += payload.len() as u64;
+        self.arrive(start, payload.len() as u64)
+    }
+
+    fn arrive(&mut self, start: u64, len: u64) -> Verdict {
+        if len == 0 {
+            return Ok(());
+        }
+        let (mut from, mut end) = (start, start + len);
+        if let Some((before, known)) = self.places.range(..end).next_back().map(|(start, end)| (*start, *end)) {
+            holds(known <= start, || format!("of {len} bytes at {start} of a stream some arrive again"))?;
+            from = if known == start { before } else { from };
+        }
+        end = self.places.remove(&end).unwrap_or(end);
+        self.places.insert(from, end);
+        self.arrived += len;
         Ok(())
     }
 
@@ -451,6 +498,15 @@ fn run_stream(field: &mut Field, stand: &mut Stand, mode: Mode, is_v6: bool) -> 
 fn waiting(field: &Field, mode: Mode) -> Stand {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     field.stand(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
+}
+
+/// Ends an attack on a gateway that joined segments: more went into runs than there were runs.
+fn end_joined(field: &mut Field, stand: &mut Stand) -> Verdict {
+    stand.end()?;
+    let gathered = stand.event(Event::Gathered);
+    let runs: u64 = Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum();
+    holds(gathered > runs, || format!("{gathered} segments went into {runs} runs: none was joined"))?;
+    field.end(stand)
 }
 
 /// Where the segments that left begin, and how long they are.
