@@ -53,6 +53,7 @@ LINE_MAX = 160
 JOBS = 2
 # Law suites of the engine: asked where neither attacks nor swarm see a bug.
 ENGINE_LAWS = ["laws", "coalescing_laws", "swarm", "overlaps", "memory"]
+OUT_OF_REACH = "Out of reach of this lane, which plants in packet and engine only:"
 # Bugs from the first one of a commit to that of the next: prime, so that all come first in turn.
 TURN = 23
 
@@ -70,7 +71,7 @@ def main():
         help="begin no bug after so long; each commit begins with another one, so that all have their turn",
     )
     arguments.add_argument(
-        "--by-laws", action="store_true", help="let attacks, swarm and laws see the bugs, which know none of them; write LAWS.md"
+        "--by-laws", action="store_true", help="let attacks, swarm and laws see the bugs, which know none of them; of all, write LAWS.md"
     )
     arguments = arguments.parse_args()
     # Who ends this ends what it has started, too.
@@ -145,16 +146,19 @@ def planted(copy, bug):
 def by_laws(bugs, within, is_all):
     """Plants bugs and lets attacks, swarm and laws see them; the status of the lane."""
     here = [bug for bug in bugs if all(in_reach(edit["file"]) for edit in bug["edit"])]
+    if not here:
+        sys.exit("none of these stands in packet or engine; run planted/run.py NUMBER, without --by-laws")
     jobs = min(JOBS, len(here))
     # They stay for the next time, with what was built in them.
     copies = [copied(target() / f"laws-{job}" / "house") for job in range(jobs)]
+    programs = [build(copy) for copy in copies]
+    found = seen_by_laws(copies[0], programs[0])
+    if found:
+        return fail(f"without any bug, this is broken: {found}")
     own, start = threading.local(), time.monotonic()
 
     def take_copy():
         own.copy = copies.pop()
-        found = seen_by_laws(own.copy, build(own.copy))
-        if found:
-            os._exit(fail(f"without any bug, this is broken: {found}"))
 
     def one(bug):
         began = time.monotonic()
@@ -165,11 +169,9 @@ def by_laws(bugs, within, is_all):
         return row(bug, found, began)
 
     with ThreadPoolExecutor(jobs, initializer=take_copy) as threads:
-        rows = [tried for tried in threads.map(one, here) if tried]
-    tried = {row["number"] for row in rows}
-    if is_all:
-        untried = [bug for bug in here if bug["number"] not in tried]
-        write_laws(rows, untried, [bug for bug in bugs if bug not in here])
+        rows = [tried for tried in threads.map(one, here if within is None else in_turn(here)) if tried]
+    if is_all and len(rows) == len(here):
+        write_laws(sorted(rows, key=lambda row: row["number"]), [bug for bug in bugs if bug not in here])
     if len(rows) < len(here):
         print(f"{len(here) - len(rows)} more were not tried: {within} s had passed")
     lost = [row for row in rows if not row["caught_by"]]
@@ -194,8 +196,14 @@ def seen_by_laws(copy, program):
     """What attacks and swarm see within their time: what was run, and what broke."""
     began = time.monotonic()
     lines = [(began, "nothing")]
+    is_over = threading.Event()
+
+    def end():
+        is_over.set()
+        child.kill()
+
     with subprocess.Popen([program, str(SEEDS)], cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        alarm = threading.Timer(LAWS_SECONDS, child.kill)
+        alarm = threading.Timer(LAWS_SECONDS, end)
         alarm.start()
         for line in child.stdout:
             lines.append((time.monotonic(), line.strip()))
@@ -204,7 +212,8 @@ def seen_by_laws(copy, program):
     (_, run_last), (_, last) = lines[-2] if len(lines) > 1 else lines[-1], lines[-1]
     if last.startswith("broken: "):
         return f"{run_last} after {seconds:.0f} s: {last.removeprefix('broken: ')[:LINE_MAX]}"
-    if child.returncode > 0:
+    # A signal that is not ours, such as of an abort, is negative here.
+    if child.returncode != 0 and not is_over.is_set():
         return f"{last} after {seconds:.0f} s: a crash"
     is_silent = time.monotonic() - lines[-1][0] > SILENT_SECONDS
     return f"{last}: it does not end" if is_silent else None
@@ -215,20 +224,22 @@ def seen_by_engine(copy):
     return next((found for found in run_suites(copy, [("engine", suite) for suite in ENGINE_LAWS]) if found), None)
 
 
-def write_laws(rows, untried, others):
+def write_laws(rows, others):
     left_out = tomllib.loads(LIST.read_text())["left_out"]
     lines = ["# Planted bugs, and the laws that see them", ""]
     lines += ["Written by `planted/run.py --by-laws`. Nothing that is named here knows of any bug: attacks that have names, seeds of"]
     lines += ["the swarm, law tests of the engine. `planted/run.py --by-laws NUMBER` plants one again and repeats what saw it."]
     lines += ["", "| number | bug | seen by |", "|---|---|---|"]
     lines += [f"| {row['number']} | {row['sentence']} | {cell(row['caught_by'])} |" for row in rows]
-    if untried:
-        lines += ["", "Not tried in the time that this run had: " + ", ".join(str(bug["number"]) for bug in untried) + "."]
-    lines += ["", "Out of reach, since they stand in live code, which no simulation runs:", ""]
-    lines += [f"- {bug['number']}: {bug['sentence']} Its suite: {', '.join(bug.get('suites', []))}." for bug in others]
+    lines += ["", OUT_OF_REACH, ""]
+    lines += [f"- {bug['number']}: {bug['sentence']}{its_suites(bug)}" for bug in others]
     lines += ["", "Waiting:", ""]
     lines += [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in left_out]
     LAWS.write_text("\n".join(lines) + "\n")
+
+
+def its_suites(bug):
+    return f" Its suite: {', '.join(bug['suites'])}." if "suites" in bug else ""
 
 
 def cell(found):

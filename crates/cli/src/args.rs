@@ -585,9 +585,10 @@ fn packet_count(text: &str) -> Result<u64, String> {
     number.map(|number| number as u64).ok_or_else(|| "give a whole number of packets, such as 1e9".to_owned())
 }
 
-/// Also none.
+/// As [`packet_count`], and 0 for a part that is left out.
 fn case_count(text: &str) -> Result<u64, String> {
-    if text == "0" { Ok(0) } else { packet_count(text) }
+    let count = if text == "0" { Ok(0) } else { packet_count(text) };
+    count.map_err(|_| "give a whole number, such as 5e6, or 0 to leave them out".to_owned())
 }
 
 fn transfer_len(text: &str) -> Result<u64, String> {
@@ -697,8 +698,9 @@ A broken law is shown with the smallest case that breaks it, and the command tha
 Exit status: 0 nothing broke, and everything was met; 1 something broke, was never met, or less than half was TCP.";
 const FLOODS_HELP: &str = "\
 First pieces that never become whole come from everywhere, from a thousand sources, and as a slow drip of 150 a second, each by IPv4 \
-and IPv6: written to a TUN device as fast as it takes them, and simulated at two million a second. Each system may hold 4 MiB. The \
-pieces of a good datagram are at most half a millisecond apart; where the machine was too busy for that, it is set aside.
+and IPv6. The first two are written to a TUN device as fast as it takes them, and simulated at two million a second; the drip comes \
+at its own pace, live behind 20 seconds' worth of it at once. Each system may hold 4 MiB. The pieces of a good datagram are at most \
+half a millisecond apart; where the machine was too busy for that, it is set aside.
 
 Exit status: 0 with the engine 99.9 % of good datagrams became whole, 99.99 % beside a thousand sources, all in the drip; 1 fewer, \
 or something is missing.";

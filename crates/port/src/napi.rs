@@ -7,6 +7,7 @@
 //! empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or
 //! [`Passing`](crate::xdp::Passing) at this one, sees to that.
 
+use crate::failure::{advised, failed};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, unshare_unsafe};
@@ -82,7 +83,14 @@ impl ReceiveThread {
 /// There is no such interface, or the right is missing.
 pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
     let nanos = u64::try_from(stretch.as_nanos()).unwrap_or(u64::MAX);
-    set(interface, &[("gro_flush_timeout", nanos), ("napi_defer_hard_irqs", POLLS)])
+    set(interface, &[("gro_flush_timeout", nanos), ("napi_defer_hard_irqs", POLLS)]).map_err(|error| {
+        let what = format!("{interface}: cannot have GRO hold what it received");
+        match error.raw_os_error() {
+            Some(libc::ENOENT) => advised(what, &error, "`ip link` lists the interfaces that are there"),
+            Some(libc::EPERM | libc::EACCES) => advised(what, &error, "run as root"),
+            _ => failed(what, &error),
+        }
+    })
 }
 
 /// Writes settings of an interface. Those of a namespace's are seen where its own view of /sys is mounted: that is done on a

@@ -4,7 +4,7 @@
 //! IPv6 with what it says of the header.
 
 use crate::device::checked;
-use crate::failure::last;
+use crate::failure::{advised, failed};
 use packet::Version;
 use std::io;
 use std::mem;
@@ -44,16 +44,19 @@ impl RawSocket {
         // SAFETY: the call takes three numbers.
         let number = unsafe { libc::socket(family, kind, protocol.into()) };
         if number < 0 {
-            return Err(last("cannot open a raw socket"));
+            return Err(refused("cannot open a raw socket", &io::Error::last_os_error()));
         }
         // SAFETY: the descriptor is new and nobody else's.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let raw = RawSocket { socket, version, room: vec![0; ROOM_LEN].into_boxed_slice() };
-        // Of a host that grants less, what it grants.
-        let _ = raw.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
+        // Who may not go past the host's limit takes what it grants.
+        raw.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN)
+            .or_else(|_| raw.set(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_LEN))
+            .map_err(|why| refused("cannot give a raw socket room for what waits", &why))?;
         if version == Version::V6 {
             for option in [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT, libc::IPV6_RECVPKTINFO] {
-                raw.set(libc::IPPROTO_IPV6, option, 1)?;
+                raw.set(libc::IPPROTO_IPV6, option, 1)
+                    .map_err(|why| refused("cannot have a raw socket say what stood in the header", &why))?;
             }
         }
         Ok(raw)
@@ -83,11 +86,18 @@ impl RawSocket {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = size_of_val(&control) as _;
         }
-        // SAFETY: all that the message points at lives until the call is over, with the lengths that it says.
-        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
-        let Ok(len) = usize::try_from(len) else {
+        let len = loop {
+            // SAFETY: all that the message points at lives until the call is over, with the lengths that it says.
+            let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
+            if let Ok(len) = usize::try_from(len) {
+                break len;
+            }
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+            match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(refused("cannot receive from a raw socket", &error)),
+            }
         };
         let bytes = &self.room[..len.min(ROOM_LEN)];
         Ok(Some(match self.version {
@@ -109,6 +119,13 @@ impl AsFd for RawSocket {
     }
 }
 
+fn refused(what: &str, why: &io::Error) -> io::Error {
+    match why.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => advised(what, why, "run as root or give CAP_NET_RAW"),
+        _ => failed(what, why),
+    }
+}
+
 /// What the kernel says of a datagram's header.
 fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
     let (mut to, mut class, mut hops) = (Ipv6Addr::UNSPECIFIED, 0, 0);
@@ -118,10 +135,14 @@ fn said(message: &libc::msghdr) -> (Ipv6Addr, u8, u8) {
         // SAFETY: what the kernel writes for these three is a struct, or a number, behind each header.
         unsafe {
             let bytes = libc::CMSG_DATA(next);
-            match (*next).cmsg_type {
-                libc::IPV6_TCLASS => class = bytes.cast::<libc::c_int>().read_unaligned() as u8,
-                libc::IPV6_HOPLIMIT => hops = bytes.cast::<libc::c_int>().read_unaligned() as u8,
-                libc::IPV6_PKTINFO => {
+            match ((*next).cmsg_level, (*next).cmsg_type) {
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    class = bytes.cast::<libc::c_int>().read_unaligned() as u8
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    hops = bytes.cast::<libc::c_int>().read_unaligned() as u8
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     to = Ipv6Addr::from(bytes.cast::<libc::in6_pktinfo>().read_unaligned().ipi6_addr.s6_addr);
                 }
                 _ => {}

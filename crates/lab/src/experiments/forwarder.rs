@@ -17,7 +17,7 @@ pub(super) struct Forwarder {
     _host: Host,
     from: Tap,
     to: Tap,
-    pub pool: Pool,
+    pool: Pool,
     frames: Vec<Frame>,
 }
 

@@ -14,7 +14,6 @@ pub(super) enum Known {
     BareHeader,
     CutChain,
     Distance,
-    Hop,
     Overtakes,
     ZeroSum,
     Padded,
@@ -30,7 +29,7 @@ pub(super) enum Known {
 
 impl Known {
     /// All of them.
-    pub(super) const ALL: [Known; 23] = [
+    pub(super) const ALL: [Known; 22] = [
         Known::UnequalRepeat,
         Known::AcrossRuns,
         Known::EndFirst,
@@ -42,7 +41,6 @@ impl Known {
         Known::BareHeader,
         Known::CutChain,
         Known::Distance,
-        Known::Hop,
         Known::Overtakes,
         Known::ZeroSum,
         Known::Padded,
@@ -90,22 +88,22 @@ impl Known {
                 "unequal-repeat",
                 "a piece inside of what is held is a repeat to the kernel, whatever its bytes; to us one with other bytes ends \
                  its datagram",
-                "ruling on overlap",
+                "R092; R008 in DEVIATIONS.md",
             ],
             Known::AcrossRuns => [
                 "across-runs",
                 "a repeat of bytes that did not come one behind the other is an overlap to the kernel; to us it is a repeat",
-                "ruling on overlap",
+                "R092; R008 in DEVIATIONS.md",
             ],
             Known::EndFirst => [
                 "end-first",
                 "what a repeat says of the datagram's end counts for the kernel; to us a repeat says nothing",
-                "ruling on overlap",
+                "R092",
             ],
             Known::NoPoison => [
                 "no-poison",
                 "after an overlap the kernel begins the datagram anew; we end what still comes of it",
-                "RFC 5722 section 4, R094",
+                "RFC 5722 section 4, R063",
             ],
             Known::Empty => [
                 "empty",
@@ -126,23 +124,23 @@ impl Known {
             Known::LateOption => [
                 "late-option",
                 "a later piece with an option that only a first may carry is taken by the kernel; we drop it",
-                "RFC 6274 section 3.13.2.5",
+                "RFC 6274 section 3.13.2.5, R074",
             ],
             Known::BareHeader => [
                 "bare-header",
                 "a first piece of IPv6 without a byte behind its extension headers is dropped by the kernel; we take it where no \
                  header of that protocol is known",
-                "RFC 8200 section 4.5, R084",
+                "RFC 8200 section 4.5",
             ],
             Known::CutChain => [
                 "cut-chain",
                 "a first piece of IPv6 that ends between two extension headers is taken by the kernel; we drop it",
-                "RFC 7112 section 5",
+                "RFC 7112 section 5, R083",
             ],
             Known::Distance => [
                 "distance",
                 "after 64 other pieces of its source the kernel begins a datagram of IPv4 anew; we go on",
-                "ipfrag_max_dist, rel:4.3 (b)",
+                "ipfrag_max_dist",
             ],
             Known::Overtakes => [
                 "overtakes",
@@ -167,7 +165,7 @@ impl Known {
             Known::GoesBack => [
                 "goes-back",
                 "the kernel joins what is sent again; we pass what begins before the flow's next byte unmerged",
-                "ruling on merging TCP headers",
+                "L7 and L8 in DEVIATIONS.md",
             ],
             Known::OddFlags => [
                 "odd-flags",
@@ -189,7 +187,7 @@ impl Known {
                 "datagram-ids",
                 "the identifications of a UDP train rise when it is cut behind a TUN device, also where they were one and the same; \
                  ours stay",
-                "ruling on trains, law 8",
+                "R075 in DEVIATIONS.md, law 8",
             ],
             Known::SplitAgain => [
                 "split-again",
@@ -197,7 +195,6 @@ impl Known {
                 "TSO_MANGLEID",
             ],
             Known::Longer => ["longer", "the kernel joins any number of segments; we at most 128", "rel:A38"],
-            Known::Hop => ["hop", "the kernel forwards, so it takes a hop", "RFC 791"],
         }
     }
 }

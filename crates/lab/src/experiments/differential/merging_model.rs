@@ -24,7 +24,6 @@ pub(super) fn explain(packets: &[&Drawn], sent: &Left, kernel: &Left, engine: &L
             ways = fewer;
         }
     }
-    ways.push(Known::Hop);
     Ok(ways)
 }
 

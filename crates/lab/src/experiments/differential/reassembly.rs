@@ -1,6 +1,6 @@
 //! Datagrams cut into pieces in, what the kernel's reassembler delivers of them beside what the engine's does out.
 
-use super::reassembly_model::explain;
+use super::reassembly_model::{explain, shown};
 use super::{Bench, Kind, Verdict};
 use crate::experiments::wire::{Ip, put_content, put_ip, v4_destination, v6_destination};
 use crate::net::Host;
@@ -85,11 +85,12 @@ pub(super) struct Reassembly {
     _host: Host,
     tap: Tap,
     sockets: Vec<(Version, u8, RawSocket)>,
-    reassembler: Reassembler,
+    /// One for each of the engine's ways: packet by packet, and in batches.
+    singly: Reassembler,
+    in_batches: Reassembler,
     out: Output,
     now: Time,
     slot: u32,
-    by_batches: bool,
 }
 
 /// Frames that lie one behind the other.
@@ -107,7 +108,7 @@ impl Bench for Reassembly {
     type Case = Case;
     const KIND: Kind = Kind::Reassembly;
 
-    fn open() -> io::Result<Reassembly> {
+    fn open(rng: &mut Rng) -> io::Result<Reassembly> {
         let host = Host::new("receiver")?;
         for (name, value) in SETTINGS {
             host.space().set_sysctl(name, value)?;
@@ -135,11 +136,11 @@ impl Bench for Reassembly {
             _host: host,
             tap,
             sockets,
-            reassembler: Reassembler::new(limits, Late::Retire, Secret::new(fastrand::u128(..))),
+            singly: Reassembler::new(limits, Late::Retire, Secret::new(rng.u128(..))),
+            in_batches: Reassembler::new(limits, Late::Retire, Secret::new(rng.u128(..))),
             out: Output::new(Pool::new(512 << 20), None),
             now: Time::ZERO,
-            slot: fastrand::u32(..1 << 24),
-            by_batches: false,
+            slot: rng.u32(..1 << 24),
         })
     }
 
@@ -159,10 +160,17 @@ impl Bench for Reassembly {
         }
         self.slot = first.wrapping_add(cases.len() as u32);
         let kernel = self.ask_kernel(&frames, first, cases.len())?;
-        let engine = self.ask_engine(&frames, cases.len());
-        let outcomes = cases.iter().zip(kernel).zip(engine).enumerate();
+        let [singly, in_batches] = self.ask_engine(&frames, cases.len());
+        let outcomes = cases.iter().zip(kernel).zip(singly.into_iter().zip(in_batches)).enumerate();
         Ok(outcomes
-            .map(|(index, ((case, kernel), engine))| {
+            .map(|(index, ((case, kernel), (engine, in_batches)))| {
+                if engine != in_batches {
+                    return Verdict::Differs(format!(
+                        "the engine's two ways differ: packet by packet it delivers {}, in a batch {}",
+                        shown(&engine),
+                        shown(&in_batches)
+                    ));
+                }
                 if kernel == engine {
                     return Verdict::Same;
                 }
@@ -172,7 +180,7 @@ impl Bench for Reassembly {
                     put_piece(&mut frame, case, piece, slot);
                     frame
                 });
-                explain(case, &frames.collect::<Vec<_>>(), &kernel, &engine)
+                explain(&frames.collect::<Vec<_>>(), &kernel, &engine)
             })
             .collect())
     }
@@ -250,35 +258,43 @@ impl Reassembly {
         Ok(delivered)
     }
 
-    fn ask_engine(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
+    /// What the engine delivers packet by packet, and in batches.
+    fn ask_engine(&mut self, frames: &Frames, count: usize) -> [Vec<Delivered>; 2] {
         // All that was held before is late.
         self.now = self.now + Duration::from_secs(3_600);
-        self.reassembler.expire(self.now, &mut self.out);
+        let mut both = [self.ask_singly(frames, count), self.ask_in_batches(frames, count)];
+        both.iter_mut().flatten().for_each(|it| it.sort_unstable());
+        both
+    }
+
+    fn ask_singly(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
+        self.singly.expire(self.now, &mut self.out);
         let mut delivered = vec![Delivered::new(); count];
-        self.by_batches = !self.by_batches;
-        if self.by_batches {
-            // Of each case a batch: then what leaves is its own.
-            let mut ends = frames.each().peekable();
-            while let Some((_, case)) = ends.peek().copied() {
-                let mut batch = Vec::new();
-                while let Some((frame, _)) = ends.next_if(|(_, of)| *of == case) {
-                    batch.extend(Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).ok());
-                }
-                let mut batch = batch.into_iter();
-                while !batch.as_ref().is_empty() {
-                    self.reassembler.push_some(self.now, &mut batch, &mut self.out, &mut Copying);
-                    take_all(&mut self.out, &mut delivered[case]);
-                }
-            }
-        } else {
-            for (frame, case) in frames.each() {
-                if let Ok(packet) = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool) {
-                    self.reassembler.push(self.now, packet, &mut self.out);
-                    take_all(&mut self.out, &mut delivered[case]);
-                }
+        for (frame, case) in frames.each() {
+            if let Ok(packet) = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool) {
+                self.singly.push(self.now, packet, &mut self.out);
+                take_all(&mut self.out, &mut delivered[case]);
             }
         }
-        delivered.iter_mut().for_each(|it| it.sort_unstable());
+        delivered
+    }
+
+    /// Of each case a batch: then what leaves is its own.
+    fn ask_in_batches(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
+        self.in_batches.expire(self.now, &mut self.out);
+        let mut delivered = vec![Delivered::new(); count];
+        let mut ends = frames.each().peekable();
+        while let Some((_, case)) = ends.peek().copied() {
+            let mut batch = Vec::new();
+            while let Some((frame, _)) = ends.next_if(|(_, of)| *of == case) {
+                batch.extend(Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).ok());
+            }
+            let mut batch = batch.into_iter();
+            while !batch.as_ref().is_empty() {
+                self.in_batches.push_some(self.now, &mut batch, &mut self.out, &mut Copying);
+                take_all(&mut self.out, &mut delivered[case]);
+            }
+        }
         delivered
     }
 }

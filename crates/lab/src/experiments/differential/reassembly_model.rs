@@ -2,13 +2,13 @@
 //!
 //! It reads packets and keeps datagrams in its own plain way, and is asked only where kernel and engine differ.
 
-use super::reassembly::{Case, seen};
+use super::reassembly::seen;
 use super::{Known, Verdict};
 use packet::Sum;
 use std::collections::BTreeMap;
 
 /// Tells the difference between two outcomes of a case by those that are known.
-pub(super) fn explain(_case: &Case, frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]) -> Verdict {
+pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]) -> Verdict {
     let ours = run(frames, &[]);
     if ours != engine {
         return Verdict::Differs(format!(
@@ -38,7 +38,8 @@ pub(super) fn explain(_case: &Case, frames: &[Vec<u8>], kernel: &[Vec<u8>], engi
     Verdict::Told(ways)
 }
 
-fn shown(delivered: &[Vec<u8>]) -> String {
+/// Packets, each by its length and how it begins.
+pub(super) fn shown(delivered: &[Vec<u8>]) -> String {
     let each = delivered.iter().map(|it| format!("{} bytes {:02x?}", it.len(), &it[..it.len().min(44)]));
     format!("[{}]", each.collect::<Vec<_>>().join("; "))
 }
