@@ -49,10 +49,12 @@ impl Transfer {
 /// What a socket says.
 pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: u64) -> io::Result<Transfer> {
     let sent = content(seed, len);
+    // Written once before anybody sends, so that no page is made while the clock runs.
+    let room = vec![1; len];
     let listener = to.enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
     let target = listener.local_addr()?;
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| to.enter(|| receive_tcp(&listener, len)));
+        let receiver = scope.spawn(|| to.enter(|| receive_tcp(&listener, room)));
         let sender = scope.spawn(|| from.enter(|| send_tcp(target, &sent)));
         let sending = sender.join().expect("a sender that panics has said why");
         let receiving = receiver.join().expect("a receiver that panics has said why");
@@ -86,10 +88,9 @@ fn send_tcp(target: SocketAddr, content: &[u8]) -> io::Result<(Instant, Duration
     Ok((began, thread_time() - before))
 }
 
-fn receive_tcp(listener: &TcpListener, len: usize) -> io::Result<(Instant, Duration, Vec<u8>)> {
+fn receive_tcp(listener: &TcpListener, mut received: Vec<u8>) -> io::Result<(Instant, Duration, Vec<u8>)> {
     set_name(c"lab-receives")?;
-    // Written once, so that no page is made while the clock runs.
-    let mut received = vec![1; len];
+    let len = received.len();
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(PATIENCE))?;
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(PATIENCE))?;
