@@ -127,6 +127,11 @@ impl Coalescer {
         }
     }
 
+    /// Does it make trains of any flow without regard to how long their segments came?
+    pub(crate) fn resizes_all(&self) -> bool {
+        self.rules.mode == Mode::Resize && self.exempt.is_empty()
+    }
+
     /// Finds what is held by this key.
     pub fn with_table_key(mut self, key: Secret) -> Coalescer {
         self.flows.set_key(key);

@@ -176,6 +176,18 @@ impl Mss {
         }
     }
 
+    /// Longest packet, IP header counted, in bytes, that the sender of this packet, which goes toward this side, takes itself;
+    /// none of what is no whole TCP.
+    pub fn len_max_back(&mut self, packet: &Packet, toward: Toward) -> Option<u16> {
+        let (key, _) = FlowKey::of(packet, toward)?;
+        let back = match toward {
+            Toward::Wide => Toward::Narrow,
+            Toward::Narrow => Toward::Wide,
+        };
+        let known = self.find(&key).map_or(0, |at| self.flows.at_mut(at).receiver(back).len_max);
+        Some(if known == 0 { self.border.unknown_len_max(back) } else { known })
+    }
+
     /// Forgets what is late.
     pub fn expire(&mut self, now: Time) {
         while let Some(at) = self.flows.late(now) {

@@ -146,6 +146,16 @@ impl Side {
         self.narrow(now, mark, out);
     }
 
+    /// Longest packet, IP header counted, in bytes, as which the TCP trains of a flow may leave without being seen here, where their
+    /// receiver takes packets of `flow_len_max`: all that is done to them is that they get segments of that length. None where
+    /// that is not all.
+    pub fn resizes_to(&self, flow_len_max: u16) -> Option<u16> {
+        let Narrowing { mtu, fill, segment, trains, .. } = self.narrowing;
+        let resizes = (trains, segment, fill) == (Trains::Resized, Switch::On, Fill::Full);
+        let joins_so = self.widening.coalescer.as_ref().is_none_or(Coalescer::resizes_all);
+        (resizes && joins_so && flow_len_max > 0).then_some(mtu.min(flow_len_max))
+    }
+
     /// Gives up what is late.
     pub fn expire(&mut self, now: Time, out: &mut Output) {
         let mark = out.queued_count();

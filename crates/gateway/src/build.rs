@@ -72,6 +72,7 @@ pub fn replacement(
         pool_limit: pool_limit(config),
         answer_from: config.answer_from,
         mss: mss(config, secrets),
+        lends: lends(config),
         done,
     }
 }
@@ -133,6 +134,11 @@ pub fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widenin
 pub fn mss(config: &Config, secrets: Secrets) -> Option<Mss> {
     let limit = config.limits.flows * FLOW_CHARGE;
     border(config).map(|border| Mss::new(limit, border, secrets.seed).with_table_key(secrets.table_key))
+}
+
+/// May flows be lent to the kernel, where ports are able to?
+pub fn lends(config: &Config) -> bool {
+    config.role == ConfigRole::Border && !config.bypass.contains(&Stage::Lease)
 }
 
 fn border(config: &Config) -> Option<Border> {

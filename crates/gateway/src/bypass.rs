@@ -90,7 +90,7 @@ fn stages(side: &SideConfig, stage: Stage) -> Option<Stages> {
         Stage::Segment => (Stages::Segmenting, side.segment == Switch::On),
         Stage::Fragment => (Stages::Fragmenting, side.fragment == Switch::On),
         // No side has it: it is about both.
-        Stage::Mss => return None,
+        Stage::Mss | Stage::Lease => return None,
     };
     has.then_some(stages)
 }

@@ -221,6 +221,11 @@ counters! {
         Unreachable "unreachable" "packets" seen.unreachable "Packets that were to leave by the port and whose next hop does not answer, or that have no route: dropped."
         Errors "errors" "times" seen.errors "Times that the port could not be read."
         Missed "missed" "frames" missed "Frames that the kernel dropped because nobody took them in time."
+        LentFrames "lent_frames" "frames" lent.frames "Packets and trains that the kernel passed on by itself, of flows that were lent to it; the counters above and those of what went do not have them."
+        LentPackets "lent_packets" "packets" lent.packets_in "Packets on the wire that came in those."
+        LentPacketsOut "lent_packets_out" "packets" lent.packets_out "Packets on the wire that those went as."
+        LentBytes "lent_bytes" "bytes" lent.bytes "Bytes of payload in those."
+        LentLost "lent_lost" "frames" lent.lost "Frames among those that the kernel had no memory to change: dropped."
     }
 }
 
@@ -258,7 +263,7 @@ counters! {
 
 impl Came {
     /// What of it is a loss.
-    pub const DROPS: [Came; 4] = [Came::Lost, Came::Oversize, Came::Unreachable, Came::Missed];
+    pub const DROPS: [Came; 5] = [Came::Lost, Came::Oversize, Came::Unreachable, Came::Missed, Came::LentLost];
 }
 
 impl Went {

@@ -446,7 +446,7 @@ impl Keeper {
     /// number of an older interface has not been handed what is open already.
     fn reopen(&mut self, end: usize, index: Option<u32>, child: &Child) {
         let Some(first) = self.ports.get(end).filter(|_| end < SIDE_COUNT) else { return };
-        let is_kept = first.descriptor.is_some();
+        let is_kept = !first.descriptors.is_empty();
         let ports = match first.open_again(&self.config, end) {
             Ok(None) if is_kept && index != first.told.index => Ok(()),
             Ok(None) => return,
@@ -461,7 +461,7 @@ impl Keeper {
             return;
         }
         let of_end = || self.ports.iter().skip(end).step_by(SIDE_COUNT);
-        let descriptors: Vec<_> = of_end().filter_map(|port| port.descriptor.as_ref()).map(AsFd::as_fd).collect();
+        let descriptors: Vec<_> = of_end().flat_map(|port| &port.descriptors).map(AsFd::as_fd).collect();
         let mac = of_end().next().and_then(|port| Netlink::open().ok()?.interface(port.name()).ok()?.mac);
         let ports = ports.map(|()| of_end().map(|port| port.told.clone()).collect());
         let handed = if ports.is_ok() { &descriptors[..] } else { &[] };

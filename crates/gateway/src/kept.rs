@@ -20,13 +20,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// A port that is kept; without a descriptor, one that cannot be handed over.
+/// A port that is kept; without descriptors, one that cannot be handed over.
 #[derive(Debug)]
 pub struct KeptPort {
     /// What a worker process is told of it.
     pub told: HandedPort,
-    /// What it is handed.
-    pub descriptor: Option<OwnedFd>,
+    /// What it is handed: to read and write first.
+    pub descriptors: Vec<OwnedFd>,
 }
 
 /// What is spoken to from outside.
@@ -48,7 +48,7 @@ pub struct Estate {
     /// The configuration that it went by.
     pub text: String,
     /// The ports.
-    pub ports: Vec<(HandedPort, Option<RawFd>)>,
+    pub ports: Vec<(HandedPort, Vec<RawFd>)>,
     /// Where it is asked.
     pub control: (PathBuf, RawFd),
     /// Where its figures are fetched.
@@ -80,15 +80,17 @@ impl KeptPort {
 
     fn open(config: &Config, side: &SideConfig, number: usize, trusted: Offloads) -> io::Result<KeptPort> {
         if is_of_one_process(&side.port) {
-            let told = HandedPort { address: side.port.clone(), offloads: None, index: index_of(&side.port) };
-            return Ok(KeptPort { told, descriptor: None });
+            let index = index_of(&side.port);
+            let told = HandedPort { address: side.port.clone(), offloads: None, index, count: 0 };
+            return Ok(KeptPort { told, descriptors: Vec::new() });
         }
         let port = open(config, side, number)?;
         let Offloads { checksum, tcp, udp } = trial::both(port.offloads(), trusted);
         let address = port.address().to_owned();
         let index = index_of(&address);
-        let told = HandedPort { address, offloads: Some([checksum, tcp, udp]), index };
-        Ok(KeptPort { told, descriptor: Some(port.fd().try_clone_to_owned()?) })
+        let descriptors = port.fds().into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
+        let told = HandedPort { address, offloads: Some([checksum, tcp, udp]), index, count: descriptors.len() };
+        Ok(KeptPort { told, descriptors })
     }
 
     /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is down. Of a port
@@ -129,8 +131,10 @@ pub fn watch(config: &Config, ports: &[KeptPort], pulse: &Pulse) -> io::Result<V
     let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
         return Ok(Vec::new());
     };
-    for port in ports.iter().filter_map(|port| port.descriptor.as_ref()) {
-        pulse.hush(port.as_fd())?;
+    for port in ports {
+        if let [socket, others @ ..] = &port.descriptors[..] {
+            pulse.hush(socket.as_fd(), others.first().map(AsFd::as_fd))?;
+        }
     }
     let onward = |to| if config.role == Role::Border { Onward::By(to) } else { Onward::ToHost };
     Ok(vec![pulse.watch(wide, onward(narrow))?, pulse.watch(narrow, onward(wide))?])
@@ -239,11 +243,11 @@ impl Inherited {
     ///
     /// # Errors
     /// One was not handed on.
-    pub fn ports(&mut self, told: &[(HandedPort, Option<RawFd>)]) -> io::Result<Vec<KeptPort>> {
+    pub fn ports(&mut self, told: &[(HandedPort, Vec<RawFd>)]) -> io::Result<Vec<KeptPort>> {
         told.iter()
-            .map(|(told, number)| {
-                let descriptor = number.map(|number| self.take(number)).transpose()?;
-                Ok(KeptPort { told: told.clone(), descriptor })
+            .map(|(told, numbers)| {
+                let descriptors = numbers.iter().map(|number| self.take(*number)).collect::<io::Result<_>>()?;
+                Ok(KeptPort { told: told.clone(), descriptors })
             })
             .collect()
     }
@@ -274,20 +278,20 @@ impl Inherited {
 }
 
 /// Numbers of what is kept.
-pub fn numbers(ports: &[KeptPort]) -> Vec<(HandedPort, Option<RawFd>)> {
-    let number = |port: &KeptPort| port.descriptor.as_ref().map(descriptors::number);
-    ports.iter().map(|port| (port.told.clone(), number(port))).collect()
+pub fn numbers(ports: &[KeptPort]) -> Vec<(HandedPort, Vec<RawFd>)> {
+    let numbers = |port: &KeptPort| port.descriptors.iter().map(descriptors::number).collect();
+    ports.iter().map(|port| (port.told.clone(), numbers(port))).collect()
 }
 
 /// All descriptors that a worker process is handed, in the order in which it is told of them.
 pub fn handed<'a>(ports: &'a [KeptPort], doors: &'a Doors, pulse: Option<&'a Pulse>) -> Vec<BorrowedFd<'a>> {
-    let ports = ports.iter().filter_map(|port| port.descriptor.as_ref()).map(AsFd::as_fd);
+    let ports = ports.iter().flat_map(|port| &port.descriptors).map(AsFd::as_fd);
     let metrics = doors.metrics.as_ref().map(|(_, listener)| listener.as_fd());
     ports.chain([doors.control.1.as_fd()]).chain(metrics).chain(pulse.map(Pulse::fd)).collect()
 }
 
 /// Which way of leaving an estate, and of speaking with worker processes, this program knows.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Names what was left to this program.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";
 /// Its owner and their group may speak to it.

@@ -101,6 +101,8 @@ pub struct HandedPort {
     pub offloads: Option<[bool; 3]>,
     /// Number of its interface.
     pub index: Option<u32>,
+    /// How many descriptors come with it.
+    pub count: usize,
 }
 
 impl HandedPort {

@@ -42,6 +42,8 @@ pub struct Replacement {
     pub answer_from: [IpAddr; 2],
     /// What remembers the MSS of a border's hosts: one that works goes on with the limits and lengths of this.
     pub mss: Option<Mss>,
+    /// May flows be lent to the kernel?
+    pub lends: bool,
     /// Hears when all of that is so.
     pub done: Sender<()>,
 }

@@ -3,6 +3,7 @@
 //! The kernel numbers the sockets of a group, and the queues of a device, as they are opened. So whichever worker finds its
 //! port gone first opens those of all, or asks the keeper for them, and the others take theirs when they find it too.
 
+use crate::build;
 use crate::config::{Config, SideConfig};
 use crate::links::Links;
 use crate::roles::{self, Seized, links};
@@ -179,7 +180,8 @@ pub fn open(config: &Config, side: &SideConfig, _number: usize) -> io::Result<Bo
         Switch::Off => Offloads::default(),
     };
     let takes = roles::takes(config);
-    let mut options = Options { mtu: Some(side.mtu.into()), offloads, takes, ..Options::default() };
+    let may_lend = build::lends(config);
+    let mut options = Options { mtu: Some(side.mtu.into()), offloads, takes, may_lend, ..Options::default() };
     if config.workers > 1 {
         let spread = if steer::allowed().is_ok() { Spread::Steered(config.workers as u16) } else { Spread::Flow };
         let index = match name(side)? {

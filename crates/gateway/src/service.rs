@@ -1,6 +1,6 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
-use crate::build::{Secrets, mss, replacement, way};
+use crate::build::{Secrets, lends, mss, replacement, way};
 use crate::config::{Config, Role};
 use crate::handover::{Legacy, Will};
 use crate::orders::{Order, Orders, Reins, orders};
@@ -296,7 +296,8 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
         let [wide, narrow] = ends;
         ends = [wide.with_reopen(wide_again), narrow.with_reopen(narrow_again)];
     }
-    let mut worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders).with_siblings(siblings);
+    let worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
+    let mut worker = worker.with_siblings(siblings).lending(lends(config));
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || {

@@ -5,6 +5,7 @@ use crate::send::Sent;
 use crate::siblings::Moved;
 use engine::{Coalescer, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use packet::Packet;
+use port::leases::Passed;
 use std::io;
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ pub struct EndSnapshot {
     pub sent: Sent,
     /// Frames that the kernel dropped because nobody took them in time.
     pub missed: u64,
+    /// What the kernel passed on by itself, of the flows that were lent to it.
+    pub lent: Passed,
 }
 
 /// What came in by one port, before the engine counts it.

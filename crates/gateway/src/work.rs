@@ -154,8 +154,9 @@ impl Handed {
 
     fn port(&mut self, told: &HandedPort) -> io::Result<Adopted> {
         let Some(offloads) = told.offloads() else { return Ok(None) };
-        let descriptor = self.next(true)?.ok_or(io::ErrorKind::InvalidData)?;
-        port::adopt(&told.address, descriptor, offloads).map(Some)
+        let next = |_| self.next(true)?.ok_or_else(|| io::ErrorKind::InvalidData.into());
+        let descriptors = (0..told.count).map(next).collect::<io::Result<Vec<_>>>()?;
+        port::adopt(&told.address, descriptors, offloads).map(Some)
     }
 }
 

@@ -12,8 +12,9 @@ use crate::siblings::{Rebuilt, Siblings};
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
 use arrayvec::ArrayVec;
 use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
-use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Time, Unfit, advised_mtu};
+use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu};
 use port::Port;
+use port::leases::Flow;
 use port::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -38,6 +39,10 @@ pub struct Worker {
     has_heir: bool,
     /// Who else works here, where flows are steered.
     siblings: Option<Siblings>,
+    /// May flows be lent to the kernel?
+    lends: bool,
+    /// Does the kernel know where packets of flows that are lent to it go?
+    leads: bool,
 }
 
 /// A port and what belongs to it.
@@ -86,6 +91,15 @@ struct Unresolved {
     to: usize,
 }
 
+/// What became of a port that was down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mended {
+    /// It is as it was.
+    Not,
+    /// It was opened anew.
+    Anew,
+}
+
 /// How a worker went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -119,10 +133,10 @@ impl End {
     }
 
     /// Opens the port anew, where it is down and that was not tried a moment ago.
-    fn mend(&mut self, now: Time, out: &mut Output) {
-        let Some(reopen) = &mut self.reopen else { return };
+    fn mend(&mut self, now: Time, out: &mut Output) -> Mended {
+        let Some(reopen) = &mut self.reopen else { return Mended::Not };
         if now.since(self.tried_at) < MEND_EVERY {
-            return;
+            return Mended::Not;
         }
         self.tried_at = now;
         match reopen() {
@@ -136,9 +150,11 @@ impl End {
                 }
                 self.sender.trust(self.port.offloads());
                 self.is_up = true;
+                return Mended::Anew;
             }
             Err(error) => self.seen.last_error = Some(error.to_string()),
         }
+        Mended::Not
     }
 
     /// Were packets dropped since it was last asked because the port is down? Who only sends would not hear of it.
@@ -159,6 +175,7 @@ impl End {
             seen: self.seen.clone(),
             sent: self.sender.sent(),
             missed: self.seen.missed_before + self.port.missed(),
+            lent: self.port.leases().map(|leases| leases.passed()).unwrap_or_default(),
         }
     }
 
@@ -240,7 +257,14 @@ impl Worker {
             orders,
             has_heir: false,
             siblings: None,
+            lends: false,
+            leads: false,
         }
+    }
+
+    /// The same, which lends flows to the kernel or does not.
+    pub fn lending(self, lends: bool) -> Worker {
+        Worker { lends, ..self }
     }
 
     /// The same, which gives its siblings what is of their flows.
@@ -265,13 +289,15 @@ impl Worker {
                 // What is late leaves before what comes.
                 self.expire(way, now);
                 let looks = ready[way] || self.ends[way].seems_down();
-                if looks && self.receive(way, now) == Turn::Busy {
-                    turn = Turn::Busy;
+                match looks {
+                    true if self.receive(way, now) == Turn::Busy => turn = Turn::Busy,
+                    _ => self.settle(way),
                 }
-                if !self.ends[way].is_up {
-                    self.ends[way].mend(now, &mut self.ways[way].out);
+                if !self.ends[way].is_up && self.ends[way].mend(now, &mut self.ways[way].out) == Mended::Anew {
+                    self.leads = false;
                 }
             }
+            self.lead();
             if ready[ORDERS] {
                 self.take_from_siblings(now);
                 self.obey();
@@ -348,11 +374,59 @@ impl Worker {
         turn
     }
 
+    /// Has the kernel pass on what is lent to it, or leave all to us while a port is down.
+    fn lead(&mut self) {
+        let [wide, narrow] = &mut self.ends;
+        let wanted = self.lends && wide.is_up && narrow.is_up;
+        if self.leads != wanted {
+            self.leads = wanted;
+            let leases = [wide.port.leases(), narrow.port.leases()];
+            if let [Some(of_wide), Some(of_narrow)] = leases {
+                of_wide.lead_to(if wanted { of_narrow.index() } else { 0 });
+                of_narrow.lead_to(if wanted { of_wide.index() } else { 0 });
+            }
+        }
+    }
+
+    /// Lends the kernel both directions of the flow that a train is of, where all that is done to its packets is that their
+    /// trains get segments of another length.
+    fn lend(&mut self, way: usize, packet: &Packet) {
+        let Some(mss) = &mut self.mss else { return };
+        let Some(back_len_max) = mss.len_max_back(packet, TOWARD[way]) else { return };
+        let lens = [(way, packet.flow_len_max), (1 - way, back_len_max)];
+        let [Some(len_max), Some(back_len_max)] = lens.map(|(way, len)| self.ways[way].side.resizes_to(len)) else {
+            return;
+        };
+        let Some(flow) = Flow::of(&packet.frame()[packet.link_len()..]).filter(|_| packet.tags() == Tags::default()) else { return };
+        for (end, flow, len_max) in [(way, flow, len_max), (1 - way, flow.back(), back_len_max)] {
+            if let Some(leases) = self.ends[end].port.leases() {
+                leases.lend(flow, len_max);
+            }
+        }
+    }
+
+    /// Takes back what the kernel was lent: it was lent as things were.
+    fn revoke(&mut self) {
+        for end in &mut self.ends {
+            if let Some(leases) = end.port.leases() {
+                leases.revoke();
+            }
+        }
+    }
+
+    /// Where nothing that came in for a way is left, its flows may go on without us.
+    fn settle(&mut self, way: usize) {
+        let Way { side, out, unresolved, .. } = &self.ways[way];
+        if self.leads && out.queued_count() == 0 && unresolved.is_empty() && side.widening.held().1 == 0 {
+            self.ends[way].port.settle();
+        }
+    }
+
     fn push(&mut self, way: usize, now: Time, mut packet: Packet) {
         let [wide, narrow] = &mut self.ends;
         let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
         from.seen.packet(&packet);
-        let Way { side, out, .. } = &mut self.ways[way];
+        let out = &mut self.ways[way].out;
         if !from.links.takes(now, &packet) || !to.links.leads_to(now, &packet) {
             from.seen.left += 1;
             return out.done(packet);
@@ -365,6 +439,10 @@ impl Worker {
         if let Some(mss) = &mut self.mss {
             mss.see(now, &mut packet, TOWARD[way], &mut out.ledger);
         }
+        if self.leads && packet.train.is_some() && packet.is_tcp() {
+            self.lend(way, &packet);
+        }
+        let Way { side, out, .. } = &mut self.ways[way];
         side.push(now, packet, out);
     }
 
@@ -513,10 +591,14 @@ impl Worker {
                 }
                 Order::Change(change) => {
                     let now = self.clock.now();
+                    self.revoke();
                     change(now, &mut self.ways);
                     [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
                 }
-                Order::Replace(replacement) => self.replace(*replacement),
+                Order::Replace(replacement) => {
+                    self.revoke();
+                    self.replace(*replacement);
+                }
                 Order::HandOver(will) => self.hand_over(&will),
             }
         }
@@ -565,7 +647,7 @@ impl Worker {
 
     fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
-        let Replacement { sides, mtus, pool_limit, answer_from, mss, done } = replacement;
+        let Replacement { sides, mtus, pool_limit, answer_from, mss, lends, done } = replacement;
         for (way, (side, releases)) in sides.into_iter().enumerate() {
             self.drain(way, now);
             let Way { side: place, out, releases_when_idle, guesses_before, .. } = &mut self.ways[way];
@@ -583,6 +665,7 @@ impl Worker {
             (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
             (mine, fresh) => *mine = fresh,
         }
+        self.lends = lends;
         // Who asked may be gone.
         let _ = done.send(());
     }

@@ -4,6 +4,7 @@
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 use crate::device::{self, Device, checked, sentence};
+use crate::leases::Leases;
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
 use crate::refusal::{is_down, refused, would_wait};
 use crate::steer::{self, Start};
@@ -29,6 +30,7 @@ pub struct PacketSocket {
     missed: u64,
     /// The interface went down, and was not seen up since.
     is_down: bool,
+    leases: Option<Leases>,
 }
 
 /// What a batch of frames is received into.
@@ -127,8 +129,12 @@ impl PacketSocket {
             tried("send past the queue", set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))?;
         }
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
-        tried("join it", join(&socket, index, hardware, options.fanout))?;
-        Ok(PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads))
+        // Nothing comes before it is joined: all that does is numbered.
+        let may_lend = options.may_lend && medium == Medium::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
+        let leases = may_lend.then(|| Leases::open(index.cast_unsigned()).ok()).flatten();
+        tried("join it", join(&socket, index, hardware, options.fanout, leases.as_ref()))?;
+        let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
+        Ok(PacketSocket { leases, ..fresh })
     }
 
     /// A socket that is set up, on an interface with this number, medium and MTU.
@@ -150,6 +156,7 @@ impl PacketSocket {
             sending: Box::new(Sending::new(index)),
             missed: 0,
             is_down: false,
+            leases: None,
         }
     }
 
@@ -177,11 +184,16 @@ impl PacketSocket {
         Err(io::Error::from_raw_os_error(error))
     }
 
-    /// A socket that another process opened as [`PacketSocket::open`] does, with these offloads.
+    /// A socket that another process opened as [`PacketSocket::open`] does, with these offloads, and with what it lends flows by.
     ///
     /// # Errors
     /// The interface is gone.
-    pub fn adopt(socket: OwnedFd, name: &str, offloads: Offloads) -> io::Result<PacketSocket> {
+    pub fn adopt(
+        socket: OwnedFd,
+        leases: Option<(OwnedFd, OwnedFd)>,
+        name: &str,
+        offloads: Offloads,
+    ) -> io::Result<PacketSocket> {
         let address = format!("packet:{name}");
         let gone = |error: io::Error| {
             sentence(&format!("{address}: cannot take it over"), &error, "`ip link` lists those there are")
@@ -192,7 +204,10 @@ impl PacketSocket {
         let medium = medium(hardware).ok_or_else(|| io::Error::other(format!("{address}: it has changed")))?;
         let mtu = device.mtu().map_err(gone)?;
         let vnet_len = spoken_vnet(&socket);
-        Ok(PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads))
+        let adopt = |(map, link)| Leases::adopt(map, link, index.cast_unsigned());
+        let leases = leases.map(adopt).transpose().map_err(gone)?;
+        let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads);
+        Ok(PacketSocket { leases, ..fresh })
     }
 
     /// Receives a batch, its first frames apart, as long as they are what is expected.
@@ -216,6 +231,7 @@ impl PacketSocket {
             },
             // A train that this header cannot tell, such as one of SCTP; it is gone.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                self.count(1);
                 return Ok(Received { count: 1, lost_count: 1, was_last: false });
             }
             Err(error) => {
@@ -223,6 +239,7 @@ impl PacketSocket {
                 return Err(self.cannot_receive(&error));
             }
         };
+        self.count(count as u64);
         let (mut lost_count, before_count) = (0, landed.len());
         for index in 0..count {
             let place = apart.as_ref().and_then(|apart| apart.place(index));
@@ -255,8 +272,16 @@ impl PacketSocket {
 
     /// Frames that the kernel dropped because nobody took them in time, since the socket was opened.
     pub fn kernel_drops(&mut self) -> u64 {
-        self.missed += u64::from(drops(&self.socket));
+        let missed = u64::from(drops(&self.socket));
+        self.count(missed);
+        self.missed += missed;
         self.missed
+    }
+
+    fn count(&self, frames: u64) {
+        if let Some(leases) = &self.leases {
+            leases.count(frames);
+        }
     }
 }
 
@@ -317,6 +342,23 @@ impl Port for PacketSocket {
 
     fn missed(&mut self) -> u64 {
         self.kernel_drops()
+    }
+
+    fn leases(&mut self) -> Option<&mut Leases> {
+        self.leases.as_mut()
+    }
+
+    fn settle(&mut self) {
+        if self.leases.as_ref().is_some_and(Leases::lags) {
+            self.kernel_drops();
+        }
+        if let Some(leases) = &self.leases {
+            leases.settle();
+        }
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        [self.fd()].into_iter().chain(self.leases.iter().flat_map(Leases::fds)).collect()
     }
 
     fn kept_count(&self) -> usize {
@@ -531,7 +573,13 @@ fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
 
 /// Binds the socket to its interface and to its group. A filter keeps everything out until both are done, so that no frame
 /// comes to it beside the group.
-fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> io::Result<()> {
+fn join(
+    socket: &OwnedFd,
+    index: i32,
+    hardware: u16,
+    fanout: Option<Fanout>,
+    leases: Option<&Leases>,
+) -> io::Result<()> {
     filter(socket, &[REFUSE])?;
     bind(socket, &way(index, libc::ETH_P_ALL))?;
     let promiscuous = libc::packet_mreq {
@@ -550,6 +598,9 @@ fn join(socket: &OwnedFd, index: i32, hardware: u16, fanout: Option<Fanout>) -> 
             // The group keeps it.
             set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;
         }
+    }
+    if let Some(leases) = leases {
+        return leases.filter(socket.as_fd());
     }
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);

@@ -146,6 +146,18 @@ pub(crate) fn shared_map(count: u32) -> io::Result<OwnedFd> {
     attributes.call(MAP_CREATE)
 }
 
+/// Makes a map of one value of `len` bytes, which a process can have in its memory.
+///
+/// # Errors
+/// The right, or memory, is missing.
+pub(crate) fn shared_block(len: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    for (at, value) in [(0, ARRAY), (4, 4), (8, len), (12, 1), (16, MAPPABLE)] {
+        attributes.put(at, value);
+    }
+    attributes.call(MAP_CREATE)
+}
+
 /// Puts a value into a map.
 ///
 /// # Errors
@@ -186,13 +198,24 @@ pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
 /// The kernel does not run it.
 #[cfg(test)]
 pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io::Result<u32> {
+    run_noted(program, frame, &mut told.to_vec())
+}
+
+/// The same, and what the kernel says of it afterwards.
+///
+/// # Errors
+/// The kernel does not run it.
+#[cfg(test)]
+pub(crate) fn run_noted(program: BorrowedFd<'_>, frame: &[u8], told: &mut [u8]) -> io::Result<u32> {
     let mut attributes = Attributes::default();
     attributes.put(0, program.as_raw_fd() as u32);
     attributes.put(8, frame.len() as u32);
     attributes.put_address(16, frame.as_ptr());
     if !told.is_empty() {
         attributes.put(40, told.len() as u32);
+        attributes.put(44, told.len() as u32);
         attributes.put_address(48, told.as_ptr());
+        attributes.put_address(56, told.as_mut_ptr());
     }
     attributes.call_only(PROG_TEST_RUN)?;
     let [_, _, _, _, a, b, c, d, ..] = attributes.0;
@@ -252,6 +275,17 @@ pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x63, to, from, offset, 0))
 }
 
+/// Writes a register's eight bytes behind an address.
+pub(crate) const fn store_long(to: u8, offset: i16, from: u8) -> Step {
+    Step::Do(instruction(0x7b, to, from, offset, 0))
+}
+
+/// Adds a register to eight bytes behind an address, at one blow and in order with all that others do; the register has what
+/// stood there before.
+pub(crate) const fn fetch_and_add(to: u8, offset: i16, register: u8) -> Step {
+    Step::Do(instruction(0xdb, to, register, offset, 1))
+}
+
 /// Writes a register's lowest byte.
 pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x73, to, from, offset, 0))
@@ -297,6 +331,11 @@ pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x27, to, 0, 0, value))
 }
 
+/// Divides a register by what is in another; by 0 it is 0.
+pub(crate) const fn divide(to: u8, other: u8) -> Step {
+    Step::Do(instruction(0x3f, to, other, 0, 0))
+}
+
 /// Flips the bits of a register that are set in another.
 pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
     Step::Do(instruction(0xaf, to, other, 0, 0))
@@ -325,6 +364,11 @@ pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'stat
 /// Goes on at `place` where one register is above another.
 pub(crate) const fn jump_above(register: u8, other: u8, place: &'static str) -> Step {
     Step::Jump(instruction(0x2d, register, other, 0, 0), place)
+}
+
+/// Goes on at `place` where one register is unlike another.
+pub(crate) const fn jump_unlike(register: u8, other: u8, place: &'static str) -> Step {
+    Step::Jump(instruction(0x5d, register, other, 0, 0), place)
 }
 
 /// Goes on at `place`.

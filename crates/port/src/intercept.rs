@@ -9,6 +9,7 @@ use crate::bpf::{
     assemble, call, copy, go, jump, load_byte, load_word, mask, put_byte, put_word, set, store_byte, store_word,
 };
 use crate::failure::{advised, failed};
+use crate::leases::unless_noted;
 use crate::netlink::Netlink;
 use packet::Medium;
 use std::io;
@@ -26,12 +27,15 @@ pub struct Intercept {
 }
 
 impl Intercept {
-    /// The kernel gets nothing that comes in by this interface of the calling thread's namespace.
+    /// The kernel gets nothing that comes in by this interface of the calling thread's namespace, but what was
+    /// [lent](crate::leases) to it.
     ///
     /// # Errors
     /// `NotFound`, that the right is missing, or that the kernel is too old.
     pub fn all(index: u32) -> io::Result<Intercept> {
-        attach(index, &[set(R0, DROP), EXIT])
+        let mut steps = unless_noted().to_vec();
+        steps.extend([set(R0, DROP), EXIT, Step::Place("noted"), set(R0, PASS), EXIT]);
+        attach(index, &steps)
     }
 
     /// The kernel gets no IPv4 and IPv6 packet that comes in for this station by this interface of the calling thread's

@@ -4,6 +4,7 @@
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+use leases::Leases;
 use packet::{Frame, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,6 +16,7 @@ pub mod descriptors;
 pub mod features;
 pub mod intercept;
 pub mod interfaces;
+pub mod leases;
 pub mod monitor;
 pub mod namespace;
 pub mod napi;
@@ -99,6 +101,19 @@ pub trait Port: Send {
     /// Frames that it took and the kernel dropped before they left, and said so, since the port was opened.
     fn unsent(&mut self) -> u64 {
         0
+    }
+
+    /// What of the flows that come in by it the kernel passes on by itself; none where it cannot.
+    fn leases(&mut self) -> Option<&mut Leases> {
+        None
+    }
+
+    /// Says that nothing is left of what it gave so far: flows that the kernel may pass on can go on there.
+    fn settle(&mut self) {}
+
+    /// All descriptors that another process needs to go on with it, [`fd`](Port::fd) first: see [`adopt`].
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.fd()]
     }
 
     /// Buffers of the pool that it holds between two calls, to receive into: they count as lent.

@@ -39,6 +39,9 @@ pub struct Options {
     pub socket_buffer_len: u32,
     /// Which frames an AF_XDP socket takes over from the kernel. Others take nothing over.
     pub takes: Takes,
+    /// Flows that need nothing but segments of another length may be lent to the kernel: see [`leases`](crate::leases). Packet
+    /// sockets on Ethernet only, where the right is there.
+    pub may_lend: bool,
     /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO): see
     /// [`napi::hold_joined`](crate::napi::hold_joined).
     pub has_napi: bool,
@@ -79,6 +82,7 @@ impl Default for Options {
             bypasses_queue: false,
             socket_buffer_len: SOCKET_BUFFER_LEN,
             takes: Takes::All,
+            may_lend: false,
             has_napi: false,
         }
     }
@@ -98,19 +102,24 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
     })
 }
 
-/// Takes over a port that another process opened at this address, in the network namespace of the calling thread; it needs no
-/// right.
+/// Takes over a port that another process opened at this address, by [its descriptors](Port::fds), in the network namespace of the
+/// calling thread; it needs no right.
 ///
 /// The memory of an AF_XDP port is its process's own: such a port cannot be taken over, and is opened anew.
 ///
 /// # Errors
 /// The interface is gone, or the port is of a kind that cannot be taken over.
-pub fn adopt(address: &str, descriptor: OwnedFd, offloads: Offloads) -> io::Result<Box<dyn Port>> {
+pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io::Result<Box<dyn Port>> {
     let address: Address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let mut descriptors = descriptors.into_iter();
+    let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: no descriptor came with it"));
+    let descriptor = descriptors.next().ok_or_else(none)?;
     Ok(match &address {
         Address::Tun(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tun, offloads)?),
         Address::Tap(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tap, offloads)?),
-        Address::Packet(name) => Box::new(PacketSocket::adopt(descriptor, name, offloads)?),
+        Address::Packet(name) => {
+            Box::new(PacketSocket::adopt(descriptor, descriptors.next().zip(descriptors.next()), name, offloads)?)
+        }
         Address::Xdp(_) => {
             let sentence = format!("{address}: the memory of an AF_XDP port is one process's own; open it anew");
             return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));

@@ -6,15 +6,16 @@
 //! very moment in which a beat becomes stale passes twice or not at all: a packet at most for each processor.
 
 use crate::bpf::{
-    self, EXIT, Hook, Kind, R0, R1, R2, R3, R6, R7, RIGHTS, Step, assemble, call, copy, jump_if_later, load_long,
+    self, EXIT, Hook, Kind, R0, R1, R2, R3, R7, RIGHTS, Step, assemble, call, copy, jump_if_later, load_long,
     load_map_value, set, subtract,
 };
 use crate::failure::advised;
+use crate::leases;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -86,8 +87,10 @@ impl Pulse {
     /// The right is missing, or the kernel is too old.
     pub fn watch(&self, index: u32, onward: Onward) -> io::Result<Watched> {
         let what = format!("interface {index}: cannot let its packets pass where no worker works");
-        let mut steps = self.silent("silent");
-        steps.extend([set(R0, NEXT), EXIT, Step::Place("silent")]);
+        // What a worker has lent to the kernel passes as it was lent.
+        let mut steps = leases::unless_noted().to_vec();
+        steps.extend(self.silent("silent"));
+        steps.extend([Step::Place("noted"), set(R0, NEXT), EXIT, Step::Place("silent")]);
         match onward {
             Onward::By(to) => {
                 steps.extend([set(R1, to.cast_signed()), set(R2, 0), call(REDIRECT), EXIT]);
@@ -100,32 +103,23 @@ impl Pulse {
         Ok(Watched { _link: link })
     }
 
-    /// Has a packet socket see nothing while a beat is missing.
+    /// Has a packet socket see nothing while a beat is missing, but for what is said in the map of its [leases](leases::Leases::fds), where
+    /// it has some: that passes as before.
     ///
     /// # Errors
     /// The right is missing, or it is no socket.
-    pub fn hush(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let what = "cannot keep from a socket what passes without it";
-        let mut steps = self.silent("silent");
-        steps.extend([set(R0, ALL), EXIT, Step::Place("silent"), set(R0, NOTHING), EXIT]);
-        let program = bpf::load(Kind::Filter, 0, &assemble(&steps)).map_err(|refusal| refusal.about(what))?;
-        let number = program.as_raw_fd();
-        // SAFETY: the kernel reads one number, which outlives the call.
-        let outcome = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_BPF,
-                (&raw const number).cast(),
-                size_of_val(&number) as libc::socklen_t,
-            )
-        };
-        if outcome < 0 { Err(advised(what, &io::Error::last_os_error(), RIGHTS)) } else { Ok(()) }
+    pub fn hush(&self, socket: BorrowedFd<'_>, leases: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let mut steps = self.silent("refuse");
+        if let Some(map) = leases {
+            return leases::filter(socket, map, &steps);
+        }
+        steps.extend([set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, NOTHING), EXIT]);
+        leases::place(socket, &steps)
     }
 
     /// Goes on at this place where a beat is older than its patience.
     fn silent(&self, place: &'static str) -> Vec<Step> {
-        let mut steps = vec![copy(R6, R1), call(GET_TIME), copy(R7, R0)];
+        let mut steps = vec![call(GET_TIME), copy(R7, R0)];
         for number in 0..self.count {
             steps.extend(load_map_value(R1, self.map.as_fd(), (number * WORD_LEN) as i32));
             steps.extend([

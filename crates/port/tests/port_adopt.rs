@@ -62,7 +62,7 @@ fn what_cannot_be_handed_over_says_so() {
     drop(came);
     descriptors::send(&one, b"seventeen letters", &[]).expect("there is room");
     assert!(descriptors::receive(&other, 16).is_err(), "a message that is cut is none");
-    let why = adopt("xdp:lo", one, Offloads::default()).err().expect("its memory is one process's own");
+    let why = adopt("xdp:lo", vec![one], Offloads::default()).err().expect("its memory is one process's own");
     assert!(why.to_string().contains("open it anew"), "{why}");
     // A program that another test starts has it too, until it runs.
     let until = Instant::now() + PATIENCE;
@@ -86,7 +86,7 @@ fn hand_over(port: Box<dyn Port>) -> Box<dyn Port> {
     drop(port);
     let (address, came) = descriptors::receive(&theirs, 64).expect("it came").expect("it is open");
     let [descriptor] = <[_; 1]>::try_from(came).expect("one was sent");
-    adopt(str::from_utf8(&address).expect("it is text"), descriptor, offloads).expect("it is there")
+    adopt(str::from_utf8(&address).expect("it is text"), vec![descriptor], offloads).expect("it is there")
 }
 
 /// The next packets of ours are these.

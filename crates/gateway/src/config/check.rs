@@ -220,7 +220,7 @@ fn check_bypass(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mu
     };
     for stage in &bypass.value {
         let works = match stage.value {
-            Stage::Mss => role == Role::Border,
+            Stage::Mss | Stage::Lease => role == Role::Border,
             Stage::Coalesce => sides.iter().any(|side| side.coalesce(role) != Some(None)),
             Stage::Reassemble => sides.iter().any(|side| side.joins_as(Join::Destination, role)),
             Stage::Join => {

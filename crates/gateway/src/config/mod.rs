@@ -104,6 +104,8 @@ pub enum Stage {
     Fragment,
     /// The MSS that hosts announce is raised.
     Mss,
+    /// Flows whose trains need only segments of another length are lent to the kernel.
+    Lease,
 }
 
 /// What leaves by one side.
@@ -274,13 +276,14 @@ impl Role {
 
 impl Stage {
     /// The names, as they are written in a file.
-    pub const NAMES: [(&str, Stage); 6] = [
+    pub const NAMES: [(&str, Stage); 7] = [
         ("reassemble", Stage::Reassemble),
         ("join", Stage::Join),
         ("coalesce", Stage::Coalesce),
         ("segment", Stage::Segment),
         ("fragment", Stage::Fragment),
         ("mss", Stage::Mss),
+        ("lease", Stage::Lease),
     ];
 }
 

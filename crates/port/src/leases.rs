@@ -1,0 +1,618 @@
+//! Flows that need nothing but segments of another length in, a kernel that passes their packets on by itself out.
+//!
+//! The segments of a TCP train are cut by whoever puts it on a wire: to make them longer or shorter takes the change of one
+//! number. A worker that has seen a flow lends it to the kernel for a while. What comes of it then goes out by the other
+//! interface without a copy, and wakes nobody: a train with segments as long as its receiver takes, any other packet that is no
+//! longer as it is. All that opens or ends a connection is the worker's, so is what follows after the lease has run out, and a
+//! flow whose packets come singly.
+//!
+//! Packets of a flow stay in order: the kernel numbers what it leaves to the worker, and while the worker has not let go
+//! of all that was numbered up to the last of a flow, the flow's next is left to it too.
+//!
+//! A program at the socket decides, and keeps the packet from it; a note on the packet tells another, at the interface's
+//! entry, what to do. Both end with the socket and with whoever holds the programs.
+
+use crate::bpf::{
+    self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
+    Step, add, add_register, assemble, call, copy, divide, exclusive_or, fetch_and_add, go, jump, jump_above,
+    jump_unlike, load_byte, load_half, load_long, load_map_value, load_word, mask, multiply_by, set, shift_left,
+    shift_right, store_long, store_word, subtract,
+};
+use crate::failure::advised;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
+#[derive(Debug)]
+pub struct Leases {
+    map: OwnedFd,
+    /// The program at the interface's entry.
+    link: OwnedFd,
+    start: *mut c_void,
+    /// Number of the interface.
+    index: u32,
+    /// What had passed when this process took them over.
+    before: Passed,
+}
+
+// SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
+unsafe impl Send for Leases {}
+
+/// One direction of a TCP connection: addresses, ports and version as they stand in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow([u32; KEY_WORDS]);
+
+/// What the kernel passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Packets, a train as one.
+    pub frames: u64,
+    /// Packets on the wire that came.
+    pub packets_in: u64,
+    /// Packets on the wire that went.
+    pub packets_out: u64,
+    /// Their payload, in bytes.
+    pub bytes: u64,
+    /// Packets on the wire that came and were lost, because the kernel had no memory to change them.
+    pub lost: u64,
+}
+
+impl Flow {
+    /// That of an IP packet, if the kernel may take it for a flow: whole TCP, without IPv4 options or extension headers.
+    pub fn of(packet: &[u8]) -> Option<Flow> {
+        let mut words = [0; KEY_WORDS];
+        let (header_len, addresses_at) = match packet.first()? {
+            0x45 if packet.get(9) == Some(&(TCP as u8)) => (IPV4_LEN as usize, 12),
+            first if first >> 4 == 6 && packet.get(6) == Some(&(TCP as u8)) => (IPV6_LEN as usize, 8),
+            _ => return None,
+        };
+        words[VERSION_WORD] = u32::from(packet[0] >> 4);
+        let addresses = packet.get(addresses_at..header_len)?.chunks_exact(4);
+        let ports = packet.get(header_len..header_len + 4)?;
+        for (word, bytes) in words.iter_mut().zip(addresses) {
+            *word = u32::from_ne_bytes(bytes.try_into().ok()?);
+        }
+        words[PORTS_WORD] = u32::from_ne_bytes(ports.try_into().ok()?);
+        Some(Flow(words))
+    }
+
+    /// The other direction.
+    pub fn back(self) -> Flow {
+        let mut back = self.0;
+        let count = if back[VERSION_WORD] == 4 { 1 } else { 4 };
+        for word in 0..count {
+            back.swap(word, word + count);
+        }
+        back[PORTS_WORD] = back[PORTS_WORD].rotate_left(16);
+        Flow(back)
+    }
+
+    /// Where it stands in the table.
+    fn slot(&self) -> usize {
+        let number = self.0.iter().fold(0, |number, word| number ^ word);
+        (number.wrapping_mul(SPREAD.cast_unsigned()) >> (32 - SLOT_BITS)) as usize
+    }
+}
+
+impl Leases {
+    /// None yet, of what comes in by the interface `index`: a socket there is to get its [filter](Leases::filter) before
+    /// the first frame comes to it.
+    ///
+    /// # Errors
+    /// The right is missing, or the kernel is older than Linux 6.6.
+    pub(crate) fn open(index: u32) -> io::Result<Leases> {
+        let what = format!("interface {index}: cannot have the kernel pass packets on");
+        let map = bpf::shared_block(BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
+        let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd())));
+        let program = program.map_err(|refusal| refusal.about(&what))?;
+        let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
+            .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
+        Leases::adopt(map, link, index)
+    }
+
+    /// Those that another process opened; it needs no right.
+    ///
+    /// # Errors
+    /// These are no such descriptors.
+    pub fn adopt(map: OwnedFd, link: OwnedFd, index: u32) -> io::Result<Leases> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place.
+        let start = unsafe { mmap(ptr::null_mut(), BLOCK_LEN, protection, MapFlags::SHARED, &map, 0)? };
+        let mut leases = Leases { map, link, start, index, before: Passed::default() };
+        leases.before = leases.passed();
+        // Who lent them before may have known of the flows what we do not.
+        leases.revoke();
+        Ok(leases)
+    }
+
+    /// Keeps from a socket what the kernel passes on, and numbers what it leaves to it.
+    ///
+    /// # Errors
+    /// The right is missing.
+    pub(crate) fn filter(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        filter(socket, self.map.as_fd(), &[])
+    }
+
+    /// To be handed to another process, in this order.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.map.as_fd(), self.link.as_fd()]
+    }
+
+    /// Number of the interface that the packets come in by.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// What passes goes out by the interface with this number from now on.
+    pub fn lead_to(&self, index: u32) {
+        self.word(TO_AT).store(index.into(), Ordering::Release);
+    }
+
+    /// Lends a flow to the kernel for [`TERM`], unless it has it, or has another one in its place: packets are no longer than `len_max`
+    /// bytes, IP header counted, when they go on.
+    pub fn lend(&mut self, flow: Flow, len_max: u16) {
+        let at = HEADER_LEN + flow.slot() * SLOT_LEN;
+        let until = self.word(at + UNTIL_AT);
+        let now = now();
+        let ends = until.load(Ordering::Relaxed);
+        // A program that has just found another flow there may still be at it.
+        let is_another = || flow.0.iter().enumerate().any(|(word, value)| {
+            self.half(at + KEY_AT + 4 * word).load(Ordering::Relaxed) != *value
+        });
+        if ends > now || now - ends < GRACE && is_another() {
+            return;
+        }
+        until.store(0, Ordering::SeqCst);
+        self.word(at + LAST_AT).store(NEVER, Ordering::Relaxed);
+        self.half(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
+        self.half(at + SINGLES_AT).store(0, Ordering::Relaxed);
+        for (word, value) in flow.0.iter().enumerate() {
+            self.half(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
+        }
+        until.store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// Ends all leases.
+    pub fn revoke(&mut self) {
+        let slots = (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN);
+        slots.for_each(|at| self.word(at + UNTIL_AT).store(0, Ordering::SeqCst));
+    }
+
+    /// So many more frames were received by the socket, or missed.
+    pub(crate) fn count(&self, frames: u64) {
+        self.word(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Were frames left to the worker that its socket has neither received nor missed, as far as is known?
+    pub(crate) fn lags(&self) -> bool {
+        self.word(LEFT_AT).load(Ordering::SeqCst) != self.word(RECEIVED_AT).load(Ordering::Relaxed)
+    }
+
+    /// The worker has let go of all that was received: where that is all that was left to it, flows may go on without it. Else a frame
+    /// is on its way to the socket, and only its reception tells which of the others came before it.
+    pub(crate) fn settle(&self) {
+        let received = self.word(RECEIVED_AT).load(Ordering::Relaxed);
+        if !self.lags() {
+            self.word(DONE_AT).store(received, Ordering::SeqCst);
+        }
+    }
+
+    /// What passed since this process has them.
+    pub fn passed(&self) -> Passed {
+        let since = |at, before| self.word(at).load(Ordering::Relaxed) - before;
+        let Passed { frames, packets_in, packets_out, bytes, lost } = self.before;
+        Passed {
+            frames: since(FRAMES_AT, frames),
+            packets_in: since(PACKETS_IN_AT, packets_in),
+            packets_out: since(PACKETS_OUT_AT, packets_out),
+            bytes: since(BYTES_AT, bytes),
+            lost: since(LOST_AT, lost),
+        }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= BLOCK_LEN, "a word of the block");
+        // SAFETY: inside the mapping and aligned; all who use it do so by atomic words.
+        unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU64>() }
+    }
+
+    fn half(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= BLOCK_LEN, "half a word of the block");
+        // SAFETY: as for a word.
+        unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU32>() }
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows it any more. That it fails cannot be helped.
+        let _ = unsafe { munmap(self.start, BLOCK_LEN) };
+    }
+}
+
+/// Puts the program at a socket; what it leaves to the socket goes through the steps `besides` first, which end at "keep" or
+/// "refuse".
+///
+/// # Errors
+/// The right is missing, or it is no socket.
+pub(crate) fn filter(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, besides: &[Step]) -> io::Result<()> {
+    place(socket, &decide(map, besides))
+}
+
+/// Puts a program at a socket.
+///
+/// # Errors
+/// The right is missing, or it is no socket.
+pub(crate) fn place(socket: BorrowedFd<'_>, steps: &[Step]) -> io::Result<()> {
+    let what = "cannot keep from a socket what passes without it";
+    let program = bpf::load(Kind::Filter, 0, &assemble(steps)).map_err(|refusal| refusal.about(what))?;
+    let number = program.as_raw_fd();
+    let len = size_of_val(&number) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF);
+    // SAFETY: the kernel reads one number, which outlives the call.
+    let outcome = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const number).cast(), len) };
+    if outcome < 0 { Err(advised(what, &io::Error::last_os_error(), RIGHTS)) } else { Ok(()) }
+}
+
+/// Does a packet at an interface's entry carry a note? Goes on at "noted" then; register 1 has the packet.
+pub(crate) fn unless_noted() -> [Step; 2] {
+    [load_word(R0, R1, NOTE_AT), jump(IF_EQUAL, R0, NOTED, "noted")]
+}
+
+/// Whose is a packet that comes to the socket? Register 6 has the packet, 7 its flow's number and then its payload's length, 8
+/// the length of its headers, 9 its flow's place in the table.
+fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
+    let mut steps = vec![copy(R6, R1), set(R0, 0), store_word(R6, NOTE_AT, R0)];
+    steps.extend(find(map));
+    steps.extend(may_go(map));
+    steps.extend(resize());
+    steps.extend(pass(map));
+    steps.push(Step::Place("close"));
+    steps.extend([set(R1, 0), store_long(R9, UNTIL_AT as i16, R1)]);
+    steps.push(Step::Place("ours"));
+    steps.extend(number(map));
+    steps.extend([add(R1, 1), store_long(R9, LAST_AT as i16, R1), go("left")]);
+    steps.push(Step::Place("other"));
+    steps.extend(number(map));
+    steps.push(Step::Place("left"));
+    steps.extend_from_slice(besides);
+    steps.extend([Step::Place("keep"), set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, 0), EXIT]);
+    steps
+}
+
+/// Finds a packet's lease, or goes on at "other": register 9 is its place, 8 the length of its Ethernet and IP headers. The
+/// TCP header lies on the stack.
+fn find(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![load_word(R0, R6, TAG_AT), jump(IF_OTHER, R0, 0, "other")];
+    steps.extend((0..KEY_WORDS as i16).flat_map(|word| [set(R0, 0), store_word(R10, KEY + 4 * word, R0)]));
+    steps.extend([
+        load_word(R0, R6, ETHERTYPE_AT),
+        jump(IF_EQUAL, R0, network_order(ETHERTYPE_IPV4), "version 4"),
+        jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "other"),
+    ]);
+    steps.extend(read(ETHERNET_LEN, HEADER, IPV6_LEN));
+    steps.extend([load_byte(R0, R10, HEADER + 6), jump(IF_OTHER, R0, TCP, "other")]);
+    steps.extend((0..8).flat_map(|word| keep(HEADER + 8 + 4 * word, word)));
+    steps.extend([set(R8, IPV6_LEN), set(R7, 6), go("addressed"), Step::Place("version 4")]);
+    steps.extend(read(ETHERNET_LEN, HEADER, IPV4_LEN));
+    steps.extend([
+        load_byte(R0, R10, HEADER),
+        jump(IF_OTHER, R0, 0x45, "other"),
+        load_half(R0, R10, HEADER + 6),
+        mask(R0, i32::from(FRAGMENT_BITS.to_be())),
+        jump(IF_OTHER, R0, 0, "other"),
+        load_byte(R0, R10, HEADER + 9),
+        jump(IF_OTHER, R0, TCP, "other"),
+    ]);
+    steps.extend((0..2).flat_map(|word| keep(HEADER + 12 + 4 * word, word)));
+    steps.extend([set(R8, IPV4_LEN), set(R7, 4), Step::Place("addressed")]);
+    steps.extend([store_word(R10, KEY + 4 * VERSION_WORD as i16, R7), add(R8, ETHERNET_LEN)]);
+    steps.extend([copy(R1, R6), copy(R2, R8), copy(R3, R10), add(R3, HEADER.into()), set(R4, TCP_LEN)]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "other")]);
+    steps.extend(keep(HEADER, PORTS_WORD as i16));
+    steps.push(set(R7, 0));
+    steps.extend((0..KEY_WORDS as i16).flat_map(|word| [load_word(R0, R10, KEY + 4 * word), exclusive_or(R7, R0)]));
+    steps.extend([multiply_by(R7, SPREAD), shift_left(R7, 32), shift_right(R7, 64 - SLOT_BITS), shift_left(R7, 6)]);
+    steps.extend(load_map_value(R9, map, HEADER_LEN as i32));
+    steps.extend([
+        add_register(R9, R7),
+        // What was written before the lease was given is read behind this.
+        set(R7, 0),
+        fetch_and_add(R9, UNTIL_AT as i16, R7),
+        jump(IF_EQUAL, R7, 0, "other"),
+    ]);
+    steps.extend((0..KEY_WORDS as i16).flat_map(|word| {
+        let here = load_word(R0, R9, KEY_AT as i16 + 4 * word);
+        [here, load_word(R1, R10, KEY + 4 * word), jump_unlike(R0, R1, "other")]
+    }));
+    steps
+}
+
+/// Goes on at "ours" where the lease has run out, or a packet before this one is still with the worker; at "close" where the
+/// connection opens or ends.
+fn may_go(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![
+        load_byte(R0, R10, HEADER + 13),
+        mask(R0, ENDS),
+        jump(IF_OTHER, R0, 0, "close"),
+        call(NANOSECONDS),
+        jump_above(R0, R7, "ours"),
+    ];
+    steps.extend(load_map_value(R1, map, 0));
+    steps.extend([
+        load_long(R2, R1, TO_AT as i16),
+        jump(IF_EQUAL, R2, 0, "ours"),
+        load_long(R2, R1, DONE_AT as i16),
+        load_long(R3, R9, LAST_AT as i16),
+        jump_above(R3, R2, "ours"),
+        // The TCP header's length, and with it that of all headers.
+        load_byte(R1, R10, HEADER + 12),
+        shift_right(R1, 4),
+        shift_left(R1, 2),
+        jump(IF_LESS, R1, TCP_LEN, "ours"),
+        add_register(R8, R1),
+        load_word(R7, R6, LEN_AT),
+        jump_above(R8, R7, "ours"),
+        subtract(R7, R8),
+    ]);
+    steps
+}
+
+/// Goes on at "go" with the length of the payload's segments in register 4, 0 where it stays one; at "ours" where it cannot be.
+fn resize() -> Vec<Step> {
+    vec![
+        // What its receiver takes, without the IP and TCP headers.
+        load_word(R4, R9, LEN_MAX_AT as i16),
+        add(R4, ETHERNET_LEN),
+        copy(R1, R8),
+        jump_above(R1, R4, "ours"),
+        subtract(R4, R1),
+        jump(IF_EQUAL, R4, 0, "ours"),
+        load_word(R3, R6, SEGMENT_LEN_AT),
+        jump(IF_OTHER, R3, 0, "train"),
+        jump_above(R7, R4, "ours"),
+        set(R4, 0),
+        jump(IF_EQUAL, R7, 0, "go"),
+        // A few that come singly are nothing; more of them are to be joined.
+        load_word(R1, R9, SINGLES_AT as i16),
+        add(R1, 1),
+        store_word(R9, SINGLES_AT as i16, R1),
+        jump(IF_MORE, R1, SINGLES_MAX, "close"),
+        go("go"),
+        Step::Place("train"),
+        set(R1, 0),
+        store_word(R9, SINGLES_AT as i16, R1),
+        jump(IF_LESS, R7, 2, "ours"),
+        // A train is at least two.
+        jump_above(R7, R4, "long"),
+        copy(R4, R7),
+        add(R4, 1),
+        shift_right(R4, 1),
+        Step::Place("long"),
+        copy(R1, R3),
+        subtract(R1, R4),
+        add(R1, CHANGE_MAX),
+        jump(IF_MORE, R1, 2 * CHANGE_MAX, "ours"),
+    ]
+}
+
+/// Counts a packet that goes on, and notes on it what to do.
+fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![Step::Place("go"), store_word(R6, SEGMENT_NOTE_AT, R4), set(R0, NOTED)];
+    steps.push(store_word(R6, NOTE_AT, R0));
+    steps.extend(load_map_value(R9, map, 0));
+    steps.extend([
+        set(R1, 1),
+        fetch_and_add(R9, FRAMES_AT as i16, R1),
+        load_word(R1, R6, SEGMENT_COUNT_AT),
+        jump(IF_OTHER, R1, 0, "counted in"),
+        set(R1, 1),
+        Step::Place("counted in"),
+        fetch_and_add(R9, PACKETS_IN_AT as i16, R1),
+        set(R1, 1),
+        jump(IF_EQUAL, R4, 0, "counted out"),
+        copy(R1, R7),
+        add_register(R1, R4),
+        add(R1, -1),
+        divide(R1, R4),
+        Step::Place("counted out"),
+        fetch_and_add(R9, PACKETS_OUT_AT as i16, R1),
+        copy(R1, R7),
+        fetch_and_add(R9, BYTES_AT as i16, R1),
+        go("refuse"),
+    ]);
+    steps
+}
+
+/// Numbers what is left to the worker: register 1 has how many there were before.
+fn number(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = load_map_value(R2, map, 0).to_vec();
+    steps.extend([set(R1, 1), fetch_and_add(R2, LEFT_AT as i16, R1)]);
+    steps
+}
+
+/// Sends what carries a note where it is to go, its segments as long as the note says. Register 6 has the packet, 7 the
+/// length that its segments have, 8 the one that is wanted, 9 where it goes.
+fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = unless_noted().to_vec();
+    steps.extend([set(R0, NEXT), EXIT, Step::Place("noted"), copy(R6, R1), set(R0, 0), store_word(R6, NOTE_AT, R0)]);
+    steps.extend(load_map_value(R9, map, 0));
+    steps.extend([load_word(R8, R6, SEGMENT_NOTE_AT), jump(IF_EQUAL, R8, 0, "send")]);
+    for [longer, small, next] in CHANGES {
+        steps.extend([
+            load_word(R7, R6, SEGMENT_LEN_AT),
+            set(R1, WITHOUT_SUM | FIXED),
+            store_long(R10, TAKING, R1),
+            set(R5, 0),
+            jump_above(R8, R7, longer),
+            subtract(R7, R8),
+            jump(IF_EQUAL, R7, 0, "send"),
+            go(small),
+            // Room in front makes segments shorter, and what takes it away makes them longer, unless they are told not to.
+            Step::Place(longer),
+            set(R1, WITHOUT_SUM),
+            store_long(R10, TAKING, R1),
+            set(R5, FIXED),
+            copy(R1, R8),
+            subtract(R1, R7),
+            copy(R7, R1),
+            Step::Place(small),
+            copy(R4, R5),
+            jump(IF_LESS, R7, ROOM_MAX, next),
+            set(R7, ROOM_MAX),
+            Step::Place(next),
+        ]);
+        steps.extend([copy(R1, R6), copy(R2, R7), set(R3, IN_FRONT), call(CHANGE_ROOM), jump(IF_OTHER, R0, 0, "lost")]);
+        steps.extend([copy(R1, R6), set(R2, 0), subtract(R2, R7), set(R3, IN_FRONT), load_long(R4, R10, TAKING)]);
+        steps.extend([call(CHANGE_ROOM), jump(IF_OTHER, R0, 0, "lost")]);
+    }
+    steps.extend([
+        load_word(R7, R6, SEGMENT_LEN_AT),
+        jump_unlike(R7, R8, "lost"),
+        Step::Place("send"),
+        load_word(R1, R9, TO_AT as i16),
+        set(R2, 0),
+        call(REDIRECT),
+        EXIT,
+        Step::Place("lost"),
+        set(R1, 1),
+        fetch_and_add(R9, LOST_AT as i16, R1),
+        set(R0, DROP),
+        EXIT,
+    ]);
+    steps
+}
+
+/// Reads `len` bytes of the packet from `at` to the stack.
+fn read(at: i32, to: i16, len: i32) -> [Step; 7] {
+    [
+        copy(R1, R6),
+        set(R2, at),
+        copy(R3, R10),
+        add(R3, to.into()),
+        set(R4, len),
+        call(LOAD_BYTES),
+        jump(IF_OTHER, R0, 0, "other"),
+    ]
+}
+
+/// Copies a word from the stack to the key.
+fn keep(from: i16, word: i16) -> [Step; 2] {
+    [load_word(R0, R10, from), store_word(R10, KEY + 4 * word, R0)]
+}
+
+/// As `__sk_buff.protocol` reads.
+const fn network_order(ethertype: u16) -> i32 {
+    ethertype.to_be() as i32
+}
+
+/// Nanoseconds of the clock that programs read.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// How long a flow is lent: so often a worker sees a packet of it, and remembers that it lives.
+pub const TERM: Duration = Duration::from_millis(500);
+/// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
+const GRACE: u64 = 1_000_000;
+/// A number that no packet has.
+const NEVER: u64 = u64::MAX;
+
+/// What the memory that is shared starts with: packets that were left to the worker, those that its socket received or missed, how many
+/// were left when it last had let go of all, where packets go, and what passed.
+const LEFT_AT: usize = 0;
+const RECEIVED_AT: usize = 8;
+const DONE_AT: usize = 16;
+const TO_AT: usize = 24;
+const FRAMES_AT: usize = 32;
+const PACKETS_IN_AT: usize = 40;
+const PACKETS_OUT_AT: usize = 48;
+const BYTES_AT: usize = 56;
+const LOST_AT: usize = 64;
+const HEADER_LEN: usize = 128;
+/// What follows is a lease each: when it ends, the number of the last packet that was left to the worker, how long packets may
+/// be, how many came singly in a row, and the flow.
+const SLOT_LEN: usize = 64;
+const SLOT_BITS: i32 = 10;
+const SLOT_COUNT: usize = 1 << SLOT_BITS;
+const UNTIL_AT: usize = 0;
+const LAST_AT: usize = 8;
+const LEN_MAX_AT: usize = 16;
+const SINGLES_AT: usize = 20;
+const KEY_AT: usize = 24;
+const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
+/// A flow: two addresses, those of IPv4 in the first two words; both ports; the version.
+const KEY_WORDS: usize = 10;
+const PORTS_WORD: usize = 8;
+const VERSION_WORD: usize = 9;
+/// 2^32 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();
+
+/// The note on a packet: "wide" in ASCII, and the length of its segments.
+const NOTED: i32 = 0x7769_6465;
+const NOTE_AT: i16 = 48;
+const SEGMENT_NOTE_AT: i16 = 52;
+/// Where `struct __sk_buff` has a packet's length, its protocol, whether it has a VLAN tag, the count of a train's segments and
+/// their length.
+const LEN_AT: i16 = 0;
+const ETHERTYPE_AT: i16 = 16;
+const TAG_AT: i16 = 20;
+const SEGMENT_COUNT_AT: i16 = 164;
+const SEGMENT_LEN_AT: i16 = 176;
+/// Where things lie on the stack: the flow, a header; how room is taken away.
+const KEY: i16 = -40;
+const HEADER: i16 = KEY - 40;
+const TAKING: i16 = -8;
+/// bpf_ktime_get_ns, bpf_redirect, bpf_skb_load_bytes and bpf_skb_adjust_room.
+const NANOSECONDS: i32 = 5;
+const REDIRECT: i32 = 23;
+const LOAD_BYTES: i32 = 26;
+const CHANGE_ROOM: i32 = 50;
+/// BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO and BPF_F_ADJ_ROOM_NO_CSUM_RESET.
+const IN_FRONT: i32 = 1;
+const FIXED: i32 = 1;
+const WITHOUT_SUM: i32 = 1 << 5;
+/// Room that is made at once, in bytes: the kernel makes no more than 4,095, and less takes less memory.
+const ROOM_MAX: i32 = 2_048;
+/// How much segments may become longer or shorter, in bytes: so often as much as is made at once.
+const CHANGE_MAX: i32 = ROOM_MAX * CHANGES.len() as i32;
+/// Names of places, for each time that room is made.
+const CHANGES: [[&str; 3]; 8] = [
+    ["longer 1", "sized 1", "room 1"],
+    ["longer 2", "sized 2", "room 2"],
+    ["longer 3", "sized 3", "room 3"],
+    ["longer 4", "sized 4", "room 4"],
+    ["longer 5", "sized 5", "room 5"],
+    ["longer 6", "sized 6", "room 6"],
+    ["longer 7", "sized 7", "room 7"],
+    ["longer 8", "sized 8", "room 8"],
+];
+/// Packets that may come singly, one after the other, before their flow is the worker's again.
+const SINGLES_MAX: i32 = 8;
+
+/// FIN, SYN, RST and URG.
+const ENDS: i32 = 0x27;
+const TCP: i32 = 6;
+const ETHERNET_LEN: i32 = 14;
+const IPV4_LEN: i32 = 20;
+const IPV6_LEN: i32 = 40;
+/// Without options.
+const TCP_LEN: i32 = 20;
+/// More fragments, and the offset (RFC 791 section 3.1).
+const FRAGMENT_BITS: u16 = 0x3FFF;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// How much of a packet a socket gets.
+const ALL: i32 = -1;
+/// TCX_NEXT and TCX_DROP.
+const NEXT: i32 = -1;
+const DROP: i32 = 2;
+/// BPF_F_BEFORE without a program that is meant: before all.
+const FIRST: u32 = 1 << 3;
