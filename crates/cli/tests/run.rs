@@ -225,6 +225,44 @@ fn a_stream_goes_on_over_restarts() {
 }
 
 #[test]
+fn flows_are_lent_to_the_kernel_again_whatever_became_of_the_worker_process() {
+    for fail in ["closed", "open"] {
+        let net = Net::over("", Offloading::On);
+        let more = format!("fail = \"{fail}\"\n");
+        net.write_with(&more, "");
+        let mut gateway = net.run();
+        for deed in ["nothing", "reload", "restart", "kill", "wide made anew", "narrow made anew"] {
+            match deed {
+                "reload" => {
+                    gateway.tell(Signal::HUP);
+                    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": reloaded")));
+                }
+                "restart" => {
+                    gateway.tell(Signal::USR2);
+                    gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
+                }
+                "kill" => {
+                    gateway.kill_worker(Signal::KILL);
+                    gateway.new_worker();
+                }
+                "nothing" => {}
+                made_anew => {
+                    net.make_anew(made_anew.starts_with("wide"));
+                    net.trio.settle().expect("it works again");
+                }
+            }
+            assert!(net.lent_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
+        }
+        net.write_with(&format!("{more}bypass = [\"lease\"]\n"), "");
+        gateway.tell(Signal::HUP);
+        gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": reloaded")).count() == 2);
+        assert_eq!(net.lent_by_a_transfer(), 0, "{fail}");
+        net.is_sound();
+        assert!(gateway.end().success());
+    }
+}
+
+#[test]
 fn the_command_restarts_a_running_gateway() {
     let net = Net::new("");
     let mut gateway = net.run();
@@ -596,6 +634,7 @@ fn a_wrong_file_is_refused_with_line_and_key() {
 /// Three hosts, and the configuration of a border between them.
 struct Net {
     trio: Trio,
+    offloading: Offloading,
     folder: TempDir,
     config: PathBuf,
     control: PathBuf,
@@ -625,10 +664,14 @@ struct Told {
 
 impl Net {
     fn new(wide: &str) -> Net {
-        let trio = Trio::new([9_000, 1_500], Offloading::Off).expect("tests of a live gateway run as root");
+        Net::over(wide, Offloading::Off)
+    }
+
+    fn over(wide: &str, offloading: Offloading) -> Net {
+        let trio = Trio::new([9_000, 1_500], offloading).expect("tests of a live gateway run as root");
         let folder = TempDir::new().expect("there is room");
         let (config, control) = (folder.path().join("border.toml"), folder.path().join("border.sock"));
-        let net = Net { trio, folder, config, control };
+        let net = Net { trio, offloading, folder, config, control };
         net.write(wide);
         net
     }
@@ -672,7 +715,7 @@ impl Net {
             End { host, interface: name, mtu, addresses: &addresses },
             End { host: &self.trio.middle, interface: own, mtu, addresses: &[] },
         ];
-        let make = || cable(ends, Offloading::Off).expect("it was there before");
+        let make = || cable(ends, self.offloading).expect("it was there before");
         thread::scope(|scope| {
             let made = scope.spawn(|| {
                 thread::sleep(Duration::from_millis(30));
@@ -684,6 +727,18 @@ impl Net {
         host.tell(|netlink| netlink.set_mac(name, mac)).expect("it is there");
         // A host that asks for its neighbour a moment too early would ask again after a second.
         host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").expect("it is a setting");
+    }
+
+    /// Bytes of a transfer to the wide host that the kernel passed on by itself.
+    fn lent_by_a_transfer(&self) -> usize {
+        let lent = || {
+            let mut client = gateway::control::Client::connect(&self.control).expect("it listens");
+            client.status().expect("it answers").all.narrow.came["lent_bytes"]
+        };
+        let before = lent();
+        let transfer = traffic::tcp(self.trio.narrow.space(), self.trio.wide.space(), v4(WIDE), LENT_LEN, 5);
+        assert!(transfer.expect("it passes").intact);
+        (lent() - before) as usize
     }
 
     /// Nothing is unexplained, and no law is broken.
@@ -898,3 +953,5 @@ const STEP: Duration = Duration::from_micros(500);
 /// The same, at fifty thousand a second.
 const BRISK: Duration = Duration::from_micros(20);
 const PATIENCE: Duration = Duration::from_secs(8);
+/// Bytes of a transfer whose flow may be lent.
+const LENT_LEN: usize = 8 << 20;

@@ -88,7 +88,8 @@ impl KeptPort {
         let Offloads { checksum, tcp, udp } = trial::both(port.offloads(), trusted);
         let address = port.address().to_owned();
         let index = index_of(&address);
-        let descriptors = port.fds().into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
+        let descriptors =
+            port.fds().into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
         let told = HandedPort { address, offloads: Some([checksum, tcp, udp]), index, count: descriptors.len() };
         Ok(KeptPort { told, descriptors })
     }

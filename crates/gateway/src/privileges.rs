@@ -3,9 +3,10 @@
 //! The order is that of what each step needs: groups and user while there is the right to change them, then no capability, then
 //! no system call but those that passing packets takes.
 
+use crate::config::Priority;
 use port::descriptors;
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid, geteuid};
+use rustix::process::{Gid, Uid, geteuid, getpriority_process, setpriority_process};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
     set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -49,6 +50,26 @@ pub fn give_up(user: Option<&str>) -> io::Result<()> {
     set_no_new_privs(true).map_err(refused("cannot give up what programs may gain"))
 }
 
+/// This thread, and those that it starts, come before others where processors are wanted, until this is dropped.
+#[derive(Debug)]
+pub struct Above {
+    before: i32,
+}
+
+/// Has this thread, and those that it starts meanwhile, come before others where it is to. Where it may not, nothing changes:
+/// packets pass all the same.
+pub fn above_others(priority: Priority) -> Option<Above> {
+    let before = getpriority_process(None).ok().filter(|_| priority == Priority::High)?;
+    setpriority_process(None, FIRST).ok().map(|()| Above { before })
+}
+
+impl Drop for Above {
+    fn drop(&mut self) {
+        // To let others go first needs no right.
+        let _ = setpriority_process(None, self.before);
+    }
+}
+
 /// Leaves this process, in all of its threads, nothing but the system calls that passing packets and answering questions
 /// takes; any other ends it.
 ///
@@ -85,6 +106,8 @@ fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
 }
 
+/// As a priority of a process: no other comes before it but those of real time.
+const FIRST: i32 = -20;
 /// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions. The last one is
 /// let through here for [`refused`] to refuse.
 const CALLS: &[i64] = &[
@@ -144,6 +167,18 @@ mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     use std::thread;
+
+    #[test]
+    fn a_thread_comes_first_as_long_as_it_is_to_and_so_do_those_that_it_starts() {
+        let own = || getpriority_process(None).expect("a thread may ask");
+        let before = own();
+        assert!(above_others(Priority::Fair).is_none());
+        let above = above_others(Priority::High).expect("these tests have the right");
+        assert_eq!(own(), FIRST);
+        let started = std::thread::spawn(own);
+        drop(above);
+        assert_eq!((own(), started.join().expect("it asks")), (before, FIRST));
+    }
 
     #[test]
     fn a_socket_can_be_made_by_which_interfaces_are_asked_and_no_other() {

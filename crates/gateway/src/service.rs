@@ -4,6 +4,7 @@ use crate::build::{Secrets, lends, mss, replacement, way};
 use crate::config::{Config, Role};
 use crate::handover::{Legacy, Will};
 use crate::orders::{Order, Orders, Reins, orders};
+use crate::privileges;
 use crate::reopen::{self, Opener, Reopening, open};
 use crate::roles::{Seized, links};
 use crate::siblings::Siblings;
@@ -251,6 +252,7 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
         ("narrow.port", before.narrow.port == after.narrow.port),
         ("workers", before.workers == after.workers),
         ("fail", before.fail == after.fail),
+        ("priority", before.priority == after.priority),
         ("wide-interface", before.wide_interface == after.wide_interface),
         // What an AF_XDP port takes from the kernel is settled when it is opened.
         ("wide.coalesce", !is_express || before.wide.coalesce.is_some() == after.wide.coalesce.is_some()),
@@ -298,6 +300,7 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     }
     let worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
     let mut worker = worker.with_siblings(siblings).lending(lends(config));
+    let _above = privileges::above_others(config.priority);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || {

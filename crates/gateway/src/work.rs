@@ -72,6 +72,8 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let mut handed = Handed(descriptors.into());
     let config = config(&begin)?;
     let adopted = handed.ports(&begin)?;
+    // It takes a right, and threads that are started have it from here.
+    let above = privileges::above_others(config.priority);
     let control = handed.next(begin.has_control)?.map(UnixListener::from);
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
     let pulse = handed.next(begin.has_pulse)?.map(|memory| Pulse::adopt(memory, config.workers)).transpose()?;
@@ -99,6 +101,7 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
     let ties = Ties { openers, pulse: pulse.map(Arc::new) };
     let service = Service::start_on(config, ports, legacies, AfterPanic::ProcessEnds, ties)?;
+    drop(above);
     let desk = Desk { socket: Arc::clone(&socket), waiting: Arc::default() };
     let watch = Watch::new(&service);
     let service = Arc::new(Mutex::new(service));

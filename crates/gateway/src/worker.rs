@@ -14,8 +14,8 @@ use arrayvec::ArrayVec;
 use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
 use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu};
 use port::Port;
-use port::leases::Flow;
 use port::clock::Clock;
+use port::leases::Flow;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -397,7 +397,11 @@ impl Worker {
         let [Some(len_max), Some(back_len_max)] = lens.map(|(way, len)| self.ways[way].side.resizes_to(len)) else {
             return;
         };
-        let Some(flow) = Flow::of(&packet.frame()[packet.link_len()..]).filter(|_| packet.tags() == Tags::default()) else { return };
+        let Some(flow) =
+            Flow::of(&packet.frame()[packet.link_len()..]).filter(|_| packet.tags() == Tags::default())
+        else {
+            return;
+        };
         for (end, flow, len_max) in [(way, flow, len_max), (1 - way, flow.back(), back_len_max)] {
             if let Some(leases) = self.ends[end].port.leases() {
                 leases.lend(flow, len_max);

@@ -1,8 +1,12 @@
 //! A border gateway between two real hosts: what arrives, in which sizes, and what is counted.
 
+use port::leases::Passed;
+use port::namespace::Namespace;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
+use wideload_lab::experiments::observe;
 use wideload_lab::net::Offloading;
 use wideload_lab::traffic::{self, Messages};
 use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
@@ -33,6 +37,49 @@ fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
         check_books(&middle);
         trio.clear(middle).unwrap();
     }
+}
+
+#[test]
+fn trains_of_a_flow_that_is_lent_pass_without_the_worker_in_order_and_in_lengths_that_fit() {
+    let trio = trio(Offloading::On);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    let [wide_name, _, _, narrow_name] = trio.names();
+    let mut in_order_count = 0;
+    for (to_wide, address) in [(true, v4(WIDE)), (false, v4(NARROW)), (true, v6(WIDE)), (false, v6(NARROW))] {
+        let (from, to, name, end, mtu) = if to_wide {
+            (&trio.narrow, &trio.wide, wide_name, 1, 9_000)
+        } else {
+            (&trio.wide, &trio.narrow, narrow_name, 0, 1_500)
+        };
+        let before = lent(&middle, end);
+        let disorder = disorder(to.space());
+        let (transfer, observed) =
+            observe(to, name, || traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1)).unwrap();
+        assert!(transfer.intact, "to {address}");
+        let after = lent(&middle, end);
+        assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
+        assert_eq!((observed.longest, after.lost), (mtu, 0), "to {address}");
+        in_order_count += usize::from(crate::disorder(to.space()) == disorder);
+    }
+    // What two processors hand to one host at the same moment, its kernel may take in either order.
+    assert!(in_order_count >= 2, "packets of {in_order_count} transfers of four came in order");
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+/// What came in by an end of the gateway and the kernel passed on by itself.
+fn lent(middle: &Middle, end: usize) -> Passed {
+    let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
+    service.snapshots().unwrap()[0].ends[end].lent
+}
+
+/// Segments that came to the hosts of a namespace out of order.
+fn disorder(space: &Namespace) -> u64 {
+    let text = space.enter(|| fs::read_to_string("/proc/thread-self/net/netstat")).unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    names.zip(values).find(|(name, _)| *name == "TCPOFOQueue").and_then(|(_, value)| value.parse().ok()).unwrap()
 }
 
 #[test]

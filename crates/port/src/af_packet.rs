@@ -4,8 +4,8 @@
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 use crate::device::{self, Device, checked, sentence};
-use crate::leases::Leases;
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
+use crate::leases::Leases;
 use crate::refusal::{is_down, refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};

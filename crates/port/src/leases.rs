@@ -13,10 +13,10 @@
 //! entry, what to do. Both end with the socket and with whoever holds the programs.
 
 use crate::bpf::{
-    self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
-    Step, add, add_register, assemble, call, copy, divide, exclusive_or, fetch_and_add, go, jump, jump_above,
-    jump_unlike, load_byte, load_half, load_long, load_map_value, load_word, mask, multiply_by, set, shift_left,
-    shift_right, store_long, store_word, subtract,
+    self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10,
+    RIGHTS, Step, add, add_register, assemble, call, copy, divide, exclusive_or, fetch_and_add, go, jump,
+    jump_above, jump_unlike, load_byte, load_half, load_long, load_map_value, load_word, mask, multiply_by, set,
+    shift_left, shift_right, store_long, store_word, subtract,
 };
 use crate::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -162,9 +162,12 @@ impl Leases {
         let now = now();
         let ends = until.load(Ordering::Relaxed);
         // A program that has just found another flow there may still be at it.
-        let is_another = || flow.0.iter().enumerate().any(|(word, value)| {
-            self.half(at + KEY_AT + 4 * word).load(Ordering::Relaxed) != *value
-        });
+        let is_another = || {
+            flow.0
+                .iter()
+                .enumerate()
+                .any(|(word, value)| self.half(at + KEY_AT + 4 * word).load(Ordering::Relaxed) != *value)
+        };
         if ends > now || now - ends < GRACE && is_another() {
             return;
         }
@@ -441,7 +444,14 @@ fn number(map: BorrowedFd<'_>) -> Vec<Step> {
 /// length that its segments have, 8 the one that is wanted, 9 where it goes.
 fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
-    steps.extend([set(R0, NEXT), EXIT, Step::Place("noted"), copy(R6, R1), set(R0, 0), store_word(R6, NOTE_AT, R0)]);
+    steps.extend([
+        set(R0, NEXT),
+        EXIT,
+        Step::Place("noted"),
+        copy(R6, R1),
+        set(R0, 0),
+        store_word(R6, NOTE_AT, R0),
+    ]);
     steps.extend(load_map_value(R9, map, 0));
     steps.extend([load_word(R8, R6, SEGMENT_NOTE_AT), jump(IF_EQUAL, R8, 0, "send")]);
     for [longer, small, next] in CHANGES {
@@ -468,7 +478,13 @@ fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
             set(R7, ROOM_MAX),
             Step::Place(next),
         ]);
-        steps.extend([copy(R1, R6), copy(R2, R7), set(R3, IN_FRONT), call(CHANGE_ROOM), jump(IF_OTHER, R0, 0, "lost")]);
+        steps.extend([
+            copy(R1, R6),
+            copy(R2, R7),
+            set(R3, IN_FRONT),
+            call(CHANGE_ROOM),
+            jump(IF_OTHER, R0, 0, "lost"),
+        ]);
         steps.extend([copy(R1, R6), set(R2, 0), subtract(R2, R7), set(R3, IN_FRONT), load_long(R4, R10, TAKING)]);
         steps.extend([call(CHANGE_ROOM), jump(IF_OTHER, R0, 0, "lost")]);
     }
@@ -616,3 +632,249 @@ const NEXT: i32 = -1;
 const DROP: i32 = 2;
 /// BPF_F_BEFORE without a program that is meant: before all.
 const FIRST: u32 = 1 << 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
+        for version in [4, 6] {
+            let mut stand = Stand::new();
+            let packet = Packet { version, ..TRAIN };
+            assert_eq!(stand.says(packet), Said::Kept, "nothing is lent");
+            stand.lend(packet, 900);
+            assert_eq!(stand.says(packet), Said::Kept, "one of it may be with the worker");
+            stand.settle(2);
+            let headers_len = if version == 4 { 40 } else { 60 };
+            assert_eq!(stand.says(packet), Said::Goes(900 - headers_len));
+            assert_eq!(stand.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
+            assert_eq!(stand.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
+            let passed = Passed { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, lost: 0 };
+            assert_eq!(stand.leases.passed(), passed);
+        }
+    }
+
+    #[test]
+    fn what_follows_a_packet_of_its_flow_that_the_worker_has_is_the_workers() {
+        let mut stand = Stand::ready(1_500);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(stand.says(LONG), Said::Kept, "it has to be cut");
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.settle(1);
+        assert_eq!(stand.says(TRAIN), Said::Kept, "the worker has not received all");
+        stand.settle(2);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        // One of another flow that is with the worker is in nobody's way.
+        assert_eq!(stand.says(Packet { to_port: 81, ..TRAIN }), Said::Kept);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn what_opens_or_ends_a_connection_ends_its_lease() {
+        for flags in [0x02, 0x12, 0x11, 0x04, 0x30] {
+            let mut stand = Stand::ready(1_500);
+            assert_eq!(stand.says(Packet { flags, len: 0, segment_len: 0, ..TRAIN }), Said::Kept);
+            stand.settle(1);
+            assert_eq!(stand.says(TRAIN), Said::Kept, "after flags {flags:#x}");
+        }
+        for flags in [0x10, 0x18, 0x50] {
+            assert_eq!(Stand::ready(1_500).says(Packet { flags, ..TRAIN }), Said::Goes(1_460), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_when_it_is_revoked_runs_out_or_leads_nowhere() {
+        let mut stand = Stand::ready(1_500);
+        stand.leases.revoke();
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        let mut stand = Stand::ready(1_500);
+        stand.leases.lead_to(0);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        let mut stand = Stand::ready(1_500);
+        let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
+        stand.leases.word(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn a_place_that_another_flow_has_is_not_lent_before_its_lease_has_long_run_out() {
+        let mut stand = Stand::ready(1_500);
+        let other = (0..).map(|port| Packet { from_port: port, ..TRAIN });
+        let mut other =
+            other.filter(|other| flow(*other).slot() == flow(TRAIN).slot() && other.from_port != TRAIN.from_port);
+        let other = other.next().expect("there are more ports than places");
+        let until = stand.leases.word(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + UNTIL_AT) as *const AtomicU64;
+        // SAFETY: the memory is that of the stand's leases, which live on.
+        let until = unsafe { &*until };
+        for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
+            until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
+            stand.lend(other, 1_500);
+            let key = stand.leases.half(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + KEY_AT + 4 * PORTS_WORD);
+            let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
+            assert_eq!(is_other, is_free, "ended {ended_before} us ago");
+        }
+    }
+
+    #[test]
+    fn few_that_come_singly_pass_and_many_are_the_workers_to_join() {
+        let mut stand = Stand::ready(900);
+        let single = Packet { len: 144, segment_len: 0, ..TRAIN };
+        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        for _ in 0..SINGLES_MAX {
+            assert_eq!(stand.says(single), Said::Goes(0));
+            assert_eq!(stand.says(pure), Said::Goes(0), "one without payload does not count");
+        }
+        assert_eq!(stand.says(TRAIN), Said::Goes(860), "a train begins anew");
+        for _ in 0..SINGLES_MAX {
+            assert_eq!(stand.says(single), Said::Goes(0));
+        }
+        assert_eq!(stand.says(single), Said::Kept);
+        stand.settle(1);
+        assert_eq!(stand.says(TRAIN), Said::Kept, "its lease has ended");
+    }
+
+    #[test]
+    fn a_train_stays_one_and_no_segment_is_longer_than_may_be() {
+        for (len_max, len, segment_len, said) in [
+            (900, 288, 144, Said::Goes(144)),
+            (900, 860, 144, Said::Goes(430)),
+            (900, 861, 144, Said::Goes(860)),
+            (140, 2_000, 860, Said::Goes(100)),
+            (40 + 144, 2_880, 144, Said::Goes(144)),
+            // Headers alone are as long as may be.
+            (40, 2_880, 144, Said::Kept),
+            (41, 2_880, 144, Said::Goes(1)),
+            (576, 3_000, 20_000, Said::Kept),
+            (576, 3_000, 16_384 + 536, Said::Goes(536)),
+            (576, 3_000, 16_384 + 537, Said::Kept),
+        ] {
+            let mut stand = Stand::ready(len_max);
+            assert_eq!(
+                stand.says(Packet { len, segment_len, ..TRAIN }),
+                said,
+                "{len} by {segment_len} to {len_max}"
+            );
+        }
+        let mut stand = Stand::ready(1_500);
+        assert_eq!(stand.says(Packet { len: 1_460, segment_len: 0, ..TRAIN }), Said::Goes(0));
+        assert_eq!(stand.says(Packet { len: 1_461, segment_len: 0, ..TRAIN }), Said::Kept);
+    }
+
+    #[test]
+    fn what_the_kernel_may_not_take_for_a_flow_is_the_workers() {
+        let mut stand = Stand::ready(1_500);
+        let frame = frame(TRAIN);
+        // Options, fragments, another protocol, a header that is too short or too long.
+        for (at, value) in [(14, 0x46), (20, 0x20), (21, 0x01), (23, 17), (46, 0x40), (46, 0xF0)] {
+            let mut frame = frame.clone();
+            frame[at] = value;
+            if at == 46 && value == 0xF0 {
+                frame.truncate(14 + 20 + 40);
+            }
+            assert_eq!(stand.says_of(&frame, TRAIN), Said::Kept, "{value:#x} at {at}");
+            stand.settle(1);
+        }
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(Flow::of(&frame[14..]).map(Flow::back).map(Flow::back), Flow::of(&frame[14..]));
+        assert_eq!([0, 3, 20, 23].map(|len| Flow::of(&frame[14..14 + len])), [None; 4]);
+    }
+
+    /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Said {
+        Kept,
+        Goes(u32),
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Packet {
+        version: u8,
+        from_port: u16,
+        to_port: u16,
+        flags: u8,
+        len: usize,
+        segment_len: usize,
+    }
+
+    struct Stand {
+        leases: Leases,
+        program: OwnedFd,
+    }
+
+    impl Stand {
+        fn new() -> Stand {
+            let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
+            let program = bpf::load(Kind::Classifier, 0, &assemble(&decide(map.as_fd(), &[])));
+            let program = program.expect("the kernel takes it");
+            let link = program.try_clone().expect("there are descriptors");
+            let leases = Leases::adopt(map, link, 7).expect("it is such a map");
+            leases.lead_to(9);
+            Stand { leases, program }
+        }
+
+        /// One that has lent the flow of a train, of which the worker has nothing.
+        fn ready(len_max: u16) -> Stand {
+            let mut stand = Stand::new();
+            stand.lend(TRAIN, len_max);
+            assert_eq!(stand.says(TRAIN), Said::Kept);
+            stand.settle(1);
+            stand
+        }
+
+        fn lend(&mut self, packet: Packet, len_max: u16) {
+            self.leases.lend(flow(packet), len_max);
+        }
+
+        /// So many more frames were received, and nothing is left of them.
+        fn settle(&mut self, count: u64) {
+            self.leases.count(count);
+            self.leases.settle();
+        }
+
+        fn says(&self, packet: Packet) -> Said {
+            self.says_of(&frame(packet), packet)
+        }
+
+        fn says_of(&self, frame: &[u8], packet: Packet) -> Said {
+            let mut told = [0_u8; TOLD_LEN];
+            let count = if packet.segment_len == 0 { 0 } else { packet.len.div_ceil(packet.segment_len) };
+            for (at, value) in [(SEGMENT_COUNT_AT, count), (SEGMENT_LEN_AT, packet.segment_len)] {
+                told[at as usize..at as usize + 4].copy_from_slice(&(value as u32).to_ne_bytes());
+            }
+            let said = bpf::run_noted(self.program.as_fd(), frame, &mut told).expect("it runs");
+            let word = |at: i16| told[at as usize..at as usize + 4].try_into().map(u32::from_ne_bytes).unwrap();
+            match (said, word(NOTE_AT)) {
+                (u32::MAX, 0) => Said::Kept,
+                (0, note) if note == NOTED.cast_unsigned() => Said::Goes(word(SEGMENT_NOTE_AT)),
+                other => panic!("{other:?} is neither"),
+            }
+        }
+    }
+
+    fn flow(packet: Packet) -> Flow {
+        Flow::of(&frame(packet)[14..]).expect("it is one")
+    }
+
+    fn frame(packet: Packet) -> Vec<u8> {
+        let Packet { version, from_port, to_port, flags, len, .. } = packet;
+        let mut frame = vec![2; 12];
+        if version == 4 {
+            frame.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        } else {
+            frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 0, 6, 64]);
+            frame.extend((0..32).map(|byte| byte + 1));
+        }
+        frame.extend(from_port.to_be_bytes());
+        frame.extend(to_port.to_be_bytes());
+        frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+        frame.resize(frame.len() + len, 0);
+        frame
+    }
+
+    /// Length of `struct __sk_buff`, in bytes.
+    const TOLD_LEN: usize = 192;
+    const TRAIN: Packet =
+        Packet { version: 4, from_port: 40_000, to_port: 80, flags: 0x10, len: 2_880, segment_len: 144 };
+    const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..TRAIN };
+}

@@ -50,6 +50,8 @@ pub struct Config {
     pub bypass: Vec<Stage>,
     /// What becomes of packets while no worker works.
     pub fail: Fail,
+    /// Who waits where workers and other programs want a processor.
+    pub priority: Priority,
     /// What leaves by the wide side.
     pub wide: SideConfig,
     /// What leaves by the narrow side.
@@ -76,6 +78,19 @@ pub enum Fail {
 
 impl Fail {
     pub(crate) const NAMES: [(&'static str, Fail); 2] = [("closed", Fail::Closed), ("open", Fail::Open)];
+}
+
+/// Who waits where workers and other programs want a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// The others, as they do for what the kernel forwards: usual for who forwards.
+    High,
+    /// Each in turn: usual on a host whose programs the packets are for.
+    Fair,
+}
+
+impl Priority {
+    pub(crate) const NAMES: [(&'static str, Priority); 2] = [("high", Priority::High), ("fair", Priority::Fair)];
 }
 
 /// Who stands where the packets pass.

@@ -4,7 +4,8 @@ use super::problem::{Notes, Wrong};
 use super::table::{At, Given, Table};
 use super::value::{self, Port, SOCKET_PATH_LEN_MAX, either, quoted};
 use super::{
-    Config, Fail, Holding, LimitsConfig, MssConfig, Problems, Raise, Role, SideConfig, Stage, WideInterfaceConfig,
+    Config, Fail, Holding, LimitsConfig, MssConfig, Priority, Problems, Raise, Role, SideConfig, Stage,
+    WideInterfaceConfig,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -25,6 +26,7 @@ pub(super) struct Said<'a> {
     pub user: Given<String>,
     pub bypass: Given<Vec<At<Stage>>>,
     pub fail: Given<Fail>,
+    pub priority: Given<Priority>,
     pub wide: Option<SideSaid<'a>>,
     pub narrow: Option<SideSaid<'a>>,
     pub limits: LimitsSaid,
@@ -103,6 +105,7 @@ impl<'a> Said<'a> {
             user: root.take("user", notes, &value::user),
             bypass: root.list("bypass", "a list such as [\"coalesce\"]", notes, &stage),
             fail: root.take("fail", notes, &|value| value::word(value, &Fail::NAMES)),
+            priority: root.take("priority", notes, &|value| value::word(value, &Priority::NAMES)),
             wide: SideSaid::of(root, Which::Wide, notes),
             narrow: SideSaid::of(root, Which::Narrow, notes),
             limits: LimitsSaid::read(limits.here().map(|at| &at.value), notes),
@@ -148,6 +151,11 @@ impl<'a> Said<'a> {
             user: self.user.here().map(|at| at.value.clone()),
             bypass: self.bypass.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
             fail: self.fail.or(Fail::Closed)?,
+            priority: self.priority.or(if role == Role::WideInterface {
+                Priority::Fair
+            } else {
+                Priority::High
+            })?,
             limits: LimitsConfig {
                 memory: usize::try_from(self.limits.memory.or(MEMORY)?).ok()?,
                 flows: self.limits.flows.or(FLOWS)? as usize,
@@ -426,7 +434,7 @@ fn belongs(key: &str) -> Option<String> {
     }
 }
 
-const ROOT: [&str; 13] = [
+const ROOT: [&str; 14] = [
     "role",
     "workers",
     "answer-from",
@@ -435,6 +443,7 @@ const ROOT: [&str; 13] = [
     "user",
     "bypass",
     "fail",
+    "priority",
     "wide",
     "narrow",
     "limits",

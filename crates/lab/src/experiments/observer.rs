@@ -19,6 +19,8 @@ pub struct Observed {
     pub packets: u64,
     /// Of these, longer than 8,000 bytes, IP header counted.
     pub wide_packets: u64,
+    /// Length of the longest, IP header counted, in bytes.
+    pub longest: usize,
     /// Frames that came too fast to be looked at.
     pub missed: u64,
 }
@@ -60,6 +62,7 @@ fn look(port: &mut dyn Port, is_over: &AtomicBool) -> io::Result<Observed> {
                     if packet.is_tcp() {
                         let count = packet.wire_count() as u64;
                         observed.packets += count;
+                        observed.longest = observed.longest.max(packet.wire_len());
                         observed.wide_packets += if packet.wire_len() > WIDE_LEN { count } else { 0 };
                     }
                     packet.into_buffer()
