@@ -127,9 +127,9 @@ impl Coalescer {
         }
     }
 
-    /// Does it make trains of any flow without regard to how long their segments came?
-    pub(crate) fn resizes_all(&self) -> bool {
-        self.rules.mode == Mode::Resize && self.exempt.is_empty()
+    /// Does it make trains without regard to how long their segments came?
+    pub(crate) fn resizes(&self) -> bool {
+        self.rules.mode == Mode::Resize
     }
 
     /// Finds what is held by this key.

@@ -152,7 +152,7 @@ impl Side {
     pub fn resizes_to(&self, flow_len_max: u16) -> Option<u16> {
         let Narrowing { mtu, fill, segment, trains, .. } = self.narrowing;
         let resizes = (trains, segment, fill) == (Trains::Resized, Switch::On, Fill::Full);
-        let joins_so = self.widening.coalescer.as_ref().is_none_or(Coalescer::resizes_all);
+        let joins_so = self.widening.coalescer.as_ref().is_none_or(Coalescer::resizes);
         (resizes && joins_so && flow_len_max > 0).then_some(mtu.min(flow_len_max))
     }
 

@@ -134,18 +134,6 @@ pub(crate) fn map(kind: u32, count: u32) -> io::Result<OwnedFd> {
     attributes.call(MAP_CREATE)
 }
 
-/// Makes a map of so many values of eight bytes in a row, which a process can have in its memory.
-///
-/// # Errors
-/// The right, or memory, is missing.
-pub(crate) fn shared_map(count: u32) -> io::Result<OwnedFd> {
-    let mut attributes = Attributes::default();
-    for (at, value) in [(0, ARRAY), (4, 4), (8, 8), (12, count), (16, MAPPABLE)] {
-        attributes.put(at, value);
-    }
-    attributes.call(MAP_CREATE)
-}
-
 /// Makes a map of one value of `len` bytes, which a process can have in its memory.
 ///
 /// # Errors

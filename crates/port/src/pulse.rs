@@ -54,7 +54,7 @@ impl Pulse {
     /// # Errors
     /// The right, or memory, is missing.
     pub fn new(count: usize) -> io::Result<Pulse> {
-        let map = bpf::shared_map(count as u32)
+        let map = bpf::shared_block(len(count) as u32)
             .map_err(|why| advised("cannot share memory with programs in the kernel", &why, RIGHTS))?;
         Pulse::adopt(map, count)
     }
@@ -167,3 +167,15 @@ const ALL: i32 = -1;
 const NOTHING: i32 = 0;
 /// BPF_F_BEFORE without a program that is meant: before all.
 const FIRST: u32 = 1 << 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beats_of_several_workers_are_watched() {
+        let pulse = Pulse::new(3).expect("the test runs as root");
+        let socket = crate::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
+        pulse.hush(socket.as_fd(), None).expect("the kernel takes it");
+    }
+}
