@@ -688,10 +688,10 @@ mod tests {
         let mut stand = Stand::ready(1_500);
         stand.leases.revoke();
         assert_eq!(stand.says(TRAIN), Said::Kept);
-        let mut stand = Stand::ready(1_500);
+        let stand = Stand::ready(1_500);
         stand.leases.lead_to(0);
         assert_eq!(stand.says(TRAIN), Said::Kept);
-        let mut stand = Stand::ready(1_500);
+        let stand = Stand::ready(1_500);
         let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
         stand.leases.word(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
         assert_eq!(stand.says(TRAIN), Said::Kept);
@@ -749,14 +749,14 @@ mod tests {
             (576, 3_000, 16_384 + 536, Said::Goes(536)),
             (576, 3_000, 16_384 + 537, Said::Kept),
         ] {
-            let mut stand = Stand::ready(len_max);
+            let stand = Stand::ready(len_max);
             assert_eq!(
                 stand.says(Packet { len, segment_len, ..TRAIN }),
                 said,
                 "{len} by {segment_len} to {len_max}"
             );
         }
-        let mut stand = Stand::ready(1_500);
+        let stand = Stand::ready(1_500);
         assert_eq!(stand.says(Packet { len: 1_460, segment_len: 0, ..TRAIN }), Said::Goes(0));
         assert_eq!(stand.says(Packet { len: 1_461, segment_len: 0, ..TRAIN }), Said::Kept);
     }
