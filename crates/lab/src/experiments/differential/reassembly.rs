@@ -15,7 +15,7 @@ use port::routes::Route;
 use port::{Kind as DeviceKind, Offloads, Options, Port, Tap, ToDo, Wire};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel behind a TUN device, and an engine.
 pub(super) struct Reassembly {
@@ -52,7 +52,7 @@ impl Bench for Reassembly {
         address(&host)?;
         let sockets = open_sockets(&host)?;
         let limits = Limits { bytes: 256 << 20, patience: None };
-        Ok(Reassembly {
+        let mut bench = Reassembly {
             _host: host,
             tap,
             sockets,
@@ -61,7 +61,9 @@ impl Bench for Reassembly {
             out: Output::new(Pool::new(512 << 20), None),
             now: Time::ZERO,
             slot: rng.u32(..1 << 24),
-        })
+        };
+        bench.await_kernel()?;
+        Ok(bench)
     }
 
     fn draw(rng: &mut Rng) -> Case {
@@ -98,6 +100,25 @@ impl Bench for Reassembly {
 }
 
 impl Reassembly {
+    /// Waits until the kernel takes what comes to each address: to those of IPv6 it does so only after a while, on a busy machine.
+    fn await_kernel(&mut self) -> io::Result<()> {
+        let began = Instant::now();
+        for (version, destination) in [(Version::V4, 1), (Version::V4, 2), (Version::V6, 1), (Version::V6, 2)] {
+            let frames = Frames::of(&[Case::whole(version, destination)], self.slot);
+            while self.ask_kernel(&frames, self.slot, 1)?[0].is_empty() {
+                if began.elapsed() > READY_WITHIN {
+                    return Err(io::Error::other(format!(
+                        "{DEVICE}: the kernel takes nothing that comes to its addresses of {version:?}; see whether a packet filter or \
+                         net.ipv6.conf.all.disable_ipv6 forbids it"
+                    )));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.slot = self.slot.wrapping_add(1);
+        Ok(())
+    }
+
     fn ask_kernel(&mut self, frames: &Frames, first: u32, count: usize) -> io::Result<Vec<Delivered>> {
         for (frame, _) in frames.each() {
             let wire = Wire { header: frame, payload: &[], to_do: ToDo::default() };
@@ -263,6 +284,8 @@ fn number(address: &[u8]) -> u32 {
 }
 
 const DEVICE: &str = "pieces0";
+/// How long the kernel may take until it takes what comes.
+const READY_WITHIN: Duration = Duration::from_secs(20);
 /// What has the kernel take what comes, whoever sent it, and hold little of what never becomes whole.
 const SETTINGS: [(&str, &str); 8] = [
     ("ipv4/conf/all/rp_filter", "0"),

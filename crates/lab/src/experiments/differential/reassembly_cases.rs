@@ -71,6 +71,18 @@ pub(super) struct Piece {
 }
 
 impl Case {
+    /// A datagram in one piece.
+    pub(super) fn whole(version: Version, destination: u8) -> Case {
+        let protocol = PROTOCOLS[1];
+        let (front, behind) = (Front::None, Front::None);
+        let datagram = Datagram { protocol, destination, id: 0, content: 0, hops: 64, class: 0, front, behind };
+        Case {
+            version,
+            datagrams: vec![datagram],
+            pieces: vec![Piece { len: 64, more: false, ..Piece::first_of(0) }],
+        }
+    }
+
     /// The packets of it, as they stand on a wire; the slot tells them from those of other cases.
     pub(super) fn frames(&self, slot: u32) -> impl Iterator<Item = Vec<u8>> {
         self.pieces.iter().map(move |piece| {
@@ -155,6 +167,25 @@ impl Case {
 }
 
 impl Piece {
+    /// The first bytes of a datagram, though none yet, with nothing about them.
+    pub(super) fn first_of(datagram: u8) -> Piece {
+        Piece {
+            datagram,
+            offset: 0,
+            len: 0,
+            more: true,
+            ecn: 0,
+            dont_fragment: false,
+            hops: None,
+            class: None,
+            altered: None,
+            padding: 0,
+            front: None,
+            next_header: None,
+            is_damaged: false,
+        }
+    }
+
     /// The same bytes, with nothing about them.
     fn plain(&self) -> Piece {
         Piece { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }

@@ -96,7 +96,7 @@ fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, pieces: &mut Vec<Pi
 
 fn draw_pieces(rng: &mut Rng, faults: &Faults, datagram: &Datagram, version: Version, index: u8) -> Vec<Piece> {
     let len = draw_len(rng);
-    let plain = draw_plain(rng, index);
+    let plain = Piece { dont_fragment: rng.u8(..4) == 0, ecn: rng.u8(..4), ..Piece::first_of(index) };
     let is_first_only = version == Version::V4 && datagram.front == Front::FirstOnly;
     let piece = |ends: &[usize]| Piece {
         offset: ends[0] as u16,
@@ -127,25 +127,6 @@ fn draw_len(rng: &mut Rng) -> usize {
         _ => 400,
     };
     rng.usize(9..longest)
-}
-
-/// What the pieces of one datagram have in common as long as nothing goes wrong.
-fn draw_plain(rng: &mut Rng, index: u8) -> Piece {
-    Piece {
-        datagram: index,
-        offset: 0,
-        len: 0,
-        more: true,
-        dont_fragment: rng.u8(..4) == 0,
-        ecn: rng.u8(..4),
-        hops: None,
-        class: None,
-        altered: None,
-        padding: 0,
-        front: None,
-        next_header: None,
-        is_damaged: false,
-    }
 }
 
 /// Where so many bytes are cut, their two ends among it.
