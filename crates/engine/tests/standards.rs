@@ -1192,18 +1192,6 @@ fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
 // The tables themselves.
 
 #[test]
-fn every_row_of_what_stands_is_cited() {
-    let cited = cited_ids();
-    let departures = table_column(&read("DEVIATIONS.md"), 0);
-    // No acknowledgement is generated, no tunnel ended and no version translated that such a row could speak of.
-    let is_built = |row: &Row| !["ack-gen", "tunnel-mode", "optional"].contains(&row.applies.as_str());
-    for row in rows().iter().filter(|row| OURS.contains(&row.component.as_str()) && is_built(row)) {
-        let leads_somewhere = cited.contains_key(&row.id) || departures.contains(&row.id);
-        assert!(leads_somewhere, "{} ({}) is cited nowhere", row.id, row.requirement);
-    }
-}
-
-#[test]
 fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
     let cited = cited_ids();
     let departures = table_column(&read("DEVIATIONS.md"), 0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use wideload_lab::emulator::{Load, Rows, Scheduling, Shape, Trial};
 use wideload_lab::experiments::{
     BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, Joins, Observed, Pieces, Receiving, Scene,
-    Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips, floods, link,
+    Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips, floods, link, repeat,
     wide_interface, workers,
 };
 use wideload_lab::net::{End, Host, Offloading, cable};
@@ -209,6 +209,13 @@ fn the_kernel_and_the_engine_differ_only_as_is_known() {
     for id in ["unequal-repeat", "no-poison", "empty", "trimmed", "overtakes", "goes-back", "options"] {
         assert!(met(id), "{id} was never met:\n{outcome}");
     }
+}
+
+#[test]
+fn a_datagram_that_the_kernel_begins_anew_has_df_by_a_piece_that_it_lost() {
+    let outcome = repeat(0, "reassembly:1916569".parse().unwrap()).unwrap();
+    let met = |id: &str| outcome.known.iter().any(|met| met.id == id && met.count == 1);
+    assert!(outcome.parts[0].told == 1 && met("distance"), "{outcome}");
 }
 
 #[test]

@@ -139,8 +139,9 @@ impl Known {
             ],
             Known::Distance => [
                 "distance",
-                "after 64 other pieces of its source the kernel begins a datagram of IPv4 anew; we go on",
-                "ipfrag_max_dist",
+                "after 64 other pieces of its source the kernel begins a datagram of IPv4 anew, and has what it lost say whether DF is set; \
+                 we go on",
+                "ipfrag_max_dist, ip_frag_reinit",
             ],
             Known::Overtakes => [
                 "overtakes",

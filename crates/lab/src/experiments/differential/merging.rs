@@ -190,8 +190,13 @@ fn judge(
     if reversible.packets != sent.packets {
         return Err(unlike("the engine does not give back what came", reversible, sent));
     }
-    if resizing.packets != sent.packets && received(sent) != received(resizing) {
-        return Err(unlike("resizing changes the stream", resizing, sent));
+    if resizing.packets != sent.packets {
+        if received(sent) != received(resizing) {
+            return Err(unlike("resizing changes the stream", resizing, sent));
+        }
+        if contradicts(sent, resizing) {
+            return Err(unlike("resizing changes an acknowledgement or a time stamp", resizing, sent));
+        }
     }
     explain(packets, sent, kernel, reversible)
 }
@@ -285,21 +290,63 @@ struct Received {
     flags: Vec<(u32, u8)>,
 }
 
+/// A segment of TCP, as who receives it reads it.
+struct Segment<'a> {
+    seq: u32,
+    payload: &'a [u8],
+    flags: u8,
+    ack: u32,
+    stamps: Option<[u32; 2]>,
+}
+
+/// The segments of a flow that count: those whose checksum is right.
+fn segments(left: &Left) -> impl Iterator<Item = Segment<'_>> {
+    left.packets.iter().filter_map(|packet| {
+        let at = upper_at(packet);
+        (protocol(packet) != UDP && is_right(packet, at)).then(|| Segment::read(&packet[at..]))
+    })
+}
+
+impl Segment<'_> {
+    fn read(upper: &[u8]) -> Segment<'_> {
+        let word = |at: usize| u32::from_be_bytes([upper[at], upper[at + 1], upper[at + 2], upper[at + 3]]);
+        let (header, payload) = upper.split_at(usize::from(upper[12] >> 4) * 4);
+        let has_stamps = header.get(20..24) == Some(&STAMPS);
+        let stamps = has_stamps.then(|| [word(24), word(28)]);
+        Segment { seq: word(4), payload, flags: upper[13], ack: word(8), stamps }
+    }
+
+    fn shares_bytes_with(&self, other: &Segment<'_>) -> bool {
+        let (ahead, lens) = (other.seq.wrapping_sub(self.seq) as i32, [self.payload.len(), other.payload.len()]);
+        !lens.contains(&0) && ahead < lens[0] as i32 && -ahead < lens[1] as i32
+    }
+
+    /// Does it acknowledge or echo what is older than what the other one does, or say that it left later?
+    fn contradicts(&self, other: &Segment<'_>) -> bool {
+        let is_older = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
+        let by_stamps = |([value, echo], [others_value, others_echo]): ([u32; 2], [u32; 2])| {
+            is_older(others_value, value) || is_older(echo, others_echo)
+        };
+        is_older(self.ack, other.ack) || self.stamps.zip(other.stamps).is_some_and(by_stamps)
+    }
+}
+
+/// Do bytes come with an older acknowledgement or echo than they left with, or with a newer time stamp (R135)? Where some left
+/// twice, nobody can tell.
+fn contradicts(sent: &Left, came: &Left) -> bool {
+    let sent: Vec<Segment> = segments(sent).collect();
+    let left_twice = |(at, one): (usize, &Segment)| sent[at + 1..].iter().any(|other| one.shares_bytes_with(other));
+    let is_untrue = |came: &Segment| sent.iter().any(|sent| came.shares_bytes_with(sent) && came.contradicts(sent));
+    !sent.iter().enumerate().any(left_twice) && segments(came).any(|came| is_untrue(&came))
+}
+
 /// What a receiver makes of packets of one flow; of TCP nothing counts whose checksum is wrong.
 fn received(left: &Left) -> Received {
-    let mut received = Received::default();
-    let mut parts = Vec::new();
-    for packet in &left.packets {
-        let at = upper_at(packet);
-        let upper = &packet[at..];
-        if protocol(packet) == 17 {
-            received.datagrams.push(upper.to_vec());
-        } else if is_right(packet, at) {
-            let seq = u32::from_be_bytes([upper[4], upper[5], upper[6], upper[7]]);
-            let payload = &upper[usize::from(upper[12] >> 4) * 4..];
-            parts.push((seq, payload, upper[13] & (FIN | RST | SYN)));
-        }
-    }
+    let datagrams = left.packets.iter().filter(|packet| protocol(packet) == UDP);
+    let datagrams = datagrams.map(|packet| packet[upper_at(packet)..].to_vec()).collect();
+    let mut received = Received { datagrams, ..Received::default() };
+    let parts: Vec<(u32, &[u8], u8)> =
+        segments(left).map(|it| (it.seq, it.payload, it.flags & (FIN | RST | SYN))).collect();
     let Some(origin) = parts.first().map(|(seq, ..)| *seq) else { return received };
     let Some(base) = parts.iter().map(|(seq, ..)| seq.wrapping_sub(origin) as i32).min() else { return received };
     let base = origin.wrapping_add_signed(base);
@@ -488,6 +535,9 @@ fn oddity(rng: &mut Rng, packet: &mut Drawn, next: &mut Drawn, usual: u16) {
     }
 }
 
+const UDP: u8 = 17;
+/// How an option with time stamps begins, padded as Linux does (RFC 7323, appendix A).
+const STAMPS: [u8; 4] = [1, 1, 8, 10];
 /// Packets that are told of a case.
 const WORDS_MAX: usize = 40;
 /// How often a burst is tried into which the kernel's clock ticked.

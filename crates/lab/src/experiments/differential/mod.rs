@@ -9,6 +9,8 @@ mod known;
 mod merging;
 mod merging_model;
 mod reassembly;
+mod reassembly_cases;
+mod reassembly_draw;
 mod reassembly_model;
 mod segmentation;
 

@@ -128,7 +128,7 @@ impl Model<'_> {
         let mut datagram = self.open.remove(&piece.key).unwrap_or_default();
         let is_far = piece.is_v4 && !datagram.runs.is_empty() && round - datagram.round > DISTANCE_MAX;
         if is_far && self.is_kernels(Known::Distance) {
-            datagram = Datagram::default();
+            datagram = datagram.begun_anew();
         }
         datagram.round = round;
         match self.join(&mut datagram, piece) {
@@ -257,6 +257,12 @@ impl Model<'_> {
 impl Datagram {
     fn is_whole(&self) -> bool {
         self.has_end && self.first.is_some() && self.came_count == self.top
+    }
+
+    /// What the kernel knows of it once it has begun it anew: how long the longest pieces were, also of those that it lost.
+    fn begun_anew(&self) -> Datagram {
+        let Datagram { longest, longest_dont_fragment, .. } = *self;
+        Datagram { longest, longest_dont_fragment, ..Datagram::default() }
     }
 
     fn note_end(&mut self, end: usize, more: bool) {

@@ -1,0 +1,290 @@
+//! A case of datagrams that come in pieces in, the same in words, with less in it, and as packets out.
+//!
+//! What a case says is plain; which cases there are is drawn elsewhere, and who joins the pieces is asked elsewhere.
+
+use crate::experiments::wire::{Ip, put_content, put_ip};
+use packet::Version;
+use std::fmt::Write;
+
+/// Datagrams, and their pieces in the order in which they come.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub version: Version,
+    pub datagrams: Vec<Datagram>,
+    pub pieces: Vec<Piece>,
+}
+
+/// What the pieces of one datagram have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Datagram {
+    pub protocol: u8,
+    pub destination: u8,
+    /// Beside that of the case.
+    pub id: u16,
+    pub content: u32,
+    pub hops: u8,
+    pub class: u8,
+    /// Of IPv4, options; of IPv6, headers in front of the Fragment header.
+    pub front: Front,
+    /// Of IPv6: headers behind the Fragment header, which are part of what is cut.
+    pub behind: Front,
+}
+
+/// Headers that stand where none has to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    None,
+    /// IPv4: options that say nothing, so many words of four bytes.
+    Nops(u8),
+    /// IPv4: an option that each fragment carries, and one that only the first does.
+    Copied,
+    FirstOnly,
+    /// IPv6: hop-by-hop options, destination options, a routing header that leads nowhere; each with padding.
+    HopByHop(u8),
+    Destination(u8),
+    Routing,
+    Both,
+    /// Destination options twice.
+    Twice,
+}
+
+/// A piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub datagram: u8,
+    pub offset: u16,
+    pub len: u16,
+    pub more: bool,
+    pub ecn: u8,
+    pub dont_fragment: bool,
+    pub hops: Option<u8>,
+    pub class: Option<u8>,
+    /// This byte of it is another one.
+    pub altered: Option<u16>,
+    /// Bytes behind the packet.
+    pub padding: u8,
+    pub front: Option<Front>,
+    /// IPv6: what a later piece says that follows.
+    pub next_header: Option<u8>,
+    /// IPv4: the header's checksum is wrong.
+    pub is_damaged: bool,
+}
+
+impl Case {
+    /// A datagram in one piece.
+    pub(super) fn whole(version: Version, destination: u8) -> Case {
+        let protocol = PROTOCOLS[1];
+        let (front, behind) = (Front::None, Front::None);
+        let datagram = Datagram { protocol, destination, id: 0, content: 0, hops: 64, class: 0, front, behind };
+        Case {
+            version,
+            datagrams: vec![datagram],
+            pieces: vec![Piece { len: 64, more: false, ..Piece::first_of(0) }],
+        }
+    }
+
+    /// The packets of it, as they stand on a wire; the slot tells them from those of other cases.
+    pub(super) fn frames(&self, slot: u32) -> impl Iterator<Item = Vec<u8>> {
+        self.pieces.iter().map(move |piece| {
+            let mut frame = Vec::new();
+            self.put_piece(&mut frame, piece, slot);
+            frame
+        })
+    }
+
+    /// Appends a piece of it, as it stands on a wire.
+    pub(super) fn put_piece(&self, to: &mut Vec<u8>, piece: &Piece, slot: u32) {
+        let datagram = &self.datagrams[usize::from(piece.datagram)];
+        let (start, ip) = (to.len(), self.ip(piece, slot));
+        let front = piece.front.unwrap_or(datagram.front);
+        let content = |to: &mut Vec<u8>| put_payload(to, datagram, piece);
+        match self.version {
+            Version::V4 => put_ip(to, &ip, &options(front), datagram.protocol, content),
+            Version::V6 => {
+                let fragment = fragment_header(datagram, piece, u32::from(ip.id) << 16 | slot & 0xFFFF);
+                let chain = headers(front, FRAGMENT);
+                let first = chain.first().map_or(FRAGMENT, |(kind, _)| *kind);
+                put_ip(to, &ip, &[joined(chain), fragment].concat(), first, content);
+            }
+        }
+        if piece.is_damaged && self.version == Version::V4 {
+            to[start + 10] ^= 1;
+        }
+        to.extend(std::iter::repeat_n(0, piece.padding.into()));
+    }
+
+    fn ip(&self, piece: &Piece, slot: u32) -> Ip {
+        let datagram = &self.datagrams[usize::from(piece.datagram)];
+        let flags = if piece.dont_fragment { 1 << 14 } else { 0 } | if piece.more { 1 << 13 } else { 0 };
+        Ip {
+            version: self.version,
+            source: slot,
+            destination: datagram.destination,
+            class: piece.class.unwrap_or(datagram.class) & !3 | piece.ecn,
+            hops: piece.hops.unwrap_or(datagram.hops),
+            flow: datagram.content,
+            id: (slot as u16).wrapping_mul(0x9E37).wrapping_add(datagram.id),
+            flags_offset: flags | piece.offset >> 3,
+        }
+    }
+
+    /// Cases with less in them.
+    pub(super) fn smaller(&self) -> Vec<Case> {
+        let mut smaller = Vec::new();
+        for at in (0..self.pieces.len()).rev() {
+            let mut less = self.clone();
+            less.pieces.remove(at);
+            smaller.push(less);
+        }
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let plain = piece.plain();
+            if plain.words() != piece.words() {
+                let mut plainer = self.clone();
+                plainer.pieces[at] = plain;
+                smaller.push(plainer);
+            }
+        }
+        for (at, datagram) in self.datagrams.iter().enumerate() {
+            if datagram.front != Front::None || datagram.behind != Front::None {
+                let mut plainer = self.clone();
+                plainer.datagrams[at] = Datagram { front: Front::None, behind: Front::None, ..*datagram };
+                smaller.push(plainer);
+            }
+        }
+        smaller
+    }
+
+    pub(super) fn words(&self) -> String {
+        let mut words = format!("{:?}\n", self.version);
+        for (index, datagram) in self.datagrams.iter().enumerate() {
+            let _ = writeln!(words, "  datagram {index}: {datagram:?}");
+        }
+        for piece in &self.pieces {
+            let _ = writeln!(words, "  piece of {}", piece.words());
+        }
+        words
+    }
+}
+
+impl Piece {
+    /// The first bytes of a datagram, though none yet, with nothing about them.
+    pub(super) fn first_of(datagram: u8) -> Piece {
+        Piece {
+            datagram,
+            offset: 0,
+            len: 0,
+            more: true,
+            ecn: 0,
+            dont_fragment: false,
+            hops: None,
+            class: None,
+            altered: None,
+            padding: 0,
+            front: None,
+            next_header: None,
+            is_damaged: false,
+        }
+    }
+
+    /// The same bytes, with nothing about them.
+    fn plain(&self) -> Piece {
+        Piece { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }
+    }
+
+    fn words(&self) -> String {
+        let Piece { datagram, offset, len, more, ecn, .. } = self;
+        let mut words = format!("{datagram}: bytes {offset} to {}", usize::from(*offset) + usize::from(*len));
+        words.push_str(if *more { ", more to come" } else { ", the last" });
+        let mut say = |word: String| {
+            let _ = write!(words, ", {word}");
+        };
+        if *ecn > 0 {
+            say(format!("mark {ecn}"));
+        }
+        if self.dont_fragment {
+            say("DF".to_owned());
+        }
+        self.hops.into_iter().for_each(|hops| say(format!("{hops} hops left")));
+        self.class.into_iter().for_each(|class| say(format!("class {class:#x}")));
+        self.altered.into_iter().for_each(|at| say(format!("byte {at} of it altered")));
+        self.front.into_iter().for_each(|front| say(format!("headers {front:?}")));
+        self.next_header.into_iter().for_each(|next| say(format!("names {next} as the next header")));
+        if self.padding > 0 {
+            say(format!("{} bytes of padding", self.padding));
+        }
+        if self.is_damaged {
+            say("a wrong header checksum".to_owned());
+        }
+        words
+    }
+}
+
+/// What is cut, from where this piece begins to where it ends: headers behind the Fragment header, then content.
+fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, piece: &Piece) {
+    let (start, at, len) = (to.len(), usize::from(piece.offset), usize::from(piece.len));
+    let behind = joined(headers(datagram.behind, datagram.protocol));
+    let shared = behind.get(at..(at + len).min(behind.len())).unwrap_or_default();
+    to.extend(shared);
+    put_content(to, datagram.content, at + shared.len(), len - shared.len());
+    // What stands in headers is for the host to judge, not for who joins.
+    let altered = piece.altered.map(usize::from).filter(|it| at + it >= HEADERS_LEN_MAX);
+    if let Some(byte) = altered.and_then(|altered| to.get_mut(start + altered)) {
+        *byte ^= 0x55;
+    }
+}
+
+fn fragment_header(datagram: &Datagram, piece: &Piece, id: u32) -> Vec<u8> {
+    let behind = headers(datagram.behind, datagram.protocol);
+    let cut = behind.first().map_or(datagram.protocol, |(kind, _)| *kind);
+    let mut header = vec![piece.next_header.unwrap_or(cut), 0];
+    header.extend((piece.offset & !7 | u16::from(piece.more)).to_be_bytes());
+    header.extend(id.to_be_bytes());
+    header
+}
+
+/// Options of IPv4, padded to words.
+fn options(front: Front) -> Vec<u8> {
+    match front {
+        Front::Nops(words) => vec![1; usize::from(words) * 4],
+        Front::Copied => vec![0x9E, 4, 7, 7],
+        Front::FirstOnly => vec![0x1E, 4, 7, 7],
+        _ => Vec::new(),
+    }
+}
+
+/// Headers of IPv6, each with its number, that lead to `next`.
+fn headers(front: Front, next: u8) -> Vec<(u8, Vec<u8>)> {
+    match front {
+        Front::HopByHop(units) => vec![(HOP_BY_HOP, padded(next, units))],
+        Front::Destination(units) => vec![(DESTINATION, padded(next, units))],
+        Front::Routing => vec![(ROUTING, vec![next, 0, 253, 0, 0, 0, 0, 0])],
+        Front::Both => vec![(HOP_BY_HOP, padded(DESTINATION, 0)), (DESTINATION, padded(next, 1))],
+        Front::Twice => vec![(DESTINATION, padded(DESTINATION, 0)), (DESTINATION, padded(next, 1))],
+        _ => Vec::new(),
+    }
+}
+
+/// A header of options of which one fills it.
+fn padded(next: u8, units: u8) -> Vec<u8> {
+    let len = 8 * (usize::from(units) + 1);
+    let mut header = vec![next, units, UNKNOWN_OPTION, (len - 4) as u8];
+    header.resize(len, 0);
+    header
+}
+
+fn joined(headers: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    headers.into_iter().flat_map(|(_, bytes)| bytes).collect()
+}
+
+/// Headers behind a Fragment header, at most, in bytes.
+const HEADERS_LEN_MAX: usize = 32;
+/// Datagrams of a case, but for those that only stand between others.
+pub(super) const DATAGRAMS_MAX: usize = 3;
+/// Protocols that are received: UDP, and two for experiments (RFC 3692 section 2.1).
+pub(super) const PROTOCOLS: [u8; 3] = [17, 253, 254];
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+/// An option for experiments, which who does not know it skips (RFC 4727 section 4).
+const UNKNOWN_OPTION: u8 = 0x1E;

@@ -1,0 +1,277 @@
+//! Random numbers in, cases of datagrams that come in pieces out.
+//!
+//! First whole datagrams of which some share a name, then the pieces that they are cut into, then what goes wrong with these. The
+//! same numbers give the same case.
+
+use super::reassembly_cases::{Case, DATAGRAMS_MAX, Datagram, Front, PROTOCOLS, Piece};
+use fastrand::Rng;
+use packet::Version;
+
+/// Draws a case.
+pub(super) fn draw(rng: &mut Rng) -> Case {
+    let version = if rng.bool() { Version::V4 } else { Version::V6 };
+    let mut datagrams = draw_datagrams(rng, version);
+    let faults = Faults::draw(rng);
+    let mut pieces = Vec::new();
+    for (index, datagram) in datagrams.iter().enumerate() {
+        let own = draw_pieces(rng, &faults, datagram, version, index as u8);
+        if rng.bool() {
+            pieces.extend(own);
+        } else {
+            for piece in own {
+                pieces.insert(rng.usize(..=pieces.len()), piece);
+            }
+        }
+    }
+    if faults.disorder && rng.bool() {
+        rng.shuffle(&mut pieces);
+    }
+    if version == Version::V4 && rng.u8(..) == 0 {
+        put_between(rng, &mut datagrams, &mut pieces);
+    }
+    Case { version, datagrams, pieces }
+}
+
+fn draw_datagrams(rng: &mut Rng, version: Version) -> Vec<Datagram> {
+    let count = [1, 1, 1, 1, 2, DATAGRAMS_MAX][rng.usize(..6)];
+    let first = draw_datagram(rng, version);
+    let mut datagrams = vec![first];
+    datagrams.extend((1..count).map(|_| draw_twin(rng, &first)));
+    datagrams
+}
+
+fn draw_datagram(rng: &mut Rng, version: Version) -> Datagram {
+    let front = if rng.u8(..4) == 0 { draw_front(rng, version) } else { Front::None };
+    let behind = if version == Version::V6 && rng.u8(..6) == 0 { draw_behind(rng) } else { Front::None };
+    Datagram {
+        protocol: PROTOCOLS[rng.usize(..3)],
+        destination: rng.u8(1..=2),
+        id: 0,
+        content: rng.u32(..),
+        hops: rng.u8(2..),
+        class: rng.u8(..) & !3,
+        front,
+        behind,
+    }
+}
+
+fn draw_front(rng: &mut Rng, version: Version) -> Front {
+    match (version, rng.u8(..4)) {
+        (Version::V4, 0) => Front::Copied,
+        (Version::V4, 1) => Front::FirstOnly,
+        (Version::V4, _) => Front::Nops(rng.u8(1..=10)),
+        (Version::V6, 0) => Front::HopByHop(rng.u8(..3)),
+        (Version::V6, 1) => Front::Destination(rng.u8(..3)),
+        (Version::V6, 2) => Front::Routing,
+        (Version::V6, _) => Front::Both,
+    }
+}
+
+fn draw_behind(rng: &mut Rng) -> Front {
+    if rng.bool() { Front::Twice } else { Front::Destination(rng.u8(..4)) }
+}
+
+/// Differs in one part of what tells datagrams apart; or in nothing, so that its name comes again.
+fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
+    let mut twin = Datagram { content: rng.u32(..), ..*of };
+    match rng.u8(..4) {
+        0 => twin.protocol = PROTOCOLS[rng.usize(..3)],
+        1 => twin.destination = 3 - twin.destination,
+        2 => twin.id = twin.id.wrapping_add(1 << rng.u8(..16)),
+        _ => {}
+    }
+    twin
+}
+
+/// First pieces of so many other datagrams of the source that the kernel takes what came before them for lost.
+fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, pieces: &mut Vec<Piece>) {
+    let (Some(like), at) = (pieces.first().copied(), rng.usize(..=pieces.len())) else { return };
+    let first = datagrams.len();
+    let others = first..first + rng.usize(60..70);
+    for (number, index) in others.clone().enumerate() {
+        datagrams.push(Datagram { id: 0x4000 + number as u16, ..datagrams[0] });
+        pieces.insert(at, Piece { datagram: index as u8, offset: 0, len: 16, more: true, altered: None, ..like });
+    }
+}
+
+fn draw_pieces(rng: &mut Rng, faults: &Faults, datagram: &Datagram, version: Version, index: u8) -> Vec<Piece> {
+    let len = draw_len(rng);
+    let plain = Piece { dont_fragment: rng.u8(..4) == 0, ecn: rng.u8(..4), ..Piece::first_of(index) };
+    let is_first_only = version == Version::V4 && datagram.front == Front::FirstOnly;
+    let piece = |ends: &[usize]| Piece {
+        offset: ends[0] as u16,
+        len: (ends[1] - ends[0]) as u16,
+        more: ends[1] < len,
+        front: (is_first_only && ends[0] > 0).then_some(Front::None),
+        ..plain
+    };
+    let mut pieces: Vec<Piece> = draw_cuts(rng, len).windows(2).map(piece).collect();
+    match rng.u8(..3) {
+        0 => pieces.reverse(),
+        1 if faults.disorder => rng.shuffle(&mut pieces),
+        _ => {}
+    }
+    for fault in &faults.others {
+        if !pieces.is_empty() {
+            spoil(rng, *fault, version, len, &mut pieces);
+        }
+    }
+    pieces
+}
+
+fn draw_len(rng: &mut Rng) -> usize {
+    let longest = match rng.u8(..64) {
+        0 => 65_515,
+        1..4 => 9_000,
+        4..12 => 3_000,
+        _ => 400,
+    };
+    rng.usize(9..longest)
+}
+
+/// Where so many bytes are cut, their two ends among it.
+fn draw_cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
+    let count_max = if rng.u8(..4) == 0 { 9 } else { 4 };
+    let count = rng.usize(2..=count_max);
+    let mut cuts: Vec<usize> = (1..count).map(|_| rng.usize(1..=(len - 1) / 8) * 8).collect();
+    cuts.extend([0, len]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// What goes wrong in a case.
+struct Faults {
+    disorder: bool,
+    /// In the order in which they befall the pieces of each datagram.
+    others: Vec<Fault>,
+}
+
+/// What goes wrong with the pieces of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Repeat,
+    /// A repeat with another byte; only where there are repeats.
+    Alteration,
+    Overlap,
+    Gap,
+    Empty,
+    Uneven,
+    End,
+    Offset,
+    Marks,
+    Header,
+    Damage,
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng) -> Faults {
+        let disorder = rng.bool();
+        let drawn = Fault::ALL.into_iter().filter(|(_, of)| rng.u8(..*of) == 0).map(|(fault, _)| fault);
+        let mut others: Vec<Fault> = drawn.collect();
+        if !others.contains(&Fault::Repeat) {
+            others.retain(|fault| *fault != Fault::Alteration);
+        }
+        Faults { disorder, others }
+    }
+}
+
+impl Fault {
+    /// Each, and that one of so many cases has it.
+    const ALL: [(Fault, u8); 11] = [
+        (Fault::Repeat, 3),
+        (Fault::Alteration, 6),
+        (Fault::Overlap, 4),
+        (Fault::Gap, 6),
+        (Fault::Empty, 12),
+        (Fault::Uneven, 12),
+        (Fault::End, 8),
+        (Fault::Offset, 12),
+        (Fault::Marks, 4),
+        (Fault::Header, 4),
+        (Fault::Damage, 24),
+    ];
+}
+
+fn spoil(rng: &mut Rng, fault: Fault, version: Version, len: usize, pieces: &mut Vec<Piece>) {
+    let at = rng.usize(..pieces.len());
+    let to = rng.usize(..=pieces.len());
+    let piece = pieces[at];
+    let (spoilt, is_beside) = match fault {
+        Fault::Repeat => (piece, true),
+        Fault::Alteration => (draw_altered(rng, piece), true),
+        Fault::Overlap => (draw_overlapping(rng, piece, len), true),
+        Fault::Empty => (draw_empty(rng, piece, len), true),
+        Fault::Uneven => (draw_uneven(rng, piece), rng.bool()),
+        Fault::End => (Piece { more: !piece.more, ..piece }, rng.bool()),
+        Fault::Offset => (draw_elsewhere(rng, piece), rng.bool()),
+        Fault::Header => (draw_headed(rng, piece, version), false),
+        Fault::Damage => (Piece { is_damaged: true, ..piece }, false),
+        Fault::Marks => return draw_marks(rng, pieces),
+        Fault::Gap => {
+            pieces.remove(at);
+            return;
+        }
+    };
+    if is_beside { pieces.insert(to, spoilt) } else { pieces[at] = spoilt }
+}
+
+fn draw_altered(rng: &mut Rng, piece: Piece) -> Piece {
+    Piece { altered: Some(rng.u16(..piece.len.max(1))), ..piece }
+}
+
+/// Any bytes of a datagram, and perhaps some behind it.
+fn draw_overlapping(rng: &mut Rng, piece: Piece, len: usize) -> Piece {
+    let start = rng.usize(..=len / 8) * 8;
+    let end = rng.usize(start..=len + 16);
+    let more = end < len;
+    let end = if more {
+        end / 8 * 8
+    } else if rng.bool() {
+        len.max(start)
+    } else {
+        end
+    };
+    let over = Piece { offset: start as u16, len: (end - start) as u16, more, ..piece };
+    if rng.u8(..4) == 0 { draw_altered(rng, over) } else { over }
+}
+
+fn draw_empty(rng: &mut Rng, piece: Piece, len: usize) -> Piece {
+    let more = rng.bool();
+    let offset = if rng.bool() { (rng.usize(..=len / 8) * 8) as u16 } else { piece.offset };
+    Piece { len: 0, more, offset, ..piece }
+}
+
+/// With more to come, and some bytes longer.
+fn draw_uneven(rng: &mut Rng, piece: Piece) -> Piece {
+    Piece { len: piece.len.saturating_add(rng.u16(1..8)), more: true, ..piece }
+}
+
+/// At any offset, often at one of the last.
+fn draw_elsewhere(rng: &mut Rng, piece: Piece) -> Piece {
+    let unit = if rng.bool() { 8_191 - rng.u16(..40) } else { rng.u16(..8_192) };
+    Piece { offset: unit * 8, ..piece }
+}
+
+fn draw_marks(rng: &mut Rng, pieces: &mut [Piece]) {
+    let usual = rng.u8(..4);
+    pieces.iter_mut().for_each(|piece| piece.ecn = if rng.bool() { rng.u8(..4) } else { usual });
+}
+
+/// With a header unlike the others.
+fn draw_headed(rng: &mut Rng, mut piece: Piece, version: Version) -> Piece {
+    match rng.u8(..6) {
+        0 => piece.hops = Some(rng.u8(2..)),
+        1 => piece.class = Some(rng.u8(..)),
+        2 => piece.dont_fragment = !piece.dont_fragment,
+        3 => piece.padding = rng.u8(1..20),
+        4 if version == Version::V6 => piece.next_header = Some(PROTOCOLS[rng.usize(..3)]),
+        5 if version == Version::V6 => {
+            piece.front = Some([Front::None, Front::HopByHop(0), Front::Both][rng.usize(..3)]);
+        }
+        _ => {
+            piece.front = Some([Front::None, Front::Nops(3), Front::Copied, Front::FirstOnly][rng.usize(..4)]);
+        }
+    }
+    piece
+}
