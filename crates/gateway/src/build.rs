@@ -136,9 +136,10 @@ pub fn mss(config: &Config, secrets: Secrets) -> Option<Mss> {
     border(config).map(|border| Mss::new(limit, border, secrets.seed).with_table_key(secrets.table_key))
 }
 
-/// May flows be lent to the kernel, where ports are able to?
+/// May flows be lent to the kernel, where ports are able to? Each port has more descriptors then, and no more go from one process
+/// to another at once than those of so many workers.
 pub fn lends(config: &Config) -> bool {
-    config.role == ConfigRole::Border && !config.bypass.contains(&Stage::Lease)
+    config.role == ConfigRole::Border && config.workers <= LENDERS_MAX && !config.bypass.contains(&Stage::Lease)
 }
 
 fn border(config: &Config) -> Option<Border> {
@@ -174,6 +175,8 @@ fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {
 
 /// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to receive into.
 const POOL_EXTRA: usize = 32 << 20;
+/// Workers that may lend flows.
+const LENDERS_MAX: usize = 32;
 /// Longest wait of a run that is released when its port has nothing more to give: for ports that never come to an end.
 const BURST_MAX: Duration = Duration::from_millis(1);
 /// How long joining on the way waits for the next fragment (rel:G18).

@@ -225,7 +225,7 @@ counters! {
         LentPackets "lent_packets" "packets" lent.packets_in "Packets on the wire that came in those."
         LentPacketsOut "lent_packets_out" "packets" lent.packets_out "Packets on the wire that those went as."
         LentBytes "lent_bytes" "bytes" lent.bytes "Bytes of payload in those."
-        LentLost "lent_lost" "frames" lent.lost "Frames among those that the kernel had no memory to change: dropped."
+        LentLost "lent_lost" "frames" lent.lost "Frames among those that the kernel dropped: it had no memory to change them, or the interface takes less by now."
     }
 }
 

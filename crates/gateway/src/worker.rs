@@ -12,10 +12,12 @@ use crate::siblings::{Rebuilt, Siblings};
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
 use arrayvec::ArrayVec;
 use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
-use packet::{Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu};
+use packet::{
+    Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
+};
 use port::Port;
 use port::clock::Clock;
-use port::leases::Flow;
+use port::leases::{Flow, Passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -62,6 +64,8 @@ pub struct End {
     down_count: u64,
     /// Fragments of the batch that was received last, their payloads in place already.
     landed: Vec<Landed>,
+    /// What the kernel passed on before the port was opened anew.
+    lent_before: Passed,
 }
 
 /// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
@@ -124,6 +128,7 @@ impl End {
             tried_at: Time::ZERO,
             down_count: 0,
             landed: Vec::new(),
+            lent_before: Passed::default(),
         }
     }
 
@@ -143,6 +148,7 @@ impl End {
             Ok(None) => {}
             Ok(Some(Reopened { port, links })) => {
                 self.seen.missed_before += self.port.missed();
+                self.lent_before = self.lent();
                 self.port.give_back(&mut out.pool);
                 self.port = port;
                 if let Some(links) = links {
@@ -155,6 +161,11 @@ impl End {
             Err(error) => self.seen.last_error = Some(error.to_string()),
         }
         Mended::Not
+    }
+
+    /// What the kernel passed on by itself, of what came in here.
+    fn lent(&mut self) -> Passed {
+        self.lent_before.and(self.port.leases().map(|leases| leases.passed()).unwrap_or_default())
     }
 
     /// Were packets dropped since it was last asked because the port is down? Who only sends would not hear of it.
@@ -175,7 +186,7 @@ impl End {
             seen: self.seen.clone(),
             sent: self.sender.sent(),
             missed: self.seen.missed_before + self.port.missed(),
-            lent: self.port.leases().map(|leases| leases.passed()).unwrap_or_default(),
+            lent: self.lent(),
         }
     }
 
@@ -274,6 +285,8 @@ impl Worker {
 
     /// Works until it is told to stop; what is held leaves then.
     pub fn run(&mut self) {
+        // Whoever worked on these ports before may have lent otherwise.
+        self.revoke();
         let mut turn = Turn::Busy;
         while self.orders.go_on() && !self.has_heir {
             let ready = self.wait(turn);
@@ -289,9 +302,10 @@ impl Worker {
                 // What is late leaves before what comes.
                 self.expire(way, now);
                 let looks = ready[way] || self.ends[way].seems_down();
-                match looks {
-                    true if self.receive(way, now) == Turn::Busy => turn = Turn::Busy,
-                    _ => self.settle(way),
+                if looks && self.receive(way, now) == Turn::Busy {
+                    turn = Turn::Busy;
+                } else {
+                    self.settle(way);
                 }
                 if !self.ends[way].is_up && self.ends[way].mend(now, &mut self.ways[way].out) == Mended::Anew {
                     self.leads = false;
@@ -378,34 +392,45 @@ impl Worker {
     fn lead(&mut self) {
         let [wide, narrow] = &mut self.ends;
         let wanted = self.lends && wide.is_up && narrow.is_up;
-        if self.leads != wanted {
-            self.leads = wanted;
-            let leases = [wide.port.leases(), narrow.port.leases()];
-            if let [Some(of_wide), Some(of_narrow)] = leases {
-                of_wide.lead_to(if wanted { of_narrow.index() } else { 0 });
-                of_narrow.lead_to(if wanted { of_wide.index() } else { 0 });
+        if self.leads == wanted {
+            return;
+        }
+        let [wide, narrow] = [wide.port.leases(), narrow.port.leases()];
+        let indices =
+            [&wide, &narrow].map(|leases| leases.as_ref().filter(|_| wanted).map(|leases| leases.index()));
+        let is_both = indices.iter().all(Option::is_some);
+        for (leases, to) in [(wide, indices[1]), (narrow, indices[0])] {
+            if let Some(leases) = leases {
+                leases.lead_to(to.filter(|_| is_both).unwrap_or(0));
             }
         }
+        self.leads = wanted && is_both;
     }
 
     /// Lends the kernel both directions of the flow that a train is of, where all that is done to its packets is that their
-    /// trains get segments of another length.
+    /// trains get segments of another length; ends that where a connection opens or ends.
     fn lend(&mut self, way: usize, packet: &Packet) {
-        let Some(mss) = &mut self.mss else { return };
-        let Some(back_len_max) = mss.len_max_back(packet, TOWARD[way]) else { return };
-        let lens = [(way, packet.flow_len_max), (1 - way, back_len_max)];
-        let [Some(len_max), Some(back_len_max)] = lens.map(|(way, len)| self.ways[way].side.resizes_to(len)) else {
-            return;
-        };
-        let Some(flow) =
-            Flow::of(&packet.frame()[packet.link_len()..]).filter(|_| packet.tags() == Tags::default())
-        else {
-            return;
-        };
-        for (end, flow, len_max) in [(way, flow, len_max), (1 - way, flow.back(), back_len_max)] {
-            if let Some(leases) = self.ends[end].port.leases() {
-                leases.lend(flow, len_max);
+        let ip = &packet.frame()[packet.link_len()..];
+        let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
+        let flows = [(way, flow), (1 - way, flow.back())];
+        if Flow::turns(ip) {
+            for (end, flow) in flows {
+                self.ends[end].port.leases().into_iter().for_each(|leases| leases.end(flow));
             }
+            return;
+        }
+        let cuts = |end: &End| end.sender.offloads().checksum && end.sender.offloads().tcp;
+        if packet.train.is_none() || !may_be_segmented(packet) || !self.ends.iter().all(cuts) {
+            return;
+        }
+        let Some(back_len_max) = self.mss.as_mut().and_then(|mss| mss.len_max_back(packet, TOWARD[way])) else {
+            return;
+        };
+        let lens = [packet.flow_len_max, back_len_max];
+        let resizes = |(way, _): (usize, Flow), len| self.ways[way].side.resizes_to(len);
+        let [Some(there), Some(back)] = [resizes(flows[0], lens[0]), resizes(flows[1], lens[1])] else { return };
+        for ((end, flow), len_max) in flows.into_iter().zip([there, back]) {
+            self.ends[end].port.leases().into_iter().for_each(|leases| leases.lend(flow, len_max));
         }
     }
 
@@ -421,7 +446,8 @@ impl Worker {
     /// Where nothing that came in for a way is left, its flows may go on without us.
     fn settle(&mut self, way: usize) {
         let Way { side, out, unresolved, .. } = &self.ways[way];
-        if self.leads && out.queued_count() == 0 && unresolved.is_empty() && side.widening.held().1 == 0 {
+        let holds_none = side.widening.coalescer.as_ref().is_none_or(|coalescer| coalescer.held().1 == 0);
+        if self.leads && out.queued_count() == 0 && unresolved.is_empty() && holds_none {
             self.ends[way].port.settle();
         }
     }
@@ -443,7 +469,7 @@ impl Worker {
         if let Some(mss) = &mut self.mss {
             mss.see(now, &mut packet, TOWARD[way], &mut out.ledger);
         }
-        if self.leads && packet.train.is_some() && packet.is_tcp() {
+        if self.leads && packet.is_tcp() {
             self.lend(way, &packet);
         }
         let Way { side, out, .. } = &mut self.ways[way];

@@ -222,7 +222,7 @@ fn what_is_no_request_is_refused_with_a_sentence() {
         (r#"{"do":"status","how":1}"#, "status: unknown field `how`, there are no fields"),
         (
             r#"{"do":"bypass","stage":"sing","switch":"on"}"#,
-            "sing: there is no such stage; name one of reassemble, join, coalesce, segment, fragment, mss",
+            "sing: there is no such stage; name one of reassemble, join, coalesce, segment, fragment, mss, lease",
         ),
         (r#"{"do":"reload","config":"a.toml"}"#, "a.toml: give the whole path of the file, from /"),
     ] {

@@ -41,8 +41,14 @@ fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
 
 #[test]
 fn trains_of_a_flow_that_is_lent_pass_without_the_worker_in_order_and_in_lengths_that_fit() {
+    for workers in [1, 2] {
+        are_lent(workers);
+    }
+}
+
+fn are_lent(workers: usize) {
     let trio = trio(Offloading::On);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    let middle = trio.gateway(&trio.border(&format!("workers = {workers}\n{ONLY_PATH}"), "", "")).unwrap();
     trio.settle().unwrap();
     let [wide_name, _, _, narrow_name] = trio.names();
     let mut in_order_count = 0;
@@ -71,7 +77,8 @@ fn trains_of_a_flow_that_is_lent_pass_without_the_worker_in_order_and_in_lengths
 /// What came in by an end of the gateway and the kernel passed on by itself.
 fn lent(middle: &Middle, end: usize) -> Passed {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
-    service.snapshots().unwrap()[0].ends[end].lent
+    let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].lent);
+    lent.fold(Passed::default(), Passed::and)
 }
 
 /// Segments that came to the hosts of a namespace out of order.

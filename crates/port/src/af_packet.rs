@@ -5,7 +5,7 @@
 
 use crate::device::{self, Device, checked, sentence};
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
-use crate::leases::Leases;
+use crate::leases::{self, Leases};
 use crate::refusal::{is_down, refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
@@ -131,8 +131,8 @@ impl PacketSocket {
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         // Nothing comes before it is joined: all that does is numbered.
         let may_lend = options.may_lend && medium == Medium::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
-        let leases = may_lend.then(|| Leases::open(index.cast_unsigned()).ok()).flatten();
-        tried("join it", join(&socket, index, hardware, options.fanout, leases.as_ref()))?;
+        let (leases, filter) = may_lend.then(|| Leases::open(index.cast_unsigned()).ok()).flatten().unzip();
+        tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
         Ok(PacketSocket { leases, ..fresh })
     }
@@ -352,7 +352,7 @@ impl Port for PacketSocket {
         if self.leases.as_ref().is_some_and(Leases::lags) {
             self.kernel_drops();
         }
-        if let Some(leases) = &self.leases {
+        if let Some(leases) = &mut self.leases {
             leases.settle();
         }
     }
@@ -578,7 +578,7 @@ fn join(
     index: i32,
     hardware: u16,
     fanout: Option<Fanout>,
-    leases: Option<&Leases>,
+    own: Option<&OwnedFd>,
 ) -> io::Result<()> {
     filter(socket, &[REFUSE])?;
     bind(socket, &way(index, libc::ETH_P_ALL))?;
@@ -590,7 +590,8 @@ fn join(
     };
     set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, promiscuous)?;
     if let Some(Fanout { group, spread }) = fanout {
-        let number = i32::from(group) | spread_number(spread) << 16;
+        // A group ignores what goes out only where it says so itself.
+        let number = i32::from(group) | (spread_number(spread) | IGNORES_OUTGOING) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
         if let Spread::Steered(count) = spread {
             let start = if medium(hardware) == Some(Medium::Ip) { Start::Packet } else { Start::Told };
@@ -599,8 +600,8 @@ fn join(
             set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;
         }
     }
-    if let Some(leases) = leases {
-        return leases.filter(socket.as_fd());
+    if let Some(own) = own {
+        return leases::stand(socket.as_fd(), own.as_fd());
     }
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
@@ -743,6 +744,8 @@ const ETHERNET_LEN: usize = 14;
 /// Length of a VLAN tag, and of the two addresses in front of it, in bytes.
 const TAG_LEN: usize = 4;
 const ADDRESSES_LEN: usize = 12;
+/// PACKET_FANOUT_FLAG_IGNORE_OUTGOING (linux/if_packet.h).
+const IGNORES_OUTGOING: libc::c_int = 0x4000;
 /// Bare IP without a header (the kernel's if_arp.h).
 const ARPHRD_RAWIP: u16 = 519;
 /// Marks what our ports send on loopback: "wide" in ASCII.

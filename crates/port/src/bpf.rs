@@ -186,7 +186,7 @@ pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
 /// The kernel does not run it.
 #[cfg(test)]
 pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io::Result<u32> {
-    run_noted(program, frame, &mut told.to_vec())
+    run_with(program, frame, told, &mut [])
 }
 
 /// The same, and what the kernel says of it afterwards.
@@ -195,15 +195,23 @@ pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io
 /// The kernel does not run it.
 #[cfg(test)]
 pub(crate) fn run_noted(program: BorrowedFd<'_>, frame: &[u8], told: &mut [u8]) -> io::Result<u32> {
+    let before = told.to_vec();
+    run_with(program, frame, &before, told)
+}
+
+#[cfg(test)]
+fn run_with(program: BorrowedFd<'_>, frame: &[u8], told: &[u8], noted: &mut [u8]) -> io::Result<u32> {
     let mut attributes = Attributes::default();
     attributes.put(0, program.as_raw_fd() as u32);
     attributes.put(8, frame.len() as u32);
     attributes.put_address(16, frame.as_ptr());
     if !told.is_empty() {
         attributes.put(40, told.len() as u32);
-        attributes.put(44, told.len() as u32);
         attributes.put_address(48, told.as_ptr());
-        attributes.put_address(56, told.as_mut_ptr());
+        if !noted.is_empty() {
+            attributes.put(44, noted.len() as u32);
+            attributes.put_address(56, noted.as_mut_ptr());
+        }
     }
     attributes.call_only(PROG_TEST_RUN)?;
     let [_, _, _, _, a, b, c, d, ..] = attributes.0;
@@ -272,6 +280,11 @@ pub(crate) const fn store_long(to: u8, offset: i16, from: u8) -> Step {
 /// stood there before.
 pub(crate) const fn fetch_and_add(to: u8, offset: i16, register: u8) -> Step {
     Step::Do(instruction(0xdb, to, register, offset, 1))
+}
+
+/// Exchanges a register and eight bytes behind an address, at one blow and in order with all that others do.
+pub(crate) const fn exchange(to: u8, offset: i16, register: u8) -> Step {
+    Step::Do(instruction(0xdb, to, register, offset, 0xe1))
 }
 
 /// Writes a register's lowest byte.

@@ -14,7 +14,7 @@
 
 use crate::bpf::{
     self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10,
-    RIGHTS, Step, add, add_register, assemble, call, copy, divide, exclusive_or, fetch_and_add, go, jump,
+    RIGHTS, Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, go, jump,
     jump_above, jump_unlike, load_byte, load_half, load_long, load_map_value, load_word, mask, multiply_by, set,
     shift_left, shift_right, store_long, store_word, subtract,
 };
@@ -39,6 +39,10 @@ pub struct Leases {
     index: u32,
     /// What had passed when this process took them over.
     before: Passed,
+    /// How much was lost when the leases were last revoked: where more is, the kernel cannot do what it is to.
+    lost_before: u64,
+    /// How many packets were left to the worker when some of them were last missed, and since when it is as many.
+    missing: (u64, u64),
 }
 
 // SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
@@ -59,8 +63,21 @@ pub struct Passed {
     pub packets_out: u64,
     /// Their payload, in bytes.
     pub bytes: u64,
-    /// Packets on the wire that came and were lost, because the kernel had no memory to change them.
+    /// Packets, a train as one, that the kernel dropped: it had no memory to change them, or the interface takes less by now.
     pub lost: u64,
+}
+
+impl Passed {
+    /// The sum of two.
+    pub fn and(self, other: Passed) -> Passed {
+        Passed {
+            frames: self.frames + other.frames,
+            packets_in: self.packets_in + other.packets_in,
+            packets_out: self.packets_out + other.packets_out,
+            bytes: self.bytes + other.bytes,
+            lost: self.lost + other.lost,
+        }
+    }
 }
 
 impl Flow {
@@ -82,6 +99,12 @@ impl Flow {
         Some(Flow(words))
     }
 
+    /// Does this packet, which is one of a flow, open or end it?
+    pub fn turns(packet: &[u8]) -> bool {
+        let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
+        packet.get(header_len as usize + 13).is_none_or(|flags| i32::from(*flags) & ENDS != 0)
+    }
+
     /// The other direction.
     pub fn back(self) -> Flow {
         let mut back = self.0;
@@ -101,19 +124,21 @@ impl Flow {
 }
 
 impl Leases {
-    /// None yet, of what comes in by the interface `index`: a socket there is to get its [filter](Leases::filter) before
-    /// the first frame comes to it.
+    /// None yet, of what comes in by the interface `index`; and the program that a socket there is to have before the first
+    /// frame comes to it: it keeps from it what the kernel passes on, and numbers what it leaves to it.
     ///
     /// # Errors
     /// The right is missing, or the kernel is older than Linux 6.6.
-    pub(crate) fn open(index: u32) -> io::Result<Leases> {
+    pub(crate) fn open(index: u32) -> io::Result<(Leases, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd())));
         let program = program.map_err(|refusal| refusal.about(&what))?;
         let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
             .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
-        Leases::adopt(map, link, index)
+        let filter = bpf::load(Kind::Filter, 0, &assemble(&decide(map.as_fd(), &[])));
+        let filter = filter.map_err(|refusal| refusal.about(&what))?;
+        Ok((Leases::adopt(map, link, index)?, filter))
     }
 
     /// Those that another process opened; it needs no right.
@@ -124,19 +149,12 @@ impl Leases {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
         let start = unsafe { mmap(ptr::null_mut(), BLOCK_LEN, protection, MapFlags::SHARED, &map, 0)? };
-        let mut leases = Leases { map, link, start, index, before: Passed::default() };
+        let mut leases =
+            Leases { map, link, start, index, before: Passed::default(), lost_before: 0, missing: (0, 0) };
         leases.before = leases.passed();
         // Who lent them before may have known of the flows what we do not.
         leases.revoke();
         Ok(leases)
-    }
-
-    /// Keeps from a socket what the kernel passes on, and numbers what it leaves to it.
-    ///
-    /// # Errors
-    /// The right is missing.
-    pub(crate) fn filter(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        filter(socket, self.map.as_fd(), &[])
     }
 
     /// To be handed to another process, in this order.
@@ -151,64 +169,93 @@ impl Leases {
 
     /// What passes goes out by the interface with this number from now on.
     pub fn lead_to(&self, index: u32) {
-        self.word(TO_AT).store(index.into(), Ordering::Release);
+        self.long(TO_AT).store(index.into(), Ordering::Release);
     }
 
-    /// Lends a flow to the kernel for [`TERM`], unless it has it, or has another one in its place: packets are no longer than `len_max`
-    /// bytes, IP header counted, when they go on.
+    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place, or has lost packets that it was lent: packets
+    /// are no longer than `len_max` bytes, IP header counted, when they go on.
     pub fn lend(&mut self, flow: Flow, len_max: u16) {
         let at = HEADER_LEN + flow.slot() * SLOT_LEN;
-        let until = self.word(at + UNTIL_AT);
-        let now = now();
+        let (until, now) = (self.long(at + UNTIL_AT), now());
         let ends = until.load(Ordering::Relaxed);
-        // A program that has just found another flow there may still be at it.
-        let is_another = || {
-            flow.0
-                .iter()
-                .enumerate()
-                .any(|(word, value)| self.half(at + KEY_AT + 4 * word).load(Ordering::Relaxed) != *value)
-        };
-        if ends > now || now - ends < GRACE && is_another() {
+        match (ends > now, self.has(flow)) {
+            (true, true) => {
+                self.word(at + LEN_MAX_AT).fetch_min(len_max.into(), Ordering::Relaxed);
+                return;
+            }
+            (true, false) => return,
+            // A program that has just found another flow there may still be at it.
+            (false, false) if now - ends < GRACE => return,
+            (false, _) => {}
+        }
+        if self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before {
             return;
         }
         until.store(0, Ordering::SeqCst);
-        self.word(at + LAST_AT).store(NEVER, Ordering::Relaxed);
-        self.half(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
-        self.half(at + SINGLES_AT).store(0, Ordering::Relaxed);
+        self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
+        self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
+        self.word(at + SINGLES_AT).store(0, Ordering::Relaxed);
         for (word, value) in flow.0.iter().enumerate() {
-            self.half(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
+            self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
         }
         until.store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Ends all leases.
+    /// Ends a flow's lease.
+    pub fn end(&self, flow: Flow) {
+        if self.has(flow) {
+            self.long(HEADER_LEN + flow.slot() * SLOT_LEN + UNTIL_AT).fetch_min(now(), Ordering::SeqCst);
+        }
+    }
+
+    /// Is this the flow in its place?
+    fn has(&self, flow: Flow) -> bool {
+        let at = HEADER_LEN + flow.slot() * SLOT_LEN + KEY_AT;
+        flow.0.iter().enumerate().all(|(word, value)| self.word(at + 4 * word).load(Ordering::Relaxed) == *value)
+    }
+
+    /// Ends all leases, and begins anew.
     pub fn revoke(&mut self) {
-        let slots = (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN);
-        slots.for_each(|at| self.word(at + UNTIL_AT).store(0, Ordering::SeqCst));
+        let (slots, now) = ((0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN), now());
+        for at in slots {
+            self.long(at + UNTIL_AT).fetch_min(now, Ordering::SeqCst);
+        }
+        self.lost_before = self.long(LOST_AT).load(Ordering::Relaxed);
     }
 
     /// So many more frames were received by the socket, or missed.
     pub(crate) fn count(&self, frames: u64) {
-        self.word(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
+        self.long(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
     }
 
     /// Were frames left to the worker that its socket has neither received nor missed, as far as is known?
     pub(crate) fn lags(&self) -> bool {
-        self.word(LEFT_AT).load(Ordering::SeqCst) != self.word(RECEIVED_AT).load(Ordering::Relaxed)
+        self.long(LEFT_AT).load(Ordering::SeqCst) != self.long(RECEIVED_AT).load(Ordering::Relaxed)
     }
 
     /// The worker has let go of all that was received: where that is all that was left to it, flows may go on without it. Else a frame
-    /// is on its way to the socket, and only its reception tells which of the others came before it.
-    pub(crate) fn settle(&self) {
-        let received = self.word(RECEIVED_AT).load(Ordering::Relaxed);
-        if !self.lags() {
-            self.word(DONE_AT).store(received, Ordering::SeqCst);
+    /// is on its way to the socket, and only its reception tells which of the others came before it; what is on its way for
+    /// [`MISSING`] was lost with a process that died.
+    pub(crate) fn settle(&mut self) {
+        let left = self.long(LEFT_AT).load(Ordering::SeqCst);
+        if self.lags() {
+            let (count, since) = self.missing;
+            let now = now();
+            if count != left {
+                self.missing = (left, now);
+                return;
+            }
+            if now - since < MISSING.as_nanos() as u64 {
+                return;
+            }
+            self.long(RECEIVED_AT).store(left, Ordering::Relaxed);
         }
+        self.long(DONE_AT).store(left, Ordering::SeqCst);
     }
 
     /// What passed since this process has them.
     pub fn passed(&self) -> Passed {
-        let since = |at, before| self.word(at).load(Ordering::Relaxed) - before;
+        let since = |at, before| self.long(at).load(Ordering::Relaxed) - before;
         let Passed { frames, packets_in, packets_out, bytes, lost } = self.before;
         Passed {
             frames: since(FRAMES_AT, frames),
@@ -219,14 +266,14 @@ impl Leases {
         }
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= BLOCK_LEN, "a word of the block");
+    fn long(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= BLOCK_LEN, "eight bytes of the block");
         // SAFETY: inside the mapping and aligned; all who use it do so by atomic words.
         unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU64>() }
     }
 
-    fn half(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= BLOCK_LEN, "half a word of the block");
+    fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= BLOCK_LEN, "a word of the block");
         // SAFETY: as for a word.
         unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU32>() }
     }
@@ -255,12 +302,20 @@ pub(crate) fn filter(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, besides: &[Ste
 pub(crate) fn place(socket: BorrowedFd<'_>, steps: &[Step]) -> io::Result<()> {
     let what = "cannot keep from a socket what passes without it";
     let program = bpf::load(Kind::Filter, 0, &assemble(steps)).map_err(|refusal| refusal.about(what))?;
+    stand(socket, program.as_fd()).map_err(|why| advised(what, &why, RIGHTS))
+}
+
+/// Has a program stand at a socket.
+///
+/// # Errors
+/// It is no socket.
+pub(crate) fn stand(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let number = program.as_raw_fd();
     let len = size_of_val(&number) as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF);
     // SAFETY: the kernel reads one number, which outlives the call.
     let outcome = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const number).cast(), len) };
-    if outcome < 0 { Err(advised(what, &io::Error::last_os_error(), RIGHTS)) } else { Ok(()) }
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Does a packet at an interface's entry carry a note? Goes on at "noted" then; register 1 has the packet.
@@ -276,23 +331,33 @@ fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
     steps.extend(may_go(map));
     steps.extend(resize());
     steps.extend(pass(map));
-    steps.push(Step::Place("close"));
-    steps.extend([set(R1, 0), store_long(R9, UNTIL_AT as i16, R1)]);
-    steps.push(Step::Place("ours"));
-    steps.extend(number(map));
-    steps.extend([add(R1, 1), store_long(R9, LAST_AT as i16, R1), go("left")]);
-    steps.push(Step::Place("other"));
-    steps.extend(number(map));
-    steps.push(Step::Place("left"));
-    steps.extend_from_slice(besides);
+    // Where the table is written anew between, what stands there last ends it.
+    steps.extend(leave("close", map, besides));
+    steps.extend([store_long(R9, LAST_AT as i16, R1), set(R1, 0), exchange(R9, UNTIL_AT as i16, R1), go("keep")]);
+    steps.extend(leave("ours", map, besides));
+    steps.extend([store_long(R9, LAST_AT as i16, R1), go("keep")]);
+    steps.extend(leave("of some flow", map, besides));
+    steps.extend([store_long(R2, LAST_OF_SOME_AT as i16, R1), go("keep")]);
+    steps.extend(leave("other", map, besides));
     steps.extend([Step::Place("keep"), set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, 0), EXIT]);
+    steps
+}
+
+/// Numbers what is left to the worker, unless what stands besides refuses it: register 1 has its number, 2 the memory that is shared.
+fn leave(place: &'static str, map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
+    let mut steps = vec![Step::Place(place)];
+    steps.extend_from_slice(besides);
+    steps.extend(load_map_value(R2, map, 0));
+    steps.extend([set(R1, 1), fetch_and_add(R2, LEFT_AT as i16, R1), add(R1, 1)]);
     steps
 }
 
 /// Finds a packet's lease, or goes on at "other": register 9 is its place, 8 the length of its Ethernet and IP headers. The
 /// TCP header lies on the stack.
 fn find(map: BorrowedFd<'_>) -> Vec<Step> {
-    let mut steps = vec![load_word(R0, R6, TAG_AT), jump(IF_OTHER, R0, 0, "other")];
+    // A group of sockets may see what goes out, too.
+    let mut steps = vec![load_word(R0, R6, STATION_AT), jump(IF_EQUAL, R0, OUTGOING, "refuse")];
+    steps.extend([load_word(R0, R6, TAG_AT), jump(IF_OTHER, R0, 0, "other")]);
     steps.extend((0..KEY_WORDS as i16).flat_map(|word| [set(R0, 0), store_word(R10, KEY + 4 * word, R0)]));
     steps.extend([
         load_word(R0, R6, ETHERTYPE_AT),
@@ -300,19 +365,24 @@ fn find(map: BorrowedFd<'_>) -> Vec<Step> {
         jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "other"),
     ]);
     steps.extend(read(ETHERNET_LEN, HEADER, IPV6_LEN));
-    steps.extend([load_byte(R0, R10, HEADER + 6), jump(IF_OTHER, R0, TCP, "other")]);
+    steps.extend([load_byte(R0, R10, HEADER + 6), jump(IF_EQUAL, R0, TCP, "is TCP")]);
+    // What stands behind these may be a flow's.
+    steps.extend(EXTENSIONS.map(|extension| jump(IF_EQUAL, R0, extension, "of some flow")));
+    steps.extend([go("other"), Step::Place("is TCP")]);
+    steps.extend(length(HEADER + 4, IPV6_LEN));
     steps.extend((0..8).flat_map(|word| keep(HEADER + 8 + 4 * word, word)));
     steps.extend([set(R8, IPV6_LEN), set(R7, 6), go("addressed"), Step::Place("version 4")]);
     steps.extend(read(ETHERNET_LEN, HEADER, IPV4_LEN));
     steps.extend([
-        load_byte(R0, R10, HEADER),
-        jump(IF_OTHER, R0, 0x45, "other"),
-        load_half(R0, R10, HEADER + 6),
-        mask(R0, i32::from(FRAGMENT_BITS.to_be())),
-        jump(IF_OTHER, R0, 0, "other"),
         load_byte(R0, R10, HEADER + 9),
         jump(IF_OTHER, R0, TCP, "other"),
+        load_byte(R0, R10, HEADER),
+        jump(IF_OTHER, R0, 0x45, "of some flow"),
+        load_half(R0, R10, HEADER + 6),
+        mask(R0, i32::from(FRAGMENT_BITS.to_be())),
+        jump(IF_OTHER, R0, 0, "of some flow"),
     ]);
+    steps.extend(length(HEADER + 2, 0));
     steps.extend((0..2).flat_map(|word| keep(HEADER + 12 + 4 * word, word)));
     steps.extend([set(R8, IPV4_LEN), set(R7, 4), Step::Place("addressed")]);
     steps.extend([store_word(R10, KEY + 4 * VERSION_WORD as i16, R7), add(R8, ETHERNET_LEN)]);
@@ -351,8 +421,11 @@ fn may_go(map: BorrowedFd<'_>) -> Vec<Step> {
     steps.extend([
         load_long(R2, R1, TO_AT as i16),
         jump(IF_EQUAL, R2, 0, "ours"),
+        store_word(R6, TO_NOTE_AT, R2),
         load_long(R2, R1, DONE_AT as i16),
         load_long(R3, R9, LAST_AT as i16),
+        jump_above(R3, R2, "ours"),
+        load_long(R3, R1, LAST_OF_SOME_AT as i16),
         jump_above(R3, R2, "ours"),
         // The TCP header's length, and with it that of all headers.
         load_byte(R1, R10, HEADER + 12),
@@ -361,6 +434,13 @@ fn may_go(map: BorrowedFd<'_>) -> Vec<Step> {
         jump(IF_LESS, R1, TCP_LEN, "ours"),
         add_register(R8, R1),
         load_word(R7, R6, LEN_AT),
+        load_word(R1, R6, SEGMENT_LEN_AT),
+        jump(IF_OTHER, R1, 0, "measured"),
+        // What its link padded is longer than the packet.
+        load_long(R1, R10, LENGTH),
+        jump_above(R1, R7, "ours"),
+        copy(R7, R1),
+        Step::Place("measured"),
         jump_above(R8, R7, "ours"),
         subtract(R7, R8),
     ]);
@@ -433,15 +513,8 @@ fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Numbers what is left to the worker: register 1 has how many there were before.
-fn number(map: BorrowedFd<'_>) -> Vec<Step> {
-    let mut steps = load_map_value(R2, map, 0).to_vec();
-    steps.extend([set(R1, 1), fetch_and_add(R2, LEFT_AT as i16, R1)]);
-    steps
-}
-
 /// Sends what carries a note where it is to go, its segments as long as the note says. Register 6 has the packet, 7 the
-/// length that its segments have, 8 the one that is wanted, 9 where it goes.
+/// length that its segments have, 8 the one that is wanted, 9 the memory that is shared.
 fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
     steps.extend([
@@ -492,7 +565,19 @@ fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
         load_word(R7, R6, SEGMENT_LEN_AT),
         jump_unlike(R7, R8, "lost"),
         Step::Place("send"),
-        load_word(R1, R9, TO_AT as i16),
+        load_word(R7, R6, TO_NOTE_AT),
+        // The interface may take less by now than when it was lent.
+        set(R0, 0),
+        store_long(R10, TAKING, R0),
+        copy(R1, R6),
+        copy(R2, R7),
+        copy(R3, R10),
+        add(R3, TAKING.into()),
+        set(R4, 0),
+        set(R5, EACH_SEGMENT),
+        call(CHECK_MTU),
+        jump(IF_OTHER, R0, 0, "lost"),
+        copy(R1, R7),
         set(R2, 0),
         call(REDIRECT),
         EXIT,
@@ -518,6 +603,18 @@ fn read(at: i32, to: i16, len: i32) -> [Step; 7] {
     ]
 }
 
+/// Puts on the stack how long a frame is by what the IP header says at `at`, and what that leaves out.
+fn length(at: i16, more: i32) -> [Step; 6] {
+    [
+        load_byte(R0, R10, at),
+        shift_left(R0, 8),
+        load_byte(R1, R10, at + 1),
+        add_register(R0, R1),
+        add(R0, ETHERNET_LEN + more),
+        store_long(R10, LENGTH, R0),
+    ]
+}
+
 /// Copies a word from the stack to the key.
 fn keep(from: i16, word: i16) -> [Step; 2] {
     [load_word(R0, R10, from), store_word(R10, KEY + 4 * word, R0)]
@@ -536,6 +633,8 @@ fn now() -> u64 {
 
 /// How long a flow is lent: so often a worker sees a packet of it, and remembers that it lives.
 pub const TERM: Duration = Duration::from_millis(500);
+/// A frame is on its way to a socket for much less than this.
+const MISSING: Duration = Duration::from_millis(50);
 /// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
 const GRACE: u64 = 1_000_000;
 /// A number that no packet has.
@@ -552,6 +651,8 @@ const PACKETS_IN_AT: usize = 40;
 const PACKETS_OUT_AT: usize = 48;
 const BYTES_AT: usize = 56;
 const LOST_AT: usize = 64;
+/// The number of the last packet that was left to the worker and of whose flow nothing is known.
+const LAST_OF_SOME_AT: usize = 72;
 const HEADER_LEN: usize = 128;
 /// What follows is a lease each: when it ends, the number of the last packet that was left to the worker, how long packets may
 /// be, how many came singly in a row, and the flow.
@@ -571,26 +672,32 @@ const VERSION_WORD: usize = 9;
 /// 2^32 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();
 
-/// The note on a packet: "wide" in ASCII, and the length of its segments.
+/// The note on a packet: "wide" in ASCII, the length of its segments, and the interface that it leaves by.
 const NOTED: i32 = 0x7769_6465;
 const NOTE_AT: i16 = 48;
 const SEGMENT_NOTE_AT: i16 = 52;
-/// Where `struct __sk_buff` has a packet's length, its protocol, whether it has a VLAN tag, the count of a train's segments and
+const TO_NOTE_AT: i16 = 56;
+/// Where `struct __sk_buff` has a packet's length, whom it is for, its protocol, whether it has a VLAN tag, the count of a train's segments and
 /// their length.
 const LEN_AT: i16 = 0;
+const STATION_AT: i16 = 4;
 const ETHERTYPE_AT: i16 = 16;
 const TAG_AT: i16 = 20;
 const SEGMENT_COUNT_AT: i16 = 164;
 const SEGMENT_LEN_AT: i16 = 176;
-/// Where things lie on the stack: the flow, a header; how room is taken away.
+/// Where things lie on the stack: the flow, a header, how long a frame is said to be; how room is taken away.
 const KEY: i16 = -40;
 const HEADER: i16 = KEY - 40;
+const LENGTH: i16 = HEADER - 8;
 const TAKING: i16 = -8;
-/// bpf_ktime_get_ns, bpf_redirect, bpf_skb_load_bytes and bpf_skb_adjust_room.
+/// bpf_ktime_get_ns, bpf_redirect, bpf_skb_load_bytes, bpf_skb_adjust_room and bpf_check_mtu.
 const NANOSECONDS: i32 = 5;
 const REDIRECT: i32 = 23;
 const LOAD_BYTES: i32 = 26;
 const CHANGE_ROOM: i32 = 50;
+const CHECK_MTU: i32 = 163;
+/// BPF_MTU_CHK_SEGS.
+const EACH_SEGMENT: i32 = 1;
 /// BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO and BPF_F_ADJ_ROOM_NO_CSUM_RESET.
 const IN_FRONT: i32 = 1;
 const FIXED: i32 = 1;
@@ -616,6 +723,10 @@ const SINGLES_MAX: i32 = 8;
 /// FIN, SYN, RST and URG.
 const ENDS: i32 = 0x27;
 const TCP: i32 = 6;
+/// Hop-by-hop options, routing, fragment, authentication and destination options (RFC 8200 section 4).
+const EXTENSIONS: [i32; 5] = [0, 43, 44, 51, 60];
+/// PACKET_OUTGOING (linux/if_packet.h).
+const OUTGOING: i32 = 4;
 const ETHERNET_LEN: i32 = 14;
 const IPV4_LEN: i32 = 20;
 const IPV6_LEN: i32 = 40;
@@ -693,7 +804,7 @@ mod tests {
         assert_eq!(stand.says(TRAIN), Said::Kept);
         let stand = Stand::ready(1_500);
         let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
-        stand.leases.word(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
+        stand.leases.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
         assert_eq!(stand.says(TRAIN), Said::Kept);
     }
 
@@ -704,13 +815,13 @@ mod tests {
         let mut other =
             other.filter(|other| flow(*other).slot() == flow(TRAIN).slot() && other.from_port != TRAIN.from_port);
         let other = other.next().expect("there are more ports than places");
-        let until = stand.leases.word(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + UNTIL_AT) as *const AtomicU64;
+        let until = stand.leases.long(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + UNTIL_AT) as *const AtomicU64;
         // SAFETY: the memory is that of the stand's leases, which live on.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
             stand.lend(other, 1_500);
-            let key = stand.leases.half(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + KEY_AT + 4 * PORTS_WORD);
+            let key = stand.leases.word(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + KEY_AT + 4 * PORTS_WORD);
             let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
             assert_eq!(is_other, is_free, "ended {ended_before} us ago");
         }
@@ -780,10 +891,103 @@ mod tests {
         assert_eq!([0, 3, 20, 23].map(|len| Flow::of(&frame[14..14 + len])), [None; 4]);
     }
 
+    #[test]
+    fn what_a_link_padded_is_as_long_as_its_header_says() {
+        let mut stand = Stand::ready(9_000);
+        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        let mut padded = frame(pure);
+        padded.resize(60, 0);
+        for _ in 0..2 * SINGLES_MAX {
+            assert_eq!(stand.says_of(&padded, pure), Said::Goes(0));
+        }
+        assert_eq!(stand.leases.passed().bytes, 0);
+        let mut short = frame(pure);
+        short[17] += 1;
+        assert_eq!(stand.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
+        stand.settle(1);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_440));
+    }
+
+    #[test]
+    fn what_may_be_of_a_flow_and_does_not_say_of_which_holds_all_of_them_up() {
+        let mut fragment = frame(TRAIN);
+        fragment[20] = 0x20;
+        let mut options = frame(TRAIN);
+        options[14] = 0x46;
+        let mut extended = frame(Packet { version: 6, ..TRAIN });
+        extended[20] = 60;
+        for held_up in [fragment, options, extended] {
+            let mut stand = Stand::ready(1_500);
+            assert_eq!(stand.says_of(&held_up, TRAIN), Said::Kept);
+            assert_eq!(stand.says(TRAIN), Said::Kept);
+            stand.settle(2);
+            assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        }
+        let mut stand = Stand::ready(1_500);
+        let mut datagram = frame(TRAIN);
+        datagram[23] = 17;
+        assert_eq!(stand.says_of(&datagram, TRAIN), Said::Kept);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460), "UDP is of no flow");
+        stand.settle(1);
+    }
+
+    #[test]
+    fn what_stands_besides_refuses_without_a_number_and_lent_packets_are_not_asked() {
+        let mut stand = Stand::beside(&[set(R1, 0), jump(IF_EQUAL, R1, 0, "refuse")]);
+        for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
+            stand.lend(TRAIN, 1_500);
+            assert_eq!(stand.says(packet), Said::Refused);
+        }
+        assert_eq!(stand.leases.long(LEFT_AT).load(Ordering::SeqCst), 0);
+        let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
+        stand.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn frames_that_died_with_a_process_are_not_waited_for_for_ever() {
+        let mut stand = Stand::ready(1_500);
+        assert_eq!(stand.says(LONG), Said::Kept);
+        stand.settle(0);
+        assert_eq!(stand.says(TRAIN), Said::Kept, "one is missing");
+        stand.settle(0);
+        let (count, since) = stand.leases.missing;
+        assert_eq!(count, 3);
+        stand.leases.missing = (count, since - MISSING.as_nanos() as u64);
+        stand.settle(0);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn a_lease_that_runs_is_not_lengthened_and_what_it_allows_only_shrinks() {
+        let mut stand = Stand::ready(1_500);
+        for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
+            stand.lend(TRAIN, len_max);
+            assert_eq!(stand.says(TRAIN), Said::Goes(said));
+        }
+        stand.leases.end(flow(Packet { to_port: 81, ..TRAIN }));
+        assert_eq!(stand.says(TRAIN), Said::Goes(960));
+        stand.leases.end(flow(TRAIN));
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn nothing_more_is_lent_where_the_kernel_lost_what_it_was_lent_until_all_is_revoked() {
+        let mut stand = Stand::new();
+        stand.leases.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
+        let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
+        for runs in [false, true] {
+            stand.lend(TRAIN, 1_500);
+            assert_eq!(stand.leases.long(at + UNTIL_AT).load(Ordering::SeqCst) > now(), runs);
+            stand.leases.revoke();
+        }
+    }
+
     /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Said {
         Kept,
+        Refused,
         Goes(u32),
     }
 
@@ -804,8 +1008,12 @@ mod tests {
 
     impl Stand {
         fn new() -> Stand {
+            Stand::beside(&[])
+        }
+
+        fn beside(besides: &[Step]) -> Stand {
             let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
-            let program = bpf::load(Kind::Classifier, 0, &assemble(&decide(map.as_fd(), &[])));
+            let program = bpf::load(Kind::Classifier, 0, &assemble(&decide(map.as_fd(), besides)));
             let program = program.expect("the kernel takes it");
             let link = program.try_clone().expect("there are descriptors");
             let leases = Leases::adopt(map, link, 7).expect("it is such a map");
@@ -846,6 +1054,7 @@ mod tests {
             let word = |at: i16| told[at as usize..at as usize + 4].try_into().map(u32::from_ne_bytes).unwrap();
             match (said, word(NOTE_AT)) {
                 (u32::MAX, 0) => Said::Kept,
+                (0, 0) => Said::Refused,
                 (0, note) if note == NOTED.cast_unsigned() => Said::Goes(word(SEGMENT_NOTE_AT)),
                 other => panic!("{other:?} is neither"),
             }
@@ -869,6 +1078,8 @@ mod tests {
         frame.extend(to_port.to_be_bytes());
         frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
         frame.resize(frame.len() + len, 0);
+        let (at, said) = if version == 4 { (16, frame.len() - 14) } else { (18, frame.len() - 54) };
+        frame[at..at + 2].copy_from_slice(&(said as u16).to_be_bytes());
         frame
     }
 
