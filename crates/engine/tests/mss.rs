@@ -5,10 +5,10 @@ mod flows;
 use flows::*;
 use std::collections::HashSet;
 use std::time::Duration;
-use wideload_engine::packet::{Checksum, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
+use wideload_engine::packet::{Checksum, Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
 use wideload_engine::{
-    Border, Coalescer, Event, Ledger, Mss, Narrowing, Output, Pieces, Raise, Role, SAFE_LEN, Secret, Side, Toward,
-    Widening,
+    Border, Coalescer, Event, Ledger, Mode, Mss, Narrowing, Output, Pieces, Raise, Role, Rules, SAFE_LEN, Secret,
+    Side, Switch, Toward, Trains, Widening,
 };
 
 #[test]
@@ -346,6 +346,26 @@ fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
 }
 
 #[test]
+fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_trains() {
+    let side = || Gateway::new(Raise::BothWays).wide;
+    assert_eq!([side().resizes_to(9_001), side().resizes_to(0)], [Some(9_000), None]);
+    let narrowing = |change: fn(&mut Narrowing)| {
+        let mut side = side();
+        change(&mut side.narrowing);
+        side.resizes_to(1_500)
+    };
+    assert_eq!(narrowing(|narrowing| narrowing.fill = Fill::Even), None);
+    assert_eq!(narrowing(|narrowing| narrowing.segment = Switch::Off), None);
+    assert_eq!(narrowing(|narrowing| narrowing.trains = Trains::Kept), None);
+    let mut reversible = side();
+    let rules = Rules { mode: Mode::Reversible, ..resize(u16::MAX) };
+    reversible.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(5)));
+    assert_eq!(reversible.resizes_to(1_500), None);
+    reversible.widening.coalescer = None;
+    assert_eq!(reversible.resizes_to(1_500), Some(1_500));
+}
+
+#[test]
 fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
     // What the receiver announced; the packets' length toward it, in version 4.
     let toward_narrow =
@@ -363,6 +383,14 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
                 let longest = left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max();
                 assert_eq!(longest, Some(*expected), "{toward:?}, {mss:?}, {segment_len:?}");
             }
+            // Whoever else cuts its trains is told the same, from either direction.
+            let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
+            let back = gateway.seen(&turned(long), other(toward), Checksum::Unverified, None);
+            let len_max = gateway.mss.len_max_back(&back, other(toward));
+            assert_eq!(len_max, Some(seen.flow_len_max), "{toward:?}, {mss:?}");
+            let side = pick(toward, &gateway.wide, &gateway.narrow);
+            assert_eq!(side.resizes_to(seen.flow_len_max).map(usize::from), Some(*expected), "{toward:?}, {mss:?}");
+            [seen, back].into_iter().for_each(|packet| gateway.out.done(packet));
         }
         let mut stranger = Gateway::new(Raise::BothWays);
         let left = stranger.pass(&data(4, 1, toward, 40_000), toward, Some(1_460));
