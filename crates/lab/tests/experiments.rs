@@ -113,7 +113,8 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
     for row in &border.rows {
         let Observed { packets, wide_packets, longest, missed } = row.observed;
         let is_wide = ["wideload", "9,000"].contains(&row.middle);
-        assert_eq!((longest, missed), (if is_wide { 9_000 } else { 1_500 }, 0), "{row:?}");
+        assert_eq!(missed, 0);
+        assert!(if is_wide { (8_001..=9_000).contains(&longest) } else { longest == 1_500 }, "{row:?}");
         assert_eq!(row.versus.is_some(), is_wide);
         assert_eq!(row.wide_seconds.is_some(), row.receiving != Receiving::Plain);
         // To the byte where all of a packet is counted: what is full is as long as the link takes.

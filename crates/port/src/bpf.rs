@@ -146,6 +146,18 @@ pub(crate) fn shared_block(len: u32) -> io::Result<OwnedFd> {
     attributes.call(MAP_CREATE)
 }
 
+/// Makes a map of one value of `len` bytes for each processor.
+///
+/// # Errors
+/// The right, or memory, is missing.
+pub(crate) fn scratch(len: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    for (at, value) in [(0, ARRAY_FOR_EACH), (4, 4), (8, len), (12, 1)] {
+        attributes.put(at, value);
+    }
+    attributes.call(MAP_CREATE)
+}
+
 /// Puts a value into a map.
 ///
 /// # Errors
@@ -332,6 +344,11 @@ pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x27, to, 0, 0, value))
 }
 
+/// Turns the order of a register's lowest bytes, 16 or 32 bits of them, into that of the network, or back; the rest is 0.
+pub(crate) const fn turn(register: u8, bits: i32) -> Step {
+    Step::Do(instruction(0xdc, register, 0, 0, bits))
+}
+
 /// Divides a register by what is in another; by 0 it is 0.
 pub(crate) const fn divide(to: u8, other: u8) -> Step {
     Step::Do(instruction(0x3f, to, other, 0, 0))
@@ -464,6 +481,8 @@ const LOG_LINE_COUNT: usize = 4;
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
+/// BPF_MAP_TYPE_PERCPU_ARRAY.
+const ARRAY_FOR_EACH: u32 = 6;
 /// BPF_MAP_TYPE_ARRAY, and BPF_F_MMAPABLE.
 const ARRAY: u32 = 2;
 const MAPPABLE: u32 = 1 << 10;

@@ -2,8 +2,9 @@
 //!
 //! The segments of a TCP train are cut by whoever puts it on a wire: to make them longer or shorter takes the change of one
 //! number. A worker that has seen a flow lends it to the kernel for a while. What comes of it then goes out by the other
-//! interface without a copy, and wakes nobody: a train with segments as long as its receiver takes, any other packet that is no
-//! longer as it is. All that opens or ends a connection is the worker's, so is what follows after the lease has run out, and a
+//! interface without a copy, and wakes nobody: a train with segments as long as its receiver takes; any other packet as it is
+//! where it is no longer, and in up to eight pieces where it is, and whoever sends them finishes their sums (the last of what a
+//! host writes at once is often such a packet). All that opens or ends a connection is the worker's, so is what follows after the lease has run out, and a
 //! flow whose packets come singly.
 //!
 //! Packets of a flow stay in order: the kernel numbers what it leaves to the worker, and while the worker has not let go
@@ -15,8 +16,8 @@
 use crate::bpf::{
     self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10,
     RIGHTS, Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, go, jump,
-    jump_above, jump_unlike, load_byte, load_half, load_long, load_map_value, load_word, mask, multiply_by, set,
-    shift_left, shift_right, store_long, store_word, subtract,
+    jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
+    multiply_by, put_word, set, shift_left, shift_right, store_long, store_word, subtract, turn,
 };
 use crate::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -132,7 +133,9 @@ impl Leases {
     pub(crate) fn open(index: u32) -> io::Result<(Leases, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
-        let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd())));
+        // The program keeps it.
+        let scratch = bpf::scratch(2 * CUT_MAX as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
+        let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd(), scratch.as_fd())));
         let program = program.map_err(|refusal| refusal.about(&what))?;
         let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
             .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
@@ -330,6 +333,8 @@ fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
     steps.extend(find(map));
     steps.extend(may_go(map));
     steps.extend(resize());
+    steps.push(go("go"));
+    steps.extend(may_cut());
     steps.extend(pass(map));
     // Where the table is written anew between, what stands there last ends it.
     steps.extend(leave("close", map, besides));
@@ -459,7 +464,7 @@ fn resize() -> Vec<Step> {
         jump(IF_EQUAL, R4, 0, "ours"),
         load_word(R3, R6, SEGMENT_LEN_AT),
         jump(IF_OTHER, R3, 0, "train"),
-        jump_above(R7, R4, "ours"),
+        jump_above(R7, R4, "long single"),
         set(R4, 0),
         jump(IF_EQUAL, R7, 0, "go"),
         // A few that come singly are nothing; more of them are to be joined.
@@ -483,6 +488,44 @@ fn resize() -> Vec<Step> {
         add(R1, CHANGE_MAX),
         jump(IF_MORE, R1, 2 * CHANGE_MAX, "ours"),
     ]
+}
+
+/// A packet that is too long is cut where it is short enough to be kept aside meanwhile, and its sum is half-filled: who puts
+/// pieces of it on a wire finishes theirs. Its pseudo-header's sum is compared (RFC 9293 section 3.1).
+fn may_cut() -> Vec<Step> {
+    let mut steps = vec![
+        Step::Place("long single"),
+        jump(IF_MORE, R7, CUT_MAX, "ours"),
+        copy(R1, R4),
+        shift_left(R1, PIECE_BITS),
+        jump_above(R7, R1, "ours"),
+        load_long(R1, R10, LENGTH),
+        load_word(R2, R6, LEN_AT),
+        jump_unlike(R1, R2, "ours"),
+        set(R0, TCP.to_be() >> 16),
+    ];
+    steps.extend((0..8).flat_map(|word| [load_word(R1, R10, KEY + 4 * word), add_register(R0, R1)]));
+    steps.extend([
+        copy(R1, R7),
+        add_register(R1, R8),
+        add(R1, -ETHERNET_LEN - IPV4_LEN),
+        load_word(R2, R10, KEY + 4 * VERSION_WORD as i16),
+        jump(IF_EQUAL, R2, 4, "of version 4"),
+        add(R1, IPV4_LEN - IPV6_LEN),
+        Step::Place("of version 4"),
+        turn(R1, 16),
+        add_register(R0, R1),
+    ]);
+    steps.extend(
+        [(); 3].iter().flat_map(|()| [copy(R1, R0), mask(R1, 0xFFFF), shift_right(R0, 16), add_register(R0, R1)]),
+    );
+    steps.extend([
+        load_half(R1, R10, HEADER + 16),
+        jump_unlike(R0, R1, "ours"),
+        store_word(R6, HEADERS_NOTE_AT, R8),
+        go("go"),
+    ]);
+    steps
 }
 
 /// Counts a packet that goes on, and notes on it what to do.
@@ -515,7 +558,7 @@ fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
 
 /// Sends what carries a note where it is to go, its segments as long as the note says. Register 6 has the packet, 7 the
 /// length that its segments have, 8 the one that is wanted, 9 the memory that is shared.
-fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
+fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
     steps.extend([
         set(R0, NEXT),
@@ -527,6 +570,7 @@ fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
     ]);
     steps.extend(load_map_value(R9, map, 0));
     steps.extend([load_word(R8, R6, SEGMENT_NOTE_AT), jump(IF_EQUAL, R8, 0, "send")]);
+    steps.extend([load_word(R7, R6, HEADERS_NOTE_AT), jump(IF_OTHER, R7, 0, "cut")]);
     for [longer, small, next] in CHANGES {
         steps.extend([
             load_word(R7, R6, SEGMENT_LEN_AT),
@@ -587,7 +631,208 @@ fn entry(map: BorrowedFd<'_>) -> Vec<Step> {
         set(R0, DROP),
         EXIT,
     ]);
+    steps.extend(keep_aside(scratch));
+    for (number, places) in PIECES.into_iter().enumerate() {
+        steps.extend(cut(number, places));
+    }
+    steps.push(Step::Place("cut lost"));
+    steps.extend(load_map_value(R9, map, 0));
+    steps.push(go("lost"));
     steps
+}
+
+/// Keeps the payload of a packet that is cut aside: register 7 has the length of its headers, 8 that of its pieces; from here
+/// on 9 has where it lies, and 7 how much of it has been sent.
+fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![
+        Step::Place("cut"),
+        store_long(R10, HEADERS, R7),
+        load_word(R0, R6, LEN_AT),
+        subtract(R0, R7),
+        store_long(R10, PAYLOAD, R0),
+        put_word(R10, WORD, 0),
+        copy(R2, R10),
+        add(R2, WORD.into()),
+    ];
+    steps.extend(load_map(R1, scratch));
+    steps.extend([call(LOOK_UP), jump(IF_EQUAL, R0, 0, "cut lost"), copy(R9, R0)]);
+    steps.extend([copy(R1, R6), copy(R2, R7), copy(R3, R9), load_long(R4, R10, PAYLOAD)]);
+    steps.extend([jump(IF_EQUAL, R4, 0, "cut lost"), jump(IF_MORE, R4, CUT_MAX, "cut lost")]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([
+        copy(R1, R6),
+        set(R2, ETHERNET_LEN),
+        copy(R3, R10),
+        add(R3, CAME.into()),
+        set(R4, IPV6_LEN + TCP_LEN),
+    ]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([load_byte(R0, R10, CAME), shift_right(R0, 4), jump(IF_EQUAL, R0, 4, "cut version 4")]);
+    steps.extend(came(IPV6_LEN as i16, 4));
+    steps.extend([go("cut begins"), Step::Place("cut version 4")]);
+    steps.extend(came(IPV4_LEN as i16, 2));
+    steps.push(Step::Place("cut begins"));
+    // Length of what TCP says, as it came.
+    steps.extend([load_long(R1, R10, HEADERS), load_long(R2, R10, PAYLOAD), add_register(R1, R2)]);
+    steps.extend([load_long(R2, R10, IP), subtract(R1, R2), add(R1, -ETHERNET_LEN), turn(R1, 16)]);
+    steps.extend([store_long(R10, TCP_SAID, R1), set(R7, 0)]);
+    steps
+}
+
+/// Puts apart what the headers of a packet said when it came: the IP header is so long, and says the packet's length at `len_at`.
+fn came(ip_len: i16, len_at: i16) -> [Step; 10] {
+    [
+        set(R0, ip_len.into()),
+        store_long(R10, IP, R0),
+        load_half(R0, R10, CAME + len_at),
+        store_long(R10, LEN_SAID, R0),
+        load_half(R0, R10, CAME + 4),
+        store_long(R10, ID_SAID, R0),
+        load_word(R0, R10, CAME + ip_len + 4),
+        store_long(R10, SEQUENCE, R0),
+        load_byte(R0, R10, CAME + ip_len + 13),
+        store_long(R10, FLAGS, R0),
+    ]
+}
+
+/// Makes the packet the piece with this number, and sends it: the last one as the packet, others as its copies.
+fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static str; 5]) -> Vec<Step> {
+    let is_first = number == 0;
+    let mut steps = vec![
+        load_long(R0, R10, PAYLOAD),
+        subtract(R0, R7),
+        jump_above(R8, R0, short),
+        copy(R0, R8),
+        Step::Place(short),
+        store_long(R10, PIECE, R0),
+        load_long(R2, R10, HEADERS),
+        add_register(R2, R0),
+        copy(R1, R6),
+        set(R3, 0),
+        call(CHANGE_TAIL),
+        jump(IF_OTHER, R0, 0, "cut lost"),
+    ];
+    if !is_first {
+        steps.extend([jump(IF_MORE, R7, CUT_MAX, "cut lost"), load_long(R4, R10, PIECE)]);
+        steps.extend([jump(IF_EQUAL, R4, 0, "cut lost"), jump(IF_MORE, R4, CUT_MAX, "cut lost")]);
+        steps.extend([copy(R1, R6), load_long(R2, R10, HEADERS), copy(R3, R9), add_register(R3, R7), set(R5, 0)]);
+        steps.extend([call(STORE_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    }
+    // How long the packet is by its IP header.
+    steps.extend([
+        load_long(R1, R10, HEADERS),
+        load_long(R2, R10, PIECE),
+        add_register(R1, R2),
+        add(R1, -ETHERNET_LEN),
+    ]);
+    steps.extend([
+        load_long(R0, R10, IP),
+        jump(IF_EQUAL, R0, IPV6_LEN, version_6),
+        turn(R1, 16),
+        store_long(R10, WORD, R1),
+    ]);
+    steps.extend(write(ETHERNET_LEN + 2, 2));
+    steps.extend(mend_ip_sum(LEN_SAID));
+    if !is_first {
+        steps.extend([
+            load_long(R1, R10, ID_SAID),
+            turn(R1, 16),
+            add(R1, 1),
+            turn(R1, 16),
+            store_long(R10, WORD, R1),
+        ]);
+        steps.extend(write(ETHERNET_LEN + 4, 2));
+        steps.extend(mend_ip_sum(ID_SAID));
+    }
+    steps.extend([
+        go(addressed),
+        Step::Place(version_6),
+        add(R1, -IPV6_LEN),
+        turn(R1, 16),
+        store_long(R10, WORD, R1),
+    ]);
+    steps.extend(write(ETHERNET_LEN + 4, 2));
+    steps.push(Step::Place(addressed));
+    if !is_first {
+        steps.extend([load_long(R1, R10, SEQUENCE), turn(R1, 32), add_register(R1, R7), turn(R1, 32)]);
+        steps.push(store_long(R10, WORD, R1));
+        steps.extend(write_behind_ip(4, 4));
+    }
+    steps.extend([
+        load_long(R1, R10, HEADERS),
+        load_long(R2, R10, PIECE),
+        add_register(R1, R2),
+        load_long(R2, R10, IP),
+    ]);
+    steps.extend([
+        subtract(R1, R2),
+        add(R1, -ETHERNET_LEN),
+        turn(R1, 16),
+        copy(R4, R1),
+        load_long(R3, R10, TCP_SAID),
+    ]);
+    steps.extend([
+        store_long(R10, TCP_SAID, R1),
+        add(R2, ETHERNET_LEN + 16),
+        copy(R1, R6),
+        set(R5, OF_PSEUDO_HEADER | 2),
+    ]);
+    steps.extend([call(MEND_SUM), jump(IF_OTHER, R0, 0, "cut lost")]);
+    // Only the first says that the window was reduced, only the last that what came so far is to be pushed (RFC 3168 section 6.1.2).
+    steps.extend([load_long(R1, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R7, R2)]);
+    steps.push(mask(R1, if is_first { 0xFF } else { 0x7F }));
+    steps.extend([
+        load_long(R2, R10, PAYLOAD),
+        jump_above(R2, R7, last),
+        go(flagged),
+        Step::Place(last),
+        mask(R1, 0xF7),
+    ]);
+    steps.extend([Step::Place(flagged), store_long(R10, WORD, R1)]);
+    steps.extend(write_behind_ip(13, 1));
+    steps.extend([
+        load_long(R2, R10, PAYLOAD),
+        jump_above(R2, R7, MORE[number]),
+        go("send"),
+        Step::Place(MORE[number]),
+    ]);
+    steps.extend([copy(R1, R6), load_word(R2, R6, TO_NOTE_AT), set(R3, 0), call(SEND_COPY)]);
+    steps
+}
+
+/// Writes the first `len` bytes of the word on the stack to the packet.
+fn write(at: i32, len: i32) -> [Step; 8] {
+    [
+        copy(R1, R6),
+        set(R2, at),
+        copy(R3, R10),
+        add(R3, WORD.into()),
+        set(R4, len),
+        set(R5, 0),
+        call(STORE_BYTES),
+        jump(IF_OTHER, R0, 0, "cut lost"),
+    ]
+}
+
+/// The same, so far behind its IP header.
+fn write_behind_ip(at: i32, len: i32) -> Vec<Step> {
+    let mut steps = write(0, len).to_vec();
+    steps.splice(1..2, [load_long(R2, R10, IP), add(R2, ETHERNET_LEN + at)]);
+    steps
+}
+
+/// Mends the sum of the IPv4 header for what is now the word on the stack, and was in this place before.
+fn mend_ip_sum(said: i16) -> [Step; 8] {
+    [
+        load_long(R3, R10, said),
+        load_long(R4, R10, WORD),
+        store_long(R10, said, R4),
+        copy(R1, R6),
+        set(R2, ETHERNET_LEN + 10),
+        set(R5, 2),
+        call(MEND_IP_SUM),
+        jump(IF_OTHER, R0, 0, "cut lost"),
+    ]
 }
 
 /// Reads `len` bytes of the packet from `at` to the stack.
@@ -677,6 +922,45 @@ const NOTED: i32 = 0x7769_6465;
 const NOTE_AT: i16 = 48;
 const SEGMENT_NOTE_AT: i16 = 52;
 const TO_NOTE_AT: i16 = 56;
+const HEADERS_NOTE_AT: i16 = 60;
+/// Longest payload that is cut, in bytes, and in how many pieces, as bits.
+const CUT_MAX: i32 = 9_216;
+const PIECE_BITS: i32 = 3;
+/// Where things lie on the stack while a packet is cut: how long its headers, its payload, a piece and its IP header are; what it said of
+/// its length, its identification, TCP's length, sequence and flags; a word to write; its headers as they came.
+const HEADERS: i16 = -16;
+const PAYLOAD: i16 = -24;
+const PIECE: i16 = -32;
+const IP: i16 = -40;
+const LEN_SAID: i16 = -48;
+const ID_SAID: i16 = -56;
+const TCP_SAID: i16 = -64;
+const SEQUENCE: i16 = -72;
+const FLAGS: i16 = -80;
+const WORD: i16 = -88;
+const CAME: i16 = WORD - 64;
+/// BPF_F_PSEUDO_HDR.
+const OF_PSEUDO_HEADER: i32 = 1 << 4;
+/// bpf_map_lookup_elem, bpf_skb_store_bytes, bpf_l3_csum_replace, bpf_l4_csum_replace, bpf_clone_redirect and bpf_skb_change_tail.
+const LOOK_UP: i32 = 1;
+const STORE_BYTES: i32 = 9;
+const MEND_IP_SUM: i32 = 10;
+const MEND_SUM: i32 = 11;
+const SEND_COPY: i32 = 13;
+const CHANGE_TAIL: i32 = 38;
+/// Names of places, for each piece.
+const PIECES: [[&str; 5]; 1 << PIECE_BITS] = [
+    ["short 1", "six 1", "addressed 1", "goes on 1", "flagged 1"],
+    ["short 2", "six 2", "addressed 2", "goes on 2", "flagged 2"],
+    ["short 3", "six 3", "addressed 3", "goes on 3", "flagged 3"],
+    ["short 4", "six 4", "addressed 4", "goes on 4", "flagged 4"],
+    ["short 5", "six 5", "addressed 5", "goes on 5", "flagged 5"],
+    ["short 6", "six 6", "addressed 6", "goes on 6", "flagged 6"],
+    ["short 7", "six 7", "addressed 7", "goes on 7", "flagged 7"],
+    ["short 8", "six 8", "addressed 8", "goes on 8", "flagged 8"],
+];
+const MORE: [&str; 1 << PIECE_BITS] =
+    ["more 1", "more 2", "more 3", "more 4", "more 5", "more 6", "more 7", "more 8"];
 /// Where `struct __sk_buff` has a packet's length, whom it is for, its protocol, whether it has a VLAN tag, the count of a train's segments and
 /// their length.
 const LEN_AT: i16 = 0;
@@ -892,6 +1176,48 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_takes_what_stands_at_an_interfaces_entry() {
+        let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
+        let scratch = bpf::scratch(2 * CUT_MAX as u32).expect("the test runs as root");
+        let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd(), scratch.as_fd())));
+        program.expect("the kernel takes it");
+    }
+
+    #[test]
+    fn a_single_packet_that_is_too_long_is_cut_where_its_sum_is_left_to_who_sends_its_pieces() {
+        for (version, len_max) in [(4, 540), (6, 560)] {
+            let long = Packet { version, ..LONG };
+            let mut stand = Stand::new();
+            stand.lend(long, len_max);
+            stand.says(long);
+            stand.settle(1);
+            let half_summed = half_summed(long);
+            assert_eq!(stand.says_of(&half_summed, long), Said::Goes(500), "version {version}");
+            let passed = Passed { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, lost: 0 };
+            assert_eq!(stand.leases.passed(), passed);
+            let mut whole = half_summed.clone();
+            whole[if version == 4 { 50 } else { 70 }] ^= 1;
+            assert_eq!(stand.says_of(&whole, long), Said::Kept);
+            stand.settle(1);
+            let mut padded = half_summed.clone();
+            padded.push(0);
+            assert_eq!(stand.says_of(&padded, long), Said::Kept);
+            stand.settle(1);
+            stand.leases.end(flow(long));
+            stand.says(long);
+            stand.settle(1);
+            // In eight pieces, and not in nine.
+            for (len_max, said) in [(len_max - 250, Said::Goes(250)), (len_max - 251, Said::Kept)] {
+                let mut stand = Stand::new();
+                stand.lend(long, len_max);
+                stand.says(long);
+                stand.settle(1);
+                assert_eq!(stand.says_of(&half_summed, long), said, "version {version}");
+            }
+        }
+    }
+
+    #[test]
     fn what_a_link_padded_is_as_long_as_its_header_says() {
         let mut stand = Stand::ready(9_000);
         let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
@@ -1059,6 +1385,18 @@ mod tests {
                 other => panic!("{other:?} is neither"),
             }
         }
+    }
+
+    /// The frame of a packet whose sum is that of its pseudo-header alone.
+    fn half_summed(of: Packet) -> Vec<u8> {
+        let mut frame = frame(of);
+        let ip_len = if of.version == 4 { 20 } else { 40 };
+        let addresses = if of.version == 4 { 26..34 } else { 22..54 };
+        let tcp_len = (frame.len() - 14 - ip_len) as u16;
+        let pseudo = [&frame[addresses], &[0, 6], &tcp_len.to_be_bytes()[..]].concat();
+        let sum = !packet::Sum::of(&pseudo).checksum();
+        frame[14 + ip_len + 16..14 + ip_len + 18].copy_from_slice(&sum.to_be_bytes());
+        frame
     }
 
     fn flow(packet: Packet) -> Flow {
