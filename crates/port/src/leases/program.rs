@@ -1,0 +1,708 @@
+//! A table of leases in, the two programs that keep to it out: who a packet is for, and what becomes of one that is lent.
+
+use super::{
+    BYTES_AT, DONE_AT, FRAMES_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT, LEFT_AT, LEN_MAX_AT,
+    LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT, UNTIL_AT,
+    VERSION_WORD,
+};
+use crate::bpf::{
+    self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
+    Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, go, jump,
+    jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
+    multiply_by, put_word, set, shift_left, shift_right, store_long, store_word, subtract, turn,
+};
+use crate::failure::advised;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Puts the program at a socket; what it leaves to the socket goes through the steps `besides` first, which end at "keep" or
+/// "refuse".
+///
+/// # Errors
+/// The right is missing, or it is no socket.
+pub(crate) fn filter(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, besides: &[Step]) -> io::Result<()> {
+    place(socket, &decide(map, besides))
+}
+
+/// Puts a program at a socket.
+///
+/// # Errors
+/// The right is missing, or it is no socket.
+pub(crate) fn place(socket: BorrowedFd<'_>, steps: &[Step]) -> io::Result<()> {
+    let what = "cannot keep from a socket what passes without it";
+    let program = bpf::load(Kind::Filter, 0, &assemble(steps)).map_err(|refusal| refusal.about(what))?;
+    stand(socket, program.as_fd()).map_err(|why| advised(what, &why, RIGHTS))
+}
+
+/// Has a program stand at a socket.
+///
+/// # Errors
+/// It is no socket.
+pub(crate) fn stand(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let number = program.as_raw_fd();
+    let len = size_of_val(&number) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF);
+    // SAFETY: the kernel reads one number, which outlives the call.
+    let outcome = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const number).cast(), len) };
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Does a packet at an interface's entry carry a note? Goes on at "noted" then; register 1 has the packet.
+pub(crate) fn unless_noted() -> [Step; 2] {
+    [load_word(R0, R1, NOTE_AT), jump(IF_EQUAL, R0, NOTED, "noted")]
+}
+
+/// Whose is a packet that comes to the socket? Register 6 has the packet, 7 its flow's number and then its payload's length, 8
+/// the length of its headers, 9 its flow's place in the table.
+pub(super) fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
+    let mut steps = vec![copy(R6, R1), set(R0, 0), store_word(R6, NOTE_AT, R0)];
+    steps.extend(find(map));
+    steps.extend(may_go(map));
+    steps.extend(resize());
+    steps.push(go("go"));
+    steps.extend(may_cut());
+    steps.extend(pass(map));
+    // Where the table is written anew between, what stands there last ends it.
+    steps.extend(leave("close", map, besides));
+    steps.extend([store_long(R9, LAST_AT as i16, R1), set(R1, 0), exchange(R9, UNTIL_AT as i16, R1), go("keep")]);
+    steps.extend(leave("ours", map, besides));
+    steps.extend([store_long(R9, LAST_AT as i16, R1), go("keep")]);
+    steps.extend(leave("of some flow", map, besides));
+    steps.extend([store_long(R2, LAST_OF_SOME_AT as i16, R1), go("keep")]);
+    steps.extend(leave("other", map, besides));
+    steps.extend([Step::Place("keep"), set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, 0), EXIT]);
+    steps
+}
+
+/// Numbers what is left to the worker, unless what stands besides refuses it: register 1 has its number, 2 the memory that is shared.
+fn leave(place: &'static str, map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
+    let mut steps = vec![Step::Place(place)];
+    steps.extend_from_slice(besides);
+    steps.extend(load_map_value(R2, map, 0));
+    steps.extend([set(R1, 1), fetch_and_add(R2, LEFT_AT as i16, R1), add(R1, 1)]);
+    steps
+}
+
+/// Finds a packet's lease, or goes on at "other": register 9 is its place, 8 the length of its Ethernet and IP headers. The
+/// TCP header lies on the stack.
+fn find(map: BorrowedFd<'_>) -> Vec<Step> {
+    // A group of sockets may see what goes out, too.
+    let mut steps = vec![load_word(R0, R6, STATION_AT), jump(IF_EQUAL, R0, OUTGOING, "refuse")];
+    steps.extend([load_word(R0, R6, TAG_AT), jump(IF_OTHER, R0, 0, "other")]);
+    steps.extend((0..KEY_WORDS as i16).flat_map(|word| [set(R0, 0), store_word(R10, KEY + 4 * word, R0)]));
+    steps.extend([
+        load_word(R0, R6, ETHERTYPE_AT),
+        jump(IF_EQUAL, R0, network_order(ETHERTYPE_IPV4), "version 4"),
+        jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "other"),
+    ]);
+    steps.extend(read(ETHERNET_LEN, HEADER, IPV6_LEN));
+    steps.extend([load_byte(R0, R10, HEADER + 6), jump(IF_EQUAL, R0, TCP, "is TCP")]);
+    // What stands behind these may be a flow's.
+    steps.extend(EXTENSIONS.map(|extension| jump(IF_EQUAL, R0, extension, "of some flow")));
+    steps.extend([go("other"), Step::Place("is TCP")]);
+    steps.extend(length(HEADER + 4, IPV6_LEN));
+    steps.extend((0..8).flat_map(|word| keep(HEADER + 8 + 4 * word, word)));
+    steps.extend([set(R8, IPV6_LEN), set(R7, 6), go("addressed"), Step::Place("version 4")]);
+    steps.extend(read(ETHERNET_LEN, HEADER, IPV4_LEN));
+    steps.extend([
+        load_byte(R0, R10, HEADER + 9),
+        jump(IF_OTHER, R0, TCP, "other"),
+        load_byte(R0, R10, HEADER),
+        jump(IF_OTHER, R0, 0x45, "of some flow"),
+        load_half(R0, R10, HEADER + 6),
+        mask(R0, i32::from(FRAGMENT_BITS.to_be())),
+        jump(IF_OTHER, R0, 0, "of some flow"),
+    ]);
+    steps.extend(length(HEADER + 2, 0));
+    steps.extend((0..2).flat_map(|word| keep(HEADER + 12 + 4 * word, word)));
+    steps.extend([set(R8, IPV4_LEN), set(R7, 4), Step::Place("addressed")]);
+    steps.extend([store_word(R10, KEY + 4 * VERSION_WORD as i16, R7), add(R8, ETHERNET_LEN)]);
+    steps.extend([copy(R1, R6), copy(R2, R8), copy(R3, R10), add(R3, HEADER.into()), set(R4, TCP_LEN)]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "other")]);
+    steps.extend(keep(HEADER, PORTS_WORD as i16));
+    steps.push(set(R7, 0));
+    steps.extend((0..KEY_WORDS as i16).flat_map(|word| [load_word(R0, R10, KEY + 4 * word), exclusive_or(R7, R0)]));
+    steps.extend([multiply_by(R7, SPREAD), shift_left(R7, 32), shift_right(R7, 64 - SLOT_BITS), shift_left(R7, 6)]);
+    steps.extend(load_map_value(R9, map, HEADER_LEN as i32));
+    steps.extend([
+        add_register(R9, R7),
+        // What was written before the lease was given is read behind this.
+        set(R7, 0),
+        fetch_and_add(R9, UNTIL_AT as i16, R7),
+        jump(IF_EQUAL, R7, 0, "other"),
+    ]);
+    steps.extend((0..KEY_WORDS as i16).flat_map(|word| {
+        let here = load_word(R0, R9, KEY_AT as i16 + 4 * word);
+        [here, load_word(R1, R10, KEY + 4 * word), jump_unlike(R0, R1, "other")]
+    }));
+    steps
+}
+
+/// Goes on at "ours" where the lease has run out, or a packet before this one is still with the worker; at "close" where the
+/// connection opens or ends.
+fn may_go(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![
+        load_byte(R0, R10, HEADER + 13),
+        mask(R0, ENDS),
+        jump(IF_OTHER, R0, 0, "close"),
+        call(NANOSECONDS),
+        jump_above(R0, R7, "ours"),
+    ];
+    steps.extend(load_map_value(R1, map, 0));
+    steps.extend([
+        load_long(R2, R1, TO_AT as i16),
+        jump(IF_EQUAL, R2, 0, "ours"),
+        store_word(R6, TO_NOTE_AT, R2),
+        load_long(R2, R1, DONE_AT as i16),
+        load_long(R3, R9, LAST_AT as i16),
+        jump_above(R3, R2, "ours"),
+        load_long(R3, R1, LAST_OF_SOME_AT as i16),
+        jump_above(R3, R2, "ours"),
+        // The TCP header's length, and with it that of all headers.
+        load_byte(R1, R10, HEADER + 12),
+        shift_right(R1, 4),
+        shift_left(R1, 2),
+        jump(IF_LESS, R1, TCP_LEN, "ours"),
+        add_register(R8, R1),
+        load_word(R7, R6, LEN_AT),
+        load_word(R1, R6, SEGMENT_LEN_AT),
+        jump(IF_OTHER, R1, 0, "measured"),
+        // What its link padded is longer than the packet.
+        load_long(R1, R10, LENGTH),
+        jump_above(R1, R7, "ours"),
+        copy(R7, R1),
+        Step::Place("measured"),
+        jump_above(R8, R7, "ours"),
+        subtract(R7, R8),
+    ]);
+    steps
+}
+
+/// Goes on at "go" with the length of the payload's segments in register 4, 0 where it stays one; at "ours" where it cannot be.
+fn resize() -> Vec<Step> {
+    vec![
+        // What its receiver takes, without the IP and TCP headers.
+        load_word(R4, R9, LEN_MAX_AT as i16),
+        add(R4, ETHERNET_LEN),
+        copy(R1, R8),
+        jump_above(R1, R4, "ours"),
+        subtract(R4, R1),
+        jump(IF_EQUAL, R4, 0, "ours"),
+        load_word(R3, R6, SEGMENT_LEN_AT),
+        jump(IF_OTHER, R3, 0, "train"),
+        jump_above(R7, R4, "long single"),
+        set(R4, 0),
+        jump(IF_EQUAL, R7, 0, "go"),
+        // A few that come singly are nothing; more of them are to be joined.
+        load_word(R1, R9, SINGLES_AT as i16),
+        add(R1, 1),
+        store_word(R9, SINGLES_AT as i16, R1),
+        jump(IF_MORE, R1, SINGLES_MAX, "close"),
+        go("go"),
+        Step::Place("train"),
+        set(R1, 0),
+        store_word(R9, SINGLES_AT as i16, R1),
+        jump(IF_LESS, R7, 2, "ours"),
+        // A train is at least two.
+        jump_above(R7, R4, "long"),
+        copy(R4, R7),
+        add(R4, 1),
+        shift_right(R4, 1),
+        Step::Place("long"),
+        copy(R1, R3),
+        subtract(R1, R4),
+        add(R1, CHANGE_MAX),
+        jump(IF_MORE, R1, 2 * CHANGE_MAX, "ours"),
+    ]
+}
+
+/// A packet that is too long is cut where it is short enough to be kept aside meanwhile, and its sum is half-filled: who puts
+/// pieces of it on a wire finishes theirs. Its pseudo-header's sum is compared (RFC 9293 section 3.1).
+fn may_cut() -> Vec<Step> {
+    let mut steps = vec![
+        Step::Place("long single"),
+        jump(IF_MORE, R7, CUT_MAX, "ours"),
+        copy(R1, R4),
+        shift_left(R1, PIECE_BITS),
+        jump_above(R7, R1, "ours"),
+        load_long(R1, R10, LENGTH),
+        load_word(R2, R6, LEN_AT),
+        jump_unlike(R1, R2, "ours"),
+        set(R0, TCP.to_be() >> 16),
+    ];
+    steps.extend((0..8).flat_map(|word| [load_word(R1, R10, KEY + 4 * word), add_register(R0, R1)]));
+    steps.extend([
+        copy(R1, R7),
+        add_register(R1, R8),
+        add(R1, -ETHERNET_LEN - IPV4_LEN),
+        load_word(R2, R10, KEY + 4 * VERSION_WORD as i16),
+        jump(IF_EQUAL, R2, 4, "of version 4"),
+        add(R1, IPV4_LEN - IPV6_LEN),
+        Step::Place("of version 4"),
+        turn(R1, 16),
+        add_register(R0, R1),
+    ]);
+    steps.extend(
+        [(); 3].iter().flat_map(|()| [copy(R1, R0), mask(R1, 0xFFFF), shift_right(R0, 16), add_register(R0, R1)]),
+    );
+    steps.extend([
+        load_half(R1, R10, HEADER + 16),
+        jump_unlike(R0, R1, "ours"),
+        store_word(R6, HEADERS_NOTE_AT, R8),
+        go("go"),
+    ]);
+    steps
+}
+
+/// Counts a packet that goes on, and notes on it what to do.
+fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![Step::Place("go"), store_word(R6, SEGMENT_NOTE_AT, R4), set(R0, NOTED)];
+    steps.push(store_word(R6, NOTE_AT, R0));
+    steps.extend(load_map_value(R9, map, 0));
+    steps.extend([
+        set(R1, 1),
+        fetch_and_add(R9, FRAMES_AT as i16, R1),
+        load_word(R1, R6, SEGMENT_COUNT_AT),
+        jump(IF_OTHER, R1, 0, "counted in"),
+        set(R1, 1),
+        Step::Place("counted in"),
+        fetch_and_add(R9, PACKETS_IN_AT as i16, R1),
+        set(R1, 1),
+        jump(IF_EQUAL, R4, 0, "counted out"),
+        copy(R1, R7),
+        add_register(R1, R4),
+        add(R1, -1),
+        divide(R1, R4),
+        Step::Place("counted out"),
+        fetch_and_add(R9, PACKETS_OUT_AT as i16, R1),
+        copy(R1, R7),
+        fetch_and_add(R9, BYTES_AT as i16, R1),
+        go("refuse"),
+    ]);
+    steps
+}
+
+/// Sends what carries a note where it is to go, its segments as long as the note says. Register 6 has the packet, 7 the
+/// length that its segments have, 8 the one that is wanted, 9 the memory that is shared.
+pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = unless_noted().to_vec();
+    steps.extend([
+        set(R0, NEXT),
+        EXIT,
+        Step::Place("noted"),
+        copy(R6, R1),
+        set(R0, 0),
+        store_word(R6, NOTE_AT, R0),
+    ]);
+    steps.extend(load_map_value(R9, map, 0));
+    steps.extend([load_word(R8, R6, SEGMENT_NOTE_AT), jump(IF_EQUAL, R8, 0, "send")]);
+    steps.extend([load_word(R7, R6, HEADERS_NOTE_AT), jump(IF_OTHER, R7, 0, "cut")]);
+    for [longer, small, next] in CHANGES {
+        steps.extend([
+            load_word(R7, R6, SEGMENT_LEN_AT),
+            set(R1, WITHOUT_SUM | FIXED),
+            store_long(R10, TAKING, R1),
+            set(R5, 0),
+            jump_above(R8, R7, longer),
+            subtract(R7, R8),
+            jump(IF_EQUAL, R7, 0, "send"),
+            go(small),
+            // Room in front makes segments shorter, and what takes it away makes them longer, unless they are told not to.
+            Step::Place(longer),
+            set(R1, WITHOUT_SUM),
+            store_long(R10, TAKING, R1),
+            set(R5, FIXED),
+            copy(R1, R8),
+            subtract(R1, R7),
+            copy(R7, R1),
+            Step::Place(small),
+            copy(R4, R5),
+            jump(IF_LESS, R7, ROOM_MAX, next),
+            set(R7, ROOM_MAX),
+            Step::Place(next),
+        ]);
+        steps.extend([
+            copy(R1, R6),
+            copy(R2, R7),
+            set(R3, IN_FRONT),
+            call(CHANGE_ROOM),
+            jump(IF_OTHER, R0, 0, "lost"),
+        ]);
+        steps.extend([copy(R1, R6), set(R2, 0), subtract(R2, R7), set(R3, IN_FRONT), load_long(R4, R10, TAKING)]);
+        steps.extend([call(CHANGE_ROOM), jump(IF_OTHER, R0, 0, "lost")]);
+    }
+    steps.extend([
+        load_word(R7, R6, SEGMENT_LEN_AT),
+        jump_unlike(R7, R8, "lost"),
+        Step::Place("send"),
+        load_word(R7, R6, TO_NOTE_AT),
+        // The interface may take less by now than when it was lent.
+        set(R0, 0),
+        store_long(R10, TAKING, R0),
+        copy(R1, R6),
+        copy(R2, R7),
+        copy(R3, R10),
+        add(R3, TAKING.into()),
+        set(R4, 0),
+        set(R5, EACH_SEGMENT),
+        call(CHECK_MTU),
+        jump(IF_OTHER, R0, 0, "lost"),
+        copy(R1, R7),
+        set(R2, 0),
+        call(REDIRECT),
+        EXIT,
+        Step::Place("lost"),
+        set(R1, 1),
+        fetch_and_add(R9, LOST_AT as i16, R1),
+        set(R0, DROP),
+        EXIT,
+    ]);
+    steps.extend(keep_aside(scratch));
+    for (number, places) in PIECES.into_iter().enumerate() {
+        steps.extend(cut(number, places));
+    }
+    steps.push(Step::Place("cut lost"));
+    steps.extend(load_map_value(R9, map, 0));
+    steps.push(go("lost"));
+    steps
+}
+
+/// Keeps the payload of a packet that is cut aside: register 7 has the length of its headers, 8 that of its pieces; from here
+/// on 9 has where it lies, and 7 how much of it has been sent.
+fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![
+        Step::Place("cut"),
+        store_long(R10, HEADERS, R7),
+        load_word(R0, R6, LEN_AT),
+        subtract(R0, R7),
+        store_long(R10, PAYLOAD, R0),
+        put_word(R10, WORD, 0),
+        copy(R2, R10),
+        add(R2, WORD.into()),
+    ];
+    steps.extend(load_map(R1, scratch));
+    steps.extend([call(LOOK_UP), jump(IF_EQUAL, R0, 0, "cut lost"), copy(R9, R0)]);
+    steps.extend([copy(R1, R6), copy(R2, R7), copy(R3, R9), load_long(R4, R10, PAYLOAD)]);
+    steps.extend([jump(IF_EQUAL, R4, 0, "cut lost"), jump(IF_MORE, R4, CUT_MAX, "cut lost")]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([
+        copy(R1, R6),
+        set(R2, ETHERNET_LEN),
+        copy(R3, R10),
+        add(R3, CAME.into()),
+        set(R4, IPV6_LEN + TCP_LEN),
+    ]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([load_byte(R0, R10, CAME), shift_right(R0, 4), jump(IF_EQUAL, R0, 4, "cut version 4")]);
+    steps.extend(came(IPV6_LEN as i16, 4));
+    steps.extend([go("cut begins"), Step::Place("cut version 4")]);
+    steps.extend(came(IPV4_LEN as i16, 2));
+    steps.push(Step::Place("cut begins"));
+    // Length of what TCP says, as it came.
+    steps.extend([load_long(R1, R10, HEADERS), load_long(R2, R10, PAYLOAD), add_register(R1, R2)]);
+    steps.extend([load_long(R2, R10, IP), subtract(R1, R2), add(R1, -ETHERNET_LEN), turn(R1, 16)]);
+    steps.extend([store_long(R10, TCP_SAID, R1), set(R7, 0)]);
+    steps
+}
+
+/// Puts apart what the headers of a packet said when it came: the IP header is so long, and says the packet's length at `len_at`.
+fn came(ip_len: i16, len_at: i16) -> [Step; 10] {
+    [
+        set(R0, ip_len.into()),
+        store_long(R10, IP, R0),
+        load_half(R0, R10, CAME + len_at),
+        store_long(R10, LEN_SAID, R0),
+        load_half(R0, R10, CAME + 4),
+        store_long(R10, ID_SAID, R0),
+        load_word(R0, R10, CAME + ip_len + 4),
+        store_long(R10, SEQUENCE, R0),
+        load_byte(R0, R10, CAME + ip_len + 13),
+        store_long(R10, FLAGS, R0),
+    ]
+}
+
+/// Makes the packet the piece with this number, and sends it: the last one as the packet, others as its copies.
+fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static str; 5]) -> Vec<Step> {
+    let is_first = number == 0;
+    let mut steps = vec![
+        load_long(R0, R10, PAYLOAD),
+        subtract(R0, R7),
+        jump_above(R8, R0, short),
+        copy(R0, R8),
+        Step::Place(short),
+        store_long(R10, PIECE, R0),
+        load_long(R2, R10, HEADERS),
+        add_register(R2, R0),
+        copy(R1, R6),
+        set(R3, 0),
+        call(CHANGE_TAIL),
+        jump(IF_OTHER, R0, 0, "cut lost"),
+    ];
+    if !is_first {
+        steps.extend([jump(IF_MORE, R7, CUT_MAX, "cut lost"), load_long(R4, R10, PIECE)]);
+        steps.extend([jump(IF_EQUAL, R4, 0, "cut lost"), jump(IF_MORE, R4, CUT_MAX, "cut lost")]);
+        steps.extend([copy(R1, R6), load_long(R2, R10, HEADERS), copy(R3, R9), add_register(R3, R7), set(R5, 0)]);
+        steps.extend([call(STORE_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    }
+    // How long the packet is by its IP header.
+    steps.extend([
+        load_long(R1, R10, HEADERS),
+        load_long(R2, R10, PIECE),
+        add_register(R1, R2),
+        add(R1, -ETHERNET_LEN),
+    ]);
+    steps.extend([
+        load_long(R0, R10, IP),
+        jump(IF_EQUAL, R0, IPV6_LEN, version_6),
+        turn(R1, 16),
+        store_long(R10, WORD, R1),
+    ]);
+    steps.extend(write(ETHERNET_LEN + 2, 2));
+    steps.extend(mend_ip_sum(LEN_SAID));
+    if !is_first {
+        steps.extend([
+            load_long(R1, R10, ID_SAID),
+            turn(R1, 16),
+            add(R1, 1),
+            turn(R1, 16),
+            store_long(R10, WORD, R1),
+        ]);
+        steps.extend(write(ETHERNET_LEN + 4, 2));
+        steps.extend(mend_ip_sum(ID_SAID));
+    }
+    steps.extend([
+        go(addressed),
+        Step::Place(version_6),
+        add(R1, -IPV6_LEN),
+        turn(R1, 16),
+        store_long(R10, WORD, R1),
+    ]);
+    steps.extend(write(ETHERNET_LEN + 4, 2));
+    steps.push(Step::Place(addressed));
+    if !is_first {
+        steps.extend([load_long(R1, R10, SEQUENCE), turn(R1, 32), add_register(R1, R7), turn(R1, 32)]);
+        steps.push(store_long(R10, WORD, R1));
+        steps.extend(write_behind_ip(4, 4));
+    }
+    steps.extend([
+        load_long(R1, R10, HEADERS),
+        load_long(R2, R10, PIECE),
+        add_register(R1, R2),
+        load_long(R2, R10, IP),
+    ]);
+    steps.extend([
+        subtract(R1, R2),
+        add(R1, -ETHERNET_LEN),
+        turn(R1, 16),
+        copy(R4, R1),
+        load_long(R3, R10, TCP_SAID),
+    ]);
+    steps.extend([
+        store_long(R10, TCP_SAID, R1),
+        add(R2, ETHERNET_LEN + 16),
+        copy(R1, R6),
+        set(R5, OF_PSEUDO_HEADER | 2),
+    ]);
+    steps.extend([call(MEND_SUM), jump(IF_OTHER, R0, 0, "cut lost")]);
+    // Only the first says that the window was reduced, only the last that what came so far is to be pushed (RFC 3168 section 6.1.2).
+    steps.extend([load_long(R1, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R7, R2)]);
+    steps.push(mask(R1, if is_first { 0xFF } else { 0x7F }));
+    steps.extend([
+        load_long(R2, R10, PAYLOAD),
+        jump_above(R2, R7, last),
+        go(flagged),
+        Step::Place(last),
+        mask(R1, 0xF7),
+    ]);
+    steps.extend([Step::Place(flagged), store_long(R10, WORD, R1)]);
+    steps.extend(write_behind_ip(13, 1));
+    steps.extend([
+        load_long(R2, R10, PAYLOAD),
+        jump_above(R2, R7, MORE[number]),
+        go("send"),
+        Step::Place(MORE[number]),
+    ]);
+    steps.extend([copy(R1, R6), load_word(R2, R6, TO_NOTE_AT), set(R3, 0), call(SEND_COPY)]);
+    steps
+}
+
+/// Writes the first `len` bytes of the word on the stack to the packet.
+fn write(at: i32, len: i32) -> [Step; 8] {
+    [
+        copy(R1, R6),
+        set(R2, at),
+        copy(R3, R10),
+        add(R3, WORD.into()),
+        set(R4, len),
+        set(R5, 0),
+        call(STORE_BYTES),
+        jump(IF_OTHER, R0, 0, "cut lost"),
+    ]
+}
+
+/// The same, so far behind its IP header.
+fn write_behind_ip(at: i32, len: i32) -> Vec<Step> {
+    let mut steps = write(0, len).to_vec();
+    steps.splice(1..2, [load_long(R2, R10, IP), add(R2, ETHERNET_LEN + at)]);
+    steps
+}
+
+/// Mends the sum of the IPv4 header for what is now the word on the stack, and was in this place before.
+fn mend_ip_sum(said: i16) -> [Step; 8] {
+    [
+        load_long(R3, R10, said),
+        load_long(R4, R10, WORD),
+        store_long(R10, said, R4),
+        copy(R1, R6),
+        set(R2, ETHERNET_LEN + 10),
+        set(R5, 2),
+        call(MEND_IP_SUM),
+        jump(IF_OTHER, R0, 0, "cut lost"),
+    ]
+}
+
+/// Reads `len` bytes of the packet from `at` to the stack.
+fn read(at: i32, to: i16, len: i32) -> [Step; 7] {
+    [
+        copy(R1, R6),
+        set(R2, at),
+        copy(R3, R10),
+        add(R3, to.into()),
+        set(R4, len),
+        call(LOAD_BYTES),
+        jump(IF_OTHER, R0, 0, "other"),
+    ]
+}
+
+/// Puts on the stack how long a frame is by what the IP header says at `at`, and what that leaves out.
+fn length(at: i16, more: i32) -> [Step; 6] {
+    [
+        load_byte(R0, R10, at),
+        shift_left(R0, 8),
+        load_byte(R1, R10, at + 1),
+        add_register(R0, R1),
+        add(R0, ETHERNET_LEN + more),
+        store_long(R10, LENGTH, R0),
+    ]
+}
+
+/// Copies a word from the stack to the key.
+fn keep(from: i16, word: i16) -> [Step; 2] {
+    [load_word(R0, R10, from), store_word(R10, KEY + 4 * word, R0)]
+}
+
+/// As `__sk_buff.protocol` reads.
+const fn network_order(ethertype: u16) -> i32 {
+    ethertype.to_be() as i32
+}
+
+/// The note on a packet: "wide" in ASCII, the length of its segments, and the interface that it leaves by.
+pub(super) const NOTED: i32 = 0x7769_6465;
+pub(super) const NOTE_AT: i16 = 48;
+pub(super) const SEGMENT_NOTE_AT: i16 = 52;
+pub(super) const TO_NOTE_AT: i16 = 56;
+pub(super) const HEADERS_NOTE_AT: i16 = 60;
+/// Longest payload that is cut, in bytes, and in how many pieces, as bits.
+pub(super) const CUT_MAX: i32 = 9_216;
+pub(super) const PIECE_BITS: i32 = 3;
+/// Where things lie on the stack while a packet is cut: how long its headers, its payload, a piece and its IP header are; what it said of
+/// its length, its identification, TCP's length, sequence and flags; a word to write; its headers as they came.
+pub(super) const HEADERS: i16 = -16;
+pub(super) const PAYLOAD: i16 = -24;
+pub(super) const PIECE: i16 = -32;
+pub(super) const IP: i16 = -40;
+pub(super) const LEN_SAID: i16 = -48;
+pub(super) const ID_SAID: i16 = -56;
+pub(super) const TCP_SAID: i16 = -64;
+pub(super) const SEQUENCE: i16 = -72;
+pub(super) const FLAGS: i16 = -80;
+pub(super) const WORD: i16 = -88;
+pub(super) const CAME: i16 = WORD - 64;
+/// BPF_F_PSEUDO_HDR.
+pub(super) const OF_PSEUDO_HEADER: i32 = 1 << 4;
+/// bpf_map_lookup_elem, bpf_skb_store_bytes, bpf_l3_csum_replace, bpf_l4_csum_replace, bpf_clone_redirect and bpf_skb_change_tail.
+pub(super) const LOOK_UP: i32 = 1;
+pub(super) const STORE_BYTES: i32 = 9;
+pub(super) const MEND_IP_SUM: i32 = 10;
+pub(super) const MEND_SUM: i32 = 11;
+pub(super) const SEND_COPY: i32 = 13;
+pub(super) const CHANGE_TAIL: i32 = 38;
+/// Names of places, for each piece.
+pub(super) const PIECES: [[&str; 5]; 1 << PIECE_BITS] = [
+    ["short 1", "six 1", "addressed 1", "goes on 1", "flagged 1"],
+    ["short 2", "six 2", "addressed 2", "goes on 2", "flagged 2"],
+    ["short 3", "six 3", "addressed 3", "goes on 3", "flagged 3"],
+    ["short 4", "six 4", "addressed 4", "goes on 4", "flagged 4"],
+    ["short 5", "six 5", "addressed 5", "goes on 5", "flagged 5"],
+    ["short 6", "six 6", "addressed 6", "goes on 6", "flagged 6"],
+    ["short 7", "six 7", "addressed 7", "goes on 7", "flagged 7"],
+    ["short 8", "six 8", "addressed 8", "goes on 8", "flagged 8"],
+];
+pub(super) const MORE: [&str; 1 << PIECE_BITS] =
+    ["more 1", "more 2", "more 3", "more 4", "more 5", "more 6", "more 7", "more 8"];
+/// Where `struct __sk_buff` has a packet's length, whom it is for, its protocol, whether it has a VLAN tag, the count of a train's segments and
+/// their length.
+pub(super) const LEN_AT: i16 = 0;
+pub(super) const STATION_AT: i16 = 4;
+pub(super) const ETHERTYPE_AT: i16 = 16;
+pub(super) const TAG_AT: i16 = 20;
+pub(super) const SEGMENT_COUNT_AT: i16 = 164;
+pub(super) const SEGMENT_LEN_AT: i16 = 176;
+/// Where things lie on the stack: the flow, a header, how long a frame is said to be; how room is taken away.
+pub(super) const KEY: i16 = -40;
+pub(super) const HEADER: i16 = KEY - 40;
+pub(super) const LENGTH: i16 = HEADER - 8;
+pub(super) const TAKING: i16 = -8;
+/// bpf_ktime_get_ns, bpf_redirect, bpf_skb_load_bytes, bpf_skb_adjust_room and bpf_check_mtu.
+pub(super) const NANOSECONDS: i32 = 5;
+pub(super) const REDIRECT: i32 = 23;
+pub(super) const LOAD_BYTES: i32 = 26;
+pub(super) const CHANGE_ROOM: i32 = 50;
+pub(super) const CHECK_MTU: i32 = 163;
+/// BPF_MTU_CHK_SEGS.
+pub(super) const EACH_SEGMENT: i32 = 1;
+/// BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO and BPF_F_ADJ_ROOM_NO_CSUM_RESET.
+pub(super) const IN_FRONT: i32 = 1;
+pub(super) const FIXED: i32 = 1;
+pub(super) const WITHOUT_SUM: i32 = 1 << 5;
+/// Room that is made at once, in bytes: the kernel makes no more than 4,095, and less takes less memory.
+pub(super) const ROOM_MAX: i32 = 2_048;
+/// How much segments may become longer or shorter, in bytes: so often as much as is made at once.
+pub(super) const CHANGE_MAX: i32 = ROOM_MAX * CHANGES.len() as i32;
+/// Names of places, for each time that room is made.
+pub(super) const CHANGES: [[&str; 3]; 8] = [
+    ["longer 1", "sized 1", "room 1"],
+    ["longer 2", "sized 2", "room 2"],
+    ["longer 3", "sized 3", "room 3"],
+    ["longer 4", "sized 4", "room 4"],
+    ["longer 5", "sized 5", "room 5"],
+    ["longer 6", "sized 6", "room 6"],
+    ["longer 7", "sized 7", "room 7"],
+    ["longer 8", "sized 8", "room 8"],
+];
+/// Packets that may come singly, one after the other, before their flow is the worker's again.
+pub(super) const SINGLES_MAX: i32 = 8;
+
+/// FIN, SYN, RST and URG.
+pub(super) const ENDS: i32 = 0x27;
+pub(super) const TCP: i32 = 6;
+/// Hop-by-hop options, routing, fragment, authentication and destination options (RFC 8200 section 4).
+pub(super) const EXTENSIONS: [i32; 5] = [0, 43, 44, 51, 60];
+/// PACKET_OUTGOING (linux/if_packet.h).
+pub(super) const OUTGOING: i32 = 4;
+pub(super) const ETHERNET_LEN: i32 = 14;
+pub(super) const IPV4_LEN: i32 = 20;
+pub(super) const IPV6_LEN: i32 = 40;
+/// Without options.
+pub(super) const TCP_LEN: i32 = 20;
+/// More fragments, and the offset (RFC 791 section 3.1).
+pub(super) const FRAGMENT_BITS: u16 = 0x3FFF;
+pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// How much of a packet a socket gets.
+pub(super) const ALL: i32 = -1;
+/// TCX_NEXT and TCX_DROP.
+pub(super) const NEXT: i32 = -1;
+pub(super) const DROP: i32 = 2;
+/// BPF_F_BEFORE without a program that is meant: before all.
+pub(super) const FIRST: u32 = 1 << 3;
