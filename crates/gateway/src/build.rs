@@ -176,7 +176,7 @@ fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {
 /// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to receive into.
 const POOL_EXTRA: usize = 32 << 20;
 /// Workers that may lend flows.
-const LENDERS_MAX: usize = 32;
+const LENDERS_MAX: usize = 24;
 /// Longest wait of a run that is released when its port has nothing more to give: for ports that never come to an end.
 const BURST_MAX: Duration = Duration::from_millis(1);
 /// How long joining on the way waits for the next fragment (rel:G18).

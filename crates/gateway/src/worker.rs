@@ -419,8 +419,12 @@ impl Worker {
             }
             return;
         }
-        let cuts = |end: &End| end.sender.offloads().checksum && end.sender.offloads().tcp;
-        if packet.train.is_none() || !may_be_segmented(packet) || !self.ends.iter().all(cuts) {
+        let is_able = |end: &mut End| {
+            let offloads = end.sender.offloads();
+            let has_lost = end.port.leases().is_none_or(|leases| leases.has_lost());
+            offloads.checksum && offloads.tcp && !has_lost
+        };
+        if packet.train.is_none() || !may_be_segmented(packet) || !self.ends.iter_mut().all(is_able) {
             return;
         }
         let Some(back_len_max) = self.mss.as_mut().and_then(|mss| mss.len_max_back(packet, TOWARD[way])) else {

@@ -6,6 +6,7 @@ use port::namespace::Namespace;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use wideload_lab::experiments::observe;
 use wideload_lab::net::Offloading;
@@ -75,6 +76,51 @@ fn lent(middle: &Middle, end: usize) -> Passed {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].lent);
     lent.fold(Passed::default(), Passed::and)
+}
+
+#[test]
+fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
+    let trio = trio(Offloading::On);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    for (from, to, address, end) in [
+        (&trio.wide, &trio.narrow, v4(NARROW), 0),
+        (&trio.wide, &trio.narrow, v6(NARROW), 0),
+        (&trio.narrow, &trio.wide, v4(WIDE), 1),
+        (&trio.narrow, &trio.wide, v6(WIDE), 1),
+    ] {
+        let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
+        let target = listener.local_addr().unwrap();
+        let mut near = from.space().enter(|| TcpStream::connect(target).unwrap());
+        let (mut far, _) = listener.accept().unwrap();
+        near.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+        let content = vec![7; UNREAD_LEN];
+        for _ in 0..32 {
+            near.write_all(&content).unwrap();
+            far.read_exact(&mut vec![0; UNREAD_LEN]).unwrap();
+        }
+        let before = lent(&middle, end);
+        // As much as it takes, until there is no more room.
+        while near.write(&content).is_ok() {}
+        let (unread, memory) = (rustix::io::ioctl_fionread(&far).unwrap(), receive_memory(&far));
+        let after = lent(&middle, end);
+        assert!(after.bytes - before.bytes > unread / 2, "to {address}: {before:?}, {after:?}");
+        assert!(memory > unread, "to {address}: {unread} bytes in {memory}");
+    }
+    trio.clear(middle).unwrap();
+}
+
+/// What a socket's received packets count as, in bytes.
+fn receive_memory(socket: &TcpStream) -> u64 {
+    let mut told = [0_u32; 9];
+    let mut len = size_of_val(&told) as libc::socklen_t;
+    // SAFETY: the kernel writes no more than there is room for, and both outlive the call.
+    let outcome = unsafe {
+        let to = (&raw mut told).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
+    };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+    told[0].into()
 }
 
 #[test]
@@ -269,4 +315,5 @@ fn trio(offloading: Offloading) -> Trio {
 /// A bump in the wire is the only path between its two sides.
 const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
 const TCP_LEN: usize = 16 << 20;
+const UNREAD_LEN: usize = 1 << 18;
 const CONNECTIONS: u64 = 20;

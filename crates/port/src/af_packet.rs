@@ -190,7 +190,7 @@ impl PacketSocket {
     /// The interface is gone.
     pub fn adopt(
         socket: OwnedFd,
-        leases: Option<(OwnedFd, OwnedFd)>,
+        leases: Option<[OwnedFd; 3]>,
         name: &str,
         offloads: Offloads,
     ) -> io::Result<PacketSocket> {
@@ -204,7 +204,7 @@ impl PacketSocket {
         let medium = medium(hardware).ok_or_else(|| io::Error::other(format!("{address}: it has changed")))?;
         let mtu = device.mtu().map_err(gone)?;
         let vnet_len = spoken_vnet(&socket);
-        let adopt = |(map, link)| Leases::adopt(map, link, index.cast_unsigned());
+        let adopt = |[map, entry, exit]: [OwnedFd; 3]| Leases::adopt(map, [entry, exit], index.cast_unsigned());
         let leases = leases.map(adopt).transpose().map_err(gone)?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads);
         Ok(PacketSocket { leases, ..fresh })

@@ -118,7 +118,8 @@ pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io
         Address::Tun(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tun, offloads)?),
         Address::Tap(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tap, offloads)?),
         Address::Packet(name) => {
-            Box::new(PacketSocket::adopt(descriptor, descriptors.next().zip(descriptors.next()), name, offloads)?)
+            let leases = descriptors.collect::<Vec<_>>().try_into().ok();
+            Box::new(PacketSocket::adopt(descriptor, leases, name, offloads)?)
         }
         Address::Xdp(_) => {
             let sentence = format!("{address}: the memory of an AF_XDP port is one process's own; open it anew");

@@ -10,10 +10,11 @@
 //! Packets of a flow stay in order: the kernel numbers what it leaves to the worker, and while the worker has not let go
 //! of all that was numbered up to the last of a flow, the flow's next is left to it too.
 //!
-//! A program at the socket decides, and keeps the packet from it; a note on the packet tells another, at the interface's
-//! entry, what to do. Both end with the socket and with whoever holds the programs.
+//! A program at the socket decides, and keeps the packet from it. A note on the packet tells another, at the interface's
+//! entry, where to send it, and a third, at the exit of the interface that it leaves by, how long its segments are to be. All end
+//! with the socket and with whoever holds the programs.
 
-use crate::bpf::{self, Hook, Kind, RIGHTS, assemble};
+use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
 use crate::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
@@ -26,15 +27,15 @@ use std::time::Duration;
 
 mod program;
 
-use program::{CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, TCP, decide, entry};
+use program::{CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, TCP, decide, entry, exit};
 pub(crate) use program::{filter, place, stand, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
 pub struct Leases {
     map: OwnedFd,
-    /// The program at the interface's entry.
-    link: OwnedFd,
+    /// The programs at the interface's entry and at its exit.
+    links: [OwnedFd; 2],
     start: *mut c_void,
     /// Number of the interface.
     index: u32,
@@ -135,25 +136,29 @@ impl Leases {
         let map = bpf::shared_block(BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         // The program keeps it.
         let scratch = bpf::scratch(2 * CUT_MAX as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
-        let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd(), scratch.as_fd())));
-        let program = program.map_err(|refusal| refusal.about(&what))?;
-        let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
-            .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
+        let at = |hook, steps: &[Step]| {
+            let program = bpf::load(Kind::Classifier, 0, &assemble(steps));
+            let program = program.map_err(|refusal| refusal.about(&what))?;
+            bpf::attach(program.as_fd(), index, hook, FIRST)
+                .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
+        };
+        let links =
+            [at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?, at(Hook::Egress, &exit(map.as_fd()))?];
         let filter = bpf::load(Kind::Filter, 0, &assemble(&decide(map.as_fd(), &[])));
         let filter = filter.map_err(|refusal| refusal.about(&what))?;
-        Ok((Leases::adopt(map, link, index)?, filter))
+        Ok((Leases::adopt(map, links, index)?, filter))
     }
 
     /// Those that another process opened; it needs no right.
     ///
     /// # Errors
     /// These are no such descriptors.
-    pub fn adopt(map: OwnedFd, link: OwnedFd, index: u32) -> io::Result<Leases> {
+    pub fn adopt(map: OwnedFd, links: [OwnedFd; 2], index: u32) -> io::Result<Leases> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
         let start = unsafe { mmap(ptr::null_mut(), BLOCK_LEN, protection, MapFlags::SHARED, &map, 0)? };
         let mut leases =
-            Leases { map, link, start, index, before: Passed::default(), lost_before: 0, missing: (0, 0) };
+            Leases { map, links, start, index, before: Passed::default(), lost_before: 0, missing: (0, 0) };
         leases.before = leases.passed();
         // Who lent them before may have known of the flows what we do not.
         leases.revoke();
@@ -161,8 +166,9 @@ impl Leases {
     }
 
     /// To be handed to another process, in this order.
-    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        [self.map.as_fd(), self.link.as_fd()]
+    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        let [entry, exit] = &self.links;
+        [self.map.as_fd(), entry.as_fd(), exit.as_fd()]
     }
 
     /// Number of the interface that the packets come in by.
@@ -175,8 +181,13 @@ impl Leases {
         self.long(TO_AT).store(index.into(), Ordering::Release);
     }
 
-    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place, or has lost packets that it was lent: packets
-    /// are no longer than `len_max` bytes, IP header counted, when they go on.
+    /// Has the kernel lost packets that it was lent, since the leases were last revoked? It cannot do what it is to, then: at this
+    /// interface's entry, or at its exit what came in by another.
+    pub fn has_lost(&self) -> bool {
+        self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before
+    }
+
+    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: packets are no longer than `len_max` bytes, IP header counted, when they go on.
     pub fn lend(&mut self, flow: Flow, len_max: u16) {
         let at = HEADER_LEN + flow.slot() * SLOT_LEN;
         let (until, now) = (self.long(at + UNTIL_AT), now());
@@ -190,9 +201,6 @@ impl Leases {
             // A program that has just found another flow there may still be at it.
             (false, false) if now - ends < GRACE => return,
             (false, _) => {}
-        }
-        if self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before {
-            return;
         }
         until.store(0, Ordering::SeqCst);
         self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
@@ -486,11 +494,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_takes_what_stands_at_an_interfaces_entry() {
+    fn the_kernel_takes_what_stands_at_an_interfaces_entry_and_exit() {
         let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
         let scratch = bpf::scratch(2 * CUT_MAX as u32).expect("the test runs as root");
-        let program = bpf::load(Kind::Classifier, 0, &assemble(&entry(map.as_fd(), scratch.as_fd())));
-        program.expect("the kernel takes it");
+        for steps in [entry(map.as_fd(), scratch.as_fd()), exit(map.as_fd())] {
+            bpf::load(Kind::Classifier, 0, &assemble(&steps)).expect("the kernel takes it");
+        }
     }
 
     #[test]
@@ -608,15 +617,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_more_is_lent_where_the_kernel_lost_what_it_was_lent_until_all_is_revoked() {
+    fn what_the_kernel_lost_is_known_until_all_is_revoked() {
         let mut stand = Stand::new();
+        assert!(!stand.leases.has_lost());
         stand.leases.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
-        let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
-        for runs in [false, true] {
-            stand.lend(TRAIN, 1_500);
-            assert_eq!(stand.leases.long(at + UNTIL_AT).load(Ordering::SeqCst) > now(), runs);
-            stand.leases.revoke();
-        }
+        assert!(stand.leases.has_lost());
+        stand.leases.revoke();
+        assert!(!stand.leases.has_lost());
     }
 
     /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
@@ -651,8 +658,8 @@ mod tests {
             let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
             let program = bpf::load(Kind::Classifier, 0, &assemble(&decide(map.as_fd(), besides)));
             let program = program.expect("the kernel takes it");
-            let link = program.try_clone().expect("there are descriptors");
-            let leases = Leases::adopt(map, link, 7).expect("it is such a map");
+            let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
+            let leases = Leases::adopt(map, links, 7).expect("it is such a map");
             leases.lead_to(9);
             Stand { leases, program }
         }

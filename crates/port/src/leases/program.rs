@@ -1,4 +1,5 @@
-//! A table of leases in, the two programs that keep to it out: who a packet is for, and what becomes of one that is lent.
+//! A table of leases in, the three programs that keep to it out: who a packet is for, where one that is lent goes, and in what
+//! segments it leaves.
 
 use super::{
     BYTES_AT, DONE_AT, FRAMES_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT, LEFT_AT, LEN_MAX_AT,
@@ -282,9 +283,48 @@ fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Sends what carries a note where it is to go, its segments as long as the note says. Register 6 has the packet, 7 the
-/// length that its segments have, 8 the one that is wanted, 9 the memory that is shared.
+/// Sends what carries a note where it is to go, with the note. Register 6 has the packet.
+///
+/// A train that a socket of this machine sent still counts as that socket's memory, and room that is made in it counts as nobody's: where
+/// it is joined to others, it would seem to be more bytes than it takes memory. A copy of it, which shares its payload, is no socket's.
 pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = unless_noted().to_vec();
+    steps.extend([
+        set(R0, NEXT),
+        EXIT,
+        Step::Place("noted"),
+        copy(R6, R1),
+        load_word(R8, R6, SEGMENT_NOTE_AT),
+        jump(IF_EQUAL, R8, 0, "send"),
+        load_word(R7, R6, HEADERS_NOTE_AT),
+        jump(IF_OTHER, R7, 0, "cut"),
+        load_long(R1, R6, SENDER_AT),
+        jump(IF_EQUAL, R1, 0, "send"),
+        copy(R1, R6),
+        load_word(R2, R6, TO_NOTE_AT),
+        set(R3, 0),
+        call(SEND_COPY),
+        shift_right(R0, 63),
+        jump(IF_OTHER, R0, 0, "lost"),
+        set(R0, TAKEN),
+        EXIT,
+        Step::Place("send"),
+        load_word(R1, R6, TO_NOTE_AT),
+        set(R2, 0),
+        call(REDIRECT),
+        EXIT,
+    ]);
+    steps.extend(keep_aside(scratch));
+    for (number, places) in PIECES.into_iter().enumerate() {
+        steps.extend(cut(number, places));
+    }
+    steps.extend(lose(map));
+    steps
+}
+
+/// Gives a train with a note, at the exit of the interface that it leaves by, segments as long as the note says. Register 6 has
+/// the packet, 7 the length that its segments have, 8 the one that is wanted.
+pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
     steps.extend([
         set(R0, NEXT),
@@ -293,10 +333,11 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
         copy(R6, R1),
         set(R0, 0),
         store_word(R6, NOTE_AT, R0),
+        load_word(R8, R6, SEGMENT_NOTE_AT),
+        load_word(R7, R6, SEGMENT_LEN_AT),
+        jump(IF_EQUAL, R8, 0, "is ready"),
+        jump(IF_EQUAL, R7, 0, "is ready"),
     ]);
-    steps.extend(load_map_value(R9, map, 0));
-    steps.extend([load_word(R8, R6, SEGMENT_NOTE_AT), jump(IF_EQUAL, R8, 0, "send")]);
-    steps.extend([load_word(R7, R6, HEADERS_NOTE_AT), jump(IF_OTHER, R7, 0, "cut")]);
     for [longer, small, next] in CHANGES {
         steps.extend([
             load_word(R7, R6, SEGMENT_LEN_AT),
@@ -305,7 +346,7 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
             set(R5, 0),
             jump_above(R8, R7, longer),
             subtract(R7, R8),
-            jump(IF_EQUAL, R7, 0, "send"),
+            jump(IF_EQUAL, R7, 0, "is ready"),
             go(small),
             // Room in front makes segments shorter, and what takes it away makes them longer, unless they are told not to.
             Step::Place(longer),
@@ -334,36 +375,30 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
     steps.extend([
         load_word(R7, R6, SEGMENT_LEN_AT),
         jump_unlike(R7, R8, "lost"),
-        Step::Place("send"),
-        load_word(R7, R6, TO_NOTE_AT),
+        Step::Place("is ready"),
         // The interface may take less by now than when it was lent.
         set(R0, 0),
         store_long(R10, TAKING, R0),
         copy(R1, R6),
-        copy(R2, R7),
+        set(R2, 0),
         copy(R3, R10),
         add(R3, TAKING.into()),
         set(R4, 0),
         set(R5, EACH_SEGMENT),
         call(CHECK_MTU),
         jump(IF_OTHER, R0, 0, "lost"),
-        copy(R1, R7),
-        set(R2, 0),
-        call(REDIRECT),
-        EXIT,
-        Step::Place("lost"),
-        set(R1, 1),
-        fetch_and_add(R9, LOST_AT as i16, R1),
-        set(R0, DROP),
+        set(R0, NEXT),
         EXIT,
     ]);
-    steps.extend(keep_aside(scratch));
-    for (number, places) in PIECES.into_iter().enumerate() {
-        steps.extend(cut(number, places));
-    }
-    steps.push(Step::Place("cut lost"));
+    steps.extend(lose(map));
+    steps
+}
+
+/// Drops a packet, and counts it.
+fn lose(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![Step::Place("lost")];
     steps.extend(load_map_value(R9, map, 0));
-    steps.push(go("lost"));
+    steps.extend([set(R1, 1), fetch_and_add(R9, LOST_AT as i16, R1), set(R0, DROP), EXIT]);
     steps
 }
 
@@ -381,10 +416,10 @@ fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
         add(R2, WORD.into()),
     ];
     steps.extend(load_map(R1, scratch));
-    steps.extend([call(LOOK_UP), jump(IF_EQUAL, R0, 0, "cut lost"), copy(R9, R0)]);
+    steps.extend([call(LOOK_UP), jump(IF_EQUAL, R0, 0, "lost"), copy(R9, R0)]);
     steps.extend([copy(R1, R6), copy(R2, R7), copy(R3, R9), load_long(R4, R10, PAYLOAD)]);
-    steps.extend([jump(IF_EQUAL, R4, 0, "cut lost"), jump(IF_MORE, R4, CUT_MAX, "cut lost")]);
-    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([jump(IF_EQUAL, R4, 0, "lost"), jump(IF_MORE, R4, CUT_MAX, "lost")]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "lost")]);
     steps.extend([
         copy(R1, R6),
         set(R2, ETHERNET_LEN),
@@ -392,7 +427,7 @@ fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
         add(R3, CAME.into()),
         set(R4, IPV6_LEN + TCP_LEN),
     ]);
-    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "lost")]);
     steps.extend([load_byte(R0, R10, CAME), shift_right(R0, 4), jump(IF_EQUAL, R0, 4, "cut version 4")]);
     steps.extend(came(IPV6_LEN as i16, 4));
     steps.extend([go("cut begins"), Step::Place("cut version 4")]);
@@ -436,13 +471,13 @@ fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static st
         copy(R1, R6),
         set(R3, 0),
         call(CHANGE_TAIL),
-        jump(IF_OTHER, R0, 0, "cut lost"),
+        jump(IF_OTHER, R0, 0, "lost"),
     ];
     if !is_first {
-        steps.extend([jump(IF_MORE, R7, CUT_MAX, "cut lost"), load_long(R4, R10, PIECE)]);
-        steps.extend([jump(IF_EQUAL, R4, 0, "cut lost"), jump(IF_MORE, R4, CUT_MAX, "cut lost")]);
+        steps.extend([jump(IF_MORE, R7, CUT_MAX, "lost"), load_long(R4, R10, PIECE)]);
+        steps.extend([jump(IF_EQUAL, R4, 0, "lost"), jump(IF_MORE, R4, CUT_MAX, "lost")]);
         steps.extend([copy(R1, R6), load_long(R2, R10, HEADERS), copy(R3, R9), add_register(R3, R7), set(R5, 0)]);
-        steps.extend([call(STORE_BYTES), jump(IF_OTHER, R0, 0, "cut lost")]);
+        steps.extend([call(STORE_BYTES), jump(IF_OTHER, R0, 0, "lost")]);
     }
     // How long the packet is by its IP header.
     steps.extend([
@@ -503,7 +538,7 @@ fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static st
         copy(R1, R6),
         set(R5, OF_PSEUDO_HEADER | 2),
     ]);
-    steps.extend([call(MEND_SUM), jump(IF_OTHER, R0, 0, "cut lost")]);
+    steps.extend([call(MEND_SUM), jump(IF_OTHER, R0, 0, "lost")]);
     // Only the first says that the window was reduced, only the last that what came so far is to be pushed (RFC 3168 section 6.1.2).
     steps.extend([load_long(R1, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R7, R2)]);
     steps.push(mask(R1, if is_first { 0xFF } else { 0x7F }));
@@ -536,7 +571,7 @@ fn write(at: i32, len: i32) -> [Step; 8] {
         set(R4, len),
         set(R5, 0),
         call(STORE_BYTES),
-        jump(IF_OTHER, R0, 0, "cut lost"),
+        jump(IF_OTHER, R0, 0, "lost"),
     ]
 }
 
@@ -557,7 +592,7 @@ fn mend_ip_sum(said: i16) -> [Step; 8] {
         set(R2, ETHERNET_LEN + 10),
         set(R5, 2),
         call(MEND_IP_SUM),
-        jump(IF_OTHER, R0, 0, "cut lost"),
+        jump(IF_OTHER, R0, 0, "lost"),
     ]
 }
 
@@ -640,13 +675,14 @@ pub(super) const PIECES: [[&str; 5]; 1 << PIECE_BITS] = [
 ];
 pub(super) const MORE: [&str; 1 << PIECE_BITS] =
     ["more 1", "more 2", "more 3", "more 4", "more 5", "more 6", "more 7", "more 8"];
-/// Where `struct __sk_buff` has a packet's length, whom it is for, its protocol, whether it has a VLAN tag, the count of a train's segments and
-/// their length.
+/// Where `struct __sk_buff` has a packet's length, whom it is for, its protocol, whether it has a VLAN tag, the count of a train's segments, the
+/// socket that sent it, and the length of segments.
 pub(super) const LEN_AT: i16 = 0;
 pub(super) const STATION_AT: i16 = 4;
 pub(super) const ETHERTYPE_AT: i16 = 16;
 pub(super) const TAG_AT: i16 = 20;
 pub(super) const SEGMENT_COUNT_AT: i16 = 164;
+pub(super) const SENDER_AT: i16 = 168;
 pub(super) const SEGMENT_LEN_AT: i16 = 176;
 /// Where things lie on the stack: the flow, a header, how long a frame is said to be; how room is taken away.
 pub(super) const KEY: i16 = -40;
@@ -701,8 +737,9 @@ pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// How much of a packet a socket gets.
 pub(super) const ALL: i32 = -1;
-/// TCX_NEXT and TCX_DROP.
+/// TCX_NEXT, TC_ACT_STOLEN and TCX_DROP.
 pub(super) const NEXT: i32 = -1;
+pub(super) const TAKEN: i32 = 4;
 pub(super) const DROP: i32 = 2;
 /// BPF_F_BEFORE without a program that is meant: before all.
 pub(super) const FIRST: u32 = 1 << 3;
