@@ -75,6 +75,12 @@ pub enum Experiment {
         /// How often each transfer is timed
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
+        /// Bytes of each transfer, such as 1e9
+        #[arg(long, default_value_t = 256 << 20, value_parser = transfer_len)]
+        bytes: u64,
+        /// Bytes of each write to a socket; without it lengths are drawn, 262144 in the mean
+        #[arg(long, value_parser = transfer_len)]
+        write: Option<u64>,
         /// What links and hosts are like, separated by commas; without it all four
         #[arg(long, value_delimiter = ',')]
         scene: Option<Vec<Scene>>,

@@ -12,6 +12,7 @@ use lab::experiments::{
     FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings,
     WorkersSettings,
 };
+use lab::traffic::Writes;
 use port::namespace::become_own_root;
 use serde::Serialize;
 use std::fmt::{Display, Write};
@@ -57,8 +58,10 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let outcome = experiments::calibration(&Trial::standard(), Scheduling::Realtime)?;
             shown(&progress, json, &outcome, outcome.calibration.faults.is_empty())
         }
-        Experiment::Border { rounds, scene } => {
-            let usual = BorderSettings { rounds: *rounds, ..BorderSettings::default() };
+        Experiment::Border { rounds, bytes, write, scene } => {
+            let timed_len = *bytes as usize;
+            let writes = write.map_or(Writes::Drawn, |len| Writes::Of(len as usize));
+            let usual = BorderSettings { rounds: *rounds, timed_len, writes, ..BorderSettings::default() };
             let scenes = scene.as_ref().map(|scenes| scenes.iter().copied().map(played).collect());
             let settings = BorderSettings { scenes: scenes.unwrap_or(usual.scenes), ..usual };
             let border = experiments::border(&settings, tell)?;

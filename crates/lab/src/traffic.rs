@@ -6,10 +6,11 @@
 
 use crate::usage::thread_time;
 use port::namespace::Namespace;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt};
 use rustix::thread::set_name;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
@@ -43,11 +44,46 @@ impl Transfer {
     }
 }
 
-/// Sends `len` bytes in one TCP connection from a host to an address of the other, with cubic congestion control.
+/// How much a sender gives its socket at once, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Writes {
+    /// Lengths that are drawn from the seed, 256 KiB in the mean. Where all are alike, what of each is left for a last, short train
+    /// is alike too, and so some lengths cost much more than others do.
+    Drawn,
+    /// All the same.
+    Of(usize),
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Writes::Drawn => write!(f, "{WRITE_LEN} bytes in the mean"),
+            Writes::Of(len) => write!(f, "{len} bytes"),
+        }
+    }
+}
+
+/// Sends `len` bytes in one TCP connection from a host to an address of the other, with cubic congestion control, in writes of
+/// lengths that are drawn.
 ///
 /// # Errors
 /// What a socket says.
 pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: u64) -> io::Result<Transfer> {
+    tcp_in(Writes::Drawn, from, to, address, len, seed)
+}
+
+/// The same, in such writes.
+///
+/// # Errors
+/// What a socket says.
+pub fn tcp_in(
+    writes: Writes,
+    from: &Namespace,
+    to: &Namespace,
+    address: IpAddr,
+    len: usize,
+    seed: u64,
+) -> io::Result<Transfer> {
     let sent = content(seed, len);
     // Written once before anybody sends, so that no page is made while the clock runs.
     let room = vec![1; len];
@@ -55,7 +91,7 @@ pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: 
     let target = listener.local_addr()?;
     thread::scope(|scope| {
         let receiver = scope.spawn(|| to.enter(|| receive_tcp(&listener, room)));
-        let sender = scope.spawn(|| from.enter(|| send_tcp(target, &sent)));
+        let sender = scope.spawn(|| from.enter(|| send_tcp(target, &sent, writes, seed)));
         let sending = sender.join().expect("a sender that panics has said why");
         let receiving = receiver.join().expect("a receiver that panics has said why");
         let ((began, sender_time), (ended, receiver_time, received)) = (sending?, receiving?);
@@ -72,15 +108,27 @@ pub fn tcp(from: &Namespace, to: &Namespace, address: IpAddr, len: usize, seed: 
     })
 }
 
-fn send_tcp(target: SocketAddr, content: &[u8]) -> io::Result<(Instant, Duration)> {
+fn send_tcp(target: SocketAddr, content: &[u8], writes: Writes, seed: u64) -> io::Result<(Instant, Duration)> {
     // A profiler tells threads by their names.
     set_name(c"lab-sends")?;
-    let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
-    sockopt::set_tcp_congestion(&stream, CONGESTION)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket(family, SocketType::STREAM, Some(ipproto::TCP))?;
+    // What a connection was opened with may go on to pace it.
+    sockopt::set_tcp_congestion(&socket, CONGESTION)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &target)?;
+    let mut stream = TcpStream::from(socket);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut left = content;
     let (began, before) = (Instant::now(), thread_time());
-    for part in content.chunks(WRITE_LEN) {
+    while !left.is_empty() {
+        let len = match writes {
+            Writes::Drawn => rng.usize(1..2 * WRITE_LEN),
+            Writes::Of(len) => len,
+        };
+        let (part, rest) = left.split_at(len.clamp(1, left.len()));
         stream.write_all(part)?;
+        left = rest;
     }
     stream.shutdown(std::net::Shutdown::Write)?;
     // The other end closes when it has all.
@@ -231,6 +279,7 @@ const CONGESTION: &str = "cubic";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after the last message no more is waited for: longer than any reassembly of ours waits on the way.
 const QUIET: Duration = Duration::from_millis(800);
+/// Mean of the lengths that are drawn.
 const WRITE_LEN: usize = 1 << 18;
 const READ_LEN: usize = 1 << 18;
 const SOCKET_BUFFER_LEN: usize = 8 << 20;

@@ -105,6 +105,7 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
             Scene::Wires(Receiving::ThreadWithGro),
             Scene::Trains,
         ],
+        ..BorderSettings::default()
     };
     let border = border(&settings, |_| {}).unwrap();
     assert!(border.intact);

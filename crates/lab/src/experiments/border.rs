@@ -9,7 +9,7 @@ use super::account::{Account, Receiving};
 use super::observer::{Observed, observe};
 use super::{Conditions, Spread, cell, median_of};
 use crate::net::{Host, Offloading};
-use crate::traffic::{self, Transfer};
+use crate::traffic::{self, Transfer, Writes};
 use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 use port::addresses::Prefix;
 use port::interfaces::Counters;
@@ -27,6 +27,8 @@ pub struct BorderSettings {
     pub rounds: usize,
     /// Bytes of each transfer that is timed.
     pub timed_len: usize,
+    /// How much of it a sender gives its socket at once.
+    pub writes: Writes,
     /// Bytes of each transfer whose packets are looked at.
     pub observed_len: usize,
     /// Kinds of links and hosts.
@@ -51,6 +53,8 @@ pub struct Border {
     pub conditions: Conditions,
     /// Bytes of each transfer.
     pub timed_len: usize,
+    /// How much of it a sender gives its socket at once.
+    pub writes: Writes,
     /// One for each scene, load and middle.
     pub rows: Vec<BorderRow>,
     /// Did every byte arrive unchanged?
@@ -146,6 +150,7 @@ impl Default for BorderSettings {
         BorderSettings {
             rounds: 3,
             timed_len: 256 << 20,
+            writes: Writes::Drawn,
             observed_len: 64 << 20,
             scenes: vec![
                 Scene::Wires(Receiving::ThreadWithoutCopy),
@@ -163,8 +168,8 @@ impl Default for BorderSettings {
 /// What is missing on this machine, and what to do.
 pub fn border(settings: &BorderSettings, mut tell: impl FnMut(&str)) -> io::Result<Border> {
     let conditions = Conditions::here(settings.rounds);
-    let mut border =
-        Border { conditions, timed_len: settings.timed_len, rows: Vec::new(), intact: true, broken: Vec::new() };
+    let &BorderSettings { timed_len, writes, .. } = settings;
+    let mut border = Border { conditions, timed_len, writes, rows: Vec::new(), intact: true, broken: Vec::new() };
     for (index, scene) in settings.scenes.iter().enumerate() {
         let mut tell = |step: &str| tell(&format!("scene {} of {}: {step}", index + 1, settings.scenes.len()));
         play(&mut border, *scene, settings, &mut tell)?;
@@ -189,9 +194,9 @@ fn play(
             for (index, load) in LOADS.into_iter().enumerate() {
                 let at = index * KINDS.len() + number;
                 if round == 0 {
-                    observed[at] = place.look(kind, load, settings.observed_len)?;
+                    observed[at] = place.look(kind, load, settings)?;
                 } else {
-                    samples[at].push(place.time(&standing, kind, load, settings.timed_len)?);
+                    samples[at].push(place.time(&standing, kind, load, settings)?);
                 }
             }
             border.broken.extend(standing.broken()?);
@@ -357,22 +362,22 @@ impl Place {
         }
     }
 
-    fn transfer(&self, kind: Kind, load: Load, len: usize) -> io::Result<Transfer> {
+    fn transfer(&self, kind: Kind, load: Load, len: usize, writes: Writes) -> io::Result<Transfer> {
         let Trio { wide, narrow, .. } = &self.trio;
         let (from, to, host) = if load.to_wide { (narrow, wide, WIDE) } else { (wide, narrow, NARROW) };
-        traffic::tcp(from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
+        traffic::tcp_in(writes, from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
     }
 
     /// Looks at the packets of a transfer where they come in by the wide host's cable, at whichever end that is.
-    fn look(&self, kind: Kind, load: Load, len: usize) -> io::Result<Observed> {
+    fn look(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
         let [wide, to_wide, _, _] = self.trio.names();
         let (host, name) = if load.to_wide { (&self.trio.wide, wide) } else { (&self.trio.middle, to_wide) };
-        Ok(observe(host, name, || self.transfer(kind, load, len))?.1)
+        Ok(observe(host, name, || self.transfer(kind, load, settings.observed_len, settings.writes))?.1)
     }
 
-    fn time(&self, standing: &Standing, kind: Kind, load: Load, len: usize) -> io::Result<Sample> {
+    fn time(&self, standing: &Standing, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Sample> {
         let before = (self.seconds(), standing.seconds()?, self.trio.counters()?[0]);
-        let transfer = self.transfer(kind, load, len)?;
+        let transfer = self.transfer(kind, load, settings.timed_len, settings.writes)?;
         let after = (self.seconds(), standing.seconds()?, self.trio.counters()?[0]);
         let gigabytes = transfer.bytes as f64 / 1e9;
         let spent = |interface: usize| Some(after.0[interface]? - before.0[interface]?);
@@ -456,10 +461,11 @@ impl fmt::Display for Border {
         writeln!(f, "{}", self.conditions)?;
         writeln!(
             f,
-            "TCP, {} bytes each; a wide host (9,000) and a narrow one (1,500)\n\n\
+            "TCP, {} bytes each, in writes of {}; a wide host (9,000) and a narrow one (1,500)\n\n\
              {:34}{:>8} {:>15}  {:>6} {:>6} {:>7} {:>6} {:>7} {:>7}  {:>9} {:>9}\n\
              {:34}{:>8} {:>15}  {:>28} {:>7} {:>7}  {:>9} {:>9}",
             self.timed_len,
+            self.writes,
             "",
             "Gbit/s",
             "least to most",
