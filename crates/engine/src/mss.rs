@@ -176,16 +176,19 @@ impl Mss {
         }
     }
 
-    /// Longest packet, IP header counted, in bytes, that the sender of this packet, which goes toward this side, takes itself;
-    /// none of what is no whole TCP.
-    pub fn len_max_back(&mut self, packet: &Packet, toward: Toward) -> Option<u16> {
+    /// Longest packets, IP header counted, in bytes, that the receiver of this packet, which goes toward this side, takes, and
+    /// that its sender takes itself; none of what is no whole TCP.
+    pub fn len_maxes(&mut self, packet: &Packet, toward: Toward) -> Option<[u16; 2]> {
         let (key, _) = FlowKey::of(packet, toward)?;
         let back = match toward {
             Toward::Wide => Toward::Narrow,
             Toward::Narrow => Toward::Wide,
         };
-        let known = self.find(&key).map_or(0, |at| self.flows.at_mut(at).receiver(back).len_max);
-        Some(if known == 0 { self.border.unknown_len_max(back) } else { known })
+        let found = self.find(&key);
+        Some([toward, back].map(|toward| {
+            let known = found.map_or(0, |at| self.flows.at_mut(at).receiver(toward).len_max);
+            if known == 0 { self.border.unknown_len_max(toward) } else { known }
+        }))
     }
 
     /// Forgets what is late.

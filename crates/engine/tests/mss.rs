@@ -386,7 +386,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             // Whoever else cuts its trains is told the same, from either direction.
             let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
             let back = gateway.seen(&turned(long), other(toward), Checksum::Unverified, None);
-            let len_max = gateway.mss.len_max_back(&back, other(toward));
+            let len_max = gateway.mss.len_maxes(&back, other(toward)).map(|[_, back]| back);
             assert_eq!(len_max, Some(seen.flow_len_max), "{toward:?}, {mss:?}");
             let side = pick(toward, &gateway.wide, &gateway.narrow);
             assert_eq!(side.resizes_to(seen.flow_len_max).map(usize::from), Some(*expected), "{toward:?}, {mss:?}");

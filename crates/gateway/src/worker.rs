@@ -14,10 +14,11 @@ use arrayvec::ArrayVec;
 use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
+    may_be_segmented_hence,
 };
 use port::Port;
 use port::clock::Clock;
-use port::leases::{Flow, Passed};
+use port::leases::{self, Flow, Passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -407,30 +408,36 @@ impl Worker {
         self.leads = wanted && is_both;
     }
 
-    /// Lends the kernel both directions of the flow that a train is of, where all that is done to its packets is that their
-    /// trains get segments of another length; ends that where a connection opens or ends.
+    /// Lends the kernel both directions of a flow, where all that is done to its packets is that their trains get segments of another
+    /// length: when its hosts agree to it, so that all of it passes without us, or when a train of it comes. That ends where
+    /// the connection does.
     fn lend(&mut self, way: usize, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
         let flows = [(way, flow), (1 - way, flow.back())];
-        if Flow::turns(ip) {
-            for (end, flow) in flows {
-                self.ends[end].port.leases().into_iter().for_each(|leases| leases.end(flow));
+        let may_lend = match Flow::turn(ip) {
+            leases::Turn::GoesOn => packet.train.is_some() && may_be_segmented(packet),
+            leases::Turn::Answers => may_be_segmented_hence(packet),
+            turn => {
+                for (end, flow) in flows {
+                    let Some(leases) = self.ends[end].port.leases() else { continue };
+                    leases.end(flow);
+                    if turn == leases::Turn::Opens {
+                        leases.expect(flow);
+                    }
+                }
+                false
             }
-            return;
-        }
+        };
         let is_able = |end: &mut End| {
             let offloads = end.sender.offloads();
             let has_lost = end.port.leases().is_none_or(|leases| leases.has_lost());
             offloads.checksum && offloads.tcp && !has_lost
         };
-        if packet.train.is_none() || !may_be_segmented(packet) || !self.ends.iter_mut().all(is_able) {
+        if !may_lend || !self.ends.iter_mut().all(is_able) {
             return;
         }
-        let Some(back_len_max) = self.mss.as_mut().and_then(|mss| mss.len_max_back(packet, TOWARD[way])) else {
-            return;
-        };
-        let lens = [packet.flow_len_max, back_len_max];
+        let Some(lens) = self.mss.as_mut().and_then(|mss| mss.len_maxes(packet, TOWARD[way])) else { return };
         let resizes = |(way, _): (usize, Flow), len| self.ways[way].side.resizes_to(len);
         let [Some(there), Some(back)] = [resizes(flows[0], lens[0]), resizes(flows[1], lens[1])] else { return };
         for ((end, flow), len_max) in flows.into_iter().zip([there, back]) {

@@ -33,6 +33,16 @@ pub enum Identifications {
 /// resets a connection or is urgent (R117, R118), nor one that is signed as a whole (RFC 2385, RFC 4302, RFC 5925) or
 /// whose options cannot be read.
 pub fn may_be_segmented(packet: &Packet) -> bool {
+    is_divisible(packet, tcp::SYN | tcp::RST | tcp::URG)
+}
+
+/// May packets be divided that follow this one, which agrees to a connection: does it sign nothing?
+pub fn may_be_segmented_hence(packet: &Packet) -> bool {
+    is_divisible(packet, tcp::RST | tcp::URG)
+}
+
+/// Is this a whole TCP packet without these flags that is not signed and whose options can be read?
+fn is_divisible(packet: &Packet, without: u8) -> bool {
     let ip = packet.ip();
     let Some(upper) = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none()) else { return false };
     let Some(segment) = Segment::parse(packet.upper_bytes(upper)) else { return false };
@@ -41,9 +51,7 @@ pub fn may_be_segmented(packet: &Packet) -> bool {
         TcpOption::Malformed(_) => true,
         _ => false,
     };
-    !ip.is_authenticated(packet.bytes())
-        && segment.header.flags() & (tcp::SYN | tcp::RST | tcp::URG) == 0
-        && !segment.options().any(signs)
+    !ip.is_authenticated(packet.bytes()) && segment.header.flags() & without == 0 && !segment.options().any(signs)
 }
 
 /// Does a TCP option of this kind cover the bytes of its segment?

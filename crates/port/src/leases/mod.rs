@@ -27,7 +27,7 @@ use std::time::Duration;
 
 mod program;
 
-use program::{CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, TCP, decide, entry, exit};
+use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, SYN, TCP, decide, entry, exit};
 pub(crate) use program::{filter, place, stand, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
@@ -53,6 +53,19 @@ unsafe impl Send for Leases {}
 /// One direction of a TCP connection: addresses, ports and version as they stand in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow([u32; KEY_WORDS]);
+
+/// What a packet does to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It asks for one.
+    Opens,
+    /// It agrees to one.
+    Answers,
+    /// It is one of many.
+    GoesOn,
+    /// It ends it, or is urgent, or damaged.
+    Ends,
+}
 
 /// What the kernel passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,9 +115,14 @@ impl Flow {
     }
 
     /// Does this packet, which is one of a flow, open or end it?
-    pub fn turns(packet: &[u8]) -> bool {
+    pub fn turn(packet: &[u8]) -> Turn {
         let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
-        packet.get(header_len as usize + 13).is_none_or(|flags| i32::from(*flags) & ENDS != 0)
+        match packet.get(header_len as usize + 13).map(|flags| i32::from(*flags) & (ENDS | ACK)) {
+            Some(SYN) => Turn::Opens,
+            Some(flags) if flags == SYN | ACK => Turn::Answers,
+            Some(flags) if flags & ENDS == 0 => Turn::GoesOn,
+            _ => Turn::Ends,
+        }
     }
 
     /// The other direction.
@@ -118,10 +136,10 @@ impl Flow {
         Flow(back)
     }
 
-    /// Where it stands in the table.
-    fn slot(&self) -> usize {
+    /// Where it stands in the memory that is shared.
+    fn at(&self) -> usize {
         let number = self.0.iter().fold(0, |number, word| number ^ word);
-        (number.wrapping_mul(SPREAD.cast_unsigned()) >> (32 - SLOT_BITS)) as usize
+        HEADER_LEN + (number.wrapping_mul(SPREAD.cast_unsigned()) >> (32 - SLOT_BITS)) as usize * SLOT_LEN
     }
 }
 
@@ -187,21 +205,46 @@ impl Leases {
         self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before
     }
 
-    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: packets are no longer than `len_max` bytes, IP header counted, when they go on.
+    /// A flow opens, and nothing of it but what opens it was left to the worker so far: from here on the kernel notes the last of its
+    /// packets that is, unless it has another flow in its place.
+    pub fn expect(&mut self, flow: Flow) {
+        if self.notes(flow) || !self.enter(flow, 0) {
+            return;
+        }
+        self.until(flow).store(ENDED, Ordering::SeqCst);
+        let left = self.long(LEFT_AT).load(Ordering::SeqCst);
+        let last = self.long(flow.at() + LAST_AT);
+        // Where one came meanwhile, it has a number.
+        let _ = last.compare_exchange(NEVER, left, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: packets are no longer than `len_max`
+    /// bytes, IP header counted, when they go on.
     pub fn lend(&mut self, flow: Flow, len_max: u16) {
-        let at = HEADER_LEN + flow.slot() * SLOT_LEN;
-        let (until, now) = (self.long(at + UNTIL_AT), now());
-        let ends = until.load(Ordering::Relaxed);
-        match (ends > now, self.has(flow)) {
-            (true, true) => {
-                self.word(at + LEN_MAX_AT).fetch_min(len_max.into(), Ordering::Relaxed);
+        let now = now();
+        if !self.notes(flow) {
+            if !self.enter(flow, len_max) {
                 return;
             }
-            (true, false) => return,
-            // A program that has just found another flow there may still be at it.
-            (false, false) if now - ends < GRACE => return,
-            (false, _) => {}
+        } else if self.until(flow).load(Ordering::Relaxed) > now {
+            self.word(flow.at() + LEN_MAX_AT).fetch_min(len_max.into(), Ordering::Relaxed);
+            return;
+        } else {
+            self.word(flow.at() + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
+            self.word(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
         }
+        self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// Gives a flow its place, where it is free: which of its packets was last left to the worker is not known.
+    fn enter(&mut self, flow: Flow, len_max: u16) -> bool {
+        let (until, now) = (self.until(flow), now());
+        let ends = until.load(Ordering::Relaxed);
+        // A program that has just found another flow there may still be at it.
+        if ends > now || now - ends < GRACE {
+            return false;
+        }
+        let at = flow.at();
         until.store(0, Ordering::SeqCst);
         self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
         self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
@@ -209,20 +252,26 @@ impl Leases {
         for (word, value) in flow.0.iter().enumerate() {
             self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
         }
-        until.store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
+        true
     }
 
     /// Ends a flow's lease.
     pub fn end(&self, flow: Flow) {
-        if self.has(flow) {
-            self.long(HEADER_LEN + flow.slot() * SLOT_LEN + UNTIL_AT).fetch_min(now(), Ordering::SeqCst);
+        if self.notes(flow) {
+            self.until(flow).fetch_min(now(), Ordering::SeqCst);
         }
     }
 
-    /// Is this the flow in its place?
-    fn has(&self, flow: Flow) -> bool {
-        let at = HEADER_LEN + flow.slot() * SLOT_LEN + KEY_AT;
-        flow.0.iter().enumerate().all(|(word, value)| self.word(at + 4 * word).load(Ordering::Relaxed) == *value)
+    /// Does the kernel note which packet of this flow was last left to the worker?
+    fn notes(&self, flow: Flow) -> bool {
+        let at = flow.at() + KEY_AT;
+        let is_here = |(word, value): (usize, &u32)| self.word(at + 4 * word).load(Ordering::Relaxed) == *value;
+        self.until(flow).load(Ordering::Relaxed) != 0 && flow.0.iter().enumerate().all(is_here)
+    }
+
+    /// When what is in a flow's place ends.
+    fn until(&self, flow: Flow) -> &AtomicU64 {
+        self.long(flow.at() + UNTIL_AT)
     }
 
     /// Ends all leases, and begins anew.
@@ -309,6 +358,8 @@ pub const TERM: Duration = Duration::from_millis(500);
 const MISSING: Duration = Duration::from_millis(50);
 /// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
 const GRACE: u64 = 1_000_000;
+/// When a lease ended that ran out long ago, or never ran.
+const ENDED: u64 = 1;
 /// A number that no packet has.
 const NEVER: u64 = u64::MAX;
 
@@ -326,7 +377,7 @@ const LOST_AT: usize = 64;
 /// The number of the last packet that was left to the worker and of whose flow nothing is known.
 const LAST_OF_SOME_AT: usize = 72;
 const HEADER_LEN: usize = 128;
-/// What follows is a lease each: when it ends, the number of the last packet that was left to the worker, how long packets may
+/// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was left to the worker, how long packets may
 /// be, how many came singly in a row, and the flow.
 const SLOT_LEN: usize = 64;
 const SLOT_BITS: i32 = 10;
@@ -369,6 +420,61 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_that_is_expected_passes_from_its_first_packet_once_what_opened_it_has() {
+        let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..TRAIN };
+        for is_done in [false, true] {
+            let mut stand = Stand::new();
+            assert_eq!(stand.says(opening), Said::Kept);
+            stand.leases.expect(flow(TRAIN));
+            if is_done {
+                stand.settle(1);
+            }
+            stand.lend(TRAIN, 1_500);
+            assert_eq!(stand.says(TRAIN), if is_done { Said::Goes(1_460) } else { Said::Kept });
+        }
+        // What comes before it is lent is noted.
+        let mut stand = Stand::new();
+        assert_eq!(stand.says(opening), Said::Kept);
+        stand.leases.expect(flow(TRAIN));
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.leases.count(2);
+        stand.leases.settle();
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.lend(TRAIN, 1_500);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.settle(2);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        // Where it opens anew, too.
+        assert_eq!(stand.says(opening), Said::Kept);
+        stand.leases.expect(flow(TRAIN));
+        stand.lend(TRAIN, 1_500);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn what_a_packet_does_to_its_connection_is_told_by_its_flags() {
+        for (flags, turn) in [
+            (0x02, Turn::Opens),
+            (0xC2, Turn::Opens),
+            (0x12, Turn::Answers),
+            (0x52, Turn::Answers),
+            (0x10, Turn::GoesOn),
+            (0x18, Turn::GoesOn),
+            (0x11, Turn::Ends),
+            (0x14, Turn::Ends),
+            (0x04, Turn::Ends),
+            (0x30, Turn::Ends),
+            (0x13, Turn::Ends),
+            (0x06, Turn::Ends),
+        ] {
+            for version in [4, 6] {
+                assert_eq!(Flow::turn(&frame(Packet { flags, version, ..TRAIN })[14..]), turn, "{flags:#x}");
+            }
+        }
+        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), Turn::Ends, "it is damaged");
+    }
+
+    #[test]
     fn what_follows_a_packet_of_its_flow_that_the_worker_has_is_the_workers() {
         let mut stand = Stand::ready(1_500);
         assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
@@ -405,7 +511,7 @@ mod tests {
         stand.leases.lead_to(0);
         assert_eq!(stand.says(TRAIN), Said::Kept);
         let stand = Stand::ready(1_500);
-        let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
+        let at = flow(TRAIN).at();
         stand.leases.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
         assert_eq!(stand.says(TRAIN), Said::Kept);
     }
@@ -415,15 +521,15 @@ mod tests {
         let mut stand = Stand::ready(1_500);
         let other = (0..).map(|port| Packet { from_port: port, ..TRAIN });
         let mut other =
-            other.filter(|other| flow(*other).slot() == flow(TRAIN).slot() && other.from_port != TRAIN.from_port);
+            other.filter(|other| flow(*other).at() == flow(TRAIN).at() && other.from_port != TRAIN.from_port);
         let other = other.next().expect("there are more ports than places");
-        let until = stand.leases.long(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + UNTIL_AT) as *const AtomicU64;
+        let until = stand.leases.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
         // SAFETY: the memory is that of the stand's leases, which live on.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
             stand.lend(other, 1_500);
-            let key = stand.leases.word(HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN + KEY_AT + 4 * PORTS_WORD);
+            let key = stand.leases.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
             let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
             assert_eq!(is_other, is_free, "ended {ended_before} us ago");
         }
@@ -584,7 +690,7 @@ mod tests {
             assert_eq!(stand.says(packet), Said::Refused);
         }
         assert_eq!(stand.leases.long(LEFT_AT).load(Ordering::SeqCst), 0);
-        let at = HEADER_LEN + flow(TRAIN).slot() * SLOT_LEN;
+        let at = flow(TRAIN).at();
         stand.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
         assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
     }

@@ -2,8 +2,8 @@
 //! segments it leaves.
 
 use super::{
-    BYTES_AT, DONE_AT, FRAMES_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT, LEFT_AT, LEN_MAX_AT,
-    LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT, UNTIL_AT,
+    BYTES_AT, DONE_AT, ENDED, FRAMES_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT, LEFT_AT,
+    LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT, UNTIL_AT,
     VERSION_WORD,
 };
 use crate::bpf::{
@@ -63,9 +63,14 @@ pub(super) fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
     steps.push(go("go"));
     steps.extend(may_cut());
     steps.extend(pass(map));
-    // Where the table is written anew between, what stands there last ends it.
+    // What follows in its place may be ended so, too.
     steps.extend(leave("close", map, besides));
-    steps.extend([store_long(R9, LAST_AT as i16, R1), set(R1, 0), exchange(R9, UNTIL_AT as i16, R1), go("keep")]);
+    steps.extend([
+        store_long(R9, LAST_AT as i16, R1),
+        set(R1, ENDED as i32),
+        exchange(R9, UNTIL_AT as i16, R1),
+        go("keep"),
+    ]);
     steps.extend(leave("ours", map, besides));
     steps.extend([store_long(R9, LAST_AT as i16, R1), go("keep")]);
     steps.extend(leave("of some flow", map, besides));
@@ -719,7 +724,9 @@ pub(super) const CHANGES: [[&str; 3]; 8] = [
 /// Packets that may come singly, one after the other, before their flow is the worker's again.
 pub(super) const SINGLES_MAX: i32 = 8;
 
-/// FIN, SYN, RST and URG.
+/// Flags of a TCP header (RFC 9293 section 3.1); FIN, SYN, RST and URG open, end or interrupt.
+pub(super) const SYN: i32 = 0x02;
+pub(super) const ACK: i32 = 0x10;
 pub(super) const ENDS: i32 = 0x27;
 pub(super) const TCP: i32 = 6;
 /// Hop-by-hop options, routing, fragment, authentication and destination options (RFC 8200 section 4).
