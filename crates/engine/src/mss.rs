@@ -191,6 +191,21 @@ impl Mss {
         }))
     }
 
+    /// Packets of a connection go on toward this side without being seen here: from the first of these ends to the second, addresses and
+    /// ports, without VLAN tags. Is the connection known?
+    pub fn hear(&mut self, now: Time, [from, to]: [(Address, u16); 2], toward: Toward) -> bool {
+        let [narrow, wide] = match toward {
+            Toward::Wide => [from, to],
+            Toward::Narrow => [to, from],
+        };
+        let key = FlowKey { narrow: narrow.0, wide: wide.0, ports: [narrow.1, wide.1], tags: 0 };
+        let found = self.find(&key);
+        if let Some(at) = found {
+            self.refresh(now, key, at, tcp::ACK, toward);
+        }
+        found.is_some()
+    }
+
     /// Forgets what is late.
     pub fn expire(&mut self, now: Time) {
         while let Some(at) = self.flows.late(now) {

@@ -216,18 +216,40 @@ fn a_handshake_that_passes_whole_or_ends_is_no_sign_of_another_way() {
 
 #[test]
 fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_again() {
-    for keeps_talking in [false, true] {
+    for (is_seen, is_heard) in [(false, false), (true, false), (false, true)] {
         let mut gateway = Gateway::new(Raise::BothWays);
         [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW].into_iter().for_each(|step| gateway.step(4, 1, step));
         for _ in 0..11 {
             gateway.now = gateway.now + Duration::from_secs(60);
             gateway.mss.expire(gateway.now);
-            if keeps_talking {
+            if is_seen {
                 gateway.step(4, 1, ACK_FROM_WIDE);
+            }
+            if is_heard {
+                assert!(gateway.hear(4, 1, Toward::Narrow));
             }
         }
         gateway.step(4, 2, SYN_FROM_NARROW);
-        assert_eq!(gateway.count(Event::MssRaised), u64::from(keeps_talking));
+        assert_eq!(gateway.count(Event::MssRaised), u64::from(is_seen || is_heard));
+    }
+}
+
+#[test]
+fn a_connection_that_goes_on_without_being_seen_is_known_while_it_is_heard() {
+    for version in [4, 6] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        assert!(!gateway.hear(version, 1, Toward::Wide), "nothing is known");
+        // What follows the handshake is not seen.
+        [SYN_FROM_NARROW, ANSWER_FROM_WIDE].into_iter().for_each(|step| gateway.step(version, 1, step));
+        for hour in 0..24 {
+            gateway.now = gateway.now + Duration::from_secs(if hour == 0 { 200 } else { 3_600 });
+            gateway.mss.expire(gateway.now);
+            assert!(gateway.hear(version, 1, [Toward::Wide, Toward::Narrow][hour % 2]), "hour {hour}");
+            assert!(!gateway.hear(version, 2, Toward::Wide), "of another connection");
+        }
+        gateway.now = gateway.now + Duration::from_secs(7_441);
+        gateway.mss.expire(gateway.now);
+        assert!(!gateway.hear(version, 1, Toward::Wide));
     }
 }
 
@@ -533,6 +555,16 @@ impl Gateway {
         packet.train = segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise });
         self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
         packet
+    }
+
+    /// A packet of a connection goes by without being seen: is it known?
+    fn hear(&mut self, version: u8, port: u16, toward: Toward) -> bool {
+        let spec = data(version, port, toward, 10);
+        let packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
+        let (source, destination) = packet.addresses();
+        let [from, to] = spec.ports;
+        self.out.done(packet);
+        self.mss.hear(self.now, [(source, from), (destination, to)], toward)
     }
 
     /// How long packets of this connection may be.

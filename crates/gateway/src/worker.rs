@@ -46,6 +46,8 @@ pub struct Worker {
     lends: bool,
     /// Does the kernel know where packets of flows that are lent to it go?
     leads: bool,
+    /// When leases that are in use are lengthened.
+    renewal: Option<Time>,
 }
 
 /// A port and what belongs to it.
@@ -271,6 +273,7 @@ impl Worker {
             siblings: None,
             lends: false,
             leads: false,
+            renewal: None,
         }
     }
 
@@ -298,6 +301,9 @@ impl Worker {
                 && mss.next_deadline().is_some_and(|deadline| deadline <= now)
             {
                 mss.expire(now);
+            }
+            if self.renewal.is_some_and(|renewal| renewal <= now) {
+                self.renew(now);
             }
             for way in [TO_NARROW, TO_WIDE] {
                 // What is late leaves before what comes.
@@ -340,7 +346,8 @@ impl Worker {
         let timeout = match turn {
             Turn::Busy => Duration::ZERO,
             Turn::Idle => {
-                let deadline = self.ways.iter().filter_map(|way| way.next_deadline(now)).min();
+                let deadlines = self.ways.iter().filter_map(|way| way.next_deadline(now));
+                let deadline = deadlines.chain(self.renewal).min();
                 let patience = self.orders.patience();
                 deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
             }
@@ -411,7 +418,7 @@ impl Worker {
     /// Lends the kernel both directions of a flow, where all that is done to its packets is that their trains get segments of another
     /// length: when its hosts agree to it, so that all of it passes without us, or when a train of it comes. That ends where
     /// the connection does.
-    fn lend(&mut self, way: usize, packet: &Packet) {
+    fn lend(&mut self, way: usize, now: Time, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
         let flows = [(way, flow), (1 - way, flow.back())];
@@ -442,6 +449,23 @@ impl Worker {
         let [Some(there), Some(back)] = [resizes(flows[0], lens[0]), resizes(flows[1], lens[1])] else { return };
         for ((end, flow), len_max) in flows.into_iter().zip([there, back]) {
             self.ends[end].port.leases().into_iter().for_each(|leases| leases.lend(flow, len_max));
+        }
+        self.renewal.get_or_insert(now.later(RENEWAL.as_nanos() as u64));
+    }
+
+    /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
+    fn renew(&mut self, now: Time) {
+        self.renewal = None;
+        let Some(mss) = &mut self.mss else { return };
+        for way in [TO_NARROW, TO_WIDE] {
+            let Some(leases) = self.ends[way].port.leases() else { continue };
+            let is_known = |flow: Flow| {
+                let ends = flow.ends().map(|(address, port)| (address.into(), port));
+                mss.hear(now, ends, TOWARD[way])
+            };
+            if leases.renew(is_known) > 0 {
+                self.renewal = Some(now.later(RENEWAL.as_nanos() as u64));
+            }
         }
     }
 
@@ -481,7 +505,7 @@ impl Worker {
             mss.see(now, &mut packet, TOWARD[way], &mut out.ledger);
         }
         if self.leads && packet.is_tcp() {
-            self.lend(way, &packet);
+            self.lend(way, now, &packet);
         }
         let Way { side, out, .. } = &mut self.ways[way];
         side.push(now, packet, out);
@@ -776,6 +800,8 @@ const ORDERS: usize = 2;
 const MEND_EVERY: Duration = Duration::from_millis(100);
 /// How often next hops are looked at while packets wait for one.
 const LOOK: Duration = Duration::from_millis(1);
+/// How often leases that are in use are lengthened: more than once while one runs.
+const RENEWAL: Duration = Duration::from_millis(leases::TERM.as_millis() as u64 * 2 / 5);
 /// Packets that wait for next hops, at most, in each direction.
 const UNRESOLVED_MAX: usize = 256;
 /// How long a packet waits for its next hop: the kernel asks three times, a second apart (net.ipv4.neigh.default).

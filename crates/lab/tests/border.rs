@@ -1,13 +1,13 @@
 //! A border gateway between two real hosts: what arrives, in which sizes, and what is counted.
 
 use port::features::{self, Switch};
-use port::leases::Passed;
+use port::leases::{self, Passed};
 use port::namespace::Namespace;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wideload_lab::experiments::observe;
 use wideload_lab::net::Offloading;
 use wideload_lab::traffic::{self, Messages};
@@ -69,6 +69,42 @@ fn are_lent(workers: usize) {
     }
     check_books(&middle);
     trio.clear(middle).unwrap();
+}
+
+#[test]
+fn a_flow_that_goes_on_stays_with_the_kernel() {
+    let trio = trio(Offloading::On);
+    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
+    trio.settle().unwrap();
+    for (from, to, address, end) in
+        [(&trio.wide, &trio.narrow, v4(NARROW), 0), (&trio.narrow, &trio.wide, v6(WIDE), 1)]
+    {
+        let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
+        let target = listener.local_addr().unwrap();
+        let mut near = from.space().enter(|| TcpStream::connect(target).unwrap());
+        let (mut far, _) = listener.accept().unwrap();
+        let content = vec![7; 60_000];
+        let mut before = None;
+        let begun = Instant::now();
+        while begun.elapsed() < 5 * leases::TERM {
+            near.write_all(&content).unwrap();
+            far.read_exact(&mut vec![0; content.len()]).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+            if begun.elapsed() > leases::TERM / 5 {
+                before.get_or_insert_with(|| seen_bytes(&middle, end));
+            }
+        }
+        let by_worker = seen_bytes(&middle, end) - before.unwrap();
+        assert!(by_worker < 10_000, "to {address}: {by_worker}");
+    }
+    check_books(&middle);
+    trio.clear(middle).unwrap();
+}
+
+/// Bytes of frames that came to the gateway's worker by an end.
+fn seen_bytes(middle: &Middle, end: usize) -> u64 {
+    let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
+    service.snapshots().unwrap()[0].ends[end].seen.bytes
 }
 
 /// What came in by an end of the gateway and the kernel passed on by itself.

@@ -1,11 +1,11 @@
 //! Flows that need nothing but segments of another length in, a kernel that passes their packets on by itself out.
 //!
 //! The segments of a TCP train are cut by whoever puts it on a wire: to make them longer or shorter takes the change of one
-//! number. A worker that has seen a flow lends it to the kernel for a while. What comes of it then goes out by the other
-//! interface without a copy, and wakes nobody: a train with segments as long as its receiver takes; any other packet as it is
-//! where it is no longer, and in up to eight pieces where it is, and whoever sends them finishes their sums (the last of what a
-//! host writes at once is often such a packet). All that opens or ends a connection is the worker's, so is what follows after the lease has run out, and a
-//! flow whose packets come singly.
+//! number. A worker that has seen a flow open, or a train of it, lends it to the kernel for a while. What comes of it then goes
+//! out by the other interface without a copy, and wakes nobody: a train with segments as long as its receiver takes; any other
+//! packet as it is where it is no longer, and in up to eight pieces where it is, and whoever sends them finishes their sums (the
+//! last of what a host writes at once is often such a packet). All that opens or ends a connection is the worker's, so is what
+//! follows after the lease has run out, and a flow whose packets come singly.
 //!
 //! Packets of a flow stay in order: the kernel numbers what it leaves to the worker, and while the worker has not let go
 //! of all that was numbered up to the last of a flow, the flow's next is left to it too.
@@ -20,9 +20,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::c_void;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 mod program;
@@ -123,6 +124,21 @@ impl Flow {
             Some(flags) if flags & ENDS == 0 => Turn::GoesOn,
             _ => Turn::Ends,
         }
+    }
+
+    /// Who sends it and who takes it: addresses and ports.
+    pub fn ends(&self) -> [(IpAddr, u16); 2] {
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        let address = |side: usize| -> IpAddr {
+            if self.0[VERSION_WORD] == 4 {
+                Ipv4Addr::from(self.0[side].to_ne_bytes()).into()
+            } else {
+                let bytes = bytes(&self.0[4 * side..4 * side + 4]);
+                Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("four words are sixteen bytes")).into()
+            }
+        };
+        let [a, b, c, d] = self.0[PORTS_WORD].to_ne_bytes();
+        [(address(0), u16::from_be_bytes([a, b])), (address(1), u16::from_be_bytes([c, d]))]
     }
 
     /// The other direction.
@@ -231,7 +247,7 @@ impl Leases {
             return;
         } else {
             self.word(flow.at() + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
-            self.word(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
+            self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
         }
         self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
     }
@@ -248,11 +264,35 @@ impl Leases {
         until.store(0, Ordering::SeqCst);
         self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
         self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
-        self.word(at + SINGLES_AT).store(0, Ordering::Relaxed);
+        self.byte(at + SINGLES_AT).store(0, Ordering::Relaxed);
         for (word, value) in flow.0.iter().enumerate() {
             self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
         }
         true
+    }
+
+    /// Lends the flows for longer whose leases run and were used since this was last done, where they are wanted; how many run.
+    pub fn renew(&mut self, mut is_wanted: impl FnMut(Flow) -> bool) -> usize {
+        let now = now();
+        let mut count = 0;
+        for at in (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN) {
+            let until = self.long(at + UNTIL_AT);
+            let ends = until.load(Ordering::SeqCst);
+            if ends <= now {
+                continue;
+            }
+            count += 1;
+            if self.byte(at + USED_AT).swap(0, Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let flow = Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)));
+            if is_wanted(flow) {
+                // Where the connection has ended meanwhile, that stands.
+                let later = now + TERM.as_nanos() as u64;
+                let _ = until.compare_exchange(ends, later, Ordering::SeqCst, Ordering::Relaxed);
+            }
+        }
+        count
     }
 
     /// Ends a flow's lease.
@@ -332,6 +372,12 @@ impl Leases {
         unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU64>() }
     }
 
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        assert!(at < BLOCK_LEN, "a byte of the block");
+        // SAFETY: inside the mapping; all who use it do so by atomic bytes.
+        unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU8>() }
+    }
+
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= BLOCK_LEN, "a word of the block");
         // SAFETY: as for a word.
@@ -352,7 +398,7 @@ fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// How long a flow is lent: so often a worker sees a packet of it, and remembers that it lives.
+/// How long a flow is lent, unless that is [lengthened](Leases::renew).
 pub const TERM: Duration = Duration::from_millis(500);
 /// A frame is on its way to a socket for much less than this.
 const MISSING: Duration = Duration::from_millis(50);
@@ -378,7 +424,7 @@ const LOST_AT: usize = 64;
 const LAST_OF_SOME_AT: usize = 72;
 const HEADER_LEN: usize = 128;
 /// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was left to the worker, how long packets may
-/// be, how many came singly in a row, and the flow.
+/// be, how many came singly in a row, whether it is used, and the flow.
 const SLOT_LEN: usize = 64;
 const SLOT_BITS: i32 = 10;
 const SLOT_COUNT: usize = 1 << SLOT_BITS;
@@ -386,6 +432,7 @@ const UNTIL_AT: usize = 0;
 const LAST_AT: usize = 8;
 const LEN_MAX_AT: usize = 16;
 const SINGLES_AT: usize = 20;
+const USED_AT: usize = 21;
 const KEY_AT: usize = 24;
 const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
 /// A flow: two addresses, those of IPv4 in the first two words; both ports; the version.
@@ -449,6 +496,42 @@ mod tests {
         stand.leases.expect(flow(TRAIN));
         stand.lend(TRAIN, 1_500);
         assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn a_lease_that_is_used_runs_on_where_it_is_wanted() {
+        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        for (used_by, is_wanted, runs_on) in
+            [(Some(TRAIN), true, true), (Some(pure), true, true), (Some(TRAIN), false, false), (None, true, false)]
+        {
+            let mut stand = Stand::ready(1_500);
+            let until = |stand: &Stand| stand.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
+            stand.leases.renew(|_| true);
+            let before = until(&stand);
+            if let Some(packet) = used_by {
+                stand.says(packet);
+            }
+            let mut asked = Vec::new();
+            let count = stand.leases.renew(|flow| {
+                asked.push(flow);
+                is_wanted
+            });
+            assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
+            assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
+            assert_eq!(until(&stand) > before, runs_on, "{used_by:?}, {is_wanted}");
+            stand.leases.end(flow(TRAIN));
+            assert_eq!(stand.leases.renew(|_| panic!("it has ended")), 0);
+        }
+    }
+
+    #[test]
+    fn a_flow_is_of_the_addresses_and_ports_of_its_packets() {
+        let [from, to] = flow(TRAIN).ends();
+        assert_eq!([from, to], [("10.0.0.1".parse().unwrap(), 40_000), ("10.0.0.2".parse().unwrap(), 80)]);
+        let six = Packet { version: 6, ..TRAIN };
+        let [from, to] = flow(six).ends();
+        assert_eq!(from, ("102:304:506:708:90a:b0c:d0e:f10".parse().unwrap(), 40_000));
+        assert_eq!(flow(six).back().ends(), [to, from]);
     }
 
     #[test]
@@ -565,8 +648,8 @@ mod tests {
             (40, 2_880, 144, Said::Kept),
             (41, 2_880, 144, Said::Goes(1)),
             (576, 3_000, 20_000, Said::Kept),
-            (576, 3_000, 16_384 + 536, Said::Goes(536)),
-            (576, 3_000, 16_384 + 537, Said::Kept),
+            (576, 3_000, 16_000 + 536, Said::Goes(536)),
+            (576, 3_000, 16_000 + 537, Said::Kept),
         ] {
             let stand = Stand::ready(len_max);
             assert_eq!(

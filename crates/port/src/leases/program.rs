@@ -4,13 +4,14 @@
 use super::{
     BYTES_AT, DONE_AT, ENDED, FRAMES_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT, LEFT_AT,
     LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT, UNTIL_AT,
-    VERSION_WORD,
+    USED_AT, VERSION_WORD,
 };
 use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
     Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, go, jump,
     jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
-    multiply_by, put_word, set, shift_left, shift_right, store_long, store_word, subtract, turn,
+    multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_long, store_word, subtract,
+    turn,
 };
 use crate::failure::advised;
 use std::io;
@@ -200,14 +201,13 @@ fn resize() -> Vec<Step> {
         set(R4, 0),
         jump(IF_EQUAL, R7, 0, "go"),
         // A few that come singly are nothing; more of them are to be joined.
-        load_word(R1, R9, SINGLES_AT as i16),
+        load_byte(R1, R9, SINGLES_AT as i16),
         add(R1, 1),
-        store_word(R9, SINGLES_AT as i16, R1),
+        store_byte(R9, SINGLES_AT as i16, R1),
         jump(IF_MORE, R1, SINGLES_MAX, "close"),
         go("go"),
         Step::Place("train"),
-        set(R1, 0),
-        store_word(R9, SINGLES_AT as i16, R1),
+        put_byte(R9, SINGLES_AT as i16, 0),
         jump(IF_LESS, R7, 2, "ours"),
         // A train is at least two.
         jump_above(R7, R4, "long"),
@@ -262,7 +262,8 @@ fn may_cut() -> Vec<Step> {
 
 /// Counts a packet that goes on, and notes on it what to do.
 fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
-    let mut steps = vec![Step::Place("go"), store_word(R6, SEGMENT_NOTE_AT, R4), set(R0, NOTED)];
+    let mut steps = vec![Step::Place("go"), put_byte(R9, USED_AT as i16, 1)];
+    steps.extend([store_word(R6, SEGMENT_NOTE_AT, R4), set(R0, NOTED)]);
     steps.push(store_word(R6, NOTE_AT, R0));
     steps.extend(load_map_value(R9, map, 0));
     steps.extend([
@@ -706,20 +707,16 @@ pub(super) const EACH_SEGMENT: i32 = 1;
 pub(super) const IN_FRONT: i32 = 1;
 pub(super) const FIXED: i32 = 1;
 pub(super) const WITHOUT_SUM: i32 = 1 << 5;
-/// Room that is made at once, in bytes: the kernel makes no more than 4,095, and less takes less memory.
-pub(super) const ROOM_MAX: i32 = 2_048;
+/// Room that is made at once, in bytes: the kernel makes no more than 4,095.
+pub(super) const ROOM_MAX: i32 = 4_000;
 /// How much segments may become longer or shorter, in bytes: so often as much as is made at once.
 pub(super) const CHANGE_MAX: i32 = ROOM_MAX * CHANGES.len() as i32;
 /// Names of places, for each time that room is made.
-pub(super) const CHANGES: [[&str; 3]; 8] = [
+pub(super) const CHANGES: [[&str; 3]; 4] = [
     ["longer 1", "sized 1", "room 1"],
     ["longer 2", "sized 2", "room 2"],
     ["longer 3", "sized 3", "room 3"],
     ["longer 4", "sized 4", "room 4"],
-    ["longer 5", "sized 5", "room 5"],
-    ["longer 6", "sized 6", "room 6"],
-    ["longer 7", "sized 7", "room 7"],
-    ["longer 8", "sized 8", "room 8"],
 ];
 /// Packets that may come singly, one after the other, before their flow is the worker's again.
 pub(super) const SINGLES_MAX: i32 = 8;
