@@ -192,18 +192,17 @@ impl Mss {
     }
 
     /// Packets of a connection go on toward this side without being seen here: from the first of these ends to the second, addresses and
-    /// ports, without VLAN tags. Is the connection known?
-    pub fn hear(&mut self, now: Time, [from, to]: [(Address, u16); 2], toward: Toward) -> bool {
+    /// ports, without VLAN tags. How long its packets may be, IP header counted, in bytes; none where the connection is not known.
+    pub fn hear(&mut self, now: Time, [from, to]: [(Address, u16); 2], toward: Toward) -> Option<u16> {
         let [narrow, wide] = match toward {
             Toward::Wide => [from, to],
             Toward::Narrow => [to, from],
         };
         let key = FlowKey { narrow: narrow.0, wide: wide.0, ports: [narrow.1, wide.1], tags: 0 };
-        let found = self.find(&key);
-        if let Some(at) = found {
-            self.refresh(now, key, at, tcp::ACK, toward);
-        }
-        found.is_some()
+        let at = self.find(&key)?;
+        self.refresh(now, key, at, tcp::ACK, toward);
+        let known = self.flows.at_mut(at).receiver(toward).len_max;
+        Some(if known == 0 { self.border.unknown_len_max(toward) } else { known })
     }
 
     /// Forgets what is late.

@@ -226,7 +226,7 @@ fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_agai
                 gateway.step(4, 1, ACK_FROM_WIDE);
             }
             if is_heard {
-                assert!(gateway.hear(4, 1, Toward::Narrow));
+                assert_eq!(gateway.hear(4, 1, Toward::Narrow), Some(1_480));
             }
         }
         gateway.step(4, 2, SYN_FROM_NARROW);
@@ -238,18 +238,20 @@ fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_agai
 fn a_connection_that_goes_on_without_being_seen_is_known_while_it_is_heard() {
     for version in [4, 6] {
         let mut gateway = Gateway::new(Raise::BothWays);
-        assert!(!gateway.hear(version, 1, Toward::Wide), "nothing is known");
+        assert_eq!(gateway.hear(version, 1, Toward::Wide), None, "nothing is known");
         // What follows the handshake is not seen.
         [SYN_FROM_NARROW, ANSWER_FROM_WIDE].into_iter().for_each(|step| gateway.step(version, 1, step));
         for hour in 0..24 {
             gateway.now = gateway.now + Duration::from_secs(if hour == 0 { 200 } else { 3_600 });
             gateway.mss.expire(gateway.now);
-            assert!(gateway.hear(version, 1, [Toward::Wide, Toward::Narrow][hour % 2]), "hour {hour}");
-            assert!(!gateway.hear(version, 2, Toward::Wide), "of another connection");
+            let toward = [Toward::Wide, Toward::Narrow][hour % 2];
+            let len_max = pick(toward, 8_900, 1_440) + if version == 4 { 40 } else { 60 };
+            assert_eq!(gateway.hear(version, 1, toward), Some(len_max), "hour {hour}");
+            assert_eq!(gateway.hear(version, 2, Toward::Wide), None, "of another connection");
         }
         gateway.now = gateway.now + Duration::from_secs(7_441);
         gateway.mss.expire(gateway.now);
-        assert!(!gateway.hear(version, 1, Toward::Wide));
+        assert_eq!(gateway.hear(version, 1, Toward::Wide), None);
     }
 }
 
@@ -557,8 +559,8 @@ impl Gateway {
         packet
     }
 
-    /// A packet of a connection goes by without being seen: is it known?
-    fn hear(&mut self, version: u8, port: u16, toward: Toward) -> bool {
+    /// A packet of a connection goes by without being seen: how long may it be?
+    fn hear(&mut self, version: u8, port: u16, toward: Toward) -> Option<u16> {
         let spec = data(version, port, toward, 10);
         let packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
         let (source, destination) = packet.addresses();

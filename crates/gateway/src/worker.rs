@@ -193,6 +193,13 @@ impl End {
         }
     }
 
+    /// May flows that come in here, and those that leave, be lent: does the kernel cut their trains and fill in their sums, and has it
+    /// lost none of them?
+    fn can_lend(&mut self) -> bool {
+        let offloads = self.sender.offloads();
+        offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_lost())
+    }
+
     /// Takes what the port has, payloads to these places where there are some; none where it is down.
     fn receive(
         &mut self,
@@ -316,6 +323,7 @@ impl Worker {
                 }
                 if !self.ends[way].is_up && self.ends[way].mend(now, &mut self.ways[way].out) == Mended::Anew {
                     self.leads = false;
+                    self.revoke();
                 }
             }
             self.lead();
@@ -422,26 +430,28 @@ impl Worker {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
         let flows = [(way, flow), (1 - way, flow.back())];
-        let may_lend = match Flow::turn(ip) {
-            leases::Turn::GoesOn => packet.train.is_some() && may_be_segmented(packet),
-            leases::Turn::Answers => may_be_segmented_hence(packet),
-            turn => {
-                for (end, flow) in flows {
-                    let Some(leases) = self.ends[end].port.leases() else { continue };
-                    leases.end(flow);
-                    if turn == leases::Turn::Opens {
-                        leases.expect(flow);
-                    }
-                }
-                false
+        let turn = Flow::turn(ip);
+        if turn == leases::Turn::GoesOn && packet.train.is_none() {
+            return;
+        }
+        let mut is_expected = true;
+        for (end, flow) in flows {
+            let Some(leases) = self.ends[end].port.leases() else { return };
+            if turn != leases::Turn::GoesOn {
+                leases.end(flow);
             }
+            if turn == leases::Turn::Opens {
+                leases.expect(flow);
+            }
+            is_expected &= leases.notes(flow);
+        }
+        let may_lend = match turn {
+            leases::Turn::GoesOn => may_be_segmented(packet),
+            // One that nobody asked for tells nothing.
+            leases::Turn::Answers => is_expected && may_be_segmented_hence(packet),
+            leases::Turn::Opens | leases::Turn::Ends => false,
         };
-        let is_able = |end: &mut End| {
-            let offloads = end.sender.offloads();
-            let has_lost = end.port.leases().is_none_or(|leases| leases.has_lost());
-            offloads.checksum && offloads.tcp && !has_lost
-        };
-        if !may_lend || !self.ends.iter_mut().all(is_able) {
+        if !may_lend || !self.ends.iter_mut().all(End::can_lend) {
             return;
         }
         let Some(lens) = self.mss.as_mut().and_then(|mss| mss.len_maxes(packet, TOWARD[way])) else { return };
@@ -456,14 +466,18 @@ impl Worker {
     /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
     fn renew(&mut self, now: Time) {
         self.renewal = None;
+        if !self.leads || !self.ends.iter_mut().all(End::can_lend) {
+            return;
+        }
         let Some(mss) = &mut self.mss else { return };
         for way in [TO_NARROW, TO_WIDE] {
             let Some(leases) = self.ends[way].port.leases() else { continue };
-            let is_known = |flow: Flow| {
+            let side = &self.ways[way].side;
+            let len_max = |flow: Flow| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
-                mss.hear(now, ends, TOWARD[way])
+                side.resizes_to(mss.hear(now, ends, TOWARD[way])?)
             };
-            if leases.renew(is_known) > 0 {
+            if leases.renew(len_max) > 0 {
                 self.renewal = Some(now.later(RENEWAL.as_nanos() as u64));
             }
         }

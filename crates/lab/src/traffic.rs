@@ -6,7 +6,7 @@
 
 use crate::usage::thread_time;
 use port::namespace::Namespace;
-use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 use rustix::thread::set_name;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -112,7 +112,7 @@ fn send_tcp(target: SocketAddr, content: &[u8], writes: Writes, seed: u64) -> io
     // A profiler tells threads by their names.
     set_name(c"lab-sends")?;
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket(family, SocketType::STREAM, Some(ipproto::TCP))?;
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
     // What a connection was opened with may go on to pace it.
     sockopt::set_tcp_congestion(&socket, CONGESTION)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;

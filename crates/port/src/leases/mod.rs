@@ -221,8 +221,8 @@ impl Leases {
         self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before
     }
 
-    /// A flow opens, and nothing of it but what opens it was left to the worker so far: from here on the kernel notes the last of its
-    /// packets that is, unless it has another flow in its place.
+    /// A flow opens: from here on the kernel notes the last of its packets that is left to the worker, unless it has another flow in
+    /// its place.
     pub fn expect(&mut self, flow: Flow) {
         if self.notes(flow) || !self.enter(flow, 0) {
             return;
@@ -248,6 +248,10 @@ impl Leases {
         } else {
             self.word(flow.at() + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
             self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
+            self.byte(flow.at() + USED_AT).store(0, Ordering::Relaxed);
+            // One that came while its flow got this place may have a number that is not noted.
+            let left = self.long(LEFT_AT).load(Ordering::SeqCst);
+            self.long(flow.at() + LAST_AT).fetch_max(left, Ordering::SeqCst);
         }
         self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
     }
@@ -265,14 +269,16 @@ impl Leases {
         self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
         self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
         self.byte(at + SINGLES_AT).store(0, Ordering::Relaxed);
+        self.byte(at + USED_AT).store(0, Ordering::Relaxed);
         for (word, value) in flow.0.iter().enumerate() {
             self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
         }
         true
     }
 
-    /// Lends the flows for longer whose leases run and were used since this was last done, where they are wanted; how many run.
-    pub fn renew(&mut self, mut is_wanted: impl FnMut(Flow) -> bool) -> usize {
+    /// Lends the flows for longer whose leases run and were used since this was last done, with packets of the length that is said
+    /// of each; those of which none is said run out. How many run.
+    pub fn renew(&mut self, mut len_max: impl FnMut(Flow) -> Option<u16>) -> usize {
         let now = now();
         let mut count = 0;
         for at in (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN) {
@@ -286,7 +292,8 @@ impl Leases {
                 continue;
             }
             let flow = Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)));
-            if is_wanted(flow) {
+            if let Some(len_max) = len_max(flow) {
+                self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
                 // Where the connection has ended meanwhile, that stands.
                 let later = now + TERM.as_nanos() as u64;
                 let _ = until.compare_exchange(ends, later, Ordering::SeqCst, Ordering::Relaxed);
@@ -303,7 +310,7 @@ impl Leases {
     }
 
     /// Does the kernel note which packet of this flow was last left to the worker?
-    fn notes(&self, flow: Flow) -> bool {
+    pub fn notes(&self, flow: Flow) -> bool {
         let at = flow.at() + KEY_AT;
         let is_here = |(word, value): (usize, &u32)| self.word(at + 4 * word).load(Ordering::Relaxed) == *value;
         self.until(flow).load(Ordering::Relaxed) != 0 && flow.0.iter().enumerate().all(is_here)
@@ -404,7 +411,7 @@ pub const TERM: Duration = Duration::from_millis(500);
 const MISSING: Duration = Duration::from_millis(50);
 /// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
 const GRACE: u64 = 1_000_000;
-/// When a lease ended that ran out long ago, or never ran.
+/// When what has no lease any more, or not yet, ended.
 const ENDED: u64 = 1;
 /// A number that no packet has.
 const NEVER: u64 = u64::MAX;
@@ -506,7 +513,7 @@ mod tests {
         {
             let mut stand = Stand::ready(1_500);
             let until = |stand: &Stand| stand.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
-            stand.leases.renew(|_| true);
+            stand.leases.renew(|_| Some(1_500));
             let before = until(&stand);
             if let Some(packet) = used_by {
                 stand.says(packet);
@@ -514,11 +521,12 @@ mod tests {
             let mut asked = Vec::new();
             let count = stand.leases.renew(|flow| {
                 asked.push(flow);
-                is_wanted
+                is_wanted.then_some(1_000)
             });
             assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
             assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
             assert_eq!(until(&stand) > before, runs_on, "{used_by:?}, {is_wanted}");
+            assert_eq!(stand.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
             stand.leases.end(flow(TRAIN));
             assert_eq!(stand.leases.renew(|_| panic!("it has ended")), 0);
         }

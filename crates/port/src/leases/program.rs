@@ -64,7 +64,7 @@ pub(super) fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
     steps.push(go("go"));
     steps.extend(may_cut());
     steps.extend(pass(map));
-    // What follows in its place may be ended so, too.
+    // Where another flow has got its place meanwhile, that one ends.
     steps.extend(leave("close", map, besides));
     steps.extend([
         store_long(R9, LAST_AT as i16, R1),
@@ -312,7 +312,7 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
         call(SEND_COPY),
         shift_right(R0, 63),
         jump(IF_OTHER, R0, 0, "lost"),
-        set(R0, TAKEN),
+        set(R0, DROP),
         EXIT,
         Step::Place("send"),
         load_word(R1, R6, TO_NOTE_AT),
@@ -637,7 +637,8 @@ const fn network_order(ethertype: u16) -> i32 {
     ethertype.to_be() as i32
 }
 
-/// The note on a packet: "wide" in ASCII, the length of its segments, and the interface that it leaves by.
+/// The note on a packet: "wide" in ASCII, the length of its segments, the interface that it leaves by, and the length of its headers
+/// where it is to be cut.
 pub(super) const NOTED: i32 = 0x7769_6465;
 pub(super) const NOTE_AT: i16 = 48;
 pub(super) const SEGMENT_NOTE_AT: i16 = 52;
@@ -741,9 +742,8 @@ pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// How much of a packet a socket gets.
 pub(super) const ALL: i32 = -1;
-/// TCX_NEXT, TC_ACT_STOLEN and TCX_DROP.
+/// TCX_NEXT and TCX_DROP.
 pub(super) const NEXT: i32 = -1;
-pub(super) const TAKEN: i32 = 4;
 pub(super) const DROP: i32 = 2;
 /// BPF_F_BEFORE without a program that is meant: before all.
 pub(super) const FIRST: u32 = 1 << 3;
