@@ -95,7 +95,8 @@ fn a_flow_that_goes_on_stays_with_the_kernel() {
             }
         }
         let by_worker = seen_bytes(&middle, end) - before.unwrap();
-        assert!(by_worker < 10_000, "to {address}: {by_worker}");
+        // Each lease that ran out would have brought one. A machine that stands still may let one or two run out.
+        assert!(by_worker < 3 * content.len() as u64, "to {address}: {by_worker}");
     }
     check_books(&middle);
     trio.clear(middle).unwrap();
