@@ -18,7 +18,8 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
         let read = Read::of(&options);
         for version in VERSIONS {
             for toward in [Toward::Wide, Toward::Narrow] {
-                let carried = carried(version, toward);
+                let mss = read.one().map_or(0, |(_, mss)| mss);
+                let carried = carried(version, toward, mss, read.has_stamps);
                 let expected = match read.one() {
                     Some((at, mss)) if mss != pick(toward, mss.max(carried), mss.min(carried)) => {
                         let mut options = options.clone();
@@ -64,7 +65,6 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
 fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
     for version in VERSIONS {
         for toward in [Toward::Wide, Toward::Narrow] {
-            let carried = carried(version, toward);
             // At an even place and at an odd one.
             for front in [&[][..], &[1]] {
                 for mss in (0..=u16::MAX).step_by(7).chain([47, 48, 536, 1_219, 1_460, 8_960, 65_535]) {
@@ -73,6 +73,7 @@ fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
                     let (frame, _) = Gateway::new(Raise::Always).see(&spec, toward, Checksum::Unverified);
                     let at = spec.ip_header_len() + 22 + front.len();
                     let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
+                    let carried = carried(version, toward, mss, false);
                     let expected = pick(toward, mss.max(carried), mss.min(carried));
                     assert_eq!(left, if mss < 48 { mss } else { expected }, "IPv{version}, {toward:?}");
                     assert!(Seen::of(&frame, Medium::Ip).sum_is_right, "IPv{version}, {toward:?}, {mss}");
@@ -667,11 +668,12 @@ struct Read {
     found: Vec<(usize, u16)>,
     is_readable: bool,
     is_signed: bool,
+    has_stamps: bool,
 }
 
 impl Read {
     fn of(options: &[u8]) -> Read {
-        let mut read = Read { found: Vec::new(), is_readable: true, is_signed: false };
+        let mut read = Read { found: Vec::new(), is_readable: true, is_signed: false, has_stamps: false };
         let mut at = 0;
         while at < options.len() && options[at] != 0 {
             let len = match (options[at], options.get(at + 1)) {
@@ -685,6 +687,7 @@ impl Read {
             match (options[at], len) {
                 (2, 4) => read.found.push((at + 2, u16::from_be_bytes([options[at + 2], options[at + 3]]))),
                 (2, _) => read.is_readable = false,
+                (8, 10) => read.has_stamps = true,
                 (19 | 29, 2..) => read.is_signed = true,
                 _ => {}
             }
@@ -755,9 +758,20 @@ fn border(raise: Raise) -> Border {
     Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise, safe_len: SAFE_LEN }
 }
 
-/// The MSS that a side carries.
-fn carried(version: u8, toward: Toward) -> u16 {
-    pick(toward, 9_000, 1_500) - if version == 4 { 40 } else { 60 }
+/// The MSS that hosts of a side are told, where the other's announce one: toward the wide side, of all that it carries and that hold
+/// two narrow segments, the one with the fewest wide and narrow packets for each byte, the longest of several.
+fn carried(version: u8, toward: Toward, announced: u16, has_stamps: bool) -> u16 {
+    let [wide, narrow] = [9_000, 1_500].map(|mtu| mtu - if version == 4 { 40 } else { 60 });
+    if toward == Toward::Narrow {
+        return narrow;
+    }
+    let options = if has_stamps { 12 } else { 0 };
+    let segment = u32::from(announced.min(narrow).saturating_sub(options)).max(1);
+    let packets = |len: u32| 1 + len.div_ceil(segment);
+    let fewer = |one: u32, other: u32| packets(one) * other < packets(other) * one;
+    let longest = u32::from(wide - options);
+    let best = (2 * segment..=longest).rev().reduce(|best, len| if fewer(len, best) { len } else { best });
+    best.unwrap_or(longest) as u16 + options
 }
 
 fn pick<T>(toward: Toward, wide: T, narrow: T) -> T {

@@ -17,6 +17,8 @@ pub struct Announced {
     /// Longest TCP payload that its sender takes, options not counted, in bytes: what every host takes where it says
     /// nothing, or nothing clear.
     pub mss: u16,
+    /// Bytes of options in each segment of the connection, if its other end agrees: those of time stamps (RFC 7323 appendix A).
+    pub options_len: u16,
     is_clear: bool,
     /// Where the MSS stands, in bytes from the TCP header, where another may be written.
     place: Option<u8>,
@@ -81,7 +83,7 @@ pub struct Damaged;
 /// Reads the options of a SYN.
 fn read(segment: &Segment<'_>, default: u16) -> Announced {
     let (mut at, mut least, mut place) = (tcp::HEADER_LEN, None::<u16>, None);
-    let (mut is_clear, mut is_signed) = (true, false);
+    let (mut is_clear, mut is_signed, mut options_len) = (true, false, 0);
     for option in segment.options() {
         match option {
             TcpOption::MaximumSegmentSize(mss) => {
@@ -90,6 +92,7 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
                 place = Some(at as u8 + 2);
             }
             TcpOption::Other(MSS, _) | TcpOption::Malformed(_) => is_clear = false,
+            TcpOption::Timestamps { .. } => options_len = option.len().next_multiple_of(4) as u16,
             TcpOption::Other(kind, _) => is_signed |= is_signature(kind),
             _ => {}
         }
@@ -100,7 +103,7 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
         Some(mss) => mss.min(default).max(MSS_MIN),
         None => default,
     };
-    Announced { opens: false, mss, is_clear, place: place.filter(|_| is_clear && !is_signed) }
+    Announced { opens: false, mss, options_len, is_clear, place: place.filter(|_| is_clear && !is_signed) }
 }
 
 /// Smallest MSS that is believed, in bytes: below it, headers are most of what is sent (R113, CVE-2019-11479).
