@@ -283,6 +283,11 @@ pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x63, to, from, offset, 0))
 }
 
+/// Writes a register's low half word behind an address.
+pub(crate) const fn store_half(to: u8, offset: i16, from: u8) -> Step {
+    Step::Do(instruction(0x6b, to, from, offset, 0))
+}
+
 /// Writes a register's eight bytes behind an address.
 pub(crate) const fn store_long(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x7b, to, from, offset, 0))

@@ -10,8 +10,8 @@ use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
     Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, go, jump,
     jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
-    multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_long, store_word, subtract,
-    turn,
+    multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word,
+    subtract, turn,
 };
 use crate::failure::advised;
 use std::io;
@@ -435,9 +435,9 @@ fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
     ]);
     steps.extend([call(LOAD_BYTES), jump(IF_OTHER, R0, 0, "lost")]);
     steps.extend([load_byte(R0, R10, CAME), shift_right(R0, 4), jump(IF_EQUAL, R0, 4, "cut version 4")]);
-    steps.extend(came(IPV6_LEN as i16, 4));
+    steps.extend(came(IPV6_LEN as i16));
     steps.extend([go("cut begins"), Step::Place("cut version 4")]);
-    steps.extend(came(IPV4_LEN as i16, 2));
+    steps.extend(came(IPV4_LEN as i16));
     steps.push(Step::Place("cut begins"));
     // Length of what TCP says, as it came.
     steps.extend([load_long(R1, R10, HEADERS), load_long(R2, R10, PAYLOAD), add_register(R1, R2)]);
@@ -446,15 +446,11 @@ fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Puts apart what the headers of a packet said when it came: the IP header is so long, and says the packet's length at `len_at`.
-fn came(ip_len: i16, len_at: i16) -> [Step; 10] {
+/// Puts apart what the headers of a packet said when it came, of which the IP header is so long.
+fn came(ip_len: i16) -> [Step; 6] {
     [
         set(R0, ip_len.into()),
         store_long(R10, IP, R0),
-        load_half(R0, R10, CAME + len_at),
-        store_long(R10, LEN_SAID, R0),
-        load_half(R0, R10, CAME + 4),
-        store_long(R10, ID_SAID, R0),
         load_word(R0, R10, CAME + ip_len + 4),
         store_long(R10, SEQUENCE, R0),
         load_byte(R0, R10, CAME + ip_len + 13),
@@ -485,79 +481,47 @@ fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static st
         steps.extend([copy(R1, R6), load_long(R2, R10, HEADERS), copy(R3, R9), add_register(R3, R7), set(R5, 0)]);
         steps.extend([call(STORE_BYTES), jump(IF_OTHER, R0, 0, "lost")]);
     }
-    // How long the packet is by its IP header.
-    steps.extend([
-        load_long(R1, R10, HEADERS),
-        load_long(R2, R10, PIECE),
-        add_register(R1, R2),
-        add(R1, -ETHERNET_LEN),
-    ]);
-    steps.extend([
-        load_long(R0, R10, IP),
-        jump(IF_EQUAL, R0, IPV6_LEN, version_6),
-        turn(R1, 16),
-        store_long(R10, WORD, R1),
-    ]);
-    steps.extend(write(ETHERNET_LEN + 2, 2));
-    steps.extend(mend_ip_sum(LEN_SAID));
-    if !is_first {
-        steps.extend([
-            load_long(R1, R10, ID_SAID),
-            turn(R1, 16),
-            add(R1, 1),
-            turn(R1, 16),
-            store_long(R10, WORD, R1),
-        ]);
-        steps.extend(write(ETHERNET_LEN + 4, 2));
-        steps.extend(mend_ip_sum(ID_SAID));
-    }
-    steps.extend([
-        go(addressed),
-        Step::Place(version_6),
-        add(R1, -IPV6_LEN),
-        turn(R1, 16),
-        store_long(R10, WORD, R1),
-    ]);
-    steps.extend(write(ETHERNET_LEN + 4, 2));
-    steps.push(Step::Place(addressed));
-    if !is_first {
-        steps.extend([load_long(R1, R10, SEQUENCE), turn(R1, 32), add_register(R1, R7), turn(R1, 32)]);
-        steps.push(store_long(R10, WORD, R1));
-        steps.extend(write_behind_ip(4, 4));
-    }
-    steps.extend([
-        load_long(R1, R10, HEADERS),
-        load_long(R2, R10, PIECE),
-        add_register(R1, R2),
-        load_long(R2, R10, IP),
-    ]);
-    steps.extend([
-        subtract(R1, R2),
-        add(R1, -ETHERNET_LEN),
-        turn(R1, 16),
-        copy(R4, R1),
-        load_long(R3, R10, TCP_SAID),
-    ]);
-    steps.extend([
-        store_long(R10, TCP_SAID, R1),
-        add(R2, ETHERNET_LEN + 16),
-        copy(R1, R6),
-        set(R5, OF_PSEUDO_HEADER | 2),
-    ]);
-    steps.extend([call(MEND_SUM), jump(IF_OTHER, R0, 0, "lost")]);
     // Only the first says that the window was reduced, only the last that what came so far is to be pushed (RFC 3168 section 6.1.2).
-    steps.extend([load_long(R1, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R7, R2)]);
+    steps.extend([load_long(R1, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R2, R7)]);
     steps.push(mask(R1, if is_first { 0xFF } else { 0x7F }));
     steps.extend([
-        load_long(R2, R10, PAYLOAD),
-        jump_above(R2, R7, last),
+        load_long(R0, R10, PAYLOAD),
+        jump_above(R0, R2, last),
         go(flagged),
         Step::Place(last),
         mask(R1, 0xF7),
+        Step::Place(flagged),
+        store_long(R10, WORD, R1),
+        load_long(R0, R10, IP),
+        jump(IF_EQUAL, R0, IPV6_LEN, version_6),
     ]);
-    steps.extend([Step::Place(flagged), store_long(R10, WORD, R1)]);
-    steps.extend(write_behind_ip(13, 1));
+    // How long the packet is by its IP header, and in version 4 which; its sum.
+    steps.extend(length_behind(ETHERNET_LEN));
     steps.extend([
+        load_half(R3, R10, CAME + 10),
+        set(R0, 0xFFFF),
+        subtract(R0, R3),
+        copy(R3, R0),
+        load_half(R2, R10, CAME + 2),
+        store_half(R10, CAME + 2, R1),
+    ]);
+    steps.extend(for_what_it_was());
+    if !is_first {
+        steps.extend([load_half(R2, R10, CAME + 4), copy(R1, R2), turn(R1, 16), add(R1, 1), turn(R1, 16)]);
+        steps.push(store_half(R10, CAME + 4, R1));
+        steps.extend(for_what_it_was());
+    }
+    steps.extend(folded());
+    steps.extend([set(R0, 0xFFFF), subtract(R0, R3), store_half(R10, CAME + 10, R0)]);
+    steps.extend(write_headers(IPV4_LEN, is_first));
+    steps.extend([go(addressed), Step::Place(version_6)]);
+    steps.extend(length_behind(ETHERNET_LEN + IPV6_LEN));
+    steps.push(store_half(R10, CAME + 4, R1));
+    steps.extend(write_headers(IPV6_LEN, is_first));
+    steps.extend([
+        Step::Place(addressed),
+        load_long(R2, R10, PIECE),
+        add_register(R7, R2),
         load_long(R2, R10, PAYLOAD),
         jump_above(R2, R7, MORE[number]),
         go("send"),
@@ -567,39 +531,48 @@ fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static st
     steps
 }
 
-/// Writes the first `len` bytes of the word on the stack to the packet.
-fn write(at: i32, len: i32) -> [Step; 8] {
-    [
+/// Makes the headers on the stack, of which the IP header is so long and ready, those of the piece, and writes them to the packet.
+fn write_headers(ip_len: i32, is_first: bool) -> Vec<Step> {
+    let tcp = CAME + ip_len as i16;
+    let mut steps = Vec::new();
+    if !is_first {
+        steps.extend([load_long(R1, R10, SEQUENCE), turn(R1, 32), add_register(R1, R7), turn(R1, 32)]);
+        steps.push(store_word(R10, tcp + 4, R1));
+    }
+    // Its sum is that of the pseudo-header.
+    steps.extend(length_behind(ETHERNET_LEN + ip_len));
+    steps.extend([load_long(R2, R10, TCP_SAID), store_long(R10, TCP_SAID, R1), load_half(R3, R10, tcp + 16)]);
+    steps.extend(for_what_it_was());
+    steps.extend(folded());
+    steps.extend([store_half(R10, tcp + 16, R3), load_long(R1, R10, WORD), store_byte(R10, tcp + 13, R1)]);
+    steps.extend([
         copy(R1, R6),
-        set(R2, at),
+        set(R2, ETHERNET_LEN),
         copy(R3, R10),
-        add(R3, WORD.into()),
-        set(R4, len),
+        add(R3, CAME.into()),
+        set(R4, ip_len + TCP_LEN),
         set(R5, 0),
         call(STORE_BYTES),
         jump(IF_OTHER, R0, 0, "lost"),
-    ]
-}
-
-/// The same, so far behind its IP header.
-fn write_behind_ip(at: i32, len: i32) -> Vec<Step> {
-    let mut steps = write(0, len).to_vec();
-    steps.splice(1..2, [load_long(R2, R10, IP), add(R2, ETHERNET_LEN + at)]);
+    ]);
     steps
 }
 
-/// Mends the sum of the IPv4 header for what is now the word on the stack, and was in this place before.
-fn mend_ip_sum(said: i16) -> [Step; 8] {
-    [
-        load_long(R3, R10, said),
-        load_long(R4, R10, WORD),
-        store_long(R10, said, R4),
-        copy(R1, R6),
-        set(R2, ETHERNET_LEN + 10),
-        set(R5, 2),
-        call(MEND_IP_SUM),
-        jump(IF_OTHER, R0, 0, "lost"),
-    ]
+/// Gives register 1 how much of the piece is behind its first `len` bytes, as a header says it.
+fn length_behind(len: i32) -> [Step; 5] {
+    [load_long(R1, R10, HEADERS), load_long(R2, R10, PIECE), add_register(R1, R2), add(R1, -len), turn(R1, 16)]
+}
+
+/// Has a sum, in register 3, be for what is in register 1 in place of what is in register 2 (RFC 1624).
+fn for_what_it_was() -> [Step; 4] {
+    [set(R0, 0xFFFF), subtract(R0, R2), add_register(R3, R0), add_register(R3, R1)]
+}
+
+/// Brings a sum of a few words, in register 3, to one.
+fn folded() -> [Step; 8] {
+    let once = [copy(R0, R3), shift_right(R0, 16), mask(R3, 0xFFFF), add_register(R3, R0)];
+    let [a, b, c, d] = once;
+    [a, b, c, d, a, b, c, d]
 }
 
 /// Reads `len` bytes of the packet from `at` to the stack.
@@ -647,26 +620,20 @@ pub(super) const HEADERS_NOTE_AT: i16 = 60;
 /// Longest payload that is cut, in bytes, and in how many pieces, as bits.
 pub(super) const CUT_MAX: i32 = 9_216;
 pub(super) const PIECE_BITS: i32 = 3;
-/// Where things lie on the stack while a packet is cut: how long its headers, its payload, a piece and its IP header are; what it said of
-/// its length, its identification, TCP's length, sequence and flags; a word to write; its headers as they came.
+/// Where things lie on the stack while a packet is cut: how long its headers, its payload, a piece and its IP header are; TCP's length as
+/// the last sum has it; the sequence and flags that it came with; a word (which place is aside, then a piece's flags); its IP and TCP headers, without options of TCP.
 pub(super) const HEADERS: i16 = -16;
 pub(super) const PAYLOAD: i16 = -24;
 pub(super) const PIECE: i16 = -32;
 pub(super) const IP: i16 = -40;
-pub(super) const LEN_SAID: i16 = -48;
-pub(super) const ID_SAID: i16 = -56;
-pub(super) const TCP_SAID: i16 = -64;
-pub(super) const SEQUENCE: i16 = -72;
-pub(super) const FLAGS: i16 = -80;
-pub(super) const WORD: i16 = -88;
+pub(super) const TCP_SAID: i16 = -48;
+pub(super) const SEQUENCE: i16 = -56;
+pub(super) const FLAGS: i16 = -64;
+pub(super) const WORD: i16 = -72;
 pub(super) const CAME: i16 = WORD - 64;
-/// BPF_F_PSEUDO_HDR.
-pub(super) const OF_PSEUDO_HEADER: i32 = 1 << 4;
-/// bpf_map_lookup_elem, bpf_skb_store_bytes, bpf_l3_csum_replace, bpf_l4_csum_replace, bpf_clone_redirect and bpf_skb_change_tail.
+/// bpf_map_lookup_elem, bpf_skb_store_bytes, bpf_clone_redirect and bpf_skb_change_tail.
 pub(super) const LOOK_UP: i32 = 1;
 pub(super) const STORE_BYTES: i32 = 9;
-pub(super) const MEND_IP_SUM: i32 = 10;
-pub(super) const MEND_SUM: i32 = 11;
 pub(super) const SEND_COPY: i32 = 13;
 pub(super) const CHANGE_TAIL: i32 = 38;
 /// Names of places, for each piece.
