@@ -1,7 +1,7 @@
 //! TCP packets that cross a border in, how long their receivers let them be out; their SYNs with another MSS.
 //!
 //! Where wide packets meet narrow ones, the MSS of each SYN is changed: raised toward the wide side, so that hosts there send
-//! wide segments, which are cut here, and which a whole number of narrow ones fills; lowered toward the narrow side, so that hosts there send what their links carry. What
+//! wide segments, which are cut here; lowered toward the narrow side, so that hosts there send what their links carry. What
 //! each host announced itself is remembered for its flow, and marked on every packet to it: no cut, and no join, makes a
 //! segment longer than its receiver announced. A flow whose SYN did not pass (this side began later, or had to forget it) is
 //! kept to lengths that are safe without knowledge.
@@ -248,7 +248,7 @@ impl Mss {
                 (self.mss_toward(toward, packet.ip()).min(announced.mss), true)
             }
             Toward::Wide => {
-                let wanted = self.raised(&announced, packet.ip()).max(announced.mss);
+                let wanted = self.raised(&announced, packet.ip());
                 (wanted, self.may_raise(now, key, flow, announced.opens, packet, ledger))
             }
         };
@@ -274,15 +274,18 @@ impl Mss {
         mtu.saturating_sub(headers_len(ip)).max(ip.mss_default())
     }
 
-    /// The MSS that wide hosts are told: a whole number of the narrow host's segments, where the wide and the narrow packets that carry a
-    /// byte are then fewer together than with the longest that the wide side carries, of which each would leave a short rest.
+    /// The MSS that wide hosts are told where a narrow one announces this: the longest that the wide side carries, or a shorter one.
+    ///
+    /// A longest segment that is no whole number of narrow ones ends in a short piece. Where that costs more packets for each
+    /// byte, wide and narrow together, than the longest segment that is a whole number, that one is told. One alone would be no raising.
     fn raised(&self, announced: &Announced, ip: &Ip) -> u16 {
         let payload = |mss: u16| u32::from(mss.saturating_sub(announced.options_len));
         let longest = self.mss_toward(Toward::Wide, ip);
         let narrow = payload(announced.mss.min(self.mss_toward(Toward::Narrow, ip))).max(1);
         let count = payload(longest) / narrow;
         let is_less = (count + 1) * payload(longest) < (count + 2) * count * narrow;
-        if count >= 2 && is_less { (count * narrow) as u16 + announced.options_len } else { longest }
+        let whole = (count * narrow) as u16 + announced.options_len;
+        if count >= 2 && is_less && whole >= announced.mss { whole } else { longest.max(announced.mss) }
     }
 
     /// Remembers what a SYN's sender takes; of several of one connection, the least. What the flow was before is returned.

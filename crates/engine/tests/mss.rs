@@ -18,17 +18,12 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
         let read = Read::of(&options);
         for version in VERSIONS {
             for toward in [Toward::Wide, Toward::Narrow] {
-                let mss = read.one().map_or(0, |(_, mss)| mss);
-                let carried = carried(version, toward, mss, read.has_stamps);
-                let expected = match read.one() {
-                    Some((at, mss)) if mss != pick(toward, mss.max(carried), mss.min(carried)) => {
-                        let mut options = options.clone();
-                        options[at..at + 2].copy_from_slice(&carried.to_be_bytes());
-                        changed += 1;
-                        options
-                    }
-                    _ => options.clone(),
-                };
+                let mut expected = options.clone();
+                if let Some((at, mss)) = read.one() {
+                    let told = told(MTUS, version, toward, mss, read.has_stamps);
+                    expected[at..at + 2].copy_from_slice(&told.to_be_bytes());
+                    changed += usize::from(told != mss);
+                }
                 for (sum, checksum) in [
                     (Summed::Right, Checksum::Unverified),
                     (Summed::Right, Checksum::Verified),
@@ -51,7 +46,7 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
                     let touched = [Event::MssRaised, Event::MssLowered].map(|event| gateway.count(event));
                     let changes = u64::from(expected != options);
                     assert_eq!(touched, pick(toward, [changes, 0], [0, changes]), "{options:02x?}");
-                    let wants = read.one().is_none() && read.wants(toward, carried, version);
+                    let wants = read.one().is_none() && read.wants(toward, version);
                     assert_eq!(gateway.count(Event::MssUntouched), u64::from(wants), "{options:02x?} {toward:?}");
                     untouched += u64::from(wants);
                 }
@@ -65,22 +60,61 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
 fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
     for version in VERSIONS {
         for toward in [Toward::Wide, Toward::Narrow] {
-            // At an even place and at an odd one.
-            for front in [&[][..], &[1]] {
-                for mss in (0..=u16::MAX).step_by(7).chain([47, 48, 536, 1_219, 1_460, 8_960, 65_535]) {
+            for mss in (0..=u16::MAX).step_by(7).chain([47, 48, 536, 1_219, 1_460, 8_960, 65_535]) {
+                let told = told(MTUS, version, toward, mss, false);
+                // At an even place and at an odd one.
+                for front in [&[][..], &[1]] {
                     let options = padded(&[front, &[2, 4], &mss.to_be_bytes()].concat());
                     let spec = Spec { flags: SYN, options, ..Spec::tcp(version) };
                     let (frame, _) = Gateway::new(Raise::Always).see(&spec, toward, Checksum::Unverified);
                     let at = spec.ip_header_len() + 22 + front.len();
                     let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
-                    let carried = carried(version, toward, mss, false);
-                    let expected = pick(toward, mss.max(carried), mss.min(carried));
-                    assert_eq!(left, if mss < 48 { mss } else { expected }, "IPv{version}, {toward:?}");
+                    assert_eq!(left, if mss < 48 { mss } else { told }, "IPv{version}, {toward:?}");
                     assert!(Seen::of(&frame, Medium::Ip).sum_is_right, "IPv{version}, {toward:?}, {mss}");
                 }
             }
         }
     }
+}
+
+#[test]
+fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_the_sides_carry() {
+    let (mut whole, mut longest) = (0, 0);
+    for mtus in [1_501, 2_000, 2_919, 2_960, 3_000, 3_700, 4_000, 9_000, 65_535].map(|wide| [wide, 1_500]) {
+        for (version, stamps) in VERSIONS.into_iter().flat_map(|version| [(version, false), (version, true)]) {
+            for mss in [536, 1_220, 1_380, 1_440, 1_460, 2_900, 8_690, 8_800, 9_500] {
+                let (stamps_option, options_len): (&[u8], _) =
+                    if stamps { (&[1, 1, 8, 10, 1, 1, 1, 1, 2, 2, 2, 2], 12) } else { (&[], 0) };
+                let options = [&mss_option(mss), stamps_option].concat();
+                let syn = Spec { flags: SYN, options, ..from_narrow(version, 1) };
+                let mut gateway = Gateway::new(Raise::Always);
+                let [wide_mtu, narrow_mtu] = mtus;
+                let sides = Border { wide_mtu, narrow_mtu, ..border(Raise::Always) };
+                gateway.mss = Mss::new(1 << 20, sides, Secret::new(3));
+                let (frame, _) = gateway.see(&syn, Toward::Wide, Checksum::Unverified);
+                let at = syn.ip_header_len() + 22;
+                let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
+                assert_eq!(left, told(mtus, version, Toward::Wide, mss, stamps), "{mtus:?}, IPv{version}, {mss}");
+                // What the wide host then sends leaves in pieces that are alike, where a whole number was told.
+                let payload_len = left - options_len;
+                let carried = mss.min(narrow_mtu - (syn.ip_header_len() + 20) as u16) - options_len;
+                let long = Spec {
+                    options: stamps_option.to_vec(),
+                    ..data(version, 1, Toward::Narrow, payload_len.into())
+                };
+                let pieces = gateway.pass(&long, Toward::Narrow, None);
+                assert_eq!(
+                    pieces.len(),
+                    usize::from(payload_len.div_ceil(carried)),
+                    "{mtus:?}, IPv{version}, {mss}"
+                );
+                let is_whole = payload_len % carried == 0;
+                assert!(!is_whole || pieces.iter().all(|piece| piece.len() == pieces[0].len()));
+                *if is_whole { &mut whole } else { &mut longest } += 1;
+            }
+        }
+    }
+    assert!(whole > 50 && longest > 50, "{whole}, {longest}");
 }
 
 #[test]
@@ -705,11 +739,11 @@ impl Read {
     }
 
     /// Is what it announces unclear, or to be changed, if only it could?
-    fn wants(&self, toward: Toward, carried: u16, version: u8) -> bool {
+    fn wants(&self, toward: Toward, version: u8) -> bool {
         let default = if version == 4 { 536 } else { 1_220 };
         let mss = self.found.first().map_or(default, |(_, mss)| *mss);
         let is_clear = self.is_readable && self.found.len() <= 1 && mss >= 48;
-        !is_clear || pick(toward, mss < carried, mss > carried)
+        !is_clear || mss != told(MTUS, version, toward, mss, self.has_stamps)
     }
 }
 
@@ -755,15 +789,20 @@ fn mss_option(mss: u16) -> Vec<u8> {
 }
 
 fn border(raise: Raise) -> Border {
-    Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise, safe_len: SAFE_LEN }
+    let [wide_mtu, narrow_mtu] = MTUS;
+    Border { wide_mtu, narrow_mtu, raise, safe_len: SAFE_LEN }
 }
 
+/// Of the wide side and the narrow one.
+const MTUS: [u16; 2] = [9_000, 1_500];
+
 /// The MSS that hosts of a side are told, where the other's announce one: toward the wide side, of all that it carries and that hold
-/// two narrow segments, the one with the fewest wide and narrow packets for each byte, the longest of several.
-fn carried(version: u8, toward: Toward, announced: u16, has_stamps: bool) -> u16 {
-    let [wide, narrow] = [9_000, 1_500].map(|mtu| mtu - if version == 4 { 40 } else { 60 });
+/// two narrow segments, the one with the fewest wide and narrow packets for each byte, the longest of several; never less than
+/// what was announced.
+fn told([wide, narrow]: [u16; 2], version: u8, toward: Toward, announced: u16, has_stamps: bool) -> u16 {
+    let [wide, narrow] = [wide, narrow].map(|mtu| mtu - if version == 4 { 40 } else { 60 });
     if toward == Toward::Narrow {
-        return narrow;
+        return announced.min(narrow);
     }
     let options = if has_stamps { 12 } else { 0 };
     let segment = u32::from(announced.min(narrow).saturating_sub(options)).max(1);
@@ -771,7 +810,8 @@ fn carried(version: u8, toward: Toward, announced: u16, has_stamps: bool) -> u16
     let fewer = |one: u32, other: u32| packets(one) * other < packets(other) * one;
     let longest = u32::from(wide - options);
     let best = (2 * segment..=longest).rev().reduce(|best, len| if fewer(len, best) { len } else { best });
-    best.unwrap_or(longest) as u16 + options
+    let best = best.map_or(wide, |best| best as u16 + options);
+    if best < announced { wide.max(announced) } else { best }
 }
 
 fn pick<T>(toward: Toward, wide: T, narrow: T) -> T {

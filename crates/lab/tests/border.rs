@@ -188,12 +188,15 @@ fn sums_of_what_the_kernel_cuts_are_right() {
     trio.clear(middle).unwrap();
 }
 
-/// Segments that came to the hosts of a namespace with a wrong sum.
+/// Segments with a wrong sum, and packets of IPv4 with a wrong header, that came to the hosts of a namespace.
 fn wrong_sums(space: &Namespace) -> u64 {
     let text = space.enter(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
-    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
-    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    names.zip(values).find(|(name, _)| *name == "InCsumErrors").and_then(|(_, value)| value.parse().ok()).unwrap()
+    let of = |protocol, counter| -> u64 {
+        let mut lines = text.lines().filter(|line| line.starts_with(protocol)).map(str::split_whitespace);
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        names.zip(values).find(|(name, _)| *name == counter).and_then(|(_, value)| value.parse().ok()).unwrap()
+    };
+    of("Tcp:", "InCsumErrors") + of("Ip:", "InHdrErrors")
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct Announced {
     /// Longest TCP payload that its sender takes, options not counted, in bytes: what every host takes where it says
     /// nothing, or nothing clear.
     pub mss: u16,
-    /// Bytes of options in each segment of the connection, if its other end agrees: those of time stamps (RFC 7323 appendix A).
+    /// Bytes of options in each segment of the connection, if its other end agrees to time stamps; 0 where it offers none.
     pub options_len: u16,
     is_clear: bool,
     /// Where the MSS stands, in bytes from the TCP header, where another may be written.
@@ -92,7 +92,7 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
                 place = Some(at as u8 + 2);
             }
             TcpOption::Other(MSS, _) | TcpOption::Malformed(_) => is_clear = false,
-            TcpOption::Timestamps { .. } => options_len = option.len().next_multiple_of(4) as u16,
+            TcpOption::Timestamps { .. } => options_len = STAMPS_LEN,
             TcpOption::Other(kind, _) => is_signed |= is_signature(kind),
             _ => {}
         }
@@ -108,5 +108,7 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
 
 /// Smallest MSS that is believed, in bytes: below it, headers are most of what is sent (R113, CVE-2019-11479).
 pub const MSS_MIN: u16 = 48;
+/// Time stamps, and what brings what follows them to a multiple of four, in bytes (RFC 7323 appendix A).
+const STAMPS_LEN: u16 = 12;
 /// Kind of the option (RFC 9293 section 3.7.1).
 const MSS: u8 = 2;

@@ -198,7 +198,7 @@ pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
 /// The kernel does not run it.
 #[cfg(test)]
 pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io::Result<u32> {
-    run_with(program, frame, told, &mut [])
+    run_with(program, frame, told, &mut [], &mut Vec::new())
 }
 
 /// The same, and what the kernel says of it afterwards.
@@ -208,15 +208,35 @@ pub(crate) fn run_told(program: BorrowedFd<'_>, frame: &[u8], told: &[u8]) -> io
 #[cfg(test)]
 pub(crate) fn run_noted(program: BorrowedFd<'_>, frame: &[u8], told: &mut [u8]) -> io::Result<u32> {
     let before = told.to_vec();
-    run_with(program, frame, &before, told)
+    run_with(program, frame, &before, told, &mut Vec::new())
+}
+
+/// The same, and what becomes of the frame.
+///
+/// # Errors
+/// The kernel does not run it.
+#[cfg(test)]
+pub(crate) fn run_left(program: BorrowedFd<'_>, frame: &[u8], told: &[u8], left: &mut Vec<u8>) -> io::Result<u32> {
+    left.resize(frame.len(), 0);
+    run_with(program, frame, told, &mut [], left)
 }
 
 #[cfg(test)]
-fn run_with(program: BorrowedFd<'_>, frame: &[u8], told: &[u8], noted: &mut [u8]) -> io::Result<u32> {
+fn run_with(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    told: &[u8],
+    noted: &mut [u8],
+    left: &mut Vec<u8>,
+) -> io::Result<u32> {
     let mut attributes = Attributes::default();
     attributes.put(0, program.as_raw_fd() as u32);
     attributes.put(8, frame.len() as u32);
     attributes.put_address(16, frame.as_ptr());
+    if !left.is_empty() {
+        attributes.put(12, left.len() as u32);
+        attributes.put_address(24, left.as_mut_ptr());
+    }
     if !told.is_empty() {
         attributes.put(40, told.len() as u32);
         attributes.put_address(48, told.as_ptr());
@@ -226,8 +246,9 @@ fn run_with(program: BorrowedFd<'_>, frame: &[u8], told: &[u8], noted: &mut [u8]
         }
     }
     attributes.call_only(PROG_TEST_RUN)?;
-    let [_, _, _, _, a, b, c, d, ..] = attributes.0;
-    Ok(u32::from_ne_bytes([a, b, c, d]))
+    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| attributes.0[at + byte]));
+    left.truncate(word(12) as usize);
+    Ok(word(4))
 }
 
 /// The front of the argument of bpf(2): a union of structures, here as their bytes.
@@ -362,6 +383,11 @@ pub(crate) const fn divide(to: u8, other: u8) -> Step {
 /// Flips the bits of a register that are set in another.
 pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
     Step::Do(instruction(0xaf, to, other, 0, 0))
+}
+
+/// Flips the bits of a register that are set in a constant.
+pub(crate) const fn flip(register: u8, bits: i32) -> Step {
+    Step::Do(instruction(0xa7, register, 0, 0, bits))
 }
 
 /// Moves the bits of a register up.

@@ -95,7 +95,7 @@ pub struct BorderRow {
     pub versus: Option<[Versus; 2]>,
 }
 
-/// One middle in proportion to another.
+/// One middle in proportion to another in the same round, medians.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Versus {
     /// Of the goodputs.
@@ -211,10 +211,9 @@ fn play(
             .enumerate()
             .filter_map(|(number, kind)| row(scene, load, kind, &samples[from + number], observed[from + number]))
             .collect();
-        if let [bridge, forwarding, others @ ..] = rows.as_mut_slice() {
-            for other in others {
-                other.versus = Some([other.versus(bridge), other.versus(forwarding)]);
-            }
+        let [bridge, forwarding, others @ ..] = &samples[from..from + KINDS.len()] else { continue };
+        for (row, ours) in rows.iter_mut().skip(2).zip(others) {
+            row.versus = Versus::of(ours, bridge).zip(Versus::of(ours, forwarding)).map(<[Versus; 2]>::from);
         }
         border.rows.extend(rows);
     }
@@ -239,12 +238,14 @@ fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Obser
     })
 }
 
-impl BorderRow {
-    fn versus(&self, stock: &BorderRow) -> Versus {
-        Versus {
-            goodput: self.goodput.median / stock.goodput.median,
-            wide_bytes_per_second: stock.wide_seconds.zip(self.wide_seconds).map(|(stock, ours)| stock / ours),
-        }
+impl Versus {
+    /// Medians of what each round says: rounds differ more than what is compared in one.
+    fn of(ours: &[Sample], stock: &[Sample]) -> Option<Versus> {
+        let rounds = || ours.iter().zip(stock);
+        Some(Versus {
+            goodput: median_of(rounds().map(|(ours, stock)| Some(ours.transfer.rate() / stock.transfer.rate())))?,
+            wide_bytes_per_second: median_of(rounds().map(|(ours, stock)| Some(stock.wide? / ours.wide?))),
+        })
     }
 }
 
@@ -564,4 +565,5 @@ gateway's workers and the kernel's threads of both interfaces. Without such thre
 whoever happens to run, and only all together says anything. Mean length is the wide host's kernel's count, in which a train is\n\
 one packet; above 8,000 is the share of the packets that a capture at its link saw in a run that was not timed, a train counted\n\
 as its segments. 9,000: the kernel's bridge between hosts that are both wide, the most that a middle could spare the wide host.\n\
-x kernel: in proportion to the bridge / to forwarding, goodput and bytes per processor second of the wide host.\n";
+x kernel: in proportion to the bridge / to forwarding in the same round, medians: goodput, and bytes per processor second of the\n\
+wide host.\n";

@@ -733,6 +733,59 @@ mod tests {
         }
     }
 
+    // The last piece is the packet itself: of a payload of one to eight pieces, each is the last once.
+    #[test]
+    fn each_piece_of_a_packet_that_is_cut_has_headers_of_its_own() {
+        let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
+        let scratch = bpf::scratch(2 * CUT_MAX as u32).expect("the test runs as root");
+        let steps = assemble(&entry(map.as_fd(), scratch.as_fd()));
+        let program = bpf::load(Kind::Classifier, 0, &steps).expect("the kernel takes it");
+        // The kernel tries a program with no more than a page.
+        let piece = 400_usize;
+        for (version, ip_len) in [(4, 20), (6, 40)] {
+            for (len, last_len) in
+                (1..9).flat_map(|number| [(number * piece, piece), (number * piece - 7, piece - 7)])
+            {
+                let number = len.div_ceil(piece) - 1;
+                let tcp = 14 + ip_len;
+                let spoken = |len, seq: u32, flags, id: u16| {
+                    let mut frame = frame(Packet { version, flags, len, ..LONG });
+                    frame[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
+                    if version == 4 {
+                        frame[18..20].copy_from_slice(&id.to_be_bytes());
+                        let sum = packet::Sum::of(&frame[14..34]).checksum();
+                        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                    }
+                    half_sum(version, &mut frame);
+                    frame
+                };
+                // Sequence and identification wrap; CWR, PSH and ACK are set.
+                let mut whole = spoken(len, u32::MAX - 700, 0x98, 0xFFFE);
+                let payload_at = tcp + 20;
+                whole[payload_at..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 / 3) as u8);
+                let mut told = [0_u8; TOLD_LEN];
+                let notes = [
+                    (NOTE_AT, NOTED.cast_unsigned()),
+                    (SEGMENT_NOTE_AT, piece as u32),
+                    (TO_NOTE_AT, 1),
+                    (HEADERS_NOTE_AT, payload_at as u32),
+                ];
+                for (at, value) in notes {
+                    told[at as usize..at as usize + 4].copy_from_slice(&value.to_ne_bytes());
+                }
+                let mut left = Vec::new();
+                let said = bpf::run_left(program.as_fd(), &whole, &told, &mut left).expect("it runs");
+                assert_eq!(said, 7, "it goes on by another interface");
+                let behind = number * piece;
+                let seq = (u32::MAX - 700).wrapping_add(behind as u32);
+                let flags = if number == 0 { 0x98 } else { 0x18 };
+                let mut expected = spoken(last_len, seq, flags, 0xFFFE_u16.wrapping_add(number as u16));
+                expected[payload_at..].copy_from_slice(&whole[payload_at + behind..]);
+                assert_eq!(left, expected, "version {version}, {len} bytes");
+            }
+        }
+    }
+
     #[test]
     fn what_a_link_padded_is_as_long_as_its_header_says() {
         let mut stand = Stand::ready(9_000);
@@ -904,13 +957,16 @@ mod tests {
     /// The frame of a packet whose sum is that of its pseudo-header alone.
     fn half_summed(of: Packet) -> Vec<u8> {
         let mut frame = frame(of);
-        let ip_len = if of.version == 4 { 20 } else { 40 };
-        let addresses = if of.version == 4 { 26..34 } else { 22..54 };
+        half_sum(of.version, &mut frame);
+        frame
+    }
+
+    fn half_sum(version: u8, frame: &mut [u8]) {
+        let (ip_len, addresses) = if version == 4 { (20, 26..34) } else { (40, 22..54) };
         let tcp_len = (frame.len() - 14 - ip_len) as u16;
         let pseudo = [&frame[addresses], &[0, 6], &tcp_len.to_be_bytes()[..]].concat();
         let sum = !packet::Sum::of(&pseudo).checksum();
         frame[14 + ip_len + 16..14 + ip_len + 18].copy_from_slice(&sum.to_be_bytes());
-        frame
     }
 
     fn flow(packet: Packet) -> Flow {

@@ -8,13 +8,14 @@ use super::{
 };
 use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
-    Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, go, jump,
+    Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, flip, go, jump,
     jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
     multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word,
     subtract, turn,
 };
 use crate::failure::advised;
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Puts the program at a socket; what it leaves to the socket goes through the steps `besides` first, which end at "keep" or
@@ -248,9 +249,7 @@ fn may_cut() -> Vec<Step> {
         turn(R1, 16),
         add_register(R0, R1),
     ]);
-    steps.extend(
-        [(); 3].iter().flat_map(|()| [copy(R1, R0), mask(R1, 0xFFFF), shift_right(R0, 16), add_register(R0, R1)]),
-    );
+    steps.extend(fold(R0, R1, 3));
     steps.extend([
         load_half(R1, R10, HEADER + 16),
         jump_unlike(R0, R1, "ours"),
@@ -439,10 +438,7 @@ fn keep_aside(scratch: BorrowedFd<'_>) -> Vec<Step> {
     steps.extend([go("cut begins"), Step::Place("cut version 4")]);
     steps.extend(came(IPV4_LEN as i16));
     steps.push(Step::Place("cut begins"));
-    // Length of what TCP says, as it came.
-    steps.extend([load_long(R1, R10, HEADERS), load_long(R2, R10, PAYLOAD), add_register(R1, R2)]);
-    steps.extend([load_long(R2, R10, IP), subtract(R1, R2), add(R1, -ETHERNET_LEN), turn(R1, 16)]);
-    steps.extend([store_long(R10, TCP_SAID, R1), set(R7, 0)]);
+    steps.push(set(R7, 0));
     steps
 }
 
@@ -482,41 +478,30 @@ fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static st
         steps.extend([call(STORE_BYTES), jump(IF_OTHER, R0, 0, "lost")]);
     }
     // Only the first says that the window was reduced, only the last that what came so far is to be pushed (RFC 3168 section 6.1.2).
-    steps.extend([load_long(R1, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R2, R7)]);
-    steps.push(mask(R1, if is_first { 0xFF } else { 0x7F }));
+    steps.extend([load_long(R5, R10, FLAGS), load_long(R2, R10, PIECE), add_register(R2, R7)]);
+    steps.push(mask(R5, if is_first { 0xFF } else { 0x7F }));
     steps.extend([
         load_long(R0, R10, PAYLOAD),
         jump_above(R0, R2, last),
         go(flagged),
         Step::Place(last),
-        mask(R1, 0xF7),
+        mask(R5, 0xF7),
         Step::Place(flagged),
-        store_long(R10, WORD, R1),
         load_long(R0, R10, IP),
         jump(IF_EQUAL, R0, IPV6_LEN, version_6),
     ]);
-    // How long the packet is by its IP header, and in version 4 which; its sum.
-    steps.extend(length_behind(ETHERNET_LEN));
-    steps.extend([
-        load_half(R3, R10, CAME + 10),
-        set(R0, 0xFFFF),
-        subtract(R0, R3),
-        copy(R3, R0),
-        load_half(R2, R10, CAME + 2),
-        store_half(R10, CAME + 2, R1),
-    ]);
-    steps.extend(for_what_it_was());
+    // How long the packet is by its IP header, and in version 4 which of its flow it is.
+    steps.extend(say_length(ETHERNET_LEN, CAME + 2));
+    steps.extend([load_half(R3, R10, CAME + 10), flip(R3, 0xFFFF), add_register(R3, R4)]);
     if !is_first {
-        steps.extend([load_half(R2, R10, CAME + 4), copy(R1, R2), turn(R1, 16), add(R1, 1), turn(R1, 16)]);
-        steps.push(store_half(R10, CAME + 4, R1));
-        steps.extend(for_what_it_was());
+        steps.extend([load_half(R1, R10, CAME + 4), copy(R2, R1), flip(R2, 0xFFFF), add_register(R3, R2)]);
+        steps.extend([turn(R1, 16), add(R1, 1), turn(R1, 16), add_register(R3, R1), store_half(R10, CAME + 4, R1)]);
     }
-    steps.extend(folded());
-    steps.extend([set(R0, 0xFFFF), subtract(R0, R3), store_half(R10, CAME + 10, R0)]);
+    steps.extend(fold(R3, R0, 2));
+    steps.extend([flip(R3, 0xFFFF), store_half(R10, CAME + 10, R3)]);
     steps.extend(write_headers(IPV4_LEN, is_first));
     steps.extend([go(addressed), Step::Place(version_6)]);
-    steps.extend(length_behind(ETHERNET_LEN + IPV6_LEN));
-    steps.push(store_half(R10, CAME + 4, R1));
+    steps.extend(say_length(ETHERNET_LEN + IPV6_LEN, CAME + 4));
     steps.extend(write_headers(IPV6_LEN, is_first));
     steps.extend([
         Step::Place(addressed),
@@ -531,7 +516,24 @@ fn cut(number: usize, [short, version_6, addressed, last, flagged]: [&'static st
     steps
 }
 
-/// Makes the headers on the stack, of which the IP header is so long and ready, those of the piece, and writes them to the packet.
+/// Has a header on the stack say at `at` how much of the piece is behind its first `len` bytes. Register 4 gets what a sum over that
+/// field is more by (RFC 1624, R029); 1 and 2 are used.
+fn say_length(len: i32, at: i16) -> [Step; 9] {
+    [
+        load_long(R1, R10, HEADERS),
+        load_long(R2, R10, PIECE),
+        add_register(R1, R2),
+        add(R1, -len),
+        turn(R1, 16),
+        load_half(R4, R10, at),
+        flip(R4, 0xFFFF),
+        add_register(R4, R1),
+        store_half(R10, at, R1),
+    ]
+}
+
+/// Makes TCP's header on the stack that of the piece, behind an IP header of this length that is so already, and writes both to
+/// the packet. Register 5 has the flags; TCP's sum, which is that of its pseudo-header, is more by register 4.
 fn write_headers(ip_len: i32, is_first: bool) -> Vec<Step> {
     let tcp = CAME + ip_len as i16;
     let mut steps = Vec::new();
@@ -539,12 +541,9 @@ fn write_headers(ip_len: i32, is_first: bool) -> Vec<Step> {
         steps.extend([load_long(R1, R10, SEQUENCE), turn(R1, 32), add_register(R1, R7), turn(R1, 32)]);
         steps.push(store_word(R10, tcp + 4, R1));
     }
-    // Its sum is that of the pseudo-header.
-    steps.extend(length_behind(ETHERNET_LEN + ip_len));
-    steps.extend([load_long(R2, R10, TCP_SAID), store_long(R10, TCP_SAID, R1), load_half(R3, R10, tcp + 16)]);
-    steps.extend(for_what_it_was());
-    steps.extend(folded());
-    steps.extend([store_half(R10, tcp + 16, R3), load_long(R1, R10, WORD), store_byte(R10, tcp + 13, R1)]);
+    steps.extend([load_half(R3, R10, tcp + 16), add_register(R3, R4)]);
+    steps.extend(fold(R3, R0, 2));
+    steps.extend([store_half(R10, tcp + 16, R3), store_byte(R10, tcp + 13, R5)]);
     steps.extend([
         copy(R1, R6),
         set(R2, ETHERNET_LEN),
@@ -558,21 +557,11 @@ fn write_headers(ip_len: i32, is_first: bool) -> Vec<Step> {
     steps
 }
 
-/// Gives register 1 how much of the piece is behind its first `len` bytes, as a header says it.
-fn length_behind(len: i32) -> [Step; 5] {
-    [load_long(R1, R10, HEADERS), load_long(R2, R10, PIECE), add_register(R1, R2), add(R1, -len), turn(R1, 16)]
-}
-
-/// Has a sum, in register 3, be for what is in register 1 in place of what is in register 2 (RFC 1624).
-fn for_what_it_was() -> [Step; 4] {
-    [set(R0, 0xFFFF), subtract(R0, R2), add_register(R3, R0), add_register(R3, R1)]
-}
-
-/// Brings a sum of a few words, in register 3, to one.
-fn folded() -> [Step; 8] {
-    let once = [copy(R0, R3), shift_right(R0, 16), mask(R3, 0xFFFF), add_register(R3, R0)];
-    let [a, b, c, d] = once;
-    [a, b, c, d, a, b, c, d]
+/// Adds what is above 16 bits of a sum to the rest, so often: twice does for a sum of 65,536 numbers of 16 bits, thrice for one
+/// of as many of 32.
+fn fold(sum: u8, spare: u8, times: usize) -> impl Iterator<Item = Step> {
+    let once = [copy(spare, sum), mask(sum, 0xFFFF), shift_right(spare, 16), add_register(sum, spare)];
+    iter::repeat_n(once, times).flatten()
 }
 
 /// Reads `len` bytes of the packet from `at` to the stack.
@@ -620,16 +609,15 @@ pub(super) const HEADERS_NOTE_AT: i16 = 60;
 /// Longest payload that is cut, in bytes, and in how many pieces, as bits.
 pub(super) const CUT_MAX: i32 = 9_216;
 pub(super) const PIECE_BITS: i32 = 3;
-/// Where things lie on the stack while a packet is cut: how long its headers, its payload, a piece and its IP header are; TCP's length as
-/// the last sum has it; the sequence and flags that it came with; a word (which place is aside, then a piece's flags); its IP and TCP headers, without options of TCP.
+/// Where things lie on the stack while a packet is cut: how long its headers, its payload, a piece and its IP header are; the
+/// sequence and flags that it came with; which place is aside; its IP and TCP headers, without options of TCP.
 pub(super) const HEADERS: i16 = -16;
 pub(super) const PAYLOAD: i16 = -24;
 pub(super) const PIECE: i16 = -32;
 pub(super) const IP: i16 = -40;
-pub(super) const TCP_SAID: i16 = -48;
-pub(super) const SEQUENCE: i16 = -56;
-pub(super) const FLAGS: i16 = -64;
-pub(super) const WORD: i16 = -72;
+pub(super) const SEQUENCE: i16 = -48;
+pub(super) const FLAGS: i16 = -56;
+pub(super) const WORD: i16 = -64;
 pub(super) const CAME: i16 = WORD - 64;
 /// bpf_map_lookup_elem, bpf_skb_store_bytes, bpf_clone_redirect and bpf_skb_change_tail.
 pub(super) const LOOK_UP: i32 = 1;
