@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::{Component, Path, PathBuf};
 use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
 /// A network namespace, held by a file descriptor.
 ///
@@ -163,7 +164,17 @@ pub fn become_own_root() -> io::Result<()> {
     }
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     // SAFETY: the kernel refuses it to a process of several threads, and descriptors stay shared.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }.map_err(|why| {
+    let attempt = || unsafe { unshare_unsafe(UnshareFlags::NEWUSER) };
+    let mut outcome = attempt();
+    // A thread that was joined may still be on its way out of the kernel.
+    for _ in 0..LEAVING_TRIES {
+        if outcome != Err(rustix::io::Errno::INVAL) {
+            break;
+        }
+        thread::sleep(LEAVING_TRY);
+        outcome = attempt();
+    }
+    outcome.map_err(|why| {
         let advice = if why == rustix::io::Errno::INVAL { SINGLE } else { USER_NAMESPACES };
         advised("cannot make a user namespace", &why.into(), advice)
     })?;
@@ -185,6 +196,9 @@ fn setting(name: &str) -> io::Result<PathBuf> {
     Ok(Path::new(SYSCTLS).join(path))
 }
 
+/// How often, and after how long each time, a process is looked at again that seems to have a second thread.
+const LEAVING_TRIES: u32 = 20;
+const LEAVING_TRY: Duration = Duration::from_millis(5);
 const HERE: &str = "/proc/thread-self/ns/net";
 const NAMED: &str = "/run/netns";
 const SYSCTLS: &str = "/proc/sys/net";
