@@ -211,9 +211,10 @@ fn play(
             .enumerate()
             .filter_map(|(number, kind)| row(scene, load, kind, &samples[from + number], observed[from + number]))
             .collect();
-        let [bridge, forwarding, others @ ..] = &samples[from..from + KINDS.len()] else { continue };
-        for (row, ours) in rows.iter_mut().skip(2).zip(others) {
-            row.versus = Versus::of(ours, bridge).zip(Versus::of(ours, forwarding)).map(<[Versus; 2]>::from);
+        if let [bridge, forwarding, others @ ..] = &samples[from..from + KINDS.len()] {
+            for (row, ours) in rows.iter_mut().skip(2).zip(others) {
+                row.versus = Versus::of(ours, bridge).zip(Versus::of(ours, forwarding)).map(<[Versus; 2]>::from);
+            }
         }
         border.rows.extend(rows);
     }
