@@ -110,7 +110,7 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
         let middle = trio.gateway(&trio.border("workers = 2\n[mss]\nraise = \"always\"\n", "", "")).unwrap();
         trio.settle().unwrap();
         std::thread::scope(|scope| {
-            for seed in 0..12 {
+            for seed in 0..CONNECTIONS {
                 let trio = &trio;
                 scope.spawn(move || {
                     let (from, to, host) = if seed % 2 == 0 {
@@ -119,7 +119,7 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
                         (&trio.wide, &trio.narrow, NARROW)
                     };
                     let address = if seed % 4 < 2 { v4(host) } else { v6(host) };
-                    let transfer = traffic::tcp(from.space(), to.space(), address, 1 << 21, seed).unwrap();
+                    let transfer = traffic::tcp(from.space(), to.space(), address, 1 << 20, seed).unwrap();
                     assert!(transfer.intact, "connection {seed}");
                 });
             }
@@ -128,7 +128,8 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
         for snapshot in &snapshots {
             let forwarded =
                 [0, 1].map(|way| snapshot.ways[way].ledger.forwarded.packets + snapshot.ends[way].lent.packets_out);
-            assert!(forwarded.iter().all(|count| *count > 100), "{forwarded:?}");
+            // A train of offloads is one packet, so a few connections make few; nobody has none of twenty-four.
+            assert!(forwarded.iter().all(|count| *count > CONNECTIONS / 2), "{forwarded:?}");
             assert_eq!(snapshot.siblings.given, 0, "nothing came to another worker than its own");
             let unknown = snapshot.ways[0].ledger.event(engine::Event::MssUnknown).packets;
             assert_eq!(unknown, 0, "who sees a connection has seen its SYN");
@@ -348,6 +349,8 @@ fn check_books(middle: &Middle) {
 
 /// Pairs of hosts.
 const PAIRS: u32 = 1_000;
+/// Half of them each way.
+const CONNECTIONS: u64 = 24;
 const FLOWS: u16 = 32;
 /// Payload of a segment, in bytes.
 const SEGMENT_LEN: u32 = 1_000;
