@@ -80,3 +80,29 @@ const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
 /// How long a datagram may live: RFC 791's two minutes would allow 546 datagrams a second, two seconds allow
 /// about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
 pub const LIFETIME: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+
+    #[test]
+    fn no_identifier_comes_back_within_a_lifetime_however_unevenly_they_are_taken() {
+        for seed in 0..12 {
+            let mut random = Rng::with_seed(seed);
+            let (mut counter, mut now) = (Counter::default(), Time::from_nanos(1));
+            let mut last = vec![None; 1 << 16];
+            let mut again_count = 0;
+            for _ in 0..400_000 {
+                let pause = if random.u32(..50_000) == 0 { 3_000_000 } else { random.u64(..20) };
+                now = now + Duration::from_micros(pause);
+                let Some(number) = counter.take(now, Some(LIFETIME)) else { continue };
+                if let Some(before) = last[number as usize % (1 << 16)].replace(now) {
+                    assert!(now.since(before) >= LIFETIME, "seed {seed}: {number} after {:?}", now.since(before));
+                    again_count += 1;
+                }
+            }
+            assert!(again_count > 50_000, "seed {seed}: {again_count} came back");
+        }
+    }
+}

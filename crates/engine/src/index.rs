@@ -145,6 +145,16 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_search_is_as_long_as_the_crowd_at_one_home() {
+        let mut index = Index::default();
+        assert_eq!(index.longest_search(), 0);
+        for place in 0..20 {
+            index.insert(7 << 40, place);
+            assert_eq!(index.longest_search(), place as usize + 1);
+        }
+    }
+
+    #[test]
     fn an_empty_table_finds_nothing() {
         assert_eq!(Index::default().find(7, |_| true), None);
     }

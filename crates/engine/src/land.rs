@@ -448,3 +448,29 @@ const RETRY_COUNT: usize = 16;
 const PAUSE_MIN: u32 = 16;
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: u32 = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_decides_whether_guessing_pays_and_after_a_pause_a_few_guesses_do() {
+        let mut trial = Trial::default();
+        trial.note(WINDOW - 1, 0);
+        assert_eq!((trial.pause, trial.made), (0, WINDOW - 1), "too few to say");
+        trial.note(1, 0);
+        assert_eq!((trial.pause, trial.made), (PAUSE_MIN, 0));
+        for pauses in 1..12 {
+            trial.note(RETRY_COUNT as u64, 0);
+            assert_eq!(
+                trial.pause,
+                (PAUSE_MIN << pauses).min(PAUSE_MAX),
+                "each pause is twice as long, up to the longest"
+            );
+        }
+        trial.note(RETRY_COUNT as u64, RETRY_COUNT as u64);
+        assert_eq!((trial.pause, trial.last_pause), (0, 0), "it pays again");
+        trial.note(RETRY_COUNT as u64, 0);
+        assert_eq!((trial.pause, trial.made), (0, RETRY_COUNT as u64), "a window again");
+    }
+}
