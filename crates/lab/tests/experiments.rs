@@ -163,7 +163,7 @@ fn a_wide_interface_loses_and_changes_nothing_in_any_order_of_fragments() {
 
 #[test]
 fn a_sweep_has_a_figure_for_every_length_and_no_message_is_changed() {
-    let settings = DipsSettings { mtu: 1_500, lens: 20, sweeps: 2, bursts: 1, burst_len: 50_000 };
+    let settings = DipsSettings { mtu: 1_500, lens: 20, sweeps: 2, bursts: 1, burst_len: 50_000, looks: 1 };
     let outcome = dips(&settings, |_| {}).unwrap();
     assert!(outcome.intact);
     assert_eq!(outcome.broken, [""; 0]);
