@@ -113,6 +113,9 @@ pub enum Experiment {
     /// Simulated networks, each drawn from a seed, with the laws looked at after every event
     #[command(after_help = SWARM_HELP)]
     Swarm(SwarmArgs),
+    /// A network of your own, simulated: what each flow and each link of it carries
+    #[command(after_help = NETWORK_HELP)]
+    Network(NetworkArgs),
     /// The attacks that have names, through simulated gateways, each with its verdict
     #[command(after_help = ATTACKS_HELP)]
     Attacks(AttacksArgs),
@@ -234,6 +237,17 @@ pub struct SwarmArgs {
     /// One case alone, as a failure names it, such as 7,without=loss,count=12
     #[arg(long, conflicts_with_all = ["packets", "seed", "threads"])]
     pub case: Option<Case>,
+}
+
+/// What `wideload lab network` was asked.
+#[derive(Debug, Parser)]
+pub struct NetworkArgs {
+    /// The file that says what stands where, who sends, and what changes
+    pub file: PathBuf,
+
+    /// What losses and other chances are drawn from
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
 }
 
 /// What `wideload lab attacks` was asked.
@@ -676,7 +690,7 @@ not exist yet. Live: it concerns ports and processes; the tests that show it are
 
 Exit status: 0 nothing broke; 1 something did.";
 const LAB_HELP: &str = "\
-`swarm` and `attacks` are simulations. All others but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
+`swarm`, `attacks` and `network` are simulations. All others but `link` stay in private namespaces of this process and go with it; to keep the kernel's accounts they need the rights \
 of root. Progress is on standard error, the table on standard output.
 
 Exit status: 0 measured, and every byte arrived; 1 it did not, or something is missing.";
@@ -702,6 +716,24 @@ takes it in, and at least half of them belong to TCP connections of simulated ho
 A broken law is shown with the smallest case that breaks it, and the command that repeats that case.
 
 Exit status: 0 nothing broke, and everything was met; 1 something broke, was never met, or less than half was TCP.";
+const NETWORK_HELP: &str = "\
+The file is TOML. Tables, each as often as needed:
+  [[node]]    name, kind: host, border, wide-interface, receive-offload, router, refusing-router, silent-router,
+              hop-joining-router or joining-router; of a gateway wide = \"NODE\", the node at its wide end, and
+              perhaps reassemble, join, coalesce: true or false, hold = \"adaptive\" or a time; of a host dont-fragment
+  [[link]]    ends = [\"NODE\", \"NODE\"], mtu, shape = \"delay=5ms,rate=100M\" as `wideload lab link` takes it, back: the
+              shape of the other direction
+  [[chain]]   nodes = [...], mtu, shape: links from each to the next
+  [[tree]]    root, names, fanout, depth, router, mtu, shape: routers below a node, and hosts at the end
+  [[mesh]]    names, count, extra, seed, router, mtu, shape: routers joined at random
+              The nodes of both are called as names says, with numbers from 0; router is their kind.
+  [[flow]]    from, to, kind: tcp (bytes, congestion: cubic or reno, probing: true or false) or udp (messages, len,
+              gap); ipv6 = true, start. Else 1000000 bytes, or 1000 messages of 1000 bytes, one each ms
+  [[change]]  at, link = [\"NODE\", \"NODE\"], and carrier = false or true, or mtu
+
+Nothing leaves this process, and no rights are needed. The same file and seed give the same trace.
+
+Exit status: 0 every connection carried all it had to; 1 one did not, a law broke, or the file cannot be read; 2 the file is wrong.";
 const FLOODS_HELP: &str = "\
 First pieces that never become whole come from everywhere, from a thousand sources, and as a slow drip of 150 a second, each by IPv4 \
 and IPv6. The first two are written to a TUN device as fast as it takes them, and simulated at two million a second; the drip comes \

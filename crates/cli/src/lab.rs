@@ -1,7 +1,8 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
 use crate::args::{
-    self, AttacksArgs, Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, SwarmArgs, TcpArgs,
+    self, AttacksArgs, Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, NetworkArgs, SwarmArgs,
+    TcpArgs,
 };
 use crate::command::{Status, complain, watch_for_interrupt};
 use crate::demo::progress;
@@ -25,6 +26,7 @@ pub fn lab(args: &Args) -> Status {
         Experiment::Link(link) => self::link(link, args.json),
         Experiment::Swarm(swarm) => self::swarm(swarm, args.json),
         Experiment::Attacks(attacks) => self::attacks(attacks, args.json),
+        Experiment::Network(network) => self::network(network, args.json),
         experiment => become_own_root().and_then(|()| measure(experiment, args.json)),
     };
     outcome.unwrap_or_else(|error| {
@@ -40,6 +42,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Link(args) => link(args, json),
         Experiment::Swarm(args) => swarm(args, json),
         Experiment::Attacks(args) => attacks(args, json),
+        Experiment::Network(args) => network(args, json),
         Experiment::Differential(args) => {
             let outcome = differential(args, &progress)?;
             shown(&progress, json, &outcome, outcome.is_good())
@@ -209,6 +212,23 @@ fn ways(outcome: &Outcome) -> String {
         text.push_str("valid: these were the wires that were asked for\n");
     }
     text
+}
+
+/// Needs no rights and no namespace, either.
+fn network(args: &NetworkArgs, json: bool) -> io::Result<Status> {
+    let file = args.file.display();
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|error| io::Error::new(error.kind(), format!("{file}: cannot read it: {error}")))?;
+    let progress = progress(json);
+    told(&progress, "simulating");
+    match experiments::network(&text, args.seed) {
+        Ok(outcome) => shown(&progress, json, &outcome, outcome.is_good()),
+        Err(bad) => {
+            progress.finish_and_clear();
+            complain(&format!("{file}: {bad}"));
+            Ok(Status::Usage)
+        }
+    }
 }
 
 fn shown<T: Serialize + Display>(

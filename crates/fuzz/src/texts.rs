@@ -1,7 +1,7 @@
-//! A text in: it is a configuration, or a topology, or it is said what is wrong and where.
+//! A text in: it is a configuration, or a scene, or it is said what is wrong and where.
 
 use gateway::config::Config;
-use sim::Topology;
+use sim::Scene;
 
 /// Reads the bytes as both.
 pub fn run(bytes: &[u8]) {
@@ -13,7 +13,7 @@ pub fn run(bytes: &[u8]) {
         let line = said.split(':').nth(1).and_then(|line| line.trim().parse::<usize>().ok());
         assert!(line.is_none_or(|line| (1..=lines + 1).contains(&line)), "line {line:?} of {lines}: {said}");
     }
-    if let Err(problem) = text.parse::<Topology>() {
+    if let Err(problem) = text.parse::<Scene>() {
         let (line, said) = (problem.line, problem.to_string());
         assert!(said.starts_with(&format!("line {line}: ")) && !problem.what.is_empty(), "it says where: {said}");
         assert!((1..=lines + 1).contains(&line), "line {line} of {lines}: {said}");

@@ -47,6 +47,8 @@ pub struct Talk {
     pub reply_len: u64,
     /// When it sends them, and closes.
     pub reply: Reply,
+    /// May an end give it up? Else all of it has to arrive.
+    pub may_end_early: bool,
 }
 
 /// When the end that waited for a connection sends what it has, and closes.
@@ -129,6 +131,10 @@ pub struct Flow {
     pub left: u64,
     /// What arrived of it, once.
     pub arrived: u64,
+    /// Bytes of the messages that arrived.
+    pub arrived_len: u64,
+    /// When the last of that came; of streams without a connection nobody looks.
+    pub last_arrival: Time,
     /// The sender was told that no longer packets reach the receiver, in bytes.
     pub told_len: usize,
     /// Longest segment that the receiver said it takes; none before it did.
@@ -162,6 +168,8 @@ impl Flow {
             sent: 0,
             left: plan.count,
             arrived: 0,
+            arrived_len: 0,
+            last_arrival: Time::ZERO + plan.start,
             told_len: usize::MAX,
             peer_mss: None,
             syn_count: 0,

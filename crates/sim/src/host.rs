@@ -299,7 +299,11 @@ impl Host {
 
     fn take_message(&mut self, net: &mut Net, number: usize, message: &[u8]) {
         match net.flows[number].receive_message(message) {
-            Ok(Arrival::First | Arrival::Short) => {}
+            Ok(Arrival::First | Arrival::Short) => {
+                let flow = &mut net.flows[number];
+                flow.last_arrival = net.now;
+                flow.arrived_len += message.len() as u64;
+            }
             Ok(Arrival::Again) if net.duplicated_count() > 0 => {}
             Ok(Arrival::Again) => {
                 net.breaks(Law::Integrity, || format!("a message of flow {number} arrived twice"))

@@ -24,6 +24,7 @@ mod net;
 mod oracle;
 pub mod pattern;
 mod router;
+mod scene;
 mod topology;
 mod trace;
 mod way;
@@ -34,8 +35,9 @@ pub use bend::Bend;
 pub use draw::Dice;
 pub use hits::{Fault, Hits, OUT_OF_REACH};
 pub use laws::{Broken, Law};
-pub use topology::{BadTopology, Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
-pub use world::{Change, Outcome, Scene, To, World};
+pub use scene::{BadScene, Scene};
+pub use topology::{Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
+pub use world::{Carried, Change, Crossed, Outcome, To, World};
 
 /// What a panic said.
 pub(crate) fn said(cause: Box<dyn std::any::Any + Send>) -> String {

@@ -4,7 +4,7 @@ use crate::event::{Events, What};
 use crate::flow::Flow;
 use crate::hits::Hits;
 use crate::laws::{Broken, Law};
-use crate::link::Link;
+use crate::link::{Link, Tally};
 use crate::trace::Trace;
 use crate::wire::{self, FRAGMENT, TCP};
 use packet::Time;
@@ -70,6 +70,8 @@ pub struct Wire {
     pub is_up: bool,
     /// Frames that it lost because it was down.
     pub down_count: u64,
+    /// Of those, what was on it already, and came out for nobody.
+    pub cut_off: Tally,
     /// With more frames than this on it, those whose sender takes part are marked.
     pub marks_above: Option<u64>,
     /// Frames that it marked.
@@ -88,6 +90,7 @@ impl Wire {
             mtu,
             is_up: true,
             down_count: 0,
+            cut_off: Tally::default(),
             marks_above: None,
             marked_count: 0,
             planned: Time::NEVER,

@@ -8,12 +8,13 @@ use crate::draw::Dice;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use crate::hits::Fault;
 use crate::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use crate::scene::Scene;
 use crate::tcp::Settings;
 use crate::tcp::settings::{
     Algorithm, Belief, Detection, InitialWindow, Memory, Nagle, PathChoice, Probing, Reduction, SlowStartExit,
 };
 use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
-use crate::world::{Change, Outcome, Scene, To, World};
+use crate::world::{Change, Outcome, To, World};
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
@@ -515,7 +516,7 @@ impl Drawing {
 fn talk(dice: &mut Dice, is_silent: bool) -> Talk {
     let ends = [(); 2].map(|()| end(dice, is_silent));
     let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
-    Talk { ends, reply_len, reply: dice.one_of(&[Reply::AtLast, Reply::AtOnce]) }
+    Talk { ends, reply_len, reply: dice.one_of(&[Reply::AtLast, Reply::AtOnce]), may_end_early: false }
 }
 
 fn end(dice: &mut Dice, is_silent: bool) -> Settings {

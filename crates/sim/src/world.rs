@@ -1,15 +1,16 @@
 //! A topology, flows, faults and a seed in; a run of it out: what arrived, what was met, which law broke, and the trace.
 
-use crate::bend::Bend;
 use crate::event::What;
-use crate::flow::{Flow, Kind as FlowKind, Plan};
+use crate::flow::{Flow, Kind as FlowKind};
 use crate::gateway::Gateway;
 use crate::hits::{Fault, Hits};
 use crate::host::Host;
 use crate::laws::{Broken, Law};
-use crate::link::{Link, Shape};
+use crate::link::{Link, Shape, Tally};
 use crate::net::{HostRules, Net, Wire};
 use crate::router::Router;
+use crate::scene::Scene;
+use crate::tcp::End;
 use crate::topology::{Kind, Topology};
 use crate::trace::Trace;
 use core::time::Duration;
@@ -78,27 +79,40 @@ pub struct Outcome {
     pub told_count: u64,
     /// How long it took, in the time of the network.
     pub stretch: Duration,
+    /// What became of each flow.
+    pub flows: Vec<Carried>,
+    /// What each link carried from its first end to the second, and back.
+    pub links: Vec<[Crossed; 2]>,
     /// How often each thing was met.
     pub hits: Hits,
     /// The first law that broke, if one did.
     pub broken: Option<Broken>,
 }
 
-/// All that a run is made of.
-#[derive(Clone, Debug, Default)]
-pub struct Scene {
-    /// The network.
-    pub topology: Topology,
-    /// Who sends what to whom.
-    pub flows: Vec<Plan>,
-    /// What happens to links meanwhile.
-    pub changes: Vec<Change>,
-    /// What is wrong with the gateways on purpose.
-    pub bend: Option<Bend>,
-    /// What everything that is random is drawn from.
-    pub seed: u64,
-    /// Is everything that is held counted anew after each event?
-    pub is_thorough: bool,
+/// What became of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Messages that were sent; of connections and streams, bytes.
+    pub sent: u64,
+    /// What of it arrived, once.
+    pub arrived: u64,
+    /// Bytes of payload that arrived.
+    pub arrived_len: u64,
+    /// From its start to the arrival of the last that arrived.
+    pub stretch: Duration,
+    /// Of a connection, how its ends ended; none: they did not.
+    pub endings: [Option<End>; 2],
+}
+
+/// What one direction of a link carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossed {
+    /// What came out at its far end.
+    pub delivered: Tally,
+    /// Packets that were lost on the way, or because it was down.
+    pub lost: u64,
+    /// Packets that found its queue full, or were dropped before it was.
+    pub dropped: u64,
 }
 
 impl World {
@@ -108,7 +122,7 @@ impl World {
     /// Where a host has no link, or a gateway not two.
     pub fn new(scene: &Scene) -> World {
         let Scene { topology, flows, changes, bend, seed, is_thorough } = scene;
-        let ports: Vec<Vec<usize>> = (0..topology.nodes.len()).map(|node| ports(topology, node)).collect();
+        let ports = ports(topology);
         let mut wires = Vec::with_capacity(2 * topology.links.len());
         for (number, link) in topology.links.iter().enumerate() {
             for (way, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
@@ -147,18 +161,18 @@ impl World {
         let gateways = topology.nodes.iter().filter(|node| matches!(node.kind, Kind::Gateway(_)));
         let gateway_count = gateways.count();
         let nodes = topology.nodes.iter().enumerate().map(|(number, node)| {
-            let ports = &ports[number];
+            let own = &ports[number];
             match &node.kind {
                 Kind::Host { dont_fragment } => {
                     net.hosts[number].dont_fragment = *dont_fragment;
-                    Node::Host(Box::new(Host::new(number as u16, ports[0], *dont_fragment, *seed)))
+                    Node::Host(Box::new(Host::new(number as u16, own[0], *dont_fragment, *seed)))
                 }
                 Kind::Router(kind) => {
-                    let routes = routes(topology, &net, number);
-                    Node::Router(Box::new(Router::new(*kind, number as u16, ports.clone(), routes, &net, *seed)))
+                    let routes = routes(topology, &ports, &net, number);
+                    Node::Router(Box::new(Router::new(*kind, number as u16, own.clone(), routes, &net, *seed)))
                 }
                 Kind::Gateway(config) => {
-                    let wires = [ports[0], ports[1]];
+                    let wires = [own[0], own[1]];
                     let mut gateway = Gateway::new(config, number as u16, wires, &net, *seed, *bend);
                     gateway.is_only = gateway_count == 1;
                     Node::Gateway(Box::new(gateway))
@@ -249,12 +263,14 @@ impl World {
         }
     }
 
-    /// Every connection ends, and before that all of it arrives, whatever the network loses: unless a wire changed bits so that
-    /// no sum shows it, and the ends believe what neither said.
+    /// Every connection ends, and before that all of it arrives, whatever the network loses: unless it may be given up, or a wire
+    /// changed bits so that no sum shows it, and the ends believe what neither said.
     fn check_connections(&mut self) {
         let net = &mut self.net;
         let is_excused = net.damaged_count() > 0;
-        let open = connections(net).find(|(_, flow)| !flow.is_done() && !is_excused);
+        let is_early = |end: &Option<End>| matches!(end, Some(End::GaveUp | End::Reset));
+        let is_over = |flow: &Flow| flow.plan.talk.may_end_early && flow.endings.iter().any(is_early);
+        let open = connections(net).find(|(_, flow)| !flow.is_done() && !is_over(flow) && !is_excused);
         if let Some((number, flow)) = open {
             let Flow { sent, arrived, reply, endings, .. } = flow;
             let what = format!(
@@ -294,6 +310,13 @@ impl World {
             self.nodes.iter().map(|node| if let Node::Host(host) = node { host.told_count } else { 0 }).sum();
         let net = &self.net;
         let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
+        let carried = net.flows.iter().map(|flow| Carried {
+            sent: flow.sent,
+            arrived: flow.arrived,
+            arrived_len: if flow.plan.kind == FlowKind::Datagrams { flow.arrived_len } else { flow.arrived },
+            stretch: flow.last_arrival.since(Time::ZERO + flow.plan.start),
+            endings: flow.endings,
+        });
         Outcome {
             trace: net.trace.hash(),
             event_count: net.event,
@@ -305,6 +328,8 @@ impl World {
             messages: [messages(net).map(|flow| flow.sent).sum(), messages(net).map(|flow| flow.arrived).sum()],
             told_count,
             stretch: net.now.since(Time::ZERO),
+            flows: carried.collect(),
+            links: net.wires.chunks_exact(2).map(|ways| [crossed(&ways[0]), crossed(&ways[1])]).collect(),
             hits: net.hits.clone(),
             broken: net.broken.clone(),
         }
@@ -346,6 +371,16 @@ fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &Shape, lost: u64) {
     ];
     for (fault, _) in present.into_iter().filter(|(_, is_present)| *is_present) {
         add(fault, lost);
+    }
+}
+
+fn crossed(wire: &Wire) -> Crossed {
+    let counters = wire.link.counters();
+    let Tally { frames, bytes } = counters.delivered;
+    Crossed {
+        delivered: Tally { frames: frames - wire.cut_off.frames, bytes: bytes - wire.cut_off.bytes },
+        lost: counters.lost.frames + wire.down_count,
+        dropped: counters.dropped.frames + counters.without_room.frames,
     }
 }
 
@@ -408,7 +443,12 @@ fn arrive(net: &mut Net, node: &mut Node, number: usize) {
         };
         match is_up {
             true => node.take(net, port, departure.frame()),
-            false => net.wires[number].down_count += 1,
+            false => {
+                let wire = &mut net.wires[number];
+                wire.down_count += 1;
+                wire.cut_off.frames += 1;
+                wire.cut_off.bytes += departure.frame().len() as u64;
+            }
         }
         net.wires[number].link.give_back(departure);
     }
@@ -458,31 +498,36 @@ fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change
 }
 
 /// The wires that lead away from a node, in the order of its ports; a gateway's wide one first.
-fn ports(topology: &Topology, node: usize) -> Vec<usize> {
-    let mut ports: Vec<usize> = topology
-        .links_of(node)
-        .map(|link| if topology.links[link].ends[0] == node { 2 * link } else { 2 * link + 1 })
-        .collect();
-    if let Kind::Gateway(gateway) = &topology.nodes[node].kind {
-        ports.sort_by_key(|wire| !topology.links[wire / 2].ends.contains(&gateway.wide));
+fn ports(topology: &Topology) -> Vec<Vec<usize>> {
+    let mut ports = vec![Vec::new(); topology.nodes.len()];
+    for (number, link) in topology.links.iter().enumerate() {
+        link.ends.iter().enumerate().for_each(|(end, node)| ports[*node].push(2 * number + end));
+    }
+    for (node, ports) in topology.nodes.iter().zip(&mut ports) {
+        if let Kind::Gateway(gateway) = &node.kind {
+            ports.sort_by_key(|wire| !topology.links[wire / 2].ends.contains(&gateway.wide));
+        }
     }
     ports
 }
 
 /// The port of `node` that leads to each host, along the fewest links.
-fn routes(topology: &Topology, net: &Net, node: usize) -> Vec<Option<u16>> {
+fn routes(topology: &Topology, ports: &[Vec<usize>], net: &Net, node: usize) -> Vec<Option<u16>> {
     let mut routes = vec![None; topology.nodes.len()];
     let mut next = VecDeque::from([(node, None)]);
     let mut seen = vec![false; topology.nodes.len()];
     seen[node] = true;
     while let Some((at, first)) = next.pop_front() {
-        for (port, wire) in ports(topology, at).into_iter().enumerate() {
-            let to = net.wires[wire].to;
+        for (port, wire) in ports[at].iter().enumerate() {
+            let to = net.wires[*wire].to;
             if !seen[to] {
                 seen[to] = true;
                 let first = first.or(Some(port as u16));
                 routes[to] = first;
-                next.push_back((to, first));
+                // A host passes nothing on.
+                if !matches!(topology.nodes[to].kind, Kind::Host { .. }) {
+                    next.push_back((to, first));
+                }
             }
         }
     }

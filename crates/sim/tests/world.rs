@@ -223,7 +223,7 @@ fn a_hundred_nodes_in_a_chain_a_tree_and_a_mesh_carry_what_is_sent() {
                 [[link]]\nends = [\"a\", \"root\"]\nmtu = 1500\n\
                 [[tree]]\nroot = \"root\"\nnames = \"t\"\nfanout = 4\ndepth = 3\nmtu = 1300\n";
     for text in [chain, mesh, tree.to_owned()] {
-        let topology: Topology = text.parse().unwrap_or_else(|bad| panic!("{bad}"));
+        let topology = text.parse::<Scene>().unwrap_or_else(|bad| panic!("{bad}")).topology;
         let hosts = topology.nodes.iter().enumerate().filter(|(_, node)| matches!(node.kind, Kind::Host { .. }));
         let hosts: Vec<usize> = hosts.map(|(number, _)| number).collect();
         let (first, last) = (hosts[0], hosts[hosts.len() - 1]);

@@ -2,7 +2,7 @@
 //! connections.
 
 use super::{Host, put_segment};
-use crate::flow::Reply;
+use crate::flow::{Reply, Sizes};
 use crate::laws::Law;
 use crate::net::Net;
 use crate::tcp::segment::SYN;
@@ -61,10 +61,12 @@ impl Host {
         let at = self.talker(number, 0)?;
         let flow = &mut net.flows[number];
         let is_first = flow.left == flow.plan.count;
+        // Who says how much is written at once is taken at his word.
+        let most = if let Sizes::Fixed(len) = flow.plan.sizes { len } else { WRITE_MAX };
         let mut len = 0;
         for _ in 0..u64::from(flow.plan.burst).min(flow.left) {
             flow.left -= 1;
-            len += u64::from(flow.plan.sizes.draw(&mut flow.dice, WRITE_MAX));
+            len += u64::from(flow.plan.sizes.draw(&mut flow.dice, most));
         }
         flow.sent += len;
         let (is_last, gap) = (flow.left == 0, flow.plan.gap);
@@ -176,6 +178,9 @@ impl Host {
             }
             Emit::Arrived(len) => {
                 let flow = &mut net.flows[*flow];
+                if *end == 1 {
+                    flow.last_arrival = now;
+                }
                 let arrived = if *end == 0 { &mut flow.reply[1] } else { &mut flow.arrived };
                 let before = core::mem::replace(arrived, len);
                 net.looked(Law::Integrity);
@@ -225,5 +230,5 @@ fn ecn(bits: u8) -> Ecn {
     [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(bits & 3)]
 }
 
-/// What an application writes at once, at most, in bytes.
+/// What an application writes at once, at most, in bytes, where its lengths are drawn.
 const WRITE_MAX: u32 = 65_535;

@@ -282,7 +282,11 @@ fn bad<T>(sentence: String) -> Result<T, BadShape> {
     Err(BadShape(sentence))
 }
 
-fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
+/// A stretch of time with its unit, such as `20ms`.
+///
+/// # Errors
+/// It is none; `key` is what it was given as.
+pub(crate) fn stretch(key: &str, value: &str) -> Result<Duration, BadShape> {
     for (unit, nanos) in STRETCH_UNITS {
         let Some(number) = value.strip_suffix(unit) else { continue };
         return match decimal(number, nanos) {

@@ -1,0 +1,201 @@
+//! A scene's file in, what became of its flows and what each link carried out; all of it simulated.
+
+use engine::{Event, Reason};
+use serde::Serialize;
+use sim::flow::Kind;
+use sim::tcp::End;
+use sim::{BadScene, Carried, Crossed, Scene, World};
+use std::fmt;
+use std::time::Instant;
+
+/// What became of a network.
+#[derive(Clone, Debug, Serialize)]
+pub struct Network {
+    /// What everything random was drawn from.
+    pub seed: u64,
+    /// A hash of all that happened: the same for the same file and seed.
+    pub trace: String,
+    /// A row for each flow.
+    pub flows: Vec<FlowRow>,
+    /// Two rows for each link: from its first end to the second, and back.
+    pub links: Vec<LinkRow>,
+    /// What gateways and routers did to packets, and why they ended some or let them pass as they were, by the names in COUNTERS.md;
+    /// and to how many.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Times that a host was told of a smaller MTU.
+    pub told_count: u64,
+    /// The first law that broke, if one did.
+    pub broken: Option<String>,
+    /// Seconds in the network, until nothing more happened.
+    pub simulated_seconds: f64,
+    /// Seconds that it took here.
+    pub seconds: f64,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowRow {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// `TCP` or `UDP`.
+    pub kind: &'static str,
+    /// Bytes of a connection, or messages, that were sent.
+    pub sent: u64,
+    /// What of it arrived.
+    pub arrived: u64,
+    /// From its start to the arrival of the last that arrived, in seconds.
+    pub seconds: f64,
+    /// Payload that arrived, in megabits a second.
+    pub megabits_per_second: f64,
+    /// `done` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
+    pub end: &'static str,
+}
+
+/// What one direction of a link carried.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkRow {
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// Its MTU at the start, in bytes.
+    pub mtu: u16,
+    /// Packets that came out of it.
+    pub packets: u64,
+    /// Their mean length, in bytes.
+    pub mean_len: f64,
+    /// Packets that it lost, or that came while it was down.
+    pub lost: u64,
+    /// Packets that found its queue full.
+    pub dropped: u64,
+}
+
+/// Simulates the network of a file, until nothing more happens in it.
+///
+/// # Errors
+/// What is wrong with the file, and where.
+pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
+    let begun = Instant::now();
+    let mut scene = Scene { seed, ..text.parse()? };
+    // What a link loses hangs on its shape's seed, which says which of its packets are lost.
+    for shape in scene.topology.links.iter_mut().flat_map(|link| &mut link.shapes) {
+        shape.seed ^= seed.wrapping_mul(SPREAD);
+    }
+    let outcome = World::new(&scene).run();
+    let name = |node: usize| scene.topology.nodes[node].name.clone();
+    let flows = scene.flows.iter().zip(&outcome.flows);
+    let flows = flows.map(|(plan, carried)| {
+        let is_tcp = plan.kind == Kind::Tcp;
+        let seconds = carried.stretch.as_secs_f64();
+        FlowRow {
+            from: name(plan.from),
+            to: name(plan.to),
+            kind: if is_tcp { "TCP" } else { "UDP" },
+            sent: carried.sent,
+            arrived: carried.arrived,
+            seconds,
+            megabits_per_second: if seconds > 0.0 { carried.arrived_len as f64 * 8e-6 / seconds } else { 0.0 },
+            end: end(carried, is_tcp),
+        }
+    });
+    let links = scene.topology.links.iter().zip(&outcome.links).flat_map(|(link, [there, back])| {
+        let [one, other] = link.ends.map(name);
+        [row(&one, &other, link.mtu, there), row(&other, &one, link.mtu, back)]
+    });
+    let events = Event::ALL.iter().map(|event| event.name()).zip(outcome.hits.events);
+    let reasons = Reason::ALL.iter().map(|reason| reason.name()).zip(outcome.hits.reasons);
+    Ok(Network {
+        seed,
+        trace: format!("{:016x}", outcome.trace),
+        flows: flows.collect(),
+        links: links.collect(),
+        counters: events.chain(reasons).filter(|(_, count)| *count > 0).collect(),
+        told_count: outcome.told_count,
+        broken: outcome.broken.as_ref().map(ToString::to_string),
+        simulated_seconds: outcome.stretch.as_secs_f64(),
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+fn end(carried: &Carried, is_tcp: bool) -> &'static str {
+    match carried.endings {
+        // An end may ask in vain whether its last word arrived.
+        _ if carried.arrived == carried.sent => "done",
+        _ if !is_tcp => "lost some",
+        [Some(End::GaveUp), _] | [_, Some(End::GaveUp)] => "gave up",
+        [Some(End::Reset), _] | [_, Some(End::Reset)] => "was reset",
+        _ => "did not end",
+    }
+}
+
+fn row(from: &str, to: &str, mtu: u16, crossed: &Crossed) -> LinkRow {
+    let Crossed { delivered, lost, dropped } = *crossed;
+    LinkRow {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        mtu,
+        packets: delivered.frames,
+        mean_len: delivered.bytes as f64 / delivered.frames.max(1) as f64,
+        lost,
+        dropped,
+    }
+}
+
+impl Network {
+    /// Did no law break, and every connection carry all that it had to?
+    pub fn is_good(&self) -> bool {
+        self.broken.is_none() && self.flows.iter().all(|flow| flow.kind == "UDP" || flow.end == "done")
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.links.iter().map(|link| format!("{} to {}", link.from, link.to));
+        let width = names.map(|name| name.len()).max().unwrap_or(0).max(24);
+        writeln!(
+            f,
+            "{:<width$}{:>6}{:>14}{:>14}{:>11}{:>11}  end",
+            "flow", "", "sent", "arrived", "seconds", "Mbit/s"
+        )?;
+        for flow in &self.flows {
+            let FlowRow { from, to, kind, sent, arrived, seconds, megabits_per_second, end } = flow;
+            let name = format!("{from} to {to}");
+            writeln!(
+                f,
+                "{name:<width$}{kind:>6}{sent:>14}{arrived:>14}{seconds:>11.4}{megabits_per_second:>11.2}  {end}"
+            )?;
+        }
+        if self.flows.is_empty() {
+            writeln!(f, "none: add a [[flow]] to the file")?;
+        }
+        writeln!(
+            f,
+            "\n{:<width$}{:>6}{:>14}{:>14}{:>11}{:>11}",
+            "link", "MTU", "packets", "mean length", "lost", "dropped"
+        )?;
+        for link in &self.links {
+            let LinkRow { from, to, mtu, packets, mean_len, lost, dropped } = link;
+            let name = format!("{from} to {to}");
+            writeln!(f, "{name:<width$}{mtu:>6}{packets:>14}{mean_len:>14.0}{lost:>11}{dropped:>11}")?;
+        }
+        writeln!(f)?;
+        for (counter, count) in &self.counters {
+            writeln!(f, "{counter}: {count} packets")?;
+        }
+        writeln!(
+            f,
+            "{:.3} s in the network, {:.1} s here; hosts were told of a smaller MTU {} times; seed {}, trace {}",
+            self.simulated_seconds, self.seconds, self.told_count, self.seed, self.trace
+        )?;
+        self.broken.iter().try_for_each(|broken| writeln!(f, "broken: {broken}"))?;
+        writeln!(
+            f,
+            "Of TCP, bytes; of UDP, messages. Seconds: until the last that arrived. The sender is host `from`; answers of TCP cross the links, too."
+        )
+    }
+}
+
+/// An odd number with bits everywhere: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
