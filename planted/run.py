@@ -37,6 +37,10 @@ NEAR = {
     "join": ["joining"],
     "land": ["landing"],
     "place": ["landing"],
+    "mss": ["mss"],
+    "segment": ["segments"],
+    "identify": ["--lib", "identity"],
+    "index": ["--lib"],
     "reassemble": ["laws", "landing", "conformance", "memory", "patience"],
     **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "train", "tcp")},
 }
@@ -56,6 +60,14 @@ ENGINE_LAWS = ["laws", "coalescing_laws", "swarm", "overlaps", "memory"]
 OUT_OF_REACH = "Out of reach of this lane, which plants in packet and engine only:"
 # Bugs from the first one of a commit to that of the next: prime, so that all come first in turn.
 TURN = 23
+
+
+# What was started and has not ended, each with a session of its own.
+CHILDREN = set()
+
+
+class Uncompiled(Exception):
+    """What was planted is no program."""
 
 
 def main():
@@ -112,8 +124,26 @@ def in_turn(bugs):
 
 def copied(copy):
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(HOUSE, copy, ignore=shutil.ignore_patterns("target", ".git", "CAUGHT.md", "LAWS.md"))
+    # With new times: what was built of another state here is older than the sources then.
+    left_out = shutil.ignore_patterns("target", ".git", "CAUGHT.md", "LAWS.md", "MUTANTS.md")
+    shutil.copytree(HOUSE, copy, ignore=left_out, copy_function=shutil.copy)
     return copy
+
+
+def copies_of(lane, count):
+    """Copies to work in at once; they stay for the next time, with what was built in them."""
+    return [copied(target() / f"{lane}-{job}" / "house") for job in range(count)]
+
+
+def in_copies(copies, one, items):
+    """What `one` makes of each item, in one of the copies that no other item has meanwhile."""
+    own, free = threading.local(), list(copies)
+
+    def take_copy():
+        own.copy = free.pop()
+
+    with ThreadPoolExecutor(len(copies), initializer=take_copy) as threads:
+        yield from threads.map(lambda item: one(own.copy, item), items)
 
 
 def try_bug(copy, bug):
@@ -148,28 +178,22 @@ def by_laws(bugs, within, is_all):
     here = [bug for bug in bugs if all(in_reach(edit["file"]) for edit in bug["edit"])]
     if not here:
         sys.exit("none of these stands in packet or engine; run planted/run.py NUMBER, without --by-laws")
-    jobs = min(JOBS, len(here))
-    # They stay for the next time, with what was built in them.
-    copies = [copied(target() / f"laws-{job}" / "house") for job in range(jobs)]
+    copies = copies_of("laws", min(JOBS, len(here)))
     programs = [build(copy) for copy in copies]
     found = seen_by_laws(copies[0], programs[0])
     if found:
         return fail(f"without any bug, this is broken: {found}")
-    own, start = threading.local(), time.monotonic()
+    start = time.monotonic()
 
-    def take_copy():
-        own.copy = copies.pop()
-
-    def one(bug):
+    def one(copy, bug):
         began = time.monotonic()
         if within is not None and began - start > within:
             return None
-        with planted(own.copy, bug) as is_planted:
-            found = seen_by_laws(own.copy, build(own.copy)) or seen_by_engine(own.copy) if is_planted else None
+        with planted(copy, bug) as is_planted:
+            found = seen_by_laws(copy, build(copy)) or seen_by_engine(copy) if is_planted else None
         return row(bug, found, began)
 
-    with ThreadPoolExecutor(jobs, initializer=take_copy) as threads:
-        rows = [tried for tried in threads.map(one, here if within is None else in_turn(here)) if tried]
+    rows = [tried for tried in in_copies(copies, one, here if within is None else in_turn(here)) if tried]
     if is_all and len(rows) == len(here):
         write_laws(sorted(rows, key=lambda row: row["number"]), [bug for bug in bugs if bug not in here])
     if len(rows) < len(here):
@@ -267,17 +291,19 @@ def row(bug, caught_by, began):
     return {"number": bug["number"], "sentence": bug["sentence"], "caught_by": caught_by}
 
 
-def run_suites(copy, suites):
-    """Yields, for each suite, the first of its tests that fails, or None."""
+def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS):
+    """Yields, for each suite, the first of its tests that fails, or None; each suite has so many seconds, once it is built, and
+    one that has none is not run, nor those after it."""
     for crate, suite in suites:
+        if seconds((crate, suite)) <= 0:
+            return
         target = [suite] if suite == "--lib" else ["--test", suite]
         command = ["cargo", "test", "--quiet", "-p", f"wideload-{crate}", *target]
         name = f"{crate} {suite.strip('-')}"
         _, said, status = run(copy, [*command, "--no-run"])
         if status:
-            print(said[-2_000:], file=sys.stderr)
-            sys.exit(f"{name} does not compile")
-        shown, _, status = run(copy, command, TIME_LIMIT_SECONDS)
+            raise Uncompiled(f"{said[-2_000:]}\n{name} does not compile")
+        shown, _, status = run(copy, command, seconds((crate, suite)))
         if status is None:
             yield f"{name} :: the time limit"
             return
@@ -291,6 +317,7 @@ def run(copy, command, seconds=None):
     with subprocess.Popen(
         command, cwd=copy, env=environment(copy), stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as child:
+        CHILDREN.add(child)
         try:
             return *child.communicate(timeout=seconds), child.returncode
         except BaseException as ended:
@@ -298,6 +325,8 @@ def run(copy, command, seconds=None):
             if not isinstance(ended, subprocess.TimeoutExpired):
                 raise
             return *child.communicate(), None
+        finally:
+            CHILDREN.discard(child)
 
 
 def all_suites():
@@ -320,7 +349,7 @@ def environment(copy):
 
 def target_of(copy):
     """Copies that are built at once have targets of their own."""
-    return copy.parent if copy.parent.name.startswith("laws-") else target() / "planted"
+    return copy.parent if copy.parent.parent == target() else target() / "planted"
 
 
 def target():
@@ -341,4 +370,7 @@ def write_table(rows):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Uncompiled as why:
+        sys.exit(str(why))
