@@ -764,6 +764,32 @@ mod tests {
     }
 
     #[test]
+    fn pairs_are_spread_over_all_counters_and_each_direction_is_another() {
+        let mut out = Output::new(Pool::new(1 << 20), None);
+        let mut counter_of = |source: u8, destination: u8| {
+            let mut frame =
+                vec![0x45, 0, 0, 20, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, source, 10, 0, 0, destination];
+            let checksum = Sum::of(&frame).checksum();
+            frame[10..12].copy_from_slice(&checksum.to_be_bytes());
+            let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+            let counter = pair_of(Secret::new(5), &packet);
+            out.done(packet);
+            usize::from(counter)
+        };
+        let (mut counts, mut alike_count) = ([0; PAIR_COUNT], 0);
+        for (source, destination) in
+            (0..64).flat_map(|source| (64..128).map(move |destination| (source, destination)))
+        {
+            counts[counter_of(source, destination)] += 1;
+            alike_count += usize::from(counter_of(source, destination) == counter_of(destination, source));
+        }
+        // Of 4,096 drawn pairs a counter has four in the mean, and one in 55 has none.
+        assert!(counts.iter().filter(|count| **count == 0).count() < 60, "{counts:?}");
+        assert!(counts.iter().all(|count| *count < 20), "{counts:?}");
+        assert!(alike_count < 20, "{alike_count} pairs are counted with their other direction");
+    }
+
+    #[test]
     fn every_place_is_given_back_whichever_way_a_flow_goes() {
         let mut seen = [0; 5];
         for seed in 0..200 {

@@ -349,3 +349,45 @@ fn total(tallies: &[Tally]) -> Tally {
     tallies.iter().for_each(|tally| all += *tally);
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_adds_up_where_all_that_came_or_was_made_is_somewhere() {
+        let one = Tally::new(1, 100);
+        let with = |event| {
+            let mut ledger = Ledger::new();
+            ledger.note(event, one);
+            ledger
+        };
+        let received = Ledger { received: one, ..Ledger::new() };
+        let forwarded = Ledger { forwarded: one, ..Ledger::new() };
+        let mut retired = Ledger::new();
+        retired.retire(Reason::FragLate, one);
+
+        Ledger::new().check(Tally::NONE).unwrap();
+        assert!(Ledger::new().check(one).is_err(), "what is held came from somewhere");
+        for mut ledger in MADE.map(with).into_iter().chain([received]) {
+            assert!(
+                ledger.check(Tally::NONE).unwrap_err().starts_with("packets do not add up: 1 came"),
+                "{ledger:?}"
+            );
+            ledger.check(one).unwrap();
+            let fewer_bytes = ledger.check(Tally::new(1, 99)).unwrap_err();
+            assert!(fewer_bytes.starts_with("payload does not add up: 100 bytes came"), "{fewer_bytes}");
+            ledger.forwarded = one;
+            ledger.check(Tally::NONE).unwrap();
+        }
+        for mut ledger in USED.map(with).into_iter().chain([forwarded, retired]) {
+            assert!(
+                ledger.check(Tally::NONE).unwrap_err().starts_with("packets do not add up: 0 came"),
+                "{ledger:?}"
+            );
+            ledger.received = one;
+            ledger.check(Tally::NONE).unwrap();
+            assert!(ledger.check(one).is_err(), "it is not held as well");
+        }
+    }
+}

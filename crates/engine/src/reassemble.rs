@@ -1270,6 +1270,64 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_is_counted_twice_where_hardly_another_one_is() {
+        let mut half = Half::new(Limits { bytes: 1 << 28, patience: None }, Late::Retire, Way::Each);
+        let mut counters_of = |frame: &[u8]| {
+            let packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut half.out.pool).unwrap();
+            let key = DatagramKey::of(&packet, packet.ip().fragment.unwrap());
+            half.out.done(packet);
+            half.reassembler.counters_of(&key)
+        };
+        let mut seen = [[0; RATE_COUNT], [0; RATE_COUNT]];
+        let mut both = std::collections::HashSet::new();
+        let piece = v4(1, 0, 0, true, 0, &[7; 64]);
+        for (source, destination) in
+            (0..64).flat_map(|source| (0..64).map(move |destination| (source, destination)))
+        {
+            let mut piece = piece.clone();
+            (piece[15], piece[19]) = (source, destination);
+            let counters = counters_of(&mended(piece));
+            seen[0][counters[0]] += 1;
+            seen[1][counters[1] - RATE_COUNT] += 1;
+            both.insert(counters);
+        }
+        for counts in seen {
+            // Of 4,096 drawn pairs a counter has four in the mean, and one in 55 has none.
+            assert!(counts.iter().filter(|count| **count == 0).count() < 60, "{counts:?}");
+            assert!(counts.iter().all(|count| *count < 20), "{counts:?}");
+        }
+        // In a million places, 4,096 meet eight times.
+        assert!(both.len() > 4_070, "{} of 4,096 pairs have counters of their own", both.len());
+        // Protocols are counted apart, versions of IP too.
+        both.clear();
+        for protocol in 0..=255 {
+            let mut piece = piece.clone();
+            piece[9] = protocol;
+            both.insert(counters_of(&mended(piece)));
+        }
+        assert!(both.len() > 250, "{} protocols", both.len());
+        let as_v6 = |ends: [u64; 4]| {
+            let mut piece = v6(7, 0, true, 0, &[7; 64]);
+            piece[8..40].copy_from_slice(&ends.map(u64::to_be_bytes).concat());
+            piece
+        };
+        let mut in_v4 = piece.clone();
+        in_v4[16..20].fill(0);
+        let same = u64::from_be_bytes([10, 0, 0, 1, 0, 0, 0, 0]);
+        assert_ne!(counters_of(&mended(in_v4)), counters_of(&as_v6([same, 0, 0, 0])));
+        // Whatever half of an address tells two apart.
+        for word in 0..4 {
+            both.clear();
+            for value in 0..64 {
+                let mut ends = [0; 4];
+                ends[word] = value;
+                both.insert(counters_of(&as_v6(ends)));
+            }
+            assert!(both.len() > 60, "{} of 64 pairs that differ in word {word}", both.len());
+        }
+    }
+
+    #[test]
     fn a_datagram_without_memory_uses_up_an_identifier_too() {
         let limits = Limits { bytes: 1 << 28, patience: None };
         // Room for a run and a packet that comes.
