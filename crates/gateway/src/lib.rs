@@ -29,3 +29,5 @@ pub mod worker;
 mod build;
 mod doors;
 mod kept;
+mod mailbox;
+mod sync;

@@ -1,19 +1,19 @@
 //! What a worker is to do in, and that it lives out: the only things that cross between threads.
 
 use crate::handover::Will;
+use crate::mailbox::Mailbox;
 use crate::snapshot::Snapshot;
+use crate::sync::{Arc, Bell};
 use crate::worker::Way;
 use engine::{Mss, Side};
 use packet::Time;
 use port::pulse::Pulse;
-use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// What a worker can be told beside to stop.
@@ -54,7 +54,6 @@ pub type Change = dyn FnOnce(Time, &mut [Way; 2]) + Send;
 /// A worker's end: orders come out.
 #[derive(Debug)]
 pub struct Orders {
-    orders: Receiver<Order>,
     shared: Arc<Shared>,
     /// Where the worker says that it works, and its number there, where packets pass without it.
     pulse: Option<(Arc<Pulse>, usize)>,
@@ -63,14 +62,14 @@ pub struct Orders {
 /// The other end: orders go in.
 #[derive(Clone, Debug)]
 pub struct Reins {
-    orders: Sender<Order>,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Readable while the worker has something to look at.
-    bell: OwnedFd,
+    orders: Mailbox<Order>,
+    /// Rings while the worker has something to look at.
+    bell: Arc<Bell>,
     beats: AtomicU64,
     stops: AtomicBool,
 }
@@ -91,17 +90,17 @@ impl fmt::Debug for Order {
 /// # Errors
 /// The kernel has no descriptor left.
 pub fn orders() -> io::Result<(Reins, Orders)> {
-    let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-        .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot make one: {error}")))?;
-    let shared = Arc::new(Shared { bell, beats: AtomicU64::new(0), stops: AtomicBool::new(false) });
-    let (sender, receiver) = mpsc::channel();
-    Ok((Reins { orders: sender, shared: Arc::clone(&shared) }, Orders { orders: receiver, shared, pulse: None }))
+    let bell = Arc::new(Bell::new()?);
+    let orders = Mailbox::new(Arc::clone(&bell), usize::MAX);
+    let shared = Arc::new(Shared { orders, bell, beats: AtomicU64::new(0), stops: AtomicBool::new(false) });
+    Ok((Reins { shared: Arc::clone(&shared) }, Orders { shared, pulse: None }))
 }
 
 impl Orders {
     /// The same, which says that it works there too, by this number.
-    pub fn with_pulse(self, pulse: Option<(Arc<Pulse>, usize)>) -> Orders {
-        Orders { pulse, ..self }
+    pub fn with_pulse(mut self, pulse: Option<(Arc<Pulse>, usize)>) -> Orders {
+        self.pulse = pulse;
+        self
     }
 
     /// How long the worker may take to get around.
@@ -111,7 +110,7 @@ impl Orders {
 
     /// To wait on.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
+        self.shared.bell.fd()
     }
 
     /// Was it not told to stop?
@@ -127,12 +126,21 @@ impl Orders {
         }
     }
 
+    /// Silences what is waited on: before all is looked at that may have rung, for what comes meanwhile rings again.
+    pub fn hush(&self) {
+        self.shared.bell.hush();
+    }
+
     /// The next order, if there is one.
     pub fn next(&self) -> Option<Order> {
-        let mut count = [0; 8];
-        // Nothing to read is no order.
-        let _ = rustix::io::read(&self.shared.bell, &mut count);
-        self.orders.try_recv().ok()
+        self.shared.orders.take()
+    }
+}
+
+impl Drop for Orders {
+    fn drop(&mut self) {
+        // Who waits for what becomes of an order learns that nothing does.
+        drop(self.shared.orders.close());
     }
 }
 
@@ -140,7 +148,7 @@ impl Reins {
     /// Tells the worker to let go of what it holds, and to end.
     pub fn stop(&self) {
         self.shared.stops.store(true, Ordering::Release);
-        self.ring();
+        self.nudge();
     }
 
     /// How often the worker got around; it does at least four times a second.
@@ -150,9 +158,7 @@ impl Reins {
 
     /// Gives an order; false where there is no worker any more.
     pub fn give(&self, order: Order) -> bool {
-        let given = self.orders.send(order).is_ok();
-        self.ring();
-        given
+        self.shared.orders.put(0, || order)
     }
 
     /// Asks how things are.
@@ -172,13 +178,12 @@ impl Reins {
 
     /// Has the worker get around, if it is able to.
     pub fn nudge(&self) {
-        self.ring();
+        self.shared.bell.ring();
     }
 
-    /// Has the worker look at what is there for it.
-    pub(crate) fn ring(&self) {
-        // A full counter rings as well.
-        let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
+    /// What wakes the worker, for what else it is to look at.
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        Arc::clone(&self.shared.bell)
     }
 }
 

@@ -5,33 +5,21 @@
 //! has no room is not waited for: the packet leaves where it stands, and is counted. A worker that ends closes its box first:
 //! what lies in it then is its own to let go, and nothing comes after it.
 
+use crate::mailbox::Mailbox;
 use crate::orders::Reins;
-use crate::reopen::locked;
+use crate::sync::Arc;
 use packet::{Checksum, Medium, Packet, Train};
 use port::steer;
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::{Arc, Mutex};
 
 /// A worker's ways to its siblings, and theirs to it.
+#[derive(Debug)]
 pub struct Siblings {
     number: usize,
-    /// All workers of the gateway; this one among them, unused.
-    mates: Vec<Mate>,
-    from: Arc<Inbox>,
+    /// The boxes of all workers of the gateway; this one's among them.
+    boxes: Vec<Arc<Mailbox<Rebuilt>>>,
     /// This worker ends: it gives nothing, and is given nothing.
     is_closed: bool,
     moved: Moved,
-}
-
-/// What waits for a worker; none once it takes nothing more.
-type Inbox = Mutex<Option<Waiting>>;
-
-#[derive(Default)]
-struct Waiting {
-    rebuilt: VecDeque<Rebuilt>,
-    /// What they take, in bytes.
-    len: usize,
 }
 
 /// What went between a worker and its siblings.
@@ -60,27 +48,16 @@ pub struct Rebuilt {
     train: Option<Train>,
 }
 
-#[derive(Clone)]
-struct Mate {
-    to: Arc<Inbox>,
-    reins: Reins,
-}
-
 impl Siblings {
     /// Those of the workers that these are the reins of, in their order.
     pub fn of(reins: &[Reins]) -> Vec<Siblings> {
-        let (mates, from): (Vec<_>, Vec<_>) = reins
-            .iter()
-            .map(|reins| {
-                let from = Arc::new(Mutex::new(Some(Waiting::default())));
-                (Mate { to: Arc::clone(&from), reins: reins.clone() }, from)
-            })
-            .unzip();
-        let of = |(number, from)| {
+        let boxes: Vec<_> =
+            reins.iter().map(|reins| Arc::new(Mailbox::new(reins.bell(), WAITING_LEN_MAX))).collect();
+        let of = |number| {
             let moved = Moved::default();
-            Siblings { number, mates: mates.clone(), from, is_closed: false, moved }
+            Siblings { number, boxes: boxes.clone(), is_closed: false, moved }
         };
-        from.into_iter().enumerate().map(of).collect()
+        (0..reins.len()).map(of).collect()
     }
 
     /// Gives a packet that leaves by this way to its flow's worker; false where it is to leave here.
@@ -91,17 +68,13 @@ impl Siblings {
             return false;
         }
         let frame = packet.frame();
-        let number = steer::worker(packet.medium(), frame, self.mates.len());
-        let Some(mate) = self.mates.get(number).filter(|_| number != self.number) else { return false };
-        let (checksum, train) = (packet.checksum, packet.train);
-        let mut to = locked(&mate.to);
-        let Some(to) = to.as_mut().filter(|to| to.len + taken_len(frame) <= WAITING_LEN_MAX) else {
+        let number = steer::worker(packet.medium(), frame, self.boxes.len());
+        let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
+        let (medium, checksum, train) = (packet.medium(), packet.checksum, packet.train);
+        if !to.put(taken_len(frame), || Rebuilt { way, medium, frame: frame.to_vec(), checksum, train }) {
             self.moved.refused += 1;
             return false;
-        };
-        to.len += taken_len(frame);
-        to.rebuilt.push_back(Rebuilt { way, medium: packet.medium(), frame: frame.to_vec(), checksum, train });
-        mate.reins.ring();
+        }
         self.moved.given += 1;
         if let Some(given) = self.moved.given_ways.get_mut(way) {
             *given += packet.wire_count() as u64;
@@ -111,18 +84,15 @@ impl Siblings {
 
     /// The next packet from a sibling, if one is there.
     pub fn take(&mut self) -> Option<Rebuilt> {
-        let mut from = locked(&self.from);
-        let from = from.as_mut()?;
-        let rebuilt = from.rebuilt.pop_front()?;
-        from.len -= taken_len(&rebuilt.frame);
+        let rebuilt = self.boxes.get(self.number)?.take()?;
         self.moved.taken += 1;
         Some(rebuilt)
     }
 
     /// Takes nothing more and gives nothing more: returns what lies there.
-    pub fn close(&mut self) -> VecDeque<Rebuilt> {
+    pub fn close(&mut self) -> Vec<Rebuilt> {
         self.is_closed = true;
-        let rest = locked(&self.from).take().unwrap_or_default().rebuilt;
+        let rest = self.boxes.get(self.number).map(|own| own.close()).unwrap_or_default();
         self.moved.taken += rest.len() as u64;
         rest
     }
@@ -144,12 +114,6 @@ impl Rebuilt {
     /// Says of its packet, which was read from the bytes, what they do not say.
     pub fn tell(&self, packet: &mut Packet) {
         (packet.checksum, packet.train) = (self.checksum, self.train);
-    }
-}
-
-impl fmt::Debug for Siblings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Siblings").field("number", &self.number).field("moved", &self.moved).finish_non_exhaustive()
     }
 }
 

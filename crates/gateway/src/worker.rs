@@ -328,6 +328,7 @@ impl Worker {
             }
             self.lead();
             if ready[ORDERS] {
+                self.orders.hush();
                 self.take_from_siblings(now);
                 self.obey();
             }

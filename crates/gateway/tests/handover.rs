@@ -117,6 +117,32 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
     }
 }
 
+#[test]
+fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
+    let both = [orders(), orders()].map(|both| both.expect("there is room"));
+    let (reins, mut orders): (Vec<Reins>, Vec<Orders>) = both.into_iter().unzip();
+    let mut siblings = Siblings::of(&reins);
+    let (giver, taker) = (Arc::new(Mutex::new(siblings.remove(0))), siblings.remove(0));
+    let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
+    let running = thread::spawn(move || worker.run());
+    let waits = (1..=10).map(|count| {
+        let (began, giver) = (Instant::now(), Arc::clone(&giver));
+        let gives = move |_, _: &mut [Way; 2]| {
+            assert!(giver.lock().expect("nobody panics").give(0, &segment_of_worker(1)));
+        };
+        assert!(reins[1].give(Order::Change(Box::new(gives))));
+        while left.lock().expect("nobody panics").len() < count {
+            assert!(began.elapsed() < Duration::from_secs(10), "it is taken");
+            thread::yield_now();
+        }
+        began.elapsed()
+    });
+    // By itself it looks four times a second; a busy machine may be late too.
+    assert!(waits.min() < Some(Duration::from_millis(100)));
+    reins[1].stop();
+    running.join().expect("it ends");
+}
+
 /// Waits until a worker has taken so many frames.
 fn has_taken(reins: &Reins, count: u64) {
     let until = Instant::now() + Duration::from_secs(10);

@@ -1,0 +1,128 @@
+//! Threads that meet by a mailbox, in every interleaving: nothing is lost, and nobody sleeps while something waits.
+
+use mailbox::Mailbox;
+use sync::{Arc, Bell};
+
+#[path = "../src/mailbox.rs"]
+mod mailbox;
+
+/// In the place of the standard's lock and the kernel's bell: those that are tried in every order.
+mod sync {
+    use loom::sync::Condvar;
+    pub(crate) use loom::sync::{Arc, Mutex};
+
+    pub(crate) struct Bell {
+        rings: Mutex<bool>,
+        rang: Condvar,
+    }
+
+    impl Bell {
+        pub fn new() -> Bell {
+            Bell { rings: Mutex::new(false), rang: Condvar::new() }
+        }
+
+        pub fn ring(&self) {
+            *self.rings.lock().unwrap() = true;
+            self.rang.notify_one();
+        }
+
+        pub fn hush(&self) {
+            *self.rings.lock().unwrap() = false;
+        }
+
+        pub fn rings(&self) -> bool {
+            *self.rings.lock().unwrap()
+        }
+
+        /// Until it rings; a lost ring is a deadlock, which is found.
+        pub fn wait(&self) {
+            let mut rings = self.rings.lock().unwrap();
+            while !*rings {
+                rings = self.rang.wait(rings).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_sleeps_while_something_waits_in_either_of_two_boxes() {
+    loom::model(|| {
+        let boxes = two_boxes();
+        let givers = [0, 1].map(|number| give(&boxes.1[number], 1));
+        let mut taken = 0;
+        while taken < 2 {
+            boxes.0.wait();
+            boxes.0.hush();
+            taken += take_all(&boxes.1[0]) + take_all(&boxes.1[1]);
+        }
+        givers.into_iter().for_each(|giver| assert_eq!(giver.join().unwrap(), 1));
+    });
+}
+
+#[test]
+fn whatever_is_there_rings() {
+    loom::model(|| {
+        let (bell, [first, _]) = two_boxes();
+        let giver = give(&first, 2);
+        bell.hush();
+        take_all(&first);
+        giver.join().unwrap();
+        assert!(bell.rings() || take_all(&first) == 0, "it waits, and nobody hears of it");
+    });
+}
+
+#[test]
+#[should_panic(expected = "it waits, and nobody hears of it")]
+fn who_silences_the_bell_after_looking_sleeps() {
+    loom::model(|| {
+        let (bell, [first, _]) = two_boxes();
+        let giver = give(&first, 2);
+        take_all(&first);
+        bell.hush();
+        giver.join().unwrap();
+        assert!(bell.rings() || take_all(&first) == 0, "it waits, and nobody hears of it");
+    });
+}
+
+#[test]
+fn what_is_put_into_a_box_that_closes_is_in_it_or_is_refused() {
+    loom::model(|| {
+        let (_, [first, _]) = two_boxes();
+        let giver = give(&first, 3);
+        let taken = take_all(&first) + first.close().len();
+        assert_eq!(giver.join().unwrap(), taken);
+        assert!(!first.put(0, || 0), "nobody takes it any more");
+    });
+}
+
+#[test]
+fn there_is_never_more_in_a_box_than_it_has_room_for() {
+    loom::model(|| {
+        let first = Arc::new(Mailbox::new(Arc::new(Bell::new()), 1));
+        let givers = [0, 1].map(|_| give(&first, 1));
+        let early = take_all(&first);
+        let put: usize = givers.into_iter().map(|giver| giver.join().unwrap()).sum();
+        let late = first.close().len();
+        assert_eq!(put, early + late);
+        assert!(late <= 1 && put >= 1, "{put} put, {late} of them still there");
+    });
+}
+
+type Box = Arc<Mailbox<usize>>;
+
+/// Two that ring one bell.
+fn two_boxes() -> (Arc<Bell>, [Box; 2]) {
+    let bell = Arc::new(Bell::new());
+    let boxes = [0, 1].map(|_| Arc::new(Mailbox::new(Arc::clone(&bell), usize::MAX)));
+    (bell, boxes)
+}
+
+/// A thread that puts in so many things, each of which takes 1 of the room; it says how many were taken.
+fn give(to: &Box, count: usize) -> loom::thread::JoinHandle<usize> {
+    let to = Arc::clone(to);
+    loom::thread::spawn(move || (0..count).filter(|number| to.put(1, || *number)).count())
+}
+
+fn take_all(from: &Box) -> usize {
+    std::iter::from_fn(|| from.take()).count()
+}
