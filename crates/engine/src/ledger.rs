@@ -380,6 +380,12 @@ mod tests {
             ledger.forwarded = one;
             ledger.check(Tally::NONE).unwrap();
         }
+        for event in Event::ALL.iter().filter(|event| !MADE.contains(event) && !USED.contains(event)) {
+            with(*event).check(Tally::NONE).unwrap();
+        }
+        let mut passed = Ledger::new();
+        Reason::ALL.iter().for_each(|reason| passed.pass(*reason, 100));
+        passed.check(Tally::NONE).unwrap();
         for mut ledger in USED.map(with).into_iter().chain([forwarded, retired]) {
             assert!(
                 ledger.check(Tally::NONE).unwrap_err().starts_with("packets do not add up: 0 came"),

@@ -2,9 +2,10 @@
 //!
 //! All that waits here waits for the end of the service as well, so nothing that somebody leaves open holds it up.
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use crate::sync::Bell;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Builder, JoinHandle};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 /// Who listens; it stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
+    /// Rings once, for all who wait for the end.
     end: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
 }
@@ -43,17 +45,13 @@ pub(crate) struct Guest<'a, S> {
     end: &'a Bell,
 }
 
-/// Rings once, for all who wait for the end.
-#[derive(Debug)]
-struct Bell(OwnedFd);
-
 impl Door {
     /// Lets guests in on a thread of this name.
     ///
     /// # Errors
     /// There can be no further thread or descriptor.
     pub fn open<H: Host>(name: &str, listener: H::Listener, host: H) -> io::Result<Door> {
-        let end = Arc::new(Bell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
+        let end = Arc::new(Bell::new()?);
         let bell = Arc::clone(&end);
         let thread = Builder::new().name(name.to_owned()).spawn(move || keep(&listener, &host, &bell))?;
         Ok(Door { end, thread: Some(thread) })
@@ -62,8 +60,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // A full counter rings as well.
-        let _ = rustix::io::write(&self.end.0, &1_u64.to_ne_bytes());
+        self.end.ring();
         if let Some(thread) = self.thread.take() {
             // One that panicked has said why.
             let _ = thread.join();
@@ -74,7 +71,7 @@ impl Drop for Door {
 fn keep<H: Host>(listener: &H::Listener, host: &H, end: &Bell) {
     let count = AtomicUsize::new(0);
     thread::scope(|scope| {
-        while end.wait(listener.as_fd(), PollFlags::IN, None).is_ok() {
+        while wait(end, listener.as_fd(), PollFlags::IN, None).is_ok() {
             let stream = match host.accept(listener) {
                 Ok(stream) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -117,7 +114,7 @@ impl<S: Read + Write + AsFd> Guest<'_, S> {
         loop {
             match self.stream.read(bytes) {
                 Err(error) if is_nothing(&error) => {
-                    self.end.wait(self.stream.as_fd(), PollFlags::IN, Some(deadline))?
+                    wait(self.end, self.stream.as_fd(), PollFlags::IN, Some(deadline))?
                 }
                 outcome => return outcome,
             }
@@ -134,7 +131,7 @@ impl<S: Read + Write + AsFd> Guest<'_, S> {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if is_nothing(&error) => {
-                    self.end.wait(self.stream.as_fd(), PollFlags::OUT, Some(deadline))?
+                    wait(self.end, self.stream.as_fd(), PollFlags::OUT, Some(deadline))?
                 }
                 Err(error) => return Err(error),
             }
@@ -143,26 +140,24 @@ impl<S: Read + Write + AsFd> Guest<'_, S> {
     }
 }
 
-impl Bell {
-    /// Waits until there is something to do with `fd`.
-    fn wait(&self, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came in time"));
-            }
-            let left = left
-                .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-            let mut fds = [PollFd::from_borrowed_fd(fd, flags), PollFd::new(&self.0, PollFlags::IN)];
-            // A signal: look again.
-            let _ = poll(&mut fds, left.as_ref());
-            let [ready, ended] = fds.map(|fd| !fd.revents().is_empty());
-            if ended {
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the service ends"));
-            }
-            if ready {
-                return Ok(());
-            }
+/// Waits until there is something to do with `fd`, or for the end.
+fn wait(end: &Bell, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came in time"));
+        }
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
+        let mut fds = [PollFd::from_borrowed_fd(fd, flags), PollFd::from_borrowed_fd(end.fd(), PollFlags::IN)];
+        // A signal: look again.
+        let _ = poll(&mut fds, left.as_ref());
+        let [ready, ended] = fds.map(|fd| !fd.revents().is_empty());
+        if ended {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the service ends"));
+        }
+        if ready {
+            return Ok(());
         }
     }
 }

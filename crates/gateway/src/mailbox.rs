@@ -2,7 +2,7 @@
 //!
 //! That thread waits for the bell, silences it, and then takes all there is, in this order: whatever comes meanwhile rings again.
 
-use crate::sync::{Arc, Bell, Mutex};
+use crate::sync::{Arc, Bell, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::PoisonError;
@@ -26,12 +26,13 @@ impl<T> Mailbox<T> {
         Mailbox { waiting: Mutex::new(Some(Waiting { things: VecDeque::new(), len: 0 })), bell, len_max }
     }
 
-    /// Puts in a thing that takes so much room; false where there is too little, or nobody takes it any more.
+    /// Puts in a thing that takes so much room; false where there is too little, or nobody takes it any more. It is made once
+    /// it has its room, under the lock: what is refused costs nothing.
     pub fn put(&self, len: usize, thing: impl FnOnce() -> T) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         let Some(open) = waiting.as_mut().filter(|open| len <= self.len_max - open.len) else { return false };
-        open.len += len;
         open.things.push_back((thing(), len));
+        open.len += len;
         drop(waiting);
         self.bell.ring();
         true
@@ -39,7 +40,7 @@ impl<T> Mailbox<T> {
 
     /// The first thing, if one is there.
     pub fn take(&self) -> Option<T> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         let open = waiting.as_mut()?;
         let (thing, len) = open.things.pop_front()?;
         open.len -= len;
@@ -48,8 +49,13 @@ impl<T> Mailbox<T> {
 
     /// Takes nothing more, and returns what is there.
     pub fn close(&self) -> Vec<T> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.waiting().take();
         waiting.into_iter().flat_map(|open| open.things).map(|(thing, _)| thing).collect()
+    }
+
+    /// Whoever panicked with it: it is whole between two steps.
+    fn waiting(&self) -> MutexGuard<'_, Option<Waiting<T>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -108,7 +108,7 @@ impl Orders {
         if self.pulse.is_some() { QUICK } else { BEAT }
     }
 
-    /// To wait on.
+    /// To wait on; see [`Orders::hush`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.shared.bell.fd()
     }
@@ -131,7 +131,7 @@ impl Orders {
         self.shared.bell.hush();
     }
 
-    /// The next order, if there is one.
+    /// The next order, if there is one; see [`Orders::hush`].
     pub fn next(&self) -> Option<Order> {
         self.shared.orders.take()
     }

@@ -328,6 +328,7 @@ impl Worker {
             }
             self.lead();
             if ready[ORDERS] {
+                // First: what comes from here on rings again.
                 self.orders.hush();
                 self.take_from_siblings(now);
                 self.obey();

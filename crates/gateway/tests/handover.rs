@@ -1,4 +1,4 @@
-//! A worker that panics, that hands over, that is given other sides: what it holds is not lost.
+//! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits for ever.
 
 use engine::{Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
 use packet::{Frame, Ingress, Medium, Packet, Pool};
@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -122,25 +123,29 @@ fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
     let both = [orders(), orders()].map(|both| both.expect("there is room"));
     let (reins, mut orders): (Vec<Reins>, Vec<Orders>) = both.into_iter().unzip();
     let mut siblings = Siblings::of(&reins);
-    let (giver, taker) = (Arc::new(Mutex::new(siblings.remove(0))), siblings.remove(0));
+    let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
     let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
     let running = thread::spawn(move || worker.run());
-    let waits = (1..=10).map(|count| {
-        let (began, giver) = (Instant::now(), Arc::clone(&giver));
-        let gives = move |_, _: &mut [Way; 2]| {
-            assert!(giver.lock().expect("nobody panics").give(0, &segment_of_worker(1)));
-        };
-        assert!(reins[1].give(Order::Change(Box::new(gives))));
-        while left.lock().expect("nobody panics").len() < count {
-            assert!(began.elapsed() < Duration::from_secs(10), "it is taken");
-            thread::yield_now();
-        }
-        began.elapsed()
-    });
-    // By itself it looks four times a second; a busy machine may be late too.
-    assert!(waits.min() < Some(Duration::from_millis(100)));
+    let gives = move |_, _: &mut [Way; 2]| assert!(giver.give(0, &segment_of_worker(1)));
+    assert!(reins[1].give(Order::Change(Box::new(gives))));
+    let began = Instant::now();
+    while left.lock().expect("nobody panics").is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(10), "nobody told the worker");
+        thread::sleep(Duration::from_millis(1));
+    }
     reins[1].stop();
     running.join().expect("it ends");
+}
+
+#[test]
+fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
+    let (reins, orders) = orders().expect("there is room");
+    let (to, from) = mpsc::channel();
+    assert!(reins.give(Order::Tell(to)));
+    drop(orders);
+    assert!(from.recv_timeout(Duration::from_secs(10)).is_err_and(|why| why == RecvTimeoutError::Disconnected));
+    let (to, _from) = mpsc::channel();
+    assert!(!reins.give(Order::Tell(to)), "it has ended");
 }
 
 /// Waits until a worker has taken so many frames.

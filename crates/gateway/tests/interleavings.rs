@@ -1,4 +1,6 @@
-//! Threads that meet by a mailbox, in every interleaving: nothing is lost, and nobody sleeps while something waits.
+//! Threads that meet by a mailbox, in every interleaving: nothing is lost or overtaken, and nobody sleeps while something waits.
+//!
+//! That a worker itself silences its bell first, `handover.rs` shows.
 
 use mailbox::Mailbox;
 use sync::{Arc, Bell};
@@ -9,7 +11,7 @@ mod mailbox;
 /// In the place of the standard's lock and the kernel's bell: those that are tried in every order.
 mod sync {
     use loom::sync::Condvar;
-    pub(crate) use loom::sync::{Arc, Mutex};
+    pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 
     pub(crate) struct Bell {
         rings: Mutex<bool>,
@@ -47,13 +49,13 @@ mod sync {
 #[test]
 fn nobody_sleeps_while_something_waits_in_either_of_two_boxes() {
     loom::model(|| {
-        let boxes = two_boxes();
-        let givers = [0, 1].map(|number| give(&boxes.1[number], 1));
+        let (bell, [first, second]) = two_boxes();
+        let givers = [&first, &second].map(|to| give(to, 1));
         let mut taken = 0;
         while taken < 2 {
-            boxes.0.wait();
-            boxes.0.hush();
-            taken += take_all(&boxes.1[0]) + take_all(&boxes.1[1]);
+            bell.wait();
+            bell.hush();
+            taken += take_all(&first) + take_all(&second);
         }
         givers.into_iter().for_each(|giver| assert_eq!(giver.join().unwrap(), 1));
     });
@@ -89,7 +91,10 @@ fn what_is_put_into_a_box_that_closes_is_in_it_or_is_refused() {
     loom::model(|| {
         let (_, [first, _]) = two_boxes();
         let giver = give(&first, 3);
-        let taken = take_all(&first) + first.close().len();
+        let taken = take_all(&first);
+        let rest = first.close();
+        assert!(rest.iter().copied().eq(taken..taken + rest.len()), "{rest:?} behind {taken}");
+        let taken = taken + rest.len();
         assert_eq!(giver.join().unwrap(), taken);
         assert!(!first.put(0, || 0), "nobody takes it any more");
     });
@@ -100,7 +105,7 @@ fn there_is_never_more_in_a_box_than_it_has_room_for() {
     loom::model(|| {
         let first = Arc::new(Mailbox::new(Arc::new(Bell::new()), 1));
         let givers = [0, 1].map(|_| give(&first, 1));
-        let early = take_all(&first);
+        let early = std::iter::from_fn(|| first.take()).count();
         let put: usize = givers.into_iter().map(|giver| giver.join().unwrap()).sum();
         let late = first.close().len();
         assert_eq!(put, early + late);
@@ -108,21 +113,24 @@ fn there_is_never_more_in_a_box_than_it_has_room_for() {
     });
 }
 
-type Box = Arc<Mailbox<usize>>;
+type Shared = Arc<Mailbox<usize>>;
 
 /// Two that ring one bell.
-fn two_boxes() -> (Arc<Bell>, [Box; 2]) {
+fn two_boxes() -> (Arc<Bell>, [Shared; 2]) {
     let bell = Arc::new(Bell::new());
     let boxes = [0, 1].map(|_| Arc::new(Mailbox::new(Arc::clone(&bell), usize::MAX)));
     (bell, boxes)
 }
 
 /// A thread that puts in so many things, each of which takes 1 of the room; it says how many were taken.
-fn give(to: &Box, count: usize) -> loom::thread::JoinHandle<usize> {
+fn give(to: &Shared, count: usize) -> loom::thread::JoinHandle<usize> {
     let to = Arc::clone(to);
     loom::thread::spawn(move || (0..count).filter(|number| to.put(1, || *number)).count())
 }
 
-fn take_all(from: &Box) -> usize {
-    std::iter::from_fn(|| from.take()).count()
+/// Takes what is there; it was put in by one thread, in the order of its numbers, and these are the first of them.
+fn take_all(from: &Shared) -> usize {
+    let all: Vec<_> = std::iter::from_fn(|| from.take()).collect();
+    assert!(all.iter().copied().eq(0..all.len()), "{all:?}");
+    all.len()
 }

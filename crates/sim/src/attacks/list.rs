@@ -84,6 +84,7 @@ pub const ATTACKS: [Attack; 54] = [
         &[
             ("gateway/tests/handover.rs", "what_is_held_leaves_before_a_panic_goes_on"),
             ("gateway/tests/handover.rs", "what_siblings_give_to_a_worker_that_ends_is_not_lost"),
+            ("gateway/tests/interleavings.rs", "what_is_put_into_a_box_that_closes_is_in_it_or_is_refused"),
             ("cli/tests/run.rs", "a_worker_process_that_hangs_is_replaced"),
         ],
     ),
