@@ -6,15 +6,18 @@
 use crate::failure::{advised, failed};
 use crate::netlink::Netlink;
 use rustix::fs::fstat;
-use rustix::process::{getgid, getuid};
+use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
 use rustix::thread::{capabilities, move_into_link_name_space, unshare_unsafe};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::path::{Component, Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
@@ -26,6 +29,10 @@ use std::time::Duration;
 pub struct Namespace {
     fd: OwnedFd,
 }
+
+/// Lets a program go when it is dropped; see [`Namespace::start`].
+#[derive(Debug)]
+pub struct Tether(#[expect(dead_code, reason = "it is dropped")] Sender<()>);
 
 impl Namespace {
     /// A fresh namespace, with nothing in it but a loopback interface that is up.
@@ -91,6 +98,27 @@ impl Namespace {
         // A thread starts where the one that makes it is.
         let spawned = self.inside(|| Builder::new().name(name.to_owned()).spawn(f)).and_then(|spawned| spawned);
         spawned.map_err(|why| advised(format!("{name}: cannot start it in its namespace"), &why, ENTRY))
+    }
+
+    /// Starts a program inside. It is told to end, by SIGTERM, once the tether is dropped, or this process has ended in whatever way:
+    /// no program holds a namespace that nobody knows of.
+    ///
+    /// # Errors
+    /// That it cannot be started, or that there can be no further thread.
+    pub fn start(&self, mut command: Command) -> io::Result<(Child, Tether)> {
+        let die = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
+        // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no memory.
+        unsafe { command.pre_exec(die) };
+        let (tell, told) = channel();
+        let (tether, is_cut) = channel();
+        // To the kernel the parent is the thread that starts it; so this one stays as long as the tether.
+        self.spawn("starter", move || {
+            let _ = tell.send(command.spawn());
+            let _ = is_cut.recv();
+        })?;
+        let started =
+            told.recv().map_err(|_| io::Error::other("the thread that was to start a program has ended"))?;
+        Ok((started?, Tether(tether)))
     }
 
     /// What a setting under `/proc/sys/net/` says inside, such as `ipv4/ip_forward`.

@@ -6,7 +6,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
 use system_pair::{becomes, inside, namespace, pair};
 use wideload_port::namespace::{Namespace, become_own_root};
 use wideload_port::netlink::Netlink;
@@ -51,6 +53,22 @@ fn a_spawned_thread_lives_inside_and_has_its_name() {
     let (inner, name) = thread.join().expect("it does not panic");
     assert_eq!(inner, namespace.enter(number));
     assert_eq!(name.as_deref(), Some("inmate"));
+}
+
+#[test]
+fn a_program_lives_inside_as_long_as_its_tether() {
+    let namespace = namespace();
+    let mut command = Command::new("cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let (mut program, tether) = namespace.start(command).expect("there is a program of this name");
+    let inner = namespace.enter(number);
+    assert_eq!(fs::read_link(format!("/proc/{}/ns/net", program.id())).expect("it lives"), inner);
+    assert_eq!(program.try_wait().expect("it can be asked"), None, "it waits for its input");
+    drop(tether);
+    assert_eq!(program.wait().expect("it ends").signal(), Some(libc::SIGTERM));
+
+    let missing = namespace.start(Command::new("a program that nobody has written"));
+    assert_eq!(missing.expect_err("there is none").kind(), ErrorKind::NotFound);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::trio::Trio;
 use gateway::control::Client;
+use port::namespace::Tether;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -17,6 +18,7 @@ pub(super) struct Kept<'a> {
     trio: &'a Trio,
     folder: TempDir,
     process: Child,
+    _tether: Tether,
     heard: Receiver<String>,
     words: Vec<String>,
 }
@@ -28,7 +30,7 @@ impl<'a> Kept<'a> {
         write(trio, folder.path(), wide)?;
         let mut command = Command::new(program);
         command.arg("run").arg(config(folder.path())).stderr(Stdio::piped());
-        let mut process = trio.middle.space().enter(|| command.spawn())?;
+        let (mut process, tether) = trio.middle.space().start(command)?;
         let said = process.stderr.take().expect("it was asked for");
         let (tell, heard) = channel();
         // It ends with the process that it listens to.
@@ -37,7 +39,7 @@ impl<'a> Kept<'a> {
                 let _ = tell.send(line);
             }
         });
-        let mut kept = Kept { trio, folder, process, heard, words: Vec::new() };
+        let mut kept = Kept { trio, folder, process, _tether: tether, heard, words: Vec::new() };
         kept.wait_for("it works", |words| words.iter().any(|word| word.ends_with(": works")))?;
         trio.settle()?;
         Ok(kept)
