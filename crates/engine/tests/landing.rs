@@ -70,6 +70,20 @@ fn a_burst_of_datagrams_lands_after_the_first_one() {
 }
 
 #[test]
+fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
+    for call in [Call::Batch, Call::Frame] {
+        let mut station = Station::usual(Some(call), Guessing::Always);
+        let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
+        usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
+        let before = station.side.guesses().landed_bytes;
+        longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
+        let landed = station.side.guesses().landed_bytes - before;
+        assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 2);
+        assert!(landed > 20_000, "{landed} of 60,000 bytes");
+    }
+}
+
+#[test]
 fn who_always_guesses_wrong_stops() {
     let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
     // Two hosts in turns: what follows a piece is never the piece that follows.
