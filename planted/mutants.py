@@ -6,8 +6,8 @@
     planted/mutants.py id ...
 
 cargo-mutants says what changes there are (`cargo install cargo-mutants --locked`). The seed draws a sample of them, which stays nearly
-the same while the code does. What was tried is kept under the target folder: who begins again goes on, and once code or tests
-have changed, each mutant meets first the suite that noticed it last. Writes planted/MUTANTS.md when the whole sample was tried.
+the same while the code does. What was tried is kept in planted/mutants.jsonl (of another seed, under the target folder): who begins
+again goes on, and once code or tests have changed, each mutant meets first the suite that noticed it last. Writes planted/MUTANTS.md when the whole sample was tried.
 Exits with 1 where fewer than nine in ten are noticed, or planted/survivors.toml has no reason for one that is not; of what
 commits changed, where it has none for more than one in ten.
 """
@@ -34,6 +34,8 @@ from run import HOUSE
 
 TABLE = HOUSE / "planted" / "MUTANTS.md"
 REASONS = HOUSE / "planted" / "survivors.toml"
+# What became of each mutant of the usual sample that was tried, and by what.
+RECORD = HOUSE / "planted" / "mutants.jsonl"
 # Of the least score, in hundredths.
 SCORE = 90
 COUNT = 300
@@ -158,15 +160,14 @@ class Lane:
     def __init__(self, mutants, name):
         self.mutants = mutants
         self.uncompiled = 0
-        self.path = run.target() / "mutants" / f"{name}.jsonl"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.folder = run.target() / "mutants"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = RECORD if name == SEED else self.folder / f"{name}.jsonl"
         self.tree = tree()
-        self.kept = {}
-        for line in self.path.read_text().splitlines() if self.path.exists() else ():
-            # Who was killed may have left half a line.
-            with contextlib.suppress(json.JSONDecodeError):
-                row = json.loads(line)
-                self.kept[row["id"]] = row
+        self.kept = {row["id"]: row for path in dict.fromkeys((RECORD, self.path)) for row in rows_of(path)}
+        # One row for each: the last one.
+        rows = {row["id"]: row for row in rows_of(self.path)}.values()
+        self.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         # Taken once: who adds a suite meanwhile tries it the next time.
         self.suites = run.engine_suites()
         self.limits = {}
@@ -196,7 +197,7 @@ class Lane:
 
     def limits_of(self, copy):
         """How many seconds each suite has; all pass without a mutant. Measured once for a tree."""
-        path = self.path.with_name(f"limits-{self.tree}.json")
+        path = self.folder / f"limits-{self.tree}.json"
         if path.exists():
             return {tuple(suite): seconds for suite, seconds in json.loads(path.read_text())}
         found = {}
@@ -249,6 +250,15 @@ class Lane:
         row["seconds"] = round(time.monotonic() - began)
         self.keep(row)
         print(f"{row['id']} {mutant['name']}: {row['outcome']}, {row['by'] or 'by none'}, {row['seconds']} s", file=sys.stderr, flush=True)
+
+
+def rows_of(path):
+    """The rows of a file, if there is one; who was killed may have left half a line."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with contextlib.suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    return rows
 
 
 def label(suite):

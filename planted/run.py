@@ -125,7 +125,7 @@ def in_turn(bugs):
 def copied(copy):
     shutil.rmtree(copy, ignore_errors=True)
     # With new times: what was built of another state here is older than the sources then.
-    left_out = shutil.ignore_patterns("target", ".git", "CAUGHT.md", "LAWS.md", "MUTANTS.md")
+    left_out = shutil.ignore_patterns("target", ".git", "CAUGHT.md", "LAWS.md", "MUTANTS.md", "mutants.jsonl")
     shutil.copytree(HOUSE, copy, ignore=left_out, copy_function=shutil.copy)
     return copy
 

@@ -764,6 +764,48 @@ mod tests {
     }
 
     #[test]
+    fn segments_that_look_alike_are_brought_to_their_places_by_who_was_told_to() {
+        let mut random = Rng::with_seed(1);
+        let mut half = Half::new(&usual(), false);
+        let mut talk = Talk::new(3, &mut random);
+        let mut read = || {
+            let frame = talk.frame(500, 0x10, 30, &mut random);
+            (talk.seq, talk.id) = (talk.seq.wrapping_add(500), talk.id + 1);
+            let mut packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut half.out.pool).unwrap();
+            packet.checksum = Checksum::Verified;
+            packet
+        };
+        let packets: Vec<Packet> = (0..40).map(|_| read()).collect();
+        let mut laid_count = 0;
+        let mut lay = |place: &mut [u8], payload: &[u8]| {
+            place.copy_from_slice(payload);
+            laid_count += 1;
+        };
+        half.coalescer.push_some(Time::from_nanos(1), &mut packets.into_iter(), &mut half.out, &mut lay);
+        // The first one starts the run.
+        assert_eq!(laid_count, 39);
+    }
+
+    #[test]
+    fn there_is_a_place_to_remember_every_flow_by() {
+        let mut random = Rng::with_seed(1);
+        let mut half = Half::new(&usual(), false);
+        let talk = Talk::new(3, &mut random);
+        let mut frame = talk.frame(100, 0x10, 30, &mut random);
+        for port in 0..5_000_u16 {
+            frame[20..22].copy_from_slice(&port.to_be_bytes());
+            half.push(Time::from_nanos(1), &frame, Checksum::Verified);
+            half.drain();
+            assert!(half.coalescer.hints.len() >= 8 * half.coalescer.flow_count());
+        }
+        assert_eq!(half.coalescer.flow_count(), 5_000);
+    }
+
+    fn usual() -> Rules {
+        Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max: 65_535, longer: Switch::Off, udp: false }
+    }
+
+    #[test]
     fn pairs_are_spread_over_all_counters_and_each_direction_is_another() {
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut counter_of = |source: u8, destination: u8| {

@@ -536,3 +536,26 @@ pub const FLOW_CHARGE: usize = 512;
 const PAIR_CHARGE: usize = 384;
 /// The part of the memory that is for pairs.
 const PAIRS_SHARE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_connections_name_moves_its_place() {
+        let table = TableKey::new(Secret::new(5));
+        let address = |site| Address::from(core::net::IpAddr::from([10, 0, site, 1]));
+        let key = FlowKey { narrow: address(1), wide: address(2), ports: [7, 8], tags: 0 };
+        let others = [
+            FlowKey { narrow: address(3), ..key },
+            FlowKey { wide: address(3), ..key },
+            FlowKey { ports: [9, 8], ..key },
+            FlowKey { ports: [7, 9], ..key },
+            FlowKey { tags: 1, ..key },
+        ];
+        others.iter().for_each(|other| assert_ne!(other.hash(&table), key.hash(&table), "{other:?}"));
+        let pairs =
+            [key.pair(), others[0].pair(), others[1].pair(), others[4].pair()].map(|pair| pair.hash(&table));
+        assert!((1..4).all(|at| pairs[at] != pairs[0]), "{pairs:?}");
+    }
+}
