@@ -799,6 +799,8 @@ mod tests {
             assert!(half.coalescer.hints.len() >= 8 * half.coalescer.flow_count());
         }
         assert_eq!(half.coalescer.flow_count(), 5_000);
+        let steps = half.coalescer.flows.longest_search();
+        assert!(steps < 80, "a flow is found after {steps} others");
     }
 
     fn usual() -> Rules {

@@ -782,6 +782,12 @@ mod tests {
     }
 
     #[test]
+    fn there_are_two_levels_for_each_power_of_two_and_one_for_every_charge() {
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15].map(level), [0, 0, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+        assert_eq!(level(usize::MAX), LEVEL_COUNT - 1);
+    }
+
+    #[test]
     fn random_work_agrees_with_a_list_of_things() {
         for seed in 0..300 {
             let mut random = fastrand::Rng::with_seed(seed);

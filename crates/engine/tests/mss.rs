@@ -317,6 +317,20 @@ fn a_connection_is_known_while_packets_of_it_pass_and_its_end_shortens_its_life(
 }
 
 #[test]
+fn a_connection_of_which_one_end_alone_is_heard_is_soon_forgotten() {
+    for step in [SYN_FROM_NARROW, (Toward::Narrow, SYN)] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        for _ in 0..3 {
+            gateway.now = gateway.now + Duration::from_secs(2);
+            gateway.step(4, 1, step);
+        }
+        assert_eq!(gateway.mss.flow_count(), 1);
+        gateway.mss.expire(gateway.now + Duration::from_secs(240));
+        assert_eq!(gateway.mss.flow_count(), 0, "{step:?}");
+    }
+}
+
+#[test]
 fn of_several_announcements_the_least_counts_until_the_connection_has_closed() {
     let mut gateway = Gateway::new(Raise::BothWays);
     let asked = |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow);
