@@ -123,7 +123,8 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
         let least = if is_wide { (4 << 20) / 9_000 } else { (4 << 20) / 1_500 };
         assert!(packets >= least, "{row:?}");
         if is_wide {
-            assert!(wide_packets * 2 > packets, "{row:?}");
+            // How many wait for each other, a busy machine changes; that a quarter of the bytes do, it does not.
+            assert!(wide_packets * 8_000 * 4 > 4 << 20, "{row:?}");
         } else {
             assert_eq!(wide_packets, 0, "{row:?}");
         }
