@@ -803,6 +803,28 @@ mod tests {
         assert!(steps < 80, "a flow is found after {steps} others");
     }
 
+    #[test]
+    fn a_flow_is_remembered_for_a_minute_after_it_was_heard_however_it_was_let_go() {
+        let mut random = Rng::with_seed(1);
+        let mut half = Half::new(&usual(), false);
+        let mut talk = Talk::new(3, &mut random);
+        let mut now = Time::from_nanos(1);
+        for _ in 0..4 {
+            now = now + IDLE - Duration::from_secs(1);
+            half.coalescer.expire(now, &mut half.out);
+            let frame = talk.frame(500, 0x10, 30, &mut random);
+            (talk.seq, talk.id) = (talk.seq.wrapping_add(500), talk.id + 1);
+            half.push(now, &frame, Checksum::Verified);
+            half.coalescer.release(now, &mut half.out);
+            assert_eq!(half.drain().len(), 1);
+            assert_eq!(half.coalescer.next_deadline(), Some(now + IDLE));
+        }
+        half.coalescer.expire(now + IDLE - Duration::from_nanos(1), &mut half.out);
+        assert_eq!(half.coalescer.flow_count(), 1);
+        half.coalescer.expire(now + IDLE, &mut half.out);
+        assert_eq!(half.coalescer.flow_count(), 0);
+    }
+
     fn usual() -> Rules {
         Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max: 65_535, longer: Switch::Off, udp: false }
     }

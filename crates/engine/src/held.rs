@@ -854,6 +854,20 @@ mod tests {
         assert!(one.iter().zip(&other).all(|(one, other)| one != other), "{one:?}");
     }
 
+    #[test]
+    fn the_newest_is_not_hashed_before_another_comes() {
+        let mut held = Held::new(1_000, &[SECOND], Secret::new(1));
+        SEEN.take();
+        let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+        held.charge(at, 5);
+        assert_eq!((held.find(&Seeing(7)), held.charged()), (Some(at), 5));
+        held.remove(at);
+        assert!(SEEN.take().is_empty(), "what comes and goes alone costs no hash");
+        held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+        held.insert(Time::ZERO, Seeing(8), (), 1, SECOND);
+        assert!(!SEEN.take().is_empty());
+    }
+
     /// What is tested beside a list that is searched from end to end.
     struct Both {
         held: Held<Name, u32>,
