@@ -7,7 +7,8 @@
 
 cargo-mutants says what changes there are (`cargo install cargo-mutants --locked`). The seed draws a sample of them, which stays nearly
 the same while the code does. What was tried is kept in planted/mutants.jsonl (of another seed, under the target folder): who begins
-again goes on, and once code or tests have changed, each mutant meets first the suite that noticed it last. Writes planted/MUTANTS.md when the whole sample was tried.
+again goes on. What was noticed is not tried again while neither the code nor the suite that noticed it has changed; otherwise
+it meets that suite first. What survived is tried again after any change. Writes planted/MUTANTS.md when the whole sample was tried.
 Exits with 1 where fewer than nine in ten are noticed, or planted/survivors.toml has no reason for one that is not; of what
 commits changed, where it has none for more than one in ten.
 """
@@ -163,7 +164,7 @@ class Lane:
         self.folder = run.target() / "mutants"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = RECORD if name == SEED else self.folder / f"{name}.jsonl"
-        self.tree = tree()
+        self.trees = Trees()
         self.kept = {row["id"]: row for path in dict.fromkeys((RECORD, self.path)) for row in rows_of(path)}
         # One row for each: the last one.
         rows = {row["id"]: row for row in rows_of(self.path)}.values()
@@ -197,23 +198,25 @@ class Lane:
 
     def limits_of(self, copy):
         """How many seconds each suite has; all pass without a mutant. Measured once for a tree."""
-        path = self.folder / f"limits-{self.tree}.json"
-        if path.exists():
-            return {tuple(suite): seconds for suite, seconds in json.loads(path.read_text())}
-        found = {}
+        path = self.folder / "limits.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
         for suite in self.suites:
+            name, tree = label(suite), self.trees.of_suite(label(suite))
+            if known.get(name, [None])[0] == tree:
+                continue
             # Builds it.
             failed = next(run.run_suites(copy, [suite]))
             began = time.monotonic()
             failed = failed or next(run.run_suites(copy, [suite]))
             if failed:
                 sys.exit(f"without any mutant, {failed} fails")
-            found[suite] = GRACE_SECONDS + 5 * (time.monotonic() - began)
-        path.write_text(json.dumps(list(found.items())))
-        return found
+            known[name] = [tree, GRACE_SECONDS + 5 * (time.monotonic() - began)]
+            path.write_text(json.dumps(known))
+        return {suite: known[label(suite)][1] for suite in self.suites}
 
     def is_known(self, wanted):
-        return self.kept.get(wanted, {}).get("tree") == self.tree
+        row = self.kept.get(wanted)
+        return row is not None and row["tree"] == self.trees.of_outcome(row)
 
     def keep(self, row):
         with self.lock, self.path.open("a") as file:
@@ -225,9 +228,9 @@ class Lane:
         began = time.monotonic()
         if began > ended:
             return
-        row = {"id": mutant["id"], "file": mutant["file"], "name": name_of(mutant), "tree": self.tree, "by": None}
+        row = {"id": mutant["id"], "file": mutant["file"], "name": name_of(mutant), "by": None}
         near = run.NEAR.get(Path(mutant["file"]).stem, ())
-        before = (self.kept.get(mutant["id"], {}).get("by") or "").split(" :: ")[0]
+        before = suite_of(self.kept.get(mutant["id"], {}))
         # Who noticed it last, then whose subject it is; of both, the quickest.
         order = lambda suite: (label(suite) != before, suite[1] not in near, self.limits[suite])
         suites = sorted(self.suites, key=order)
@@ -248,6 +251,7 @@ class Lane:
         finally:
             path.write_text(text)
         row["seconds"] = round(time.monotonic() - began)
+        row["tree"] = self.trees.of_outcome(row)
         self.keep(row)
         print(f"{row['id']} {mutant['name']}: {row['outcome']}, {row['by'] or 'by none'}, {row['seconds']} s", file=sys.stderr, flush=True)
 
@@ -265,15 +269,48 @@ def label(suite):
     return f"{suite[0]} {suite[1].strip('-')}"
 
 
-def tree():
-    """What the outcome depends on: the engine, what it stands on, and their tests."""
+def suite_of(row):
+    """Label of the suite that noticed a mutant; of one that none did, nothing."""
+    return (row.get("by") or "").split(" :: ")[0]
+
+
+class Trees:
+    """Digests of what outcomes depend on."""
+
+    def __init__(self):
+        sources = {path: path.read_bytes() for crate in ("engine", "packet", "lanes") for path in rust_in(crate, "src")}
+        self.code = {HOUSE / "Cargo.lock": (HOUSE / "Cargo.lock").read_bytes()}
+        self.code |= {path: without_tests(text) for path, text in sources.items()}
+        tests = {path: path.read_bytes() for path in rust_in("engine", "tests")}
+        # What suites share lies in folders.
+        self.shared = {path: text for path, text in tests.items() if path.parent.name != "tests"}
+        table = HOUSE / "STANDARDS.tsv"
+        self.all = self.code | sources | tests | {table: table.read_bytes()}
+        self.suites = {path.stem: {path: text} for path, text in tests.items()} | {"lib": sources, "standards": self.all}
+
+    def of_outcome(self, row):
+        if row["outcome"] == NOTICED:
+            return self.of_suite(suite_of(row))
+        return digest_of(self.code if row["outcome"] == UNCOMPILED else self.all)
+
+    def of_suite(self, name):
+        """Of the code and a suite of the engine, by its label. One that reads the sources depends on all there is."""
+        return digest_of(self.code | self.shared | self.suites.get(name.removeprefix("engine "), self.all))
+
+
+def rust_in(crate, folder):
+    return (HOUSE / "crates" / crate / folder).rglob("*.rs")
+
+
+def without_tests(text):
+    """A source without its tests, which stand behind all else."""
+    return text.partition(b"\n#[cfg(test)]\nmod tests {\n")[0]
+
+
+def digest_of(files):
     said = hashlib.sha256()
-    files = [HOUSE / "Cargo.lock", HOUSE / "STANDARDS.tsv"]
-    for crate in ("engine", "packet", "lanes"):
-        files += sorted((HOUSE / "crates" / crate).rglob("*.rs"))
-    for path in files:
-        if path.exists():
-            said.update(str(path.relative_to(HOUSE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(files):
+        said.update(str(path.relative_to(HOUSE)).encode() + b"\0" + files[path] + b"\0")
     return said.hexdigest()[:16]
 
 
