@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Losses by time: a segment is lost once one that was sent later, by more than a window for reordering, has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
-    /// Of the segments that arrived, the one that was sent last: when, and where it ends.
+    /// Of the segments that arrived, the one that was sent last: when, and in which turn. RFC 8985 has the place where it
+    /// ends instead of the turn, by which one that is sent again at the instant of one behind it would be lost at once.
     newest: (Time, u64),
     /// Its round trip.
     trip: Duration,
@@ -63,8 +64,8 @@ impl Rack {
         if !sent.is_first() && least.is_some_and(|least| trip < least) {
             return;
         }
-        if (sent.at, sent.end) > self.newest {
-            self.newest = (sent.at, sent.end);
+        if (sent.at, sent.turn) > self.newest {
+            self.newest = (sent.at, sent.turn);
             self.trip = trip;
         }
     }
@@ -102,7 +103,7 @@ impl Rack {
     pub(crate) fn detect(&self, now: Time, window: Duration, board: &mut Scoreboard) -> (u64, Option<Time>) {
         let mut lost = 0;
         while let Some((number, sent)) = board.earliest() {
-            if (sent.at, sent.end) >= self.newest {
+            if (sent.at, sent.turn) >= self.newest {
                 return (lost, None);
             }
             if now < sent.at + self.trip + window {
@@ -241,6 +242,20 @@ mod tests {
         board.send(at(160), 300, false);
         arrive(&mut rack, &mut board, at(265), Span { start: 200, end: 300 });
         assert_eq!(rack.detect(at(265), Duration::ZERO, &mut board).0, 200, "the copy, and the one after it");
+    }
+
+    #[test]
+    fn a_segment_sent_again_at_the_instant_of_a_later_one_is_not_lost_with_that() {
+        let (mut rack, mut board) = (Rack::new(), Scoreboard::starting_at(0));
+        (1..=3).for_each(|count| board.send(at(0), 100 * count, false));
+        let (number, _) = board.oldest().unwrap();
+        board.lose(number);
+        board.resend(at(0), number);
+        board.hold(Span { start: 100, end: 200 }, |sent| rack.arrived(at(0), sent, None));
+        assert_eq!(rack.detect(at(0), Duration::ZERO, &mut board).0, 0, "the copy left after what has arrived");
+        board.send(at(0), 400, false);
+        board.hold(Span { start: 300, end: 400 }, |sent| rack.arrived(at(0), sent, None));
+        assert_eq!(rack.detect(at(0), Duration::ZERO, &mut board).0, 200, "the copy, and what left before it");
     }
 
     #[test]

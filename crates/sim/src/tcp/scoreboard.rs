@@ -28,6 +28,8 @@ pub(crate) struct Scoreboard {
     lost_len: u64,
     resent_len: u64,
     sacked_count: usize,
+    /// How many segments have left, however often each did.
+    departures: u64,
     /// The number of the last probe of the path's MTU.
     probe: Option<u64>,
     /// Up to where [`fall_behind`](Scoreboard::fall_behind) has looked.
@@ -43,6 +45,8 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// When it last left.
     pub(crate) at: Time,
+    /// Its turn then: of two that left at one instant, the later one has the higher.
+    pub(crate) turn: u64,
     /// How often it has left.
     pub(crate) count: u32,
     /// Where it stands.
@@ -88,7 +92,8 @@ impl Scoreboard {
     /// A new segment leaves; it starts where the last one ended.
     pub(crate) fn send(&mut self, now: Time, end: u64, is_probe: bool) {
         debug_assert!(end > self.next);
-        let sent = Sent { start: self.next, end, at: now, count: 1, state: State::Flying, is_probe };
+        let turn = self.turn();
+        let sent = Sent { start: self.next, end, at: now, turn, count: 1, state: State::Flying, is_probe };
         let number = self.first + self.segments.len() as u64;
         self.order.push_back((number, 1));
         if is_probe {
@@ -100,8 +105,9 @@ impl Scoreboard {
 
     /// The segment of this number leaves again.
     pub(crate) fn resend(&mut self, now: Time, number: u64) {
+        let turn = self.turn();
         let Some(sent) = self.segments.get_mut((number - self.first) as usize) else { return };
-        (sent.at, sent.count, sent.is_probe) = (now, sent.count + 1, false);
+        (sent.at, sent.turn, sent.count, sent.is_probe) = (now, turn, sent.count + 1, false);
         match sent.state {
             State::Lost => {
                 sent.state = State::Resent;
@@ -111,6 +117,11 @@ impl Scoreboard {
             State::Flying | State::Resent | State::Sacked => {}
         }
         self.order.push_back((number, sent.count));
+    }
+
+    fn turn(&mut self) -> u64 {
+        self.departures += 1;
+        self.departures
     }
 
     /// The next segment to be sent again, the lowest of those lost, with its number.
@@ -164,7 +175,7 @@ impl Scoreboard {
 
     /// Counts the segments anew, and lists them in the order in which they left.
     fn count_anew(&mut self) {
-        let mut order: Vec<(Time, u64, u32)> = Vec::with_capacity(self.segments.len());
+        let mut order: Vec<(u64, u64, u32)> = Vec::with_capacity(self.segments.len());
         self.again.clear();
         self.probe = self.segments.iter().rposition(|sent| sent.is_probe).map(|index| self.first + index as u64);
         (self.sacked_len, self.lost_len, self.resent_len, self.sacked_count) = (0, 0, 0, 0);
@@ -181,9 +192,9 @@ impl Scoreboard {
                 State::Resent => {
                     self.lost_len += sent.len();
                     self.resent_len += sent.len();
-                    order.push((sent.at, number, sent.count));
+                    order.push((sent.turn, number, sent.count));
                 }
-                State::Flying => order.push((sent.at, number, sent.count)),
+                State::Flying => order.push((sent.turn, number, sent.count)),
             }
         }
         order.sort_unstable();
@@ -514,8 +525,8 @@ mod tests {
             .segments
             .iter()
             .filter(|sent| matches!(sent.state, State::Flying | State::Resent))
-            .min_by_key(|sent| (sent.at, sent.start))
+            .min_by_key(|sent| (sent.turn, sent.start))
             .copied();
-        assert_eq!(board.earliest().map(|(_, sent)| sent.at), first.map(|sent| sent.at));
+        assert_eq!(board.earliest().map(|(_, sent)| sent), first);
     }
 }
