@@ -133,10 +133,10 @@ fn an_error_says_what_where_why_and_what_to_do() {
 
 #[test]
 fn addresses_come_and_go_and_may_be_used_at_once() {
-    let mut netlink = inside(&namespace());
-    netlink
-        .make_veth("one", "two", &wideload_port::namespace::Namespace::new().expect("it has the right"))
-        .expect("free");
+    // Both ends of a cable vanish with the namespace of either.
+    let [near, far] = [namespace(), namespace()];
+    let mut netlink = inside(&near);
+    netlink.make_veth("one", "two", &far).expect("free");
     for prefix in [Prefix::new(NEAR, 24), Prefix::new(NEAR6, 64), Prefix::host(ip("198.51.100.7"))] {
         netlink.add_address("one", prefix).expect("it has none");
         let index = netlink.interface("one").expect("it is there").index;
