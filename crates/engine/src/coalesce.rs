@@ -825,6 +825,29 @@ mod tests {
         assert_eq!(half.coalescer.flow_count(), 0);
     }
 
+    #[test]
+    fn flows_of_one_pair_of_hosts_differ_in_hash_and_scent_by_either_port() {
+        let mut random = Rng::with_seed(1);
+        let mut out = Output::new(Pool::new(1 << 20), None);
+        let frame = Talk::new(3, &mut random).frame(100, 0x10, 30, &mut random);
+        let table = TableKey::new(Secret::new(5));
+        let mut look = |source: u16, destination: u16| {
+            let mut frame = frame.clone();
+            frame[20..22].copy_from_slice(&source.to_be_bytes());
+            frame[22..24].copy_from_slice(&destination.to_be_bytes());
+            let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+            let looks = (FlowKey::of(&packet).unwrap().hash(&table), Scent::of(&packet).unwrap().0);
+            out.done(packet);
+            looks
+        };
+        let (hash, scent) = look(1, 1);
+        for port in (1..16).map(|bit| 1 | 1 << bit) {
+            for (other_hash, other_scent) in [look(port, 1), look(1, port)] {
+                assert!(hash != other_hash && scent != other_scent, "{port}");
+            }
+        }
+    }
+
     fn usual() -> Rules {
         Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max: 65_535, longer: Switch::Off, udp: false }
     }

@@ -116,6 +116,27 @@ mod tests {
     }
 
     #[test]
+    fn one_step_is_that_of_split_mix_64() {
+        // The first numbers that its authors' generator gives for these seeds.
+        assert_eq!([mix(0), mix(1_234_567)], [0xE220_A839_7B1D_CDAF, 6_457_827_717_110_365_317]);
+    }
+
+    #[test]
+    fn every_bit_of_the_upper_half_of_a_sum_moves_the_hash() {
+        let table = TableKey::new(Secret::new(5));
+        let TableKey([_, _, one, other, rest @ ..]) = table;
+        // A sum of 2^32 times 2^32 times the number: it is all in the upper half.
+        let hash = |number: u64| {
+            let mut words = [0; 8];
+            words[0] = (1_u64 << 32).wrapping_sub(one);
+            words[1] = (number << 32).wrapping_sub(other);
+            words[2..].iter_mut().zip(rest).for_each(|(word, key)| *word = key.wrapping_neg());
+            table.hash(words)
+        };
+        assert!((0..32).all(|bit| hash(1 << bit) != hash(0)));
+    }
+
+    #[test]
     fn keys_in_a_row_spread_over_a_table() {
         for seed in 0..20 {
             let table = TableKey::new(Secret::new(seed));
