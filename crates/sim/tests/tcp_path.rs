@@ -128,6 +128,28 @@ fn settings(random: &mut fastrand::Rng, version: Version) -> Settings {
     }
 }
 
+/// Milliseconds that Linux 6.18 took over its own line of 100 Mb/s (`wideload lab tcp`): what its receiver offers at first, and
+/// how fast that grows, decides at 9,000 bytes.
+#[test]
+fn transfers_of_wide_segments_take_what_the_kernel_takes() {
+    let measured = [(10, 300_000, 52.6), (10, 1_000_000, 109.1), (100, 300_000, 455.3), (100, 1_000_000, 596.3)];
+    for (trip, len, kernel) in measured {
+        for (algorithm, slow_start_exit) in
+            [(Algorithm::Reno, SlowStartExit::Loss), (Algorithm::Cubic, SlowStartExit::HyStart)]
+        {
+            let memory = Memory::Growing { first: 65_535, limit: 16 << 20 };
+            let end = Settings { algorithm, slow_start_exit, mtu: 9_000, memory, ..Settings::linux() };
+            let delay = Duration::from_millis(trip) / 2;
+            let rate_bits_per_second = Some(100_000_000);
+            let way = Way { rate_bits_per_second, delay, mtu: 9_000, queue_len: 64 << 20, ..Way::default() };
+            let transfer = Transfer { sender: end.clone(), receiver: end, there: way, back: way, ..plain(len) };
+            let simulated = run(&transfer, PATIENCE, |_, _| {}).complete.unwrap().as_secs_f64() * 1e3;
+            let apart = simulated / kernel - 1.0;
+            assert!(apart.abs() < 0.05, "{len} bytes at {trip} ms: {simulated:.1} ms, the kernel {kernel}");
+        }
+    }
+}
+
 /// Runs a transfer and holds it to the laws that can be seen from outside.
 fn watch(transfer: &Transfer, seed: u64) -> Outcome {
     let mut scales = [0; 2];

@@ -52,9 +52,9 @@ struct Acknowledging {
 
 /// How much is taken in, and how that grows: Linux's dynamic right-sizing.
 ///
-/// The window that is offered starts with that of the SYN and follows the memory by two segments for each that comes
-/// (Linux's `tcp_grow_window`). The memory starts with nearly twice that, which is what Linux has left once it has seen how
-/// much of its buffers full segments fill.
+/// The window that is offered starts with that of the SYN and follows the memory, less the segment at hand, by two segments
+/// for each that comes (Linux's `tcp_grow_window`). The memory starts with what full segments fill of twice that window:
+/// Linux counts the buffers that packets lie in, not their bytes.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
     offered: u64,
@@ -80,9 +80,14 @@ pub(crate) struct Fresh {
 impl Receiver {
     /// A receiver of a stream whose SYN had this sequence number.
     pub(crate) fn new(settings: &Settings, initial: u32, scale: u8, mss: u32) -> Receiver {
-        let (first, len, limit) = match settings.memory {
-            Memory::Fixed(len) => (len, len, len),
-            Memory::Growing { first, limit } => (first.min(limit), (first / 5 * 9).min(limit), limit),
+        // The first round trip is expected to bring a segment less than the window, or ten (Linux's `tcp_init_buffer_space`).
+        let (first, len, limit, space) = match settings.memory {
+            Memory::Fixed(len) => (len, len, len, len),
+            Memory::Growing { first, limit } => {
+                let window = settings.first_window().into();
+                let len = filled(first.saturating_mul(2), mss).min(limit).max(window);
+                (window, len, limit, window.min(first - mss.min(first / 2)))
+            }
         };
         Receiver {
             numbering: Numbering::new(initial),
@@ -98,7 +103,7 @@ impl Receiver {
                 offered: first.into(),
                 len: len.into(),
                 limit: limit.into(),
-                space: u64::from(first).min(SPACE_FIRST_SEGMENT_COUNT * u64::from(mss)),
+                space: u64::from(space).min(SPACE_FIRST_SEGMENT_COUNT * u64::from(mss)),
                 round_start: Time::ZERO,
                 round_from: 1,
                 trip: None,
@@ -290,7 +295,9 @@ impl Receiver {
     /// Once a round trip: twice what was read in it, and more while that grows (Linux's `tcp_rcv_space_adjust`).
     fn tune(&mut self, now: Time) {
         let memory = &mut self.memory;
-        memory.offered = (memory.offered + 2 * u64::from(self.segment_len)).min(memory.len);
+        let segment_len = u64::from(self.segment_len);
+        let room = memory.len.saturating_sub(segment_len);
+        memory.offered = memory.offered.max((memory.offered + 2 * segment_len).min(room));
         let Some(trip) = memory.trip.filter(|_| memory.len < memory.limit) else { return };
         if now.since(memory.round_start) < trip {
             return;
@@ -334,6 +341,9 @@ impl Receiver {
         let unit = 1 << self.scale;
         let kept = self.edge.saturating_sub(self.next);
         let free = self.memory.offered.saturating_sub(self.next - self.read.min(self.next));
+        // Memory that grows has room for the rest of a unit, and Linux lets none of the window be scaled away.
+        let is_growing = matches!(self.settings.memory, Memory::Growing { .. });
+        let free = if is_growing { free.next_multiple_of(unit) } else { free };
         let is_worth_it = free >= kept + self.worth();
         let field = if is_worth_it { (free / unit).max(kept.div_ceil(unit)) } else { kept.div_ceil(unit) };
         let field = field.min(u16::MAX.into());
@@ -393,6 +403,17 @@ impl Receiver {
     }
 }
 
+/// What segments of `mss` bytes fill of memory in which each lies in a buffer whose length is a power of two, with what
+/// Linux keeps beside it.
+fn filled(memory: u32, mss: u32) -> u32 {
+    let buffer_len = (mss + BUFFER_OVERHEAD_LEN).next_power_of_two() + BOOKKEEPING_LEN;
+    (u64::from(memory) * u64::from(mss) / u64::from(buffer_len)) as u32
+}
+
+/// Headers of a packet, room before them and what stands behind it in its buffer (Linux's `skb_shared_info`), in bytes, about.
+const BUFFER_OVERHEAD_LEN: u32 = 448;
+/// What Linux keeps of a packet beside its buffer (`sk_buff`), in bytes.
+const BOOKKEEPING_LEN: u32 = 256;
 /// How many blocks are remembered, as many as a header has room for.
 const RECENT_COUNT: usize = 4;
 /// A clock that was read longer ago may have wrapped (RFC 7323 section 5.5).

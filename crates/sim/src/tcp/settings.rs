@@ -274,13 +274,15 @@ impl Settings {
         self.mtu.saturating_sub(self.plain_header_len()).min(u16::MAX.into()) as u16
     }
 
-    /// The window of its SYN, which is not scaled (RFC 7323 section 2.2).
+    /// The window of its SYN, which is not scaled (RFC 7323 section 2.2): of memory that grows, whole segments (Linux).
     pub(crate) fn first_window(&self) -> u16 {
-        let first = match self.memory {
-            Memory::Fixed(len) => len,
-            Memory::Growing { first, .. } => first,
-        };
-        first.min(u16::MAX.into()) as u16
+        let whole = |len: u32, mss: u16| if len > mss.into() { len - len % u32::from(mss.max(1)) } else { len };
+        match self.memory {
+            Memory::Fixed(len) => len.min(u16::MAX.into()) as u16,
+            Memory::Growing { first, limit } => {
+                whole(first.min(limit).min(u16::MAX.into()), self.mss_offered()) as u16
+            }
+        }
     }
 
     /// The shift with which the longest window fits its field (RFC 7323 section 2.3).
