@@ -452,6 +452,19 @@ const PAUSE_MAX: u32 = 1_024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Late, Limits, Secret};
+
+    #[test]
+    fn memory_is_lent_for_as_many_datagrams_as_the_limit_holds() {
+        let len = 9_000;
+        let charge = Buffer::pinned_len_for(len);
+        for (bytes, expected) in [(0, 0), (charge - 1, 0), (charge, 1), (3 * charge - 1, 2), (3 * charge, 3)] {
+            let limits = Limits { bytes, patience: None };
+            let mut reassembler = Reassembler::new(limits, Late::Release { mtu: 1_500 }, Secret::new(1));
+            reassembler.lend_fresh(10, len, &mut Pool::new(1 << 20));
+            assert_eq!(reassembler.landing.fresh.len(), expected, "for {bytes} bytes");
+        }
+    }
 
     #[test]
     fn a_window_decides_whether_guessing_pays_and_after_a_pause_a_few_guesses_do() {

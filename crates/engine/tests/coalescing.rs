@@ -386,6 +386,24 @@ fn repeats_pass_as_they_came_behind_what_is_held() {
     }
 }
 
+// R118, R122: what passes moves the stream on, so that its bytes are a repeat when they come once more; and never back.
+#[test]
+fn what_a_passing_segment_carried_is_known_when_it_comes_again() {
+    for rules in [reversible(), resize(9_000)] {
+        let mut rig = Rig::carrying(rules);
+        rig.push(&p(0, 100));
+        rig.push(&Spec { flags: ACK | URG, ..p(100, 100) });
+        let left = rig.push(&p(100, 100));
+        assert_eq!((left.len(), left[0].as_received), (1, true), "its bytes once more");
+        let left = rig.push(&Spec { flags: ACK | URG, ..p(50, 100) });
+        assert_eq!(left.len(), 1, "one from before, which passes too");
+        let left = rig.push(&p(100, 100));
+        assert_eq!((left.len(), left[0].as_received), (1, true), "its bytes a third time");
+        rig.push_all(&[p(200, 100), p(300, 100)]);
+        assert_eq!(rig.flush().iter().map(payload_len).collect::<Vec<_>>(), [200]);
+    }
+}
+
 #[test]
 fn a_fragment_lets_what_its_pair_holds_go_first() {
     for version in VERSIONS {
