@@ -28,6 +28,8 @@ pub struct Network {
     pub broken: Option<String>,
     /// Seconds in the network, until nothing more happened.
     pub simulated_seconds: f64,
+    /// Packets that gateways took in; one that passes several counts at the first.
+    pub gateway_packets: u64,
     /// Seconds that it took here.
     pub seconds: f64,
 }
@@ -115,6 +117,7 @@ pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
         told_count: outcome.told_count,
         broken: outcome.broken.as_ref().map(ToString::to_string),
         simulated_seconds: outcome.stretch.as_secs_f64(),
+        gateway_packets: outcome.packets,
         seconds: begun.elapsed().as_secs_f64(),
     })
 }
@@ -189,6 +192,10 @@ impl fmt::Display for Network {
             "{:.3} s in the network, {:.1} s here; hosts were told of a smaller MTU {} times; seed {}, trace {}",
             self.simulated_seconds, self.seconds, self.told_count, self.seed, self.trace
         )?;
+        if self.gateway_packets > 0 {
+            let rate = self.gateway_packets as f64 / self.seconds / 1e6;
+            writeln!(f, "{} packets into gateways, {rate:.2} million a second here", self.gateway_packets)?;
+        }
         self.broken.iter().try_for_each(|broken| writeln!(f, "broken: {broken}"))?;
         writeln!(
             f,
