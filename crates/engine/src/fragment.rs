@@ -126,7 +126,12 @@ impl Piece<'_> {
         buffer.put(HEADROOM - link.len, self.header);
         buffer.put(HEADROOM - link.len + self.header.len(), self.payload);
         match Frame::parse(buffer, frame_len, link, of.ingress()) {
-            Frame::Ip(packet) => Some(packet),
+            Frame::Ip(mut packet) => {
+                if of.cut.is_none() {
+                    packet.came_as(of);
+                }
+                Some(packet)
+            }
             Frame::Other(..) => panic!("a piece that we cut parses"),
         }
     }

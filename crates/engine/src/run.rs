@@ -181,7 +181,12 @@ impl Run {
         rules: &Rules,
         out: &mut Output,
     ) -> Option<Event> {
-        if !share_headers(&self.packet, &self.last, packet, part) || !self.moves_on(packet, part, rules) {
+        // What came in pieces may leave in pieces (rel:C8): of a train, all did, or none.
+        let came_alike = self.packet.longest_piece() == packet.longest_piece();
+        if !came_alike
+            || !share_headers(&self.packet, &self.last, packet, part)
+            || !self.moves_on(packet, part, rules)
+        {
             return Some(Event::RunChanged);
         }
         if self.is_strict(rules) && part.payload_len > self.first_len {

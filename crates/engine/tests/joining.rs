@@ -511,14 +511,7 @@ fn whole_packets_and_version_6_pass() {
 #[test]
 fn a_datagram_joined_whole_goes_on_to_its_flow() {
     let mut rig = joining(1_500);
-    let rules = Rules {
-        mode: Mode::Reversible,
-        hold: Hold::Fixed(seconds(1)),
-        len_max: 65_535,
-        longer: Switch::On,
-        udp: true,
-    };
-    rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
+    rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
     let datagram = V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &pattern(800))) };
     let part = |at: usize, end: usize, flags| {
         V4 { flags, offset: at, payload: datagram.payload[at..end].to_vec(), ..datagram.clone() }.bytes()
@@ -526,6 +519,35 @@ fn a_datagram_joined_whole_goes_on_to_its_flow() {
     assert_eq!(rig.push_all(&[part(0, 400, MF), part(400, 808, 0)]), [[0; 0]; 0], "its flow holds it");
     assert_only(&rig.flush(), &datagram.bytes());
     assert_eq!((rig.event(Event::JoinedWhole), rig.event(Event::Gathered)), (1, 1));
+}
+
+#[test]
+fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
+    let datagram = |id| V4 { protocol: UDP, id, flags: DF, ..V4::whole(udp(&HOST_V4, &PEER_V4, &pattern(1_600))) };
+    let pieces = |id| {
+        let whole = datagram(id);
+        let part = |at: usize, end: usize, flags| {
+            V4 { flags: DF | flags, offset: at, payload: whole.payload[at..end].to_vec(), ..whole.clone() }.bytes()
+        };
+        [part(0, 800, MF), part(800, 1_608, 0)]
+    };
+    let rig = || {
+        let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
+        rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+        rig
+    };
+    // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
+    let mut joins = rig();
+    assert_eq!(joins.push_all([pieces(1), pieces(2)].as_flattened()), [[0; 0]; 0], "their flow holds them");
+    let left = joins.flush();
+    assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
+    assert!(Wire::read_all(&left).iter().all(|wire| wire.dont_fragment));
+    assert_eq!((joins.event(Event::Gathered), joins.retired(Reason::TooBig)), (2, 0));
+    // One that came whole is no part of their train: it must not be cut, and its sender is told.
+    let mut parts = rig();
+    let left = parts.push_all([&pieces(1)[..], &[datagram(2).bytes()]].concat().iter());
+    assert_eq!(places(&left), [(0, 808, true), (808, 800, false)]);
+    assert_eq!((parts.flush().len(), parts.event(Event::RunChanged), parts.retired(Reason::TooBig)), (1, 1, 1));
 }
 
 // What is held, and for whom.
@@ -1054,6 +1076,11 @@ fn run_charge(mtu: u16) -> usize {
 fn seed_count(usual: u64) -> u64 {
     let text = std::env::var("WIDELOAD_SEEDS").ok();
     text.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("WIDELOAD_SEEDS is a number, not {text:?}")))
+}
+
+/// Datagrams wait for others of their flow.
+fn udp_trains() -> Rules {
+    Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Switch::On, udp: true }
 }
 
 const USUAL: JoinLimits =

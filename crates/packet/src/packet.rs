@@ -298,6 +298,11 @@ impl Body {
         (self.longest_piece > 0).then_some(self.longest_piece as usize)
     }
 
+    /// Says of a packet taken out of a train that it came as the train's packets did: whole, or in pieces as long as theirs.
+    pub fn came_as(&mut self, train: &Packet) {
+        self.longest_piece = train.longest_piece;
+    }
+
     /// The map of the buffer: which eights of bytes a sparse packet holds.
     pub fn map(&self) -> &[u8] {
         self.memory.map()
