@@ -31,6 +31,8 @@ pub struct Way {
     pub tells: bool,
     /// What is wrong with it on purpose.
     pub bend: Option<Bend>,
+    /// Has the link's MTU changed? What is held may have been joined for the old one.
+    is_replaced: bool,
     /// How long something may be held.
     patience: Duration,
     /// What each stage may hold, in bytes.
@@ -91,6 +93,7 @@ impl Way {
             releases_when_idle: false,
             tells: true,
             bend: None,
+            is_replaced: false,
             patience,
             limit,
             watch: Watch::default(),
@@ -186,6 +189,7 @@ impl Way {
         self.side.take_over(net.now, old, &mut self.out);
         // What the old side held begins to wait anew.
         self.patience *= 2;
+        self.is_replaced = true;
         self.drain(net, back);
     }
 
@@ -245,7 +249,9 @@ impl Way {
             let (role, patience) = (self.role.name(), self.patience);
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
         }
-        if !packet.came_in_pieces() {
+        if packet.came_in_pieces() {
+            self.check_joined(net, packet);
+        } else {
             self.check_order(net, packet);
         }
         if self.role == Role::WideInterface && packet.cut.is_some() {
@@ -263,6 +269,18 @@ impl Way {
             }
         }
         self.check_marks(net);
+    }
+
+    /// What only a joiner could have made fits the link that it was made for.
+    fn check_joined(&self, net: &mut Net, packet: &Packet) {
+        let widening = &self.side.widening;
+        let is_of_joiner = widening.joiner.is_some() && widening.reassembler.is_none() && !self.is_replaced;
+        let mtu = usize::from(self.side.narrowing.mtu);
+        let fitted = packet.longest_piece().is_some_and(|len| len <= mtu);
+        if is_of_joiner && fitted && packet.cut.is_some() {
+            let (role, len) = (self.role.name(), packet.len());
+            net.breaks(Law::Mtu, || format!("a {role} joined {len} bytes, and its link takes {mtu}"));
+        }
     }
 
     fn check_order(&mut self, net: &mut Net, packet: &Packet) {
@@ -288,6 +306,10 @@ impl Way {
     /// Puts a packet on the wire, as it stands there.
     #[inline]
     fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<Bend>) {
+        if wire::has_odd_sum(header) && !net.is_spoilt() {
+            let role = self.role.name();
+            net.breaks(Law::Integrity, || format!("a header leaves a {role} with 0xFFFF for its sum"));
+        }
         let len = header.len() + payload.len();
         let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
         let Watch { marks, put_count, .. } = &mut self.watch;

@@ -170,6 +170,12 @@ fn what_is_marked(front: &[u8]) -> Option<Marked> {
     Some(Marked { len: u64::from(end).saturating_sub(upper_at as u64), is_piece, is_tcp })
 }
 
+/// Does an IPv4 header bear a sum that none adds up to? One that is patched by the formula of RFC 1141 may (RFC 1624 section 3).
+#[inline]
+pub fn has_odd_sum(header: &[u8]) -> bool {
+    matches!(header, [first, _, _, _, _, _, _, _, _, _, 0xFF, 0xFF, ..] if first >> 4 == 4)
+}
+
 /// Takes the mark from a packet, or sets it.
 pub fn bend_mark(frame: &mut [u8], is_marked: bool) {
     match frame.first().map(|first| first >> 4) {

@@ -2,7 +2,7 @@
 
 use super::craft::{self, Tcp, from_address, head, piece, pieces, udp};
 use super::fragments::Clock;
-use super::stand::Verdict;
+use super::stand::{Stand, Verdict};
 use super::{Field, holds, host};
 use crate::topology::{Gateway, GatewayRole, Lateness};
 use crate::wire::{Head, TCP, UDP};
@@ -79,7 +79,33 @@ pub fn first_pieces(field: &mut Field) -> Verdict {
         })?;
         field.end(&mut stand)?;
     }
-    Ok(())
+    joiner_full(field)
+}
+
+/// Part of rel:A11: the same flood at a joiner, which lets newcomers pass as they came when it is full: a datagram that it began with
+/// before leaves whole.
+fn joiner_full(field: &mut Field) -> Verdict {
+    let gateway = Gateway { join: true, reassemble: false, limit: 200_000, ..Gateway::new(GatewayRole::Border, 0) };
+    let mut stand = field.stand(&gateway, [9_000, 1_500]);
+    for round in 0..field.times(500, 20) {
+        let start = Duration::from_millis(20 * round);
+        let good = head(false, 1, 2, UDP, round as u32 + 1);
+        let upper = udp(&good, 9, &craft::bytes(round, 1_592));
+        let frames = pieces(&good, &upper, 400);
+        let flood: Vec<_> = (0..200)
+            .map(|number| from_address(piece(&good, 0, true, &[7; 1_000]), (1 << 31) + round as u32 * 200 + number))
+            .collect();
+        let mut passed = 0;
+        for (number, frame) in frames[..1].iter().chain(&flood).chain(&frames[1..3]).enumerate() {
+            stand.push(start + Duration::from_micros(number as u64), Toward::Wide, frame)?;
+            passed += stand.left().filter(|out| out.frame == frame).count();
+        }
+        holds(passed > 0, || "the joiner was never full".to_owned())?;
+        stand.push(start + Duration::from_millis(1), Toward::Wide, &frames[3])?;
+        let is_whole = stand.left().any(|out| out.frame.len() == 20 + upper.len());
+        holds(is_whole, || format!("datagram {round} does not leave whole, and {passed} newcomers passed"))?;
+    }
+    field.end(&mut stand)
 }
 
 /// rel:A16: pools that run dry at every step, with everything that is wrong with fragments and segments: all buffers come back.
@@ -134,7 +160,49 @@ pub fn holes(field: &mut Field) -> Verdict {
     holds(went == came, || format!("{came} segments came, {went} left"))?;
     let waited = stand.event(Event::Sorted);
     holds(waited > 0 && stand.event(Event::Gathered) > 0, || format!("{waited} segments waited for their turn"))?;
-    field.end(&mut stand)
+    field.end(&mut stand)?;
+    paces(field)
+}
+
+/// Part of rel:A40: a flow of even pace, after a silence of any length, with a hole that is never filled and a row of segments behind
+/// it. However many those are, and however long it was silent, the hole has ten times the pace, from 50 µs to 1 ms (L12 to L14).
+fn paces(field: &mut Field) -> Verdict {
+    const LEN: u32 = 100;
+    let hold = Some(Hold::Adaptive);
+    let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
+    for number in 0..field.times(3_000, 60) {
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let pace = Duration::from_nanos(field.dice.one_of(&[2_000, 5_000, 11_000, 40_000]));
+        let silence = Duration::from_micros(field.dice.one_of(&[0, 1_100, 30_000, 990_000]));
+        let patience = (10 * pace).clamp(Duration::from_micros(50), Duration::from_millis(1));
+        let mut now = Duration::from_secs(1);
+        let mut said = Tcp::of([number as u16, 80], 1);
+        let head = head(number % 2 == 0, 3, 2, TCP, 1);
+        let send = |stand: &mut Stand, said: &Tcp<'_>, now| {
+            stand.push(now, Toward::Wide, &craft::segment(&head, said, &[3; LEN as usize]))
+        };
+        // Thirty before it make the average what the pace is, five after it must not be needed to.
+        for before in 0..35 {
+            now += if before == 30 { silence.max(pace) } else { pace };
+            send(&mut stand, &said, now)?;
+            said.seq += LEN;
+        }
+        let ends = |stand: &Stand| Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum::<u64>();
+        let (since, before) = (now, ends(&stand));
+        // Deadlines are kept to the tick.
+        let due = since + patience * 3 / 2 + 2 * pace;
+        for _ in 0..60 {
+            said.seq += LEN;
+            now += pace;
+            send(&mut stand, &said, now)?;
+            holds(now <= due || ends(&stand) > before, || {
+                let waited = now - since;
+                format!("a hole is waited for after {waited:?}, of a flow with a segment every {pace:?}")
+            })?;
+        }
+        field.end(&mut stand)?;
+    }
+    Ok(())
 }
 
 /// A packet that is wrong in some way, or a part of something larger, or right.

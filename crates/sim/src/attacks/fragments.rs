@@ -3,7 +3,8 @@
 use super::craft::{self, from_address, head, piece, pieces, udp, with_options};
 use super::octets::Octets;
 use super::stand::{Stand, Verdict};
-use super::{Field, holds};
+use super::{Field, holds, host};
+use crate::topology::Gateway;
 use crate::wire::{self, Head, ICMP, UDP};
 use core::time::Duration;
 use engine::{Event, Reason, Toward};
@@ -455,11 +456,31 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
 }
 
 /// rel:A23: one pair so fast that its identifications come round again and again, and a hundredth of its pieces are lost: no
-/// datagram is made of pieces of two.
+/// datagram is made of pieces of two. Nor is one where they come round at once, a half is lost, and there is memory for few.
 pub fn wrapped_ids(field: &mut Field) -> Verdict {
     let mut stand = field.host();
-    stand.has_right_sums = false;
     let count = field.times(2_000_000, 150_000);
+    let whole_count = come_round(field, &mut stand, count, Duration::from_micros(10), 100)?;
+    holds(whole_count > count * 97 / 100, || format!("{whole_count} of {count} datagrams leave"))?;
+    holds(stand.event(Event::Reassembled) == whole_count, || "the ledger counts otherwise".to_owned())?;
+    field.end(&mut stand)?;
+    let mut stand = field.stand(&Gateway { pool: POOL_OF_FEW, ..host() }, [65_535, 1_500]);
+    come_round(field, &mut stand, field.times(4_000_000, 400_000), Duration::ZERO, 2)?;
+    let unheld = stand.retired(Reason::NoBuffer);
+    holds(unheld > 0, || "there was memory for all".to_owned())?;
+    field.end(&mut stand)
+}
+
+/// One of `lost_every` pieces of a pair's datagrams is lost, which come `gap` after each other, whatever became of the one before.
+/// How many of them left.
+fn come_round(
+    field: &mut Field,
+    stand: &mut Stand,
+    count: u64,
+    gap: Duration,
+    lost_every: u64,
+) -> Result<u64, String> {
+    stand.has_right_sums = false;
     let mut whole_count = 0;
     for number in 0..count {
         let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
@@ -468,10 +489,10 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
         upper[8..16].copy_from_slice(&number.to_be_bytes());
         upper[40..].copy_from_slice(&number.to_be_bytes());
         for frame in pieces(&head, &upper, 24) {
-            if field.dice.one_in(100) {
+            if field.dice.one_in(lost_every) {
                 continue;
             }
-            stand.push(Duration::from_micros(10 * number), Toward::Wide, &frame)?;
+            stand.push(gap * number as u32, Toward::Wide, &frame)?;
             for out in stand.left().filter(|out| !out.is_answer) {
                 let is_one = out.frame[20 + 8..20 + 16] == out.frame[out.frame.len() - 8..];
                 holds(is_one, || format!("datagram {number} is made of pieces of two"))?;
@@ -479,9 +500,7 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
             }
         }
     }
-    holds(whole_count > count * 97 / 100, || format!("{whole_count} of {count} datagrams leave"))?;
-    holds(stand.event(Event::Reassembled) == whole_count, || "the ledger counts otherwise".to_owned())?;
-    field.end(&mut stand)
+    Ok(whole_count)
 }
 
 /// Moments, one after the other.
@@ -540,3 +559,5 @@ const TEARDROPS: [(&str, &[Place]); 6] = [
     ("newtear", &[(0, 48, true), (24, 4, false), (0, 48, true)]),
     ("syndrop", &[(0, 32, true), (24, 8, false), (16, 16, true)]),
 ];
+/// Memory for a packet that comes and one datagram that waits, in bytes.
+const POOL_OF_FEW: usize = 5_000;

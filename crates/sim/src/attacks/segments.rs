@@ -256,7 +256,106 @@ pub fn metadata(field: &mut Field) -> Verdict {
             }
         }
     }
-    field.end(&mut stand)
+    field.end(&mut stand)?;
+    moving_on(field)?;
+    shifted(field)
+}
+
+/// Part of rel:A45: segments whose acknowledgement and time stamps move on, stay and go back. In resize mode no byte leaves under
+/// a time stamp that is later than the one it came under, or a receiver would take what follows for old (RFC 7323 section 5),
+/// nor under an acknowledgement or an echo that is older.
+fn moving_on(field: &mut Field) -> Verdict {
+    for is_v6 in [false, true] {
+        let gateway = Gateway { coalesce: Some(Mode::Resize), ..Gateway::new(GatewayRole::Border, 0) };
+        let mut stand = field.stand(&gateway, [9_000, 1_500]);
+        let mut now = Clock::default();
+        // Value, echo and acknowledgement of each segment.
+        let mut said = vec![[u32::MAX - 50; 3]];
+        for number in 0..field.times(200_000, 2_000) as u32 {
+            let mut next = said[number as usize];
+            for word in &mut next {
+                *word = word.wrapping_add_signed(field.dice.one_of(&[0, 0, 0, 0, 0, 0, 1, 1, 9, -1, -9]));
+            }
+            let [value, echo, ack] = next;
+            said.push(next);
+            let options = [&[1, 1, 8, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()].concat();
+            let tcp = Tcp { options: &options, ack, ..Tcp::of([5, 6], MOVING_LEN as u32 * number) };
+            let head = head(is_v6, 1, 2, TCP, 1 + number % 60_000);
+            let frame = craft::segment(&head, &tcp, &craft::bytes(u64::from(number), MOVING_LEN));
+            now.0 += Duration::from_nanos(100);
+            stand.push(now.0, Toward::Wide, &frame)?;
+            judge_moving_on(&stand, &said)?;
+            if number % 16 == 15 {
+                now.tick();
+                stand.rest()?;
+                judge_moving_on(&stand, &said)?;
+            }
+        }
+        end_joined(field, &mut stand)?;
+    }
+    Ok(())
+}
+
+/// See [`moving_on`]: what was said of each segment, the first left out.
+fn judge_moving_on(stand: &Stand, said: &[[u32; 3]]) -> Verdict {
+    let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
+    stand.left().try_for_each(|out| {
+        let seen = wire::read(out.frame).ok_or("a segment cannot be read")?;
+        let upper = craft::upper(out.frame, &seen);
+        let [value, echo, ack] = [24, 28, 8].map(|at| wire::long(upper, at));
+        let first = wire::long(upper, 4) as usize / MOVING_LEN;
+        let count = (upper.len() - usize::from(upper[12] >> 4) * 4) / MOVING_LEN;
+        let wrong = said[first + 1..=first + count].iter().find(|[its_value, its_echo, its_ack]| {
+            is_before(*its_value, value) || is_before(echo, *its_echo) || is_before(ack, *its_ack)
+        });
+        wrong.map_or(Ok(()), |wrong| {
+            Err(format!("value, echo and acknowledgement {wrong:?} leave as {:?}", [value, echo, ack]))
+        })
+    })
+}
+
+/// Part of rel:A45: where a stream's numbers begin is nothing to what becomes of it (RFC 9293 section 3.4). The same segments, in and
+/// out of order, leave as the same ones from every beginning, also where the numbers come round on the way.
+fn shifted(field: &mut Field) -> Verdict {
+    for round in 0..field.times(2_000, 20) {
+        let mode = field.dice.one_of(&[Mode::Resize, Mode::Reversible]);
+        let mut parts = Vec::new();
+        let mut at = 0u32;
+        for _ in 0..120 {
+            let len = field.dice.one_of(&[1, 99, 100, 100, 100, 1_400]);
+            parts.push((at, len, if field.dice.one_in(20) { ACK | PSH } else { ACK }));
+            at += len as u32;
+        }
+        for _ in 0..field.dice.below(6) {
+            let at = field.dice.below(parts.len() as u64 - 1) as usize;
+            parts.swap(at, at + 1);
+        }
+        let come_round = field.dice.below(u64::from(at)) as u32;
+        let mut outcomes = [1 << 30, come_round.wrapping_neg()].into_iter().map(|begin| {
+            let mut stand = waiting(field, mode);
+            let mut left = Vec::new();
+            for (number, (at, len, flags)) in parts.iter().enumerate() {
+                let said = Tcp { flags: *flags, ..Tcp::of([5, 6], begin.wrapping_add(*at)) };
+                let head = head(round % 2 == 1, 1, 2, TCP, number as u32 + 1);
+                stand.push(
+                    TICK * number as u32 / 100,
+                    Toward::Wide,
+                    &craft::segment(&head, &said, &vec![7; *len]),
+                )?;
+                left.extend(starts(&stand).into_iter().map(|(seq, len)| (number, seq.wrapping_sub(begin), len)));
+            }
+            stand.rest()?;
+            left.extend(starts(&stand).into_iter().map(|(seq, len)| (parts.len(), seq.wrapping_sub(begin), len)));
+            stand.end()?;
+            Ok::<_, String>(left)
+        });
+        let (Some(one), Some(other)) = (outcomes.next(), outcomes.next()) else { return Ok(()) };
+        let (one, other) = (one?, other?);
+        holds(one == other, || {
+            format!("numbers that come round after {come_round}: {other:?} leave, not {one:?}")
+        })?;
+    }
+    Ok(())
 }
 
 /// Packets that came and did not end: as many leave.
@@ -512,7 +611,7 @@ fn end_joined(field: &mut Field, stand: &mut Stand) -> Verdict {
 /// Where the segments that left begin, and how long they are.
 fn starts(stand: &Stand) -> Vec<(u32, usize)> {
     let start = |frame: &[u8]| {
-        let upper = frame.get(20..)?;
+        let upper = craft::upper(frame, &wire::read(frame)?);
         Some((wire::long(upper, 4), upper.len() - usize::from(upper[12] >> 4) * 4))
     };
     stand.left().filter_map(|out| start(out.frame)).collect()
@@ -528,3 +627,5 @@ fn reseal(frame: &mut [u8]) {
 /// Both ways to join, at the gateways that do so.
 const BOTH_MODES: [(GatewayRole, Mode); 2] =
     [(GatewayRole::Border, Mode::Resize), (GatewayRole::ReceiveOffload, Mode::Reversible)];
+/// Payload of the segments of [`moving_on`], in bytes.
+const MOVING_LEN: usize = 100;
