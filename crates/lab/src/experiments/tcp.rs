@@ -2,18 +2,19 @@
 //!
 //! Both send over the same line: the kernel's through the link emulator, between two hosts in private namespaces, the
 //! simulator's through its own path. The clock runs from the sender's SYN to the receiver's last byte and FIN. Each run is a
-//! fresh connection; the kernel keeps nothing of the last.
+//! fresh connection over an emulator of its own; the kernel keeps nothing of the last. What ran while the emulator did not keep
+//! to the line is timed again, under the same losses; rounds and rows have each their own.
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{Queue, Scheduling, Shape};
 use crate::net::Offloading;
 use crate::trio::{NARROW, Trio, v4};
-use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt};
+use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt, sockopt::Timeout};
 use serde::Serialize;
 use sim::tcp::path::{Transfer, Way, run};
 use sim::tcp::settings::{Algorithm, Memory, SlowStartExit};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
@@ -82,10 +83,11 @@ pub struct TcpRow {
     pub kernel_ms: Option<Spread>,
     /// What the simulator took, in milliseconds.
     pub simulator_ms: Option<Spread>,
-    /// Transfers of the kernel's that were timed again, as the emulator did not keep its time.
+    /// Transfers of the kernel's during which the emulator kept to the line: its times are of these, where there are any.
+    pub in_time_count: usize,
+    /// Transfers of the kernel's during which it did not, mostly as it was late.
     pub late_count: usize,
-    /// Did the emulator keep its time in most of the rounds that were asked for? Only those count; where there are none, the
-    /// kernel's times are of the others.
+    /// Are those that were in time most of the rounds that were asked for?
     pub is_valid: bool,
 }
 
@@ -141,13 +143,13 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
     Ok(TcpComparison { conditions, loss: settings.loss, rate_bits_per_second: settings.rate_bits_per_second, rows })
 }
 
-/// Does something while the emulator joins the two cables, by a line that loses what the number says. Returns whether it
-/// kept its time.
+/// Does something while the emulator joins the two cables, by a line that loses what the seeds say, there and back. Returns
+/// whether it kept to the line, which the few packets that find the way count for, too.
 fn over<T>(
     trio: &Trio,
     settings: &TcpSettings,
     trip: Duration,
-    number: u64,
+    seeds: [u64; 2],
     act: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<(T, bool)> {
     let stop = AtomicBool::new(false);
@@ -160,32 +162,33 @@ fn over<T>(
         seed,
         ..Shape::default()
     };
-    let shapes = [shape(2 * number), shape(2 * number + 1)];
+    let shapes = seeds.map(shape);
     thread::scope(|scope| {
         let wire =
             scope.spawn(|| trio.middle.space().enter(|| link([a, b], shapes, None, &stop, Scheduling::Realtime)));
-        let done = trio.settle().and_then(|()| act());
-        stop.store(true, Ordering::Relaxed);
+        let done = {
+            let _stops = Stops(&stop);
+            trio.settle().and_then(|()| act())
+        };
         let outcome = wire.join().expect("an emulator that panics has said why")?;
         Ok((done?, outcome.is_valid))
     })
 }
 
-fn row(
-    trio: &Trio,
-    settings: &TcpSettings,
-    (len, trip, algorithm, mtu): (usize, Duration, Algorithm, u32),
-) -> io::Result<TcpRow> {
-    let [mut in_time, mut late] = [Vec::new(), Vec::new()];
-    let began = Instant::now();
-    for number in 0.. {
-        let is_patient = began.elapsed() < ROW_PATIENCE || number < (TRIES * settings.rounds) as u64;
-        if in_time.len() == settings.rounds || !is_patient {
-            break;
-        }
-        let (time, is_in_time) = over(trio, settings, trip, number, || kernel_time(trio, len, algorithm))?;
-        if is_in_time { &mut in_time } else { &mut late }.push(time.as_secs_f64() * 1e3);
+/// Says that it is over when it is dropped, so that the emulator ends whatever happens.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
+}
+
+fn row(trio: &Trio, settings: &TcpSettings, wanted: Wanted) -> io::Result<TcpRow> {
+    let (len, trip, algorithm, mtu) = wanted;
+    let (in_time, late) = rounds(settings.rounds, Instant::now, |round| {
+        over(trio, settings, trip, losses(wanted, round), || kernel_time(trio, len, algorithm))
+    })?;
     let simulated = (0..if settings.loss > 0.0 { settings.seeds } else { 1 })
         .filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
     Ok(TcpRow {
@@ -193,6 +196,7 @@ fn row(
         trip_ms: trip.as_secs_f64() * 1e3,
         algorithm: name(algorithm),
         mtu,
+        in_time_count: in_time.len(),
         late_count: late.len(),
         is_valid: 2 * in_time.len() > settings.rounds,
         kernel_ms: Spread::of(if in_time.is_empty() { late } else { in_time }),
@@ -200,11 +204,47 @@ fn row(
     })
 }
 
+/// The times, in milliseconds, of those rounds that were in time, and of the tries that were not. A round is tried until it is
+/// in time, and so are all while there is patience with the row.
+fn rounds(
+    count: usize,
+    clock: impl Fn() -> Instant,
+    mut try_round: impl FnMut(usize) -> io::Result<(Duration, bool)>,
+) -> io::Result<(Vec<f64>, Vec<f64>)> {
+    let [mut in_time, mut late] = [Vec::new(), Vec::new()];
+    let began = clock();
+    while in_time.len() < count
+        && (clock() - began < ROW_PATIENCE || in_time.len() + late.len() < TRIES_PER_ROUND * count)
+    {
+        let (time, is_in_time) = try_round(in_time.len())?;
+        if is_in_time { &mut in_time } else { &mut late }.push(time.as_secs_f64() * 1e3);
+    }
+    Ok((in_time, late))
+}
+
+/// Seeds of what the line loses there and back in a round: each row and round has its own.
+fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
+    let parts = [len as u64, trip.as_nanos() as u64, algorithm as u64, mtu.into(), round as u64];
+    let seed = parts.into_iter().fold(0, |seed, part| fastrand::Rng::with_seed(seed ^ part).u64(..));
+    let mut random = fastrand::Rng::with_seed(seed);
+    [random.u64(..), random.u64(..)]
+}
+
 /// One transfer by the kernels of two hosts.
 fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
     let listener = trio.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
+    sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE))?;
     let target = listener.local_addr()?;
+    let socket = trio.wide.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
+    sockopt::set_tcp_congestion(&socket, name(algorithm))?;
+    let content = vec![7; len];
+    let began = Instant::now();
+    connect(&socket, &target)?;
+    let mut sender = TcpStream::from(socket);
+    sender.set_write_timeout(Some(PATIENCE))?;
+    sender.set_read_timeout(Some(PATIENCE))?;
     thread::scope(|scope| {
+        // The kernel has answered for the listener; its bytes are at least a trip away.
         let receiver = scope.spawn(|| -> io::Result<Instant> {
             let (mut stream, _) = listener.accept()?;
             stream.set_read_timeout(Some(PATIENCE))?;
@@ -212,20 +252,11 @@ fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Dura
             while stream.read(&mut room)? > 0 {}
             Ok(Instant::now())
         });
-        let content = vec![7; len];
-        let began = trio.wide.space().enter(|| -> io::Result<Instant> {
-            let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
-            sockopt::set_tcp_congestion(&socket, name(algorithm))?;
-            let began = Instant::now();
-            connect(&socket, &target)?;
-            let mut stream = TcpStream::from(socket);
-            stream.set_write_timeout(Some(PATIENCE))?;
-            stream.write_all(&content)?;
-            stream.shutdown(std::net::Shutdown::Write)?;
-            let _ = stream.read(&mut [0]);
-            Ok(began)
-        })?;
+        sender.write_all(&content)?;
+        sender.shutdown(Shutdown::Write)?;
         let ended = receiver.join().expect("a receiver that panics has said why")?;
+        // Till the other end has closed, too.
+        let _ = sender.read(&mut [0]);
         Ok(ended.duration_since(began))
     })
 }
@@ -284,9 +315,9 @@ impl fmt::Display for TcpRow {
             spread(self.simulator_ms),
             cell(self.deviation().map(|deviation| deviation * 100.0), 1),
             match (self.is_valid, self.late_count) {
-                (false, _) => "  (the emulator was late)".to_owned(),
                 (true, 0) => String::new(),
-                (true, count) => format!("  ({count} late, timed again)"),
+                (true, late) => format!("  ({late} late, timed again)"),
+                (false, late) => format!("  ({late} late, {} in time: does not count)", self.in_time_count),
             },
         )
     }
@@ -312,9 +343,12 @@ impl fmt::Display for TcpComparison {
     }
 }
 
-/// How often a transfer is timed for each that is wanted, at most, where that takes longer than the patience with a row.
-const TRIES: usize = 3;
-/// See [`TRIES`].
+/// Size, round trip, algorithm and MTU of a row.
+type Wanted = (usize, Duration, Algorithm, u32);
+
+/// How often the kernel is timed for each round that is wanted, at most, where that takes longer than the patience with a row.
+const TRIES_PER_ROUND: usize = 3;
+/// See [`TRIES_PER_ROUND`].
 const ROW_PATIENCE: Duration = Duration::from_secs(10);
 /// By how much the simulator's median may differ from the kernel's, as a share of that.
 const BOUND_WITHOUT_LOSS: f64 = 0.15;
@@ -350,6 +384,7 @@ mod tests {
             mtu: 1_500,
             kernel_ms: Spread::of([100.0]),
             simulator_ms: Spread::of([ms]),
+            in_time_count: 1,
             late_count: 0,
             is_valid,
         };
@@ -363,5 +398,36 @@ mod tests {
         assert!(!with(0.0, vec![at(100.0, false)]).is_good(), "nothing that counts was measured");
         let never = TcpRow { simulator_ms: None, ..at(100.0, true) };
         assert!(!with(0.0, vec![never]).is_good(), "a transfer that never ends is apart");
+    }
+
+    #[test]
+    fn what_was_late_is_timed_again_under_the_same_losses_until_patience_ends() {
+        let now = std::cell::Cell::new(Instant::now());
+        let mut asked = Vec::new();
+        let (in_time, late) = rounds(2, || now.get(), |round| {
+            asked.push(round);
+            Ok((Duration::from_millis(asked.len() as u64), asked.len() != 2))
+        })
+        .unwrap();
+        assert_eq!((in_time, late, asked), (vec![1.0, 3.0], vec![2.0], vec![0, 1, 1]));
+        let (in_time, late) = rounds(2, || now.get(), |_| {
+            now.set(now.get() + ROW_PATIENCE / 4);
+            Ok((Duration::ZERO, false))
+        })
+        .unwrap();
+        assert_eq!((in_time.len(), late.len()), (0, 6), "as often as may be, though that takes longer");
+    }
+
+    #[test]
+    fn no_two_rounds_and_no_two_rows_lose_the_same_packets() {
+        let TcpSettings { lens, trips, algorithms, mtus, .. } = TcpSettings::default();
+        let mut seen = std::collections::BTreeSet::new();
+        for (at, mtu) in mtus.iter().enumerate() {
+            for wanted in lens.iter().map(|len| (*len, trips[at], algorithms[at], *mtu)) {
+                (0..30).for_each(|round| seen.extend(losses(wanted, round)));
+            }
+        }
+        assert_eq!(seen.len(), mtus.len() * lens.len() * 30 * 2);
+        assert_eq!(losses((1, trips[0], algorithms[0], 2), 3), losses((1, trips[0], algorithms[0], 2), 3));
     }
 }

@@ -53,8 +53,9 @@ struct Acknowledging {
 /// How much is taken in, and how that grows: Linux's dynamic right-sizing.
 ///
 /// The window that is offered starts with that of the SYN and follows the memory, less the segment at hand, by two segments
-/// for each that comes (Linux's `tcp_grow_window`). The memory starts with what full segments fill of twice that window:
-/// Linux counts the buffers that packets lie in, not their bytes.
+/// each time that bytes come in order or are read (after Linux's `tcp_grow_window`, which does so where they come). The memory
+/// starts with what full segments fill of twice the first memory that the settings say: Linux counts the buffers that packets
+/// lie in, not their bytes.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
     offered: u64,
@@ -80,7 +81,8 @@ pub(crate) struct Fresh {
 impl Receiver {
     /// A receiver of a stream whose SYN had this sequence number.
     pub(crate) fn new(settings: &Settings, initial: u32, scale: u8, mss: u32) -> Receiver {
-        // The first round trip is expected to bring a segment less than the window, or ten (Linux's `tcp_init_buffer_space`).
+        // The first round trip is expected to bring a segment less than the first memory, at most the window of the SYN, and at
+        // most ten segments (Linux's `tcp_init_buffer_space`).
         let (first, len, limit, space) = match settings.memory {
             Memory::Fixed(len) => (len, len, len, len),
             Memory::Growing { first, limit } => {
@@ -341,10 +343,11 @@ impl Receiver {
         let unit = 1 << self.scale;
         let kept = self.edge.saturating_sub(self.next);
         let free = self.memory.offered.saturating_sub(self.next - self.read.min(self.next));
+        let has_room = free >= self.worth();
         // Memory that grows has room for the rest of a unit, and Linux lets none of the window be scaled away.
         let is_growing = matches!(self.settings.memory, Memory::Growing { .. });
         let free = if is_growing { free.next_multiple_of(unit) } else { free };
-        let is_worth_it = free >= kept + self.worth();
+        let is_worth_it = has_room && free >= kept + self.worth();
         let field = if is_worth_it { (free / unit).max(kept.div_ceil(unit)) } else { kept.div_ceil(unit) };
         let field = field.min(u16::MAX.into());
         self.edge = self.edge.max(self.next + field * unit);

@@ -146,11 +146,12 @@ pub struct Acks {
 pub enum Memory {
     /// Always so much.
     Fixed(u32),
-    /// At first so much; twice what was read in a round trip, and more while that grows, up to a limit (as Linux sizes it).
+    /// A window that follows what is read in a round trip: twice that, and more while it grows (as Linux sizes it).
     Growing {
-        /// At first.
+        /// The window of the SYN, cut to whole segments; what full segments fill of twice this is the memory at first, as Linux
+        /// counts its buffers, too.
         first: u32,
-        /// At last.
+        /// What the memory is at most.
         limit: u32,
     },
 }
