@@ -705,7 +705,8 @@ Exit status: 0 the wire was what was asked for; 1 it was not, and why is said.";
 const TCP_HELP: &str = "\
 Round trips of 10 and 100 ms, MTUs of 1500 and 9000, a line of 100 Mb/s. The kernels of two private hosts send through the link \
 emulator; the simulator's two ends, over its own path, are asked with 301 seeds where packets are lost. A transfer during which \
-the emulator was late is timed again; a row with fewer than half of its rounds in time does not count, and says so.
+the emulator was late is timed again, for ten seconds a row or three times the rounds, whichever is more; a row of which at most half \
+of the rounds were in time does not count, and says so.
 
 Exit status: 0 medians differ by at most 15 %, with loss 30 %; 1 they do not, or something is missing.";
 const SWARM_HELP: &str = "\

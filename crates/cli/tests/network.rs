@@ -30,6 +30,20 @@ fn borders_at_both_ends_of_a_long_line_carry_more_than_hosts_of_its_own_mtu() {
 }
 
 #[test]
+fn one_gateway_joins_what_a_narrow_host_sends() {
+    let ran = lab(&networks().join("one-gateway.toml"), &["--json"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
+    let network: Value = serde_json::from_slice(&ran.stdout).expect("it is JSON");
+    let links = network["links"].as_array().expect("rows");
+    let mean_len = |from: &str, to: &str| {
+        let link = links.iter().find(|link| (&link["from"], &link["to"]) == (&from.into(), &to.into()));
+        link.expect("a link")["mean_len"].as_f64().expect("a number")
+    };
+    let (came, left) = (mean_len("narrow", "border"), mean_len("border", "wide"));
+    assert!(left > 3.0 * came, "{came} bytes a packet came, {left} left");
+}
+
+#[test]
 fn every_network_that_the_project_brings_runs_and_shows_all_its_flows() {
     let files = std::fs::read_dir(networks()).expect("they are there");
     let files: Vec<PathBuf> = files.map(|file| file.expect("one of them").path()).collect();

@@ -145,7 +145,8 @@ impl Flow {
         lay: &mut impl Lay,
     ) -> Taken {
         let Some(seen) = &self.seen else { return Taken::Not(packet) };
-        if tcp.seq != self.next_seq || !packet.is_single() || !self.early.is_empty() || self.is_exempt {
+        let is_plain = packet.is_single() && packet.longest_piece().is_none();
+        if tcp.seq != self.next_seq || !is_plain || !self.early.is_empty() || self.is_exempt {
             return Taken::Not(packet);
         }
         let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
@@ -234,7 +235,7 @@ impl Flow {
                 run
             }
             None => {
-                let can_be_seen = packet.checksum != Checksum::Partial;
+                let can_be_seen = packet.checksum != Checksum::Partial && packet.longest_piece().is_none();
                 self.seen = Glance::of(&packet, &part).filter(|_| can_be_seen);
                 self.run.insert(Run::new(since, packet, part, self.usual_len, rules))
             }

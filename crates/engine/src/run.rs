@@ -181,7 +181,8 @@ impl Run {
         rules: &Rules,
         out: &mut Output,
     ) -> Option<Event> {
-        // What came in pieces may leave in pieces (rel:C8): of a train, all did, or none.
+        // What came in pieces may leave in pieces (rel:C8): of a train, all came in pieces of one length, or none did. The fast
+        // path takes none that did.
         let came_alike = self.packet.longest_piece() == packet.longest_piece();
         if !came_alike
             || !share_headers(&self.packet, &self.last, packet, part)

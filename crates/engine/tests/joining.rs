@@ -93,6 +93,36 @@ fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
     assert!(delivered > 2_000 && events.values().all(|count| *count > 50), "{delivered} datagrams, {events:?}");
 }
 
+#[test]
+fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_alone() {
+    let (mut gathered, mut refused) = (0, 0);
+    for seed in 0..seed_count(600) {
+        let mut random = Rng::with_seed(seed);
+        let mut came = Vec::new();
+        for id in 1..=random.u16(2..8) {
+            let payload = pattern([400, 1_200, 1_600, 1_600, 1_600][random.usize(..5)]);
+            let flags = if random.bool() { DF } else { 0 };
+            let whole = V4 { protocol: UDP, id, flags, ..V4::whole(udp(&HOST_V4, &PEER_V4, &payload)) };
+            came.extend(cut(&whole, [4_000, 4_000, 200, 800, 1_000][random.usize(..5)]));
+        }
+        let [alone, joined] = [false, true].map(|joins| {
+            let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
+            rig.side.widening.coalescer =
+                joins.then(|| Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+            let mut left = rig.push_all(&came);
+            left.extend(rig.flush());
+            // Of a train that is refused its sender is told once.
+            left.retain(|frame| frame[9] == UDP);
+            left.sort();
+            gathered += rig.event(Event::Gathered);
+            refused += rig.retired(Reason::TooBig);
+            (left, rig.retired(Reason::TooBig))
+        });
+        assert!(alone == joined, "seed {seed}: {:?} leave, alone {:?}", places(&joined.0), places(&alone.0));
+    }
+    assert!(gathered > 1_000 && refused > 100, "{gathered}, {refused}");
+}
+
 // The rules that close a run, one by one.
 
 #[test]
@@ -524,13 +554,7 @@ fn a_datagram_joined_whole_goes_on_to_its_flow() {
 #[test]
 fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
     let datagram = |id| V4 { protocol: UDP, id, flags: DF, ..V4::whole(udp(&HOST_V4, &PEER_V4, &pattern(1_600))) };
-    let pieces = |id| {
-        let whole = datagram(id);
-        let part = |at: usize, end: usize, flags| {
-            V4 { flags: DF | flags, offset: at, payload: whole.payload[at..end].to_vec(), ..whole.clone() }.bytes()
-        };
-        [part(0, 800, MF), part(800, 1_608, 0)]
-    };
+    let pieces = |id| cut(&datagram(id), 808);
     let rig = || {
         let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
         rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
@@ -538,7 +562,7 @@ fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
     };
     // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
     let mut joins = rig();
-    assert_eq!(joins.push_all([pieces(1), pieces(2)].as_flattened()), [[0; 0]; 0], "their flow holds them");
+    assert_eq!(joins.push_all(&[pieces(1), pieces(2)].concat()), [[0; 0]; 0], "their flow holds them");
     let left = joins.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
     assert!(Wire::read_all(&left).iter().all(|wire| wire.dont_fragment));
@@ -548,6 +572,32 @@ fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
     let left = parts.push_all([&pieces(1)[..], &[datagram(2).bytes()]].concat().iter());
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false)]);
     assert_eq!((parts.flush().len(), parts.event(Event::RunChanged), parts.retired(Reason::TooBig)), (1, 1, 1));
+}
+
+#[test]
+fn segments_that_came_in_pieces_are_joined_with_such_alone() {
+    let sent = |number: u16, in_pieces| {
+        let upper = tcp(&HOST_V4, &PEER_V4, 1_000 * u32::from(number), &pattern(1_000));
+        let whole = V4 { protocol: TCP, id: number + 1, flags: DF, ..V4::whole(upper) };
+        cut(&whole, if in_pieces { 512 } else { 1_500 })
+    };
+    for (in_pieces, lens) in [
+        ([false, false, true, false, false], vec![2_000, 1_000, 2_000]),
+        ([true, true, false, false, true], vec![2_000, 2_000, 1_000]),
+        ([false; 5], vec![5_000]),
+        ([true; 5], vec![5_000]),
+    ] {
+        for mode in [Mode::Resize, Mode::Reversible] {
+            let mut rig = Rig::new(9_000, Role::Transit, Some(Late::Retire));
+            let rules = Rules { mode, udp: false, ..udp_trains() };
+            rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
+            let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_pieces[usize::from(number)])).collect();
+            let mut left = rig.push_all(&came);
+            left.extend(rig.flush());
+            let left: Vec<_> = left.iter().map(|packet| packet.len() - 40).collect();
+            assert_eq!(left, lens, "{in_pieces:?}, {mode:?}");
+        }
+    }
 }
 
 // What is held, and for whom.
@@ -1078,7 +1128,18 @@ fn seed_count(usual: u64) -> u64 {
     text.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("WIDELOAD_SEEDS is a number, not {text:?}")))
 }
 
-/// Datagrams wait for others of their flow.
+/// A packet in pieces of so many bytes, as it came; whole where it is no longer.
+fn cut(whole: &V4, room: usize) -> Vec<Vec<u8>> {
+    let len = whole.payload.len();
+    let part = |at: usize| {
+        let end = (at + room).min(len);
+        let flags = if end < len { whole.flags | MF } else { whole.flags };
+        V4 { flags, offset: at, payload: whole.payload[at..end].to_vec(), ..whole.clone() }.bytes()
+    };
+    (0..len).step_by(room).map(part).collect()
+}
+
+/// Datagrams and segments wait for others of their flow.
 fn udp_trains() -> Rules {
     Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Switch::On, udp: true }
 }

@@ -205,6 +205,30 @@ fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
     }
 }
 
+// The model: of which sides of two hosts anything was seen.
+#[test]
+fn nothing_is_raised_before_both_directions_of_its_hosts_were_seen() {
+    let mut raised = 0;
+    each_seed("mss", 300, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut gateway = Gateway::new(Raise::BothWays);
+        let mut came = HashSet::new();
+        for _ in 0..random.usize(1..9) {
+            let version = *random.choice(&VERSIONS).unwrap();
+            let toward = if random.bool() { Toward::Wide } else { Toward::Narrow };
+            let flags = *random.choice(&[SYN, SYN, SYN | ACK, ACK, FIN | ACK, RST]).unwrap();
+            let before = gateway.count(Event::MssRaised);
+            gateway.step(version, random.u16(1..4), (toward, flags));
+            came.insert((version, sender(toward)));
+            let raises = gateway.count(Event::MssRaised) - before;
+            let is_both = [0, 1].iter().all(|end| came.contains(&(version, *end)));
+            assert!(raises == 0 || is_both, "seed {seed}: {flags:08b} toward {toward:?} after {came:?}");
+            raised += raises;
+        }
+    });
+    assert!(raised > 0 || std::env::var("WIDELOAD_SEED").is_ok(), "none is ever raised");
+}
+
 #[test]
 fn a_handshake_that_goes_on_without_its_syn_ack_stops_raising_for_its_pair_for_an_hour() {
     for version in VERSIONS {
@@ -483,6 +507,35 @@ fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
     gateway.narrow.push(gateway.now, packet, &mut gateway.out);
     let left = gateway.drain(Toward::Narrow);
     assert_eq!(left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max(), Some(usize::from(SAFE_LEN)));
+}
+
+// The model: the least that each end has said.
+#[test]
+fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
+    let mut kept = 0;
+    each_seed("mss", 100, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut gateway = Gateway::new(Raise::BothWays);
+        let version = *random.choice(&VERSIONS).unwrap();
+        let mut least = [None; 2];
+        for _ in 0..20 {
+            let toward = if random.bool() { Toward::Wide } else { Toward::Narrow };
+            let sender = sender(toward);
+            if random.bool() {
+                let mss = random.u16(100..9_000);
+                let flags = *random.choice(&[SYN, SYN | ACK]).unwrap();
+                let syn = Spec { flags, options: mss_option(mss), ..data(version, 1, toward, 0) };
+                gateway.see(&syn, toward, Checksum::Unverified);
+                least[sender] = Some(least[sender].map_or(mss, |least: u16| least.min(mss)));
+            } else if let Some(least) = least[1 - sender] {
+                let asked = gateway.len_max(&data(version, 1, toward, 10), toward);
+                let headers = if version == 4 { 40 } else { 60 };
+                assert!(asked <= headers + least, "seed {seed}: {asked} toward {toward:?}, {least}");
+                kept += 1;
+            }
+        }
+    });
+    assert!(kept > 0 || std::env::var("WIDELOAD_SEED").is_ok(), "nothing is ever asked");
 }
 
 // The model: what each end announced, forgotten where the gateway starts anew.

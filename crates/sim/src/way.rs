@@ -211,6 +211,7 @@ impl Way {
             self.emit(net, &kept, None);
             self.out.done(kept);
         }
+        self.is_replaced &= self.side.widening.held().0 != Tally::NONE;
     }
 
     fn forward(&mut self, net: &mut Net, packet: Packet) {

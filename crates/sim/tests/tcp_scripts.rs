@@ -302,6 +302,52 @@ fn a_window_opens_by_a_segment_or_not_at_all_rfc_9293_3_8_6_2_2() {
 }
 
 #[test]
+fn a_window_that_is_rounded_up_opens_by_a_segment_too_rfc_9293_3_8_6_2_2() {
+    let memory = Memory::Growing { first: 5_840, limit: 16 << 20 };
+    let settings = Settings { memory, reading: Reading::Asked, ..plain() };
+    let mut script = Script::established(settings);
+    (0..20).for_each(|index| script.data(1 + 1_000 * index, 1_000));
+    script.wait(500);
+    let full = script.take_last();
+    assert_eq!(full.window, 0, "nothing is read");
+    // Full segments fill 7,401 bytes of twice the first memory, and one may still come; what was promised beyond that, as each
+    // window was rounded up to 512 bytes, is read first.
+    let beyond = full.ack - 501 - (7_401 - 1_000);
+    let mut opened_after = None;
+    for read in (100..3_000).step_by(100) {
+        script.read(100);
+        // Who asks is answered.
+        script.push(Segment { flags: ACK, ..acking_at(0, 1) });
+        let last = script.take_last();
+        assert_eq!(last.ack, full.ack);
+        if last.window > 0 {
+            opened_after.get_or_insert(read);
+            let said = u32::from(last.window) << 9;
+            assert!(said >= 1_000, "{said} bytes after {read} were read");
+        }
+    }
+    let opened_after = opened_after.expect("it opens");
+    assert!((beyond + 1_000..beyond + 1_100).contains(&opened_after), "after {opened_after}, {beyond}");
+}
+
+#[test]
+fn a_syn_of_memory_that_grows_offers_whole_segments() {
+    // As Linux 6.18 does.
+    for (mtu, first, limit, window) in [
+        (1_500, 65_535, 16 << 20, 64_240),
+        (9_000, 65_535, 16 << 20, 62_720),
+        (1_500, 40_000, 16 << 20, 39_420),
+        (1_500, 65_535, 10_000, 8_760),
+        (1_500, 200_000, 16 << 20, 64_240),
+        (9_000, 2_000, 16 << 20, 2_000),
+    ] {
+        let mut script = Script::new(Settings { mtu, memory: Memory::Growing { first, limit }, ..plain() });
+        script.open();
+        assert_eq!(script.left[0].0.window, window, "{mtu}, {first}, {limit}");
+    }
+}
+
+#[test]
 fn a_short_segment_waits_while_anything_is_outstanding_rfc_1122_4_2_3_4() {
     for (nagle, expected) in [
         (Nagle::AnyOutstanding, vec!["1:101"]),
@@ -665,6 +711,13 @@ impl Script {
 
     fn write(&mut self, len: u64) {
         self.act(|end, now, mut out| end.write(now, len, &mut out));
+    }
+
+    /// The last segment that left since.
+    fn take_last(&mut self) -> Segment {
+        let last = self.left.last().expect("something left").0.clone();
+        self.take();
+        last
     }
 
     fn read(&mut self, len: u64) {

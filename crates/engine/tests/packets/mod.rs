@@ -389,6 +389,17 @@ pub fn udp(source: &[u8], destination: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A segment of TCP with a right checksum, as the payload of a packet between these addresses.
+pub fn tcp(source: &[u8], destination: &[u8], seq: u32, payload: &[u8]) -> Vec<u8> {
+    let ports = [5_555u16.to_be_bytes(), 80u16.to_be_bytes()].concat();
+    let mut bytes = [&ports[..], &seq.to_be_bytes(), &[0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]].concat();
+    bytes.extend(payload);
+    let pseudo = [source, destination, &[0, TCP], &(bytes.len() as u16).to_be_bytes()].concat();
+    let sum = !ones_sum(&[pseudo, bytes.clone()].concat());
+    bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
 /// The ones' complement sum, one word after the other.
 pub fn ones_sum(bytes: &[u8]) -> u16 {
     bytes.chunks(2).fold(0, |sum, pair| {

@@ -404,16 +404,24 @@ mod tests {
     fn what_was_late_is_timed_again_under_the_same_losses_until_patience_ends() {
         let now = std::cell::Cell::new(Instant::now());
         let mut asked = Vec::new();
-        let (in_time, late) = rounds(2, || now.get(), |round| {
-            asked.push(round);
-            Ok((Duration::from_millis(asked.len() as u64), asked.len() != 2))
-        })
+        let (in_time, late) = rounds(
+            2,
+            || now.get(),
+            |round| {
+                asked.push(round);
+                Ok((Duration::from_millis(asked.len() as u64), asked.len() != 2))
+            },
+        )
         .unwrap();
         assert_eq!((in_time, late, asked), (vec![1.0, 3.0], vec![2.0], vec![0, 1, 1]));
-        let (in_time, late) = rounds(2, || now.get(), |_| {
-            now.set(now.get() + ROW_PATIENCE / 4);
-            Ok((Duration::ZERO, false))
-        })
+        let (in_time, late) = rounds(
+            2,
+            || now.get(),
+            |_| {
+                now.set(now.get() + ROW_PATIENCE / 4);
+                Ok((Duration::ZERO, false))
+            },
+        )
         .unwrap();
         assert_eq!((in_time.len(), late.len()), (0, 6), "as often as may be, though that takes longer");
     }

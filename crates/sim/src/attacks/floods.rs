@@ -189,7 +189,7 @@ fn paces(field: &mut Field) -> Verdict {
         }
         let ends = |stand: &Stand| Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum::<u64>();
         let (since, before) = (now, ends(&stand));
-        // Deadlines are kept to the tick.
+        // Half more, as the average need not have settled; two intervals more, as what is due leaves where the next comes.
         let due = since + patience * 3 / 2 + 2 * pace;
         for _ in 0..60 {
             said.seq += LEN;

@@ -331,7 +331,8 @@ fn shifted(field: &mut Field) -> Verdict {
             parts.swap(at, at + 1);
         }
         let come_round = field.dice.below(u64::from(at)) as u32;
-        let mut outcomes = [1 << 30, come_round.wrapping_neg()].into_iter().map(|begin| {
+        let mut outcomes = Vec::new();
+        for begin in [1 << 30, come_round.wrapping_neg()] {
             let mut stand = waiting(field, mode);
             let mut left = Vec::new();
             for (number, (at, len, flags)) in parts.iter().enumerate() {
@@ -346,13 +347,11 @@ fn shifted(field: &mut Field) -> Verdict {
             }
             stand.rest()?;
             left.extend(starts(&stand).into_iter().map(|(seq, len)| (parts.len(), seq.wrapping_sub(begin), len)));
-            stand.end()?;
-            Ok::<_, String>(left)
-        });
-        let (Some(one), Some(other)) = (outcomes.next(), outcomes.next()) else { return Ok(()) };
-        let (one, other) = (one?, other?);
-        holds(one == other, || {
-            format!("numbers that come round after {come_round}: {other:?} leave, not {one:?}")
+            end_joined(field, &mut stand)?;
+            outcomes.push(left);
+        }
+        holds(outcomes[0] == outcomes[1], || {
+            format!("numbers that come round after {come_round}: {:?} leave, not {:?}", outcomes[1], outcomes[0])
         })?;
     }
     Ok(())
