@@ -326,11 +326,14 @@ fn shifted(field: &mut Field) -> Verdict {
             parts.push((at, len, if field.dice.one_in(20) { ACK | PSH } else { ACK }));
             at += len as u32;
         }
+        // Mostly they come round within what comes late.
+        let mut come_round = field.dice.below(u64::from(at)) as u32;
         for _ in 0..field.dice.below(6) {
             let at = field.dice.below(parts.len() as u64 - 1) as usize;
             parts.swap(at, at + 1);
+            let (start, len, _) = parts[at + 1];
+            come_round = start + 1 + field.dice.below(len as u64) as u32;
         }
-        let come_round = field.dice.below(u64::from(at)) as u32;
         let mut outcomes = Vec::new();
         for begin in [1 << 30, come_round.wrapping_neg()] {
             let mut stand = waiting(field, mode);
