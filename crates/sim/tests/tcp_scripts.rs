@@ -715,7 +715,7 @@ impl Script {
 
     /// The last segment that left since.
     fn take_last(&mut self) -> Segment {
-        let last = self.left.last().expect("something left").0.clone();
+        let last = self.left.last().expect("something left").0;
         self.take();
         last
     }
