@@ -638,9 +638,10 @@ impl Body {
         self.memory.bytes_mut(front..end + moved_by).copy_within(..end - front, moved_by);
         self.ip_at += moved_by as u32;
         self.trailer_len = 0;
-        let (payload_len, piece_len) = (self.ip.payload_len(), self.ip.len);
+        let payload_len = self.ip.payload_len();
         self.ip = self.ip.without_fragment_header();
-        self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, piece_len);
+        // It came whole.
+        self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
     }
 
     /// Takes away what stands behind the packet in its frame, where both together are longer than this, in bytes.
