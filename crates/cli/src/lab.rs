@@ -149,7 +149,8 @@ fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
         }
     };
     std::panic::set_hook(hook);
-    shown(&progress, json, &outcome, outcome.is_good())
+    let is_good = if args.case.is_some() { outcome.failures.is_empty() } else { outcome.is_good() };
+    shown(&progress, json, &outcome, is_good)
 }
 
 /// As a swarm does.
