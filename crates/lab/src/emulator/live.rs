@@ -9,7 +9,7 @@
 
 use super::lateness::Lateness;
 use arrayvec::ArrayVec;
-use packet::{Checksum, Frame, Ingress, Pool, Time};
+use packet::{CLASS_LENS, Checksum, Frame, Ingress, Pool, Time};
 use port::realtime::Realtime;
 use port::{Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -111,6 +111,7 @@ pub fn run(
     let mut lanes = [Lane::new(there, course), Lane::new(back, course)];
     let mut inlet = Inlet { pool, frames: Vec::with_capacity(INLET_BATCH) };
     // Memory is locked as it stands, so what a run needs is there first.
+    foresee(inlet.pool);
     let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
     let mut rest = Rest::new();
     let start = (course.clock)();
@@ -133,6 +134,14 @@ pub fn run(
     let faults: Vec<String> = ways.iter().flat_map(Way::faults).collect();
     let scheduling = scheduling(realtime.as_ref());
     Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, ways })
+}
+
+/// Has the pool make the buffers that both ports may want at once: made while frames come, they take long enough for some to
+/// leave late.
+fn foresee(pool: &mut Pool) {
+    let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
+    let buffers: Vec<_> = lens.map_while(|len| pool.lend(len)).collect();
+    buffers.into_iter().for_each(|buffer| pool.give(buffer));
 }
 
 /// A clock that starts at zero.
@@ -421,6 +430,8 @@ const BATCH: usize = 32;
 pub const POOL_LIMIT: usize = 64 << 20;
 /// Frames of a batch for which the list has room from the start.
 const INLET_BATCH: usize = 256;
+/// Buffers of each class of lengths that are there from the start: two ports receive up to 64 frames at once.
+const FORESEEN_BUFFER_COUNT: usize = 128;
 /// Frames for which a link has memory from the start: a gigabit a second for 20 ms, and 200 more.
 const FORESEEN_COUNT: usize = 2_000;
 /// Their length: an Ethernet frame with tags, in bytes.
