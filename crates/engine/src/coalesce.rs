@@ -746,7 +746,12 @@ mod tests {
                     1..4 => Checksum::Unverified,
                     _ => Checksum::Verified,
                 };
-                let [one, other] = [&mut glancing, &mut close].map(|half| half.step(now, what, &frame, checksum));
+                // Some came in pieces.
+                let came_as = [None, None, None, None, None, Some(300), Some(300), Some(516)][random.usize(..8)];
+                let [one, other] = [&mut glancing, &mut close].map(|half| {
+                    half.came_as = came_as;
+                    half.step(now, what, &frame, checksum)
+                });
                 assert!(one == other, "seed {seed}, step {step}: {}", difference(&one, &other));
                 let (early, late) = (glancing.coalescer.next_deadline(), close.coalescer.next_deadline());
                 let holds_something = close.coalescer.held().1 > 0;
@@ -981,12 +986,14 @@ mod tests {
         out: Output,
         /// Does it look at everything closely, and line everything up at once?
         is_close: bool,
+        /// The longest piece of what is pushed, where it came in pieces.
+        came_as: Option<usize>,
     }
 
     impl Half {
         fn new(rules: &Rules, is_close: bool) -> Half {
             let coalescer = Coalescer::new(1 << 30, rules.clone(), Vec::new(), Secret::new(5));
-            Half { coalescer, out: Output::new(Pool::new(1 << 28), None), is_close }
+            Half { coalescer, out: Output::new(Pool::new(1 << 28), None), is_close, came_as: None }
         }
 
         /// All that can be seen of a step.
@@ -1034,7 +1041,7 @@ mod tests {
             let mut gone = Vec::new();
             while let Some(packet) = self.out.next() {
                 let ports = packet.bytes().get(20..24).unwrap_or_default().to_vec();
-                let more = (packet.train, packet.checksum, packet.is_as_received());
+                let more = (packet.train, packet.checksum, packet.is_as_received(), packet.longest_piece());
                 gone.push((ports, format!("{:02x?} {more:?}", packet.frame())));
                 self.out.done(packet);
             }
@@ -1055,6 +1062,7 @@ mod tests {
         fn push(&mut self, now: Time, frame: &[u8], checksum: Checksum) {
             let mut packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).unwrap();
             packet.checksum = checksum;
+            packet.set_longest_piece(self.came_as);
             if let Some(at) = FlowKey::of(&packet).and_then(|key| self.coalescer.flows.find(&key))
                 && self.is_close
             {

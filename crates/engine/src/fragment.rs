@@ -128,7 +128,7 @@ impl Piece<'_> {
         match Frame::parse(buffer, frame_len, link, of.ingress()) {
             Frame::Ip(mut packet) => {
                 if of.cut.is_none() {
-                    packet.came_as(of);
+                    packet.set_longest_piece(of.longest_piece());
                 }
                 Some(packet)
             }

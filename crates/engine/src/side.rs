@@ -206,7 +206,16 @@ impl Side {
 
     /// Lets go of what is held, to whoever goes on in its place: it is not made to fit what leaves here.
     pub fn hand_over(&mut self, now: Time, out: &mut Output) {
+        let mark = out.queued_count();
         self.widening.flush(now, out);
+        // Of a train's packets each is spelled in pieces by itself.
+        out.again(mark, |packet, out| {
+            if packet.train.is_some() && packet.longest_piece().is_some() {
+                take_singles(packet, out, |single, out| out.forward(single));
+            } else {
+                out.forward(packet);
+            }
+        });
     }
 
     /// Goes on in place of another side, before anything is pushed: what that one holds may still become longer here, and no
@@ -233,14 +242,7 @@ impl Side {
             out.ledger.note(Event::Divided, Tally::new(1, bytes));
             out.ledger.note(Event::Pieces, Tally::new(count, bytes));
         }
-        let mut pieces = Pieces::of(&packet);
-        while let Some(piece) = pieces.next() {
-            match piece.to_packet(&packet, &mut out.pool) {
-                Some(single) => self.widening.push(now, single, out),
-                None => out.ledger.retire(Reason::NoBuffer, lost(&piece, &packet)),
-            }
-        }
-        out.done(packet);
+        take_singles(packet, out, |single, out| self.widening.push(now, single, out));
         self.narrow(now, mark, out);
     }
 }
@@ -467,19 +469,12 @@ impl Narrowing {
             note_finished(&packet, out);
         }
         let mut sender = Sender::Told;
-        let mut pieces = Pieces::of(&packet);
-        while let Some(piece) = pieces.next() {
-            match piece.to_packet(&packet, &mut out.pool) {
-                Some(single) => {
-                    if let Err((single, reason)) = self.fit(now, single, out) {
-                        self.refuse(now, single, reason, sender, out);
-                        sender = Sender::Untold;
-                    }
-                }
-                None => out.ledger.retire(Reason::NoBuffer, lost(&piece, &packet)),
+        take_singles(packet, out, |single, out| {
+            if let Err((single, reason)) = self.fit(now, single, out) {
+                self.refuse(now, single, reason, sender, out);
+                sender = Sender::Untold;
             }
-        }
-        out.done(packet);
+        });
     }
 
     fn segment_len(&self, payload_len: usize, room: usize) -> u16 {
@@ -541,6 +536,18 @@ impl Narrowing {
         let [first, _] = packet.piece_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
+}
+
+/// Gives each packet that stands on the wire for this one as a packet of its own, as far as there are buffers.
+fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
+    let mut pieces = Pieces::of(&packet);
+    while let Some(piece) = pieces.next() {
+        match piece.to_packet(&packet, &mut out.pool) {
+            Some(single) => take(single, out),
+            None => out.ledger.retire(Reason::NoBuffer, lost(&piece, &packet)),
+        }
+    }
+    out.done(packet);
 }
 
 /// What a piece that found no buffer counts as.

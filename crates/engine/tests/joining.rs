@@ -98,12 +98,25 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
     let (mut gathered, mut refused) = (0, 0);
     for seed in 0..seed_count(600) {
         let mut random = Rng::with_seed(seed);
+        let is_v6 = random.bool();
         let mut came = Vec::new();
         for id in 1..=random.u16(2..8) {
             let payload = pattern([400, 1_200, 1_600, 1_600, 1_600][random.usize(..5)]);
             let flags = if random.bool() { DF } else { 0 };
-            let whole = V4 { protocol: UDP, id, flags, ..V4::whole(udp(&HOST_V4, &PEER_V4, &payload)) };
-            came.extend(cut(&whole, [4_000, 4_000, 200, 800, 1_000][random.usize(..5)]));
+            let room = [4_000, 4_000, 200, 800, 1_000][random.usize(..5)];
+            if is_v6 {
+                let payload = udp(&HOST_V6, &PEER_V6, &payload);
+                let part = |at: usize, more| V6 {
+                    next_header: UDP,
+                    fragment: (payload.len() > room).then_some((id.into(), at, more)),
+                    ..V6::whole(payload[at..payload.len().min(at + room)].to_vec())
+                };
+                let places = (0..payload.len()).step_by(room);
+                came.extend(places.map(|at| part(at, at + room < payload.len()).bytes()));
+            } else {
+                let whole = V4 { protocol: UDP, id, flags, ..V4::whole(udp(&HOST_V4, &PEER_V4, &payload)) };
+                came.extend(cut(&whole, room));
+            }
         }
         let [alone, joined] = [false, true].map(|joins| {
             let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
@@ -112,7 +125,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of a train that is refused its sender is told once.
-            left.retain(|frame| frame[9] == UDP);
+            left.retain(|frame| Wire::read(frame).protocol == UDP);
             left.sort();
             gathered += rig.event(Event::Gathered);
             refused += rig.retired(Reason::TooBig);

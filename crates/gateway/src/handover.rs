@@ -1,10 +1,11 @@
 //! What one process holds in, a pipe out; and in another process back: nothing is lost, and nothing changes its order.
 //!
-//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may. Before each
-//! stand the worker's number, the way and the length, in the machine's order of bytes: both ends are of one machine.
+//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may, and what came
+//! in pieces in pieces no longer than those. Before each stand the worker's number, the way and the length, in the machine's order
+//! of bytes: both ends are of one machine.
 
 use engine::Pieces;
-use packet::Packet;
+use packet::{Content, Cut, Fill, Packet};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -41,6 +42,10 @@ impl Will {
         packet.finish_len();
         if packet.train.is_none() {
             packet.finish_checksum();
+            // Whole, it could be refused where its pieces would not.
+            let as_it_came =
+                |mtu| Cut { mtu: mtu as u16, id: packet.ip().id, fill: Fill::Full, content: Content::Whole };
+            packet.cut = packet.cut.or_else(|| packet.longest_piece().map(as_it_came));
         }
         let mut pieces = Pieces::of(packet);
         let mut bytes = Vec::new();

@@ -1,6 +1,9 @@
 //! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits for ever.
 
-use engine::{Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
+use engine::{
+    Coalescer, Hold, Identifiers, LIFETIME, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules,
+    Secret, Side, Switch, Widening,
+};
 use packet::{Frame, Ingress, Medium, Packet, Pool};
 use port::clock::Clock;
 use port::{Offloads, Port, Received, Wire};
@@ -53,6 +56,31 @@ fn what_one_worker_holds_another_goes_on_with() {
     running.join().expect("it ends");
     let left = left.lock().expect("nobody panics");
     assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1_720], "one datagram, whole");
+}
+
+#[test]
+fn what_came_in_pieces_goes_over_in_pieces_out_of_a_train_too() {
+    let pieces = [1, 2].map(|id| [udp_piece(id, 0, 800, true), udp_piece(id, 800, 808, false)]);
+    let (mut first, reins, left) = coalescing_worker(pieces.as_flattened());
+    let running = thread::spawn(move || first.run());
+    has_taken(&reins, 4);
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    drop(reins);
+    running.join().expect("it ends");
+    assert!(left.lock().expect("nobody panics").is_empty(), "they waited for others of their flow");
+
+    let (mut second, reins, left) = coalescing_worker(&[]);
+    second.inherit(&handover::read(read, 1).expect("it is whole")[0]);
+    let running = thread::spawn(move || second.run());
+    reins.stop();
+    running.join().expect("it ends");
+    // Whole, they would be too long for the link, and must not be cut.
+    let left = left.lock().expect("nobody panics");
+    let payloads =
+        |frames: &[Vec<u8>]| frames.iter().map(|frame| frame[20..].to_vec()).collect::<Vec<_>>().concat();
+    assert_eq!(payloads(&left), payloads(pieces.as_flattened()));
+    assert!(left.iter().all(|frame| frame.len() <= 828 && frame[6] & 0x40 != 0), "as they came");
 }
 
 #[test]
@@ -169,13 +197,37 @@ fn worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
 
 /// The same, which hears these orders, and has siblings.
 fn worker_by(frames: &[Vec<u8>], orders: Orders, siblings: Option<Siblings>) -> (Worker, Left) {
+    let (worker, left) = worker_with([way(), way()], frames, orders);
+    (worker.with_siblings(siblings), left)
+}
+
+/// One through which UDP that came in pieces, and is not to be cut, waits for more of its flow before a link of 1,400 bytes.
+fn coalescing_worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
+    let (reins, orders) = orders().expect("there is room");
+    let ways = [(); 2].map(|()| {
+        let secret = Secret::new(7);
+        let rules = Rules {
+            mode: Mode::Reversible,
+            hold: Hold::Fixed(Duration::from_secs(30)),
+            len_max: 65_535,
+            longer: Switch::On,
+            udp: true,
+        };
+        let coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret));
+        let widening = Widening { coalescer, ..widening(secret) };
+        Way::new(Side { widening, narrowing: Narrowing::new(1_400, Role::Transit) }, output(), false)
+    });
+    let (worker, left) = worker_with(ways, frames, orders);
+    (worker, reins, left)
+}
+
+fn worker_with(ways: [Way; 2], frames: &[Vec<u8>], orders: Orders) -> (Worker, Left) {
     let left = Left::default();
     let ends = [
         End::new(Memory::port(frames, &left), Links::Bare, 9_000),
         End::new(Memory::port(&[], &left), Links::Bare, 9_000),
     ];
-    let worker = Worker::new(Clock::start(), ends, [way(), way()], None, orders).with_siblings(siblings);
-    (worker, left)
+    (Worker::new(Clock::start(), ends, ways, None, orders), left)
 }
 
 /// A TCP segment of a flow that belongs to this one of two workers.
@@ -197,13 +249,20 @@ fn segment_of_worker(number: usize) -> Packet {
 
 fn way() -> Way {
     let secret = Secret::new(7);
+    let narrowing = Narrowing::new(9_000, Role::Source(Identifiers::new(secret, LIFETIME)));
+    Way::new(Side { widening: widening(secret), narrowing }, output(), false)
+}
+
+fn widening(secret: Secret) -> Widening {
     let limits = Limits { bytes: 4 << 20, patience: Some(Duration::from_secs(30)) };
-    let widening = Widening {
+    Widening {
         reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_000 }, secret)),
         ..Widening::default()
-    };
-    let narrowing = Narrowing::new(9_000, Role::Source(Identifiers::new(secret, LIFETIME)));
-    Way::new(Side { widening, narrowing }, Output::new(Pool::new(16 << 20), None), false)
+    }
+}
+
+fn output() -> Output {
+    Output::new(Pool::new(16 << 20), None)
 }
 
 /// A port of memory.
@@ -255,13 +314,26 @@ impl Port for Memory {
 }
 
 fn piece(offset: u16, len: u16, more: bool) -> Vec<u8> {
+    piece_of(9, 253, (offset / 8) | (u16::from(more) << 13), &vec![5; len.into()])
+}
+
+/// A piece, with DF, of a datagram of 1,608 bytes that has no checksum.
+fn udp_piece(id: u8, offset: u16, len: u16, more: bool) -> Vec<u8> {
+    let mut payload = vec![id; len.into()];
+    if offset == 0 {
+        payload[..8].copy_from_slice(&[4, 0, 5, 0, 6, 72, 0, 0]);
+    }
+    piece_of(id, 17, (offset / 8) | (u16::from(more) << 13) | 0x4000, &payload)
+}
+
+fn piece_of(id: u8, protocol: u8, place: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x45, 0];
-    bytes.extend((20 + len).to_be_bytes());
-    bytes.extend([0, 9]);
-    bytes.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
-    bytes.extend([64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend((20 + payload.len() as u16).to_be_bytes());
+    bytes.extend([0, id]);
+    bytes.extend(place.to_be_bytes());
+    bytes.extend([64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     let checksum = packet::Sum::of(&bytes).checksum();
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
-    bytes.resize(20 + usize::from(len), 5);
+    bytes.extend(payload);
     bytes
 }

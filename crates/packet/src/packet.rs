@@ -298,9 +298,9 @@ impl Body {
         (self.longest_piece > 0).then_some(self.longest_piece as usize)
     }
 
-    /// Says of a packet taken out of a train that it came as the train's packets did: whole, or in pieces as long as theirs.
-    pub fn came_as(&mut self, train: &Packet) {
-        self.longest_piece = train.longest_piece;
+    /// Says that the packet came in pieces, the longest of which had so many bytes, IP header counted; none: that it came whole.
+    pub fn set_longest_piece(&mut self, len: Option<usize>) {
+        self.longest_piece = len.unwrap_or_default() as u32;
     }
 
     /// The map of the buffer: which eights of bytes a sparse packet holds.
@@ -607,7 +607,8 @@ impl Body {
         larger
     }
 
-    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `longest_piece` bytes.
+    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `longest_piece` bytes; 0: it came
+    /// whole.
     pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, longest_piece: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         self.ip.ecn = ecn;
@@ -640,7 +641,6 @@ impl Body {
         self.trailer_len = 0;
         let payload_len = self.ip.payload_len();
         self.ip = self.ip.without_fragment_header();
-        // It came whole.
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
     }
 

@@ -211,7 +211,9 @@ impl Way {
             self.emit(net, &kept, None);
             self.out.done(kept);
         }
-        self.is_replaced &= self.side.widening.held().0 != Tally::NONE;
+        if self.is_replaced {
+            self.is_replaced = self.side.widening.held().0 != Tally::NONE;
+        }
     }
 
     fn forward(&mut self, net: &mut Net, packet: Packet) {
@@ -510,7 +512,9 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
 /// of a connection are two flows.
 #[inline]
 fn places(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
-    let Some(upper) = packet.ip().upper.filter(|_| packet.ip().fragment.is_none()) else { return };
+    // An atomic fragment is whole.
+    let is_whole = packet.ip().fragment.is_none_or(|piece| piece.offset == 0 && !piece.more);
+    let Some(upper) = packet.ip().upper.filter(|_| is_whole) else { return };
     let bytes = packet.upper_bytes(upper);
     let ports = [word(bytes, 0), word(bytes, 2)];
     let Some((flow, known)) = flow_of(ports).and_then(|flow| Some((flow, net.flows.get(flow)?))) else { return };
