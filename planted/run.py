@@ -4,9 +4,9 @@
     planted/run.py [--tests-have-passed] [--within SECONDS] [number ...]
     planted/run.py --by-laws [--all] [--within SECONDS] [number ...]
 
-Writes planted/CAUGHT.md when all bugs were tried; with --by-laws, where no test sees them but the simulator's attacks, swarm and
-laws, what it saw into planted/LAWS.md. Exits with 1 where a bug is not caught, where its text is no longer in the source, or where something fails
-without any bug.
+Writes planted/CAUGHT.md when all bugs were tried. With --by-laws, nothing but the simulator's attacks, its swarm and laws are asked,
+and of each bug planted/LAWS.md says what saw it. Exits with 1 where a bug is not caught, where its text is no longer in the source,
+or where something fails without any bug.
 """
 
 import argparse
@@ -56,8 +56,8 @@ SEEDS = 64
 LINE_MAX = 160
 # Copies in which bugs are planted at once where laws are to see them.
 JOBS = 2
-# Law suites of the engine, asked where neither attacks nor swarm see a bug; and of others, what compares with a model or with another
-# way to the same.
+# Law suites of the engine, asked where neither attacks nor swarm see a bug; and of others, what compares with a model or with
+# another way to the same.
 ENGINE_LAWS = {
     "laws": [],
     "coalescing_laws": [],
@@ -89,6 +89,8 @@ TURN = 23
 
 # What was started and has not ended, each with a session of its own.
 CHILDREN = set()
+# Is all to end? Then what a child came to says nothing of a bug.
+IS_ENDING = threading.Event()
 
 
 class Unasked(Exception):
@@ -110,12 +112,12 @@ def main():
     arguments.add_argument(
         "--by-laws",
         action="store_true",
-        help="let attacks, swarm and laws see the bugs, which know none of them; without numbers, the 40 known ones; keep LAWS.md",
+        help="let attacks, swarm and laws see the bugs, which know none of them; without numbers or --within, the 40 known ones",
     )
-    arguments.add_argument("--all", action="store_true", help="with --by-laws: not the 40 known ones alone, but those too that were met here")
+    arguments.add_argument("--all", action="store_true", help="with --by-laws: those too that were met here")
     arguments = arguments.parse_args()
     # Who ends this ends what it has started, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before all were tried"))
+    signal.signal(signal.SIGTERM, end)
     have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
     began = time.monotonic()
     bugs = tomllib.loads(LIST.read_text())["bug"]
@@ -143,6 +145,15 @@ def main():
     if len(rows) < len(bugs):
         print(f"{len(bugs) - len(rows)} more were not tried: {arguments.within} s had passed")
     sys.exit(1 if lost else 0)
+
+
+def end(*_):
+    IS_ENDING.set()
+    # Threads wait for these.
+    for child in list(CHILDREN):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    sys.exit("ended before all were tried")
 
 
 def in_turn(bugs):
@@ -217,10 +228,15 @@ def by_laws(bugs, within):
 
     def one(copy, bug):
         began = time.monotonic()
-        if within is not None and began - start > within:
+        if IS_ENDING.is_set() or within is not None and began - start > within:
             return None
-        with planted(copy, bug) as is_planted:
-            found = seen_by_laws(copy, build(copy)) or seen_by_engine(copy, near_to(bug)) if is_planted else None
+        try:
+            with planted(copy, bug) as is_planted:
+                found = seen_by_laws(copy, build(copy)) or seen_by_engine(copy, near_to(bug)) if is_planted else None
+        except Unasked as why:
+            raise Unasked(f"bug {bug['number']}: {why}") from why
+        if IS_ENDING.is_set():
+            return None
         tried = row(bug, found, began)
         with table:
             write_laws([tried] if is_planted else [])
@@ -242,8 +258,8 @@ def build(copy):
     """The attacks and the swarm of this copy, built."""
     command = ["cargo", "build", "--quiet", "-p", "wideload-sim", "--example", "until_broken"]
     _, said, status = run(copy, command)
-    if status:
-        sys.exit(fail(f"the simulator does not compile: {said[-2_000:]}"))
+    if status != 0:
+        raise Unasked(f"the simulator does not compile: {said[-2_000:]}")
     return target_of(copy) / "debug" / "examples" / "until_broken"
 
 
@@ -253,16 +269,19 @@ def seen_by_laws(copy, program):
     lines = [(began, "nothing")]
     is_over = threading.Event()
 
-    def end():
+    def stop():
         is_over.set()
         child.kill()
 
-    with subprocess.Popen([program, str(SEEDS)], cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        alarm = threading.Timer(LAWS_SECONDS, end)
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen([program, str(SEEDS)], cwd=copy, stdout=pipe, stderr=nowhere, text=True, start_new_session=True) as child:
+        CHILDREN.add(child)
+        alarm = threading.Timer(LAWS_SECONDS, stop)
         alarm.start()
         for line in child.stdout:
             lines.append((time.monotonic(), line.strip()))
         alarm.cancel()
+        CHILDREN.discard(child)
     seconds = time.monotonic() - began
     (_, run_last), (_, last) = lines[-2] if len(lines) > 1 else lines[-1], lines[-1]
     if last.startswith("broken: "):
@@ -299,7 +318,10 @@ def write_laws(tried):
     lines += [f"- {bug['number']}: {bug['sentence']}{its_suites(bug)}" for bug in others]
     lines += ["", "Waiting:", ""]
     lines += [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in listed["left_out"]]
-    LAWS.write_text("\n".join(lines) + "\n")
+    # Whoever ends this meanwhile leaves the table whole.
+    fresh = LAWS.with_suffix(".new")
+    fresh.write_text("\n".join(lines) + "\n")
+    fresh.replace(LAWS)
 
 
 def its_suites(bug):

@@ -11,7 +11,7 @@ fn a_swarm_says_the_same_whatever_its_threads_do() {
     assert_eq!(one.trace, three.trace);
     assert_eq!((one.packets, one.events, one.messages), (three.packets, three.events, three.messages));
     assert_eq!(one.hits, three.hits);
-    assert!(!one.is_good(), "ten seeds do not meet everything, and that is said");
+    assert!(!one.is_good(), "ten seeds do not meet everything");
 }
 
 #[test]

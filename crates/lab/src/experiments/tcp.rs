@@ -3,7 +3,7 @@
 //! Both send over the same line: the kernel's through the link emulator, between two hosts in private namespaces, the
 //! simulator's through its own path. The clock runs from the sender's SYN to the receiver's last byte and FIN. Each run is a
 //! fresh connection over an emulator of its own; the kernel keeps nothing of the last. What ran while the emulator did not keep
-//! to the line is timed again, under the same losses; rounds and rows have each their own.
+//! to the line is timed again, with the same seeds of its losses; rounds and rows have each their own.
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{Queue, Scheduling, Shape};
@@ -239,12 +239,12 @@ fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Dura
     sockopt::set_tcp_congestion(&socket, name(algorithm))?;
     let content = vec![7; len];
     let began = Instant::now();
-    connect(&socket, &target)?;
+    connect(&socket, &target).map_err(|error| halted("connect", &error.into()))?;
     let mut sender = TcpStream::from(socket);
     sender.set_write_timeout(Some(PATIENCE))?;
     sender.set_read_timeout(Some(PATIENCE))?;
     thread::scope(|scope| {
-        // The kernel has answered for the listener; its bytes are at least a trip away.
+        // The kernel has answered for the listener; what is to be read is still on its way.
         let receiver = scope.spawn(|| -> io::Result<Instant> {
             let (mut stream, _) = listener.accept()?;
             stream.set_read_timeout(Some(PATIENCE))?;
@@ -252,13 +252,26 @@ fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Dura
             while stream.read(&mut room)? > 0 {}
             Ok(Instant::now())
         });
-        sender.write_all(&content)?;
-        sender.shutdown(Shutdown::Write)?;
-        let ended = receiver.join().expect("a receiver that panics has said why")?;
+        let sent = sender.write_all(&content).and_then(|()| sender.shutdown(Shutdown::Write));
+        if sent.is_err() {
+            // The receiver waits for nothing more.
+            let _ = sender.shutdown(Shutdown::Both);
+        }
+        let ended = receiver.join().expect("a receiver that panics has said why");
+        sent.map_err(|error| halted("send", &error))?;
+        let ended = ended.map_err(|error| halted("receive", &error))?;
         // Till the other end has closed, too.
         let _ = sender.read(&mut [0]);
         Ok(ended.duration_since(began))
     })
+}
+
+fn halted(what: &str, error: &io::Error) -> io::Error {
+    let said = format!(
+        "the kernel's TCP over the emulated line could not {what} within {} s: {error}",
+        PATIENCE.as_secs()
+    );
+    io::Error::new(error.kind(), said)
 }
 
 /// The same transfer by the simulator.
@@ -401,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_late_is_timed_again_under_the_same_losses_until_patience_ends() {
+    fn what_was_late_is_timed_again_in_the_same_round_until_patience_ends() {
         let now = std::cell::Cell::new(Instant::now());
         let mut asked = Vec::new();
         let (in_time, late) = rounds(
@@ -424,18 +437,34 @@ mod tests {
         )
         .unwrap();
         assert_eq!((in_time.len(), late.len()), (0, 6), "as often as may be, though that takes longer");
+        let (in_time, late) = rounds(
+            2,
+            || now.get(),
+            |_| {
+                now.set(now.get() + ROW_PATIENCE / 20);
+                Ok((Duration::ZERO, false))
+            },
+        )
+        .unwrap();
+        assert_eq!((in_time.len(), late.len()), (0, 20), "as long as there is patience");
     }
 
     #[test]
     fn no_two_rounds_and_no_two_rows_lose_the_same_packets() {
         let TcpSettings { lens, trips, algorithms, mtus, .. } = TcpSettings::default();
         let mut seen = std::collections::BTreeSet::new();
-        for (at, mtu) in mtus.iter().enumerate() {
-            for wanted in lens.iter().map(|len| (*len, trips[at], algorithms[at], *mtu)) {
-                (0..30).for_each(|round| seen.extend(losses(wanted, round)));
+        let mut rows = 0;
+        for mtu in &mtus {
+            for trip in &trips {
+                for algorithm in &algorithms {
+                    for len in &lens {
+                        rows += 1;
+                        (0..30).for_each(|round| seen.extend(losses((*len, *trip, *algorithm, *mtu), round)));
+                    }
+                }
             }
         }
-        assert_eq!(seen.len(), mtus.len() * lens.len() * 30 * 2);
+        assert_eq!((rows, seen.len()), (32, 32 * 30 * 2));
         assert_eq!(losses((1, trips[0], algorithms[0], 2), 3), losses((1, trips[0], algorithms[0], 2), 3));
     }
 }
