@@ -244,7 +244,7 @@ class Lane:
             if time.monotonic() > ended:
                 # Perhaps it was only not awaited.
                 return
-        except run.Uncompiled as why:
+        except run.Unasked as why:
             if "could not compile" not in str(why):
                 raise
             row["outcome"] = UNCOMPILED
@@ -357,5 +357,5 @@ def write_table(rows, lost, uncompiled, reasons, seed):
 if __name__ == "__main__":
     try:
         main()
-    except run.Uncompiled as why:
+    except run.Unasked as why:
         sys.exit(f"without any mutant: {why}")

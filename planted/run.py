@@ -117,7 +117,8 @@ def main():
     arguments.add_argument("--all", action="store_true", help="with --by-laws: those too that were met here")
     arguments = arguments.parse_args()
     # Who ends this ends what it has started, too.
-    signal.signal(signal.SIGTERM, end)
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(wanted, end)
     have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
     began = time.monotonic()
     bugs = tomllib.loads(LIST.read_text())["bug"]
@@ -275,7 +276,7 @@ def seen_by_laws(copy, program):
 
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen([program, str(SEEDS)], cwd=copy, stdout=pipe, stderr=nowhere, text=True, start_new_session=True) as child:
-        CHILDREN.add(child)
+        enlist(child)
         alarm = threading.Timer(LAWS_SECONDS, stop)
         alarm.start()
         for line in child.stdout:
@@ -388,7 +389,7 @@ def run(copy, command, seconds=None):
     with subprocess.Popen(
         command, cwd=copy, env=environment(copy), stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as child:
-        CHILDREN.add(child)
+        enlist(child)
         try:
             return *child.communicate(timeout=seconds), child.returncode
         except BaseException as ended:
@@ -398,6 +399,12 @@ def run(copy, command, seconds=None):
             return *child.communicate(), None
         finally:
             CHILDREN.discard(child)
+
+
+def enlist(child):
+    CHILDREN.add(child)
+    if IS_ENDING.is_set():
+        child.kill()
 
 
 def all_suites():

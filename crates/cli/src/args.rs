@@ -716,8 +716,8 @@ takes it in, and at least half of them belong to TCP connections of simulated ho
 
 A broken law is shown with the smallest case that breaks it, and the command that repeats that case.
 
-Exit status: 0 nothing broke, and everything was met; 1 something broke, was never met, or less than half was TCP. Of one case (--case) \
-only whether something broke.";
+Exit status: 0 nothing broke, and everything was met; 1 something broke, was never met, or less than half was TCP. \
+Of one case (--case) only whether it broke a law.";
 const NETWORK_HELP: &str = "\
 The file is TOML. Tables, each as often as needed:
   [[node]]    name, kind: host, border, wide-interface, receive-offload, router, refusing-router, silent-router,

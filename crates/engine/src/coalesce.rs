@@ -587,7 +587,9 @@ impl Rules {
     pub(crate) fn take(&self, packet: &Packet, part: &Part) -> bool {
         let can_be_given_back = part.canonical || self.mode == Mode::Resize;
         let may_be_so_long = packet.len() <= usize::from(self.len_max) || self.longer == Switch::On;
-        can_be_given_back && may_be_so_long && packet.is_single()
+        // Of what came in pieces of IPv6 a longer packet would not know the identifications, under which it may have to leave.
+        let keeps_its_number = packet.longest_piece().is_none() || packet.ip().is_numbered();
+        can_be_given_back && may_be_so_long && keeps_its_number && packet.is_single()
     }
 }
 

@@ -8,9 +8,7 @@ use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use core::time::Duration;
-use packet::{
-    Checksum, Glance, Identifications, Ip, Packet, Part, Sum, TcpPart, Time, Train, Version, share_headers,
-};
+use packet::{Checksum, Glance, Identifications, Ip, Packet, Part, Sum, TcpPart, Time, Train, share_headers};
 
 /// Segments in order, in the buffer of the first.
 #[derive(Debug)]
@@ -183,12 +181,10 @@ impl Run {
         rules: &Rules,
         out: &mut Output,
     ) -> Option<Event> {
-        // What came in pieces may leave in pieces (rel:C8): of a train, all came in pieces of one length, or none did. Of IPv6
-        // none did: a train of it keeps no identifications. The fast path takes none that did.
-        let longest_piece = packet.longest_piece();
-        let may_leave_as_it_came = longest_piece.is_none() || packet.ip().version == Version::V4;
-        if longest_piece != self.packet.longest_piece()
-            || !may_leave_as_it_came
+        // What came in pieces may leave in pieces (rel:C8): of a train, all came in pieces of one length, or none did. The fast
+        // path takes none that did.
+        let came_alike = self.packet.longest_piece() == packet.longest_piece();
+        if !came_alike
             || !share_headers(&self.packet, &self.last, packet, part)
             || !self.moves_on(packet, part, rules)
         {

@@ -206,16 +206,7 @@ impl Side {
 
     /// Lets go of what is held, to whoever goes on in its place: it is not made to fit what leaves here.
     pub fn hand_over(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
         self.widening.flush(now, out);
-        // Of a train's packets each is spelled in pieces by itself.
-        out.again(mark, |packet, out| {
-            if packet.train.is_some() && packet.longest_piece().is_some() {
-                take_singles(packet, out, |single, out| out.forward(single));
-            } else {
-                out.forward(packet);
-            }
-        });
     }
 
     /// Goes on in place of another side, before anything is pushed: what that one holds may still become longer here, and no

@@ -5,7 +5,7 @@
 //! of bytes: both ends are of one machine.
 
 use engine::Pieces;
-use packet::{Content, Cut, Fill, Packet};
+use packet::{Content, Cut, Fill, Frame, Packet, Pool, may_be_segmented};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -42,21 +42,36 @@ impl Will {
         packet.finish_len();
         if packet.train.is_none() {
             packet.finish_checksum();
-            // Whole, it could be refused where its pieces would not.
-            let as_it_came =
-                |mtu| Cut { mtu: mtu as u16, id: packet.ip().id, fill: Fill::Full, content: Content::Whole };
-            packet.cut = packet.cut.or_else(|| packet.longest_piece().map(as_it_came));
+        }
+        let mut bytes = Vec::new();
+        self.spell(way, packet, &mut bytes);
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+    }
+
+    fn spell(&self, way: usize, packet: &mut Packet, bytes: &mut Vec<u8>) {
+        // Whole, it could be refused where its pieces would not. Segments never are.
+        let longest_piece = packet.longest_piece().filter(|_| packet.cut.is_none() && !may_be_segmented(packet));
+        if let Some(len) = longest_piece.filter(|_| packet.train.is_none()) {
+            let mtu = u16::try_from(len).unwrap_or(u16::MAX);
+            packet.cut = Some(Cut { mtu, id: packet.ip().id, fill: Fill::Full, content: Content::Whole });
         }
         let mut pieces = Pieces::of(packet);
-        let mut bytes = Vec::new();
         while let Some(piece) = pieces.next() {
+            if packet.train.is_some() && longest_piece.is_some() {
+                let frame = [piece.header, piece.payload].concat();
+                let mut pool = Pool::new(SCRATCH_LEN);
+                let single = Frame::copy(&frame, packet.medium(), packet.ingress(), &mut pool);
+                let mut single = single.expect("a packet of a train is one");
+                single.set_longest_piece(longest_piece);
+                self.spell(way, &mut single, bytes);
+                continue;
+            }
             bytes.extend(self.worker.to_ne_bytes());
             bytes.push(way as u8);
             bytes.extend((piece.frame_len() as u32).to_ne_bytes());
             bytes.extend(piece.header);
             bytes.extend(piece.payload);
         }
-        self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
     }
 }
 
@@ -92,6 +107,8 @@ fn read_front(pipe: &mut impl Read, front: &mut [u8; FRONT_LEN]) -> io::Result<b
     Ok(true)
 }
 
+/// Memory for one packet, in bytes.
+const SCRATCH_LEN: usize = 1 << 18;
 /// What stands before a frame: two bytes of number, one of way, four of length.
 const FRONT_LEN: usize = 7;
 /// Longest frame, in bytes: the longest packet behind any link header.

@@ -321,6 +321,11 @@ impl Ip {
         }
     }
 
+    /// Has a whole packet of this version an identification? Of IPv6 only pieces have one (RFC 8200 section 4.5).
+    pub fn is_numbered(&self) -> bool {
+        self.version == Version::V4
+    }
+
     /// Do routers cut packets of this version? In IPv6 they are as long as their sender made them (RFC 8200 section 4,
     /// R087).
     pub fn is_cut_on_the_way(&self) -> bool {

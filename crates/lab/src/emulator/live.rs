@@ -9,7 +9,7 @@
 
 use super::lateness::Lateness;
 use arrayvec::ArrayVec;
-use packet::{CLASS_LENS, Checksum, Frame, Ingress, Pool, Time};
+use packet::{CLASS_LENS, Checksum, Frame, HEADROOM, Ingress, Pool, Time};
 use port::realtime::Realtime;
 use port::{Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -136,12 +136,15 @@ pub fn run(
     Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, ways })
 }
 
-/// Has the pool make the buffers that both ports may want at once: made while frames come, they take long enough for some to
-/// leave late.
+/// Has the pool make the buffers that both ports may have at once, and the system give their memory: while frames come, that takes
+/// long enough for some to leave late.
 fn foresee(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
-    let buffers: Vec<_> = lens.map_while(|len| pool.lend(len)).collect();
-    buffers.into_iter().for_each(|buffer| pool.give(buffer));
+    let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.lend(len)?))).collect();
+    for (len, mut buffer) in buffers {
+        (0..HEADROOM + len).step_by(PAGE_LEN).for_each(|at| buffer.put(at, &[1]));
+        pool.give(buffer);
+    }
 }
 
 /// A clock that starts at zero.
@@ -430,8 +433,10 @@ const BATCH: usize = 32;
 pub const POOL_LIMIT: usize = 64 << 20;
 /// Frames of a batch for which the list has room from the start.
 const INLET_BATCH: usize = 256;
-/// Buffers of each class of lengths that are there from the start: two ports receive up to 64 frames at once.
+/// Buffers of each class of lengths that are there from the start: each of two ports keeps up to 64 for frames that are to come.
 const FORESEEN_BUFFER_COUNT: usize = 128;
+/// The least that the system gives, in bytes.
+const PAGE_LEN: usize = 4_096;
 /// Frames for which a link has memory from the start: a gigabit a second for 20 ms, and 200 more.
 const FORESEEN_COUNT: usize = 2_000;
 /// Their length: an Ethernet frame with tags, in bytes.

@@ -237,11 +237,11 @@ fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Dura
     let target = listener.local_addr()?;
     let socket = trio.wide.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
     sockopt::set_tcp_congestion(&socket, name(algorithm))?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     let content = vec![7; len];
     let began = Instant::now();
     connect(&socket, &target).map_err(|error| halted("connect", &error.into()))?;
     let mut sender = TcpStream::from(socket);
-    sender.set_write_timeout(Some(PATIENCE))?;
     sender.set_read_timeout(Some(PATIENCE))?;
     thread::scope(|scope| {
         // The kernel has answered for the listener; what is to be read is still on its way.
@@ -254,7 +254,7 @@ fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Dura
         });
         let sent = sender.write_all(&content).and_then(|()| sender.shutdown(Shutdown::Write));
         if sent.is_err() {
-            // The receiver waits for nothing more.
+            // As far as the line carries that, the receiver waits for nothing more.
             let _ = sender.shutdown(Shutdown::Both);
         }
         let ended = receiver.join().expect("a receiver that panics has said why");
@@ -268,7 +268,7 @@ fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Dura
 
 fn halted(what: &str, error: &io::Error) -> io::Error {
     let said = format!(
-        "the kernel's TCP over the emulated line could not {what} within {} s: {error}",
+        "the kernel's TCP over the emulated line could not {what}, for which it has {} s: {error}",
         PATIENCE.as_secs()
     );
     io::Error::new(error.kind(), said)
