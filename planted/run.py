@@ -69,6 +69,7 @@ ENGINE_LAWS = {
         "two_datagrams_woven_in_every_way_share_room_and_lose_nothing",
         "whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came",
         "datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_alone",
+        "atomic_fragments_leave_as_if_they_had_no_fragment_header",
     ],
     "landing": ["landing_changes_nothing_that_can_be_seen"],
     "mss": [
@@ -78,7 +79,10 @@ ENGINE_LAWS = {
         "a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_the_sides_carry",
         "no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_restarts",
     ],
-    "--lib": ["held::tests::random_work_agrees_with_a_list_of_things"],
+    "--lib": [
+        "held::tests::random_work_agrees_with_a_list_of_things",
+        "coalesce::tests::a_glance_and_what_is_fresh_change_nothing_that_can_be_seen",
+    ],
 }
 # Bugs that engines of this kind are known for; those behind them were met here.
 KNOWN_MAX = 40

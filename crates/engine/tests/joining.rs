@@ -136,6 +136,37 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
     assert!(gathered > 1_000 && refused > 100, "{gathered}, {refused}");
 }
 
+// RFC 6946: an atomic fragment is a whole datagram.
+#[test]
+fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
+    let mut gathered = 0;
+    for seed in 0..seed_count(200) {
+        let mut random = Rng::with_seed(seed);
+        let lens: Vec<usize> =
+            (0..random.usize(2..8)).map(|_| [400, 400, 1_200, 1_600][random.usize(..4)]).collect();
+        let are_atomic: Vec<bool> = lens.iter().map(|_| random.bool()).collect();
+        let [plain, atomic] = [false, true].map(|may_be| {
+            let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
+            rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+            let came: Vec<_> = (lens.iter().zip(&are_atomic).enumerate())
+                .map(|(id, (len, is_atomic))| {
+                    let fragment = (may_be && *is_atomic).then_some((id as u32, 0, false));
+                    let payload = udp(&HOST_V6, &PEER_V6, &pattern(*len));
+                    V6 { next_header: UDP, fragment, ..V6::whole(payload) }.bytes()
+                })
+                .collect();
+            let mut left = rig.push_all(&came);
+            left.extend(rig.flush());
+            // Of what is too long a train's sender is told once.
+            left.retain(|frame| Wire::read(frame).protocol == UDP);
+            gathered += rig.event(Event::Gathered);
+            (left, rig.event(Event::Gathered), rig.retired(Reason::TooBig))
+        });
+        assert!(plain == atomic, "seed {seed}: {:?} leave, not {:?}", places(&atomic.0), places(&plain.0));
+    }
+    assert!(gathered > 100, "{gathered}");
+}
+
 // The rules that close a run, one by one.
 
 #[test]
