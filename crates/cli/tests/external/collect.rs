@@ -2,7 +2,7 @@
 
 use capture::{Item, Reader, Record};
 use engine::{Hold, LIFETIME, Limits, Secret, Switch};
-use packet::{Fill, Packet, Time};
+use packet::{Checksum, Fill, Packet, Time, Version};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -89,7 +89,10 @@ impl Sink for Collector {
     }
 
     fn packet(&mut self, _: u32, _: Time, packet: &Packet) -> Result<(), String> {
-        if packet.came_in_pieces() && packet.ip().fragment.is_none() {
+        // An atomic fragment came whole, but hosts rejoin it, too. Here nothing else is changed of whole IPv6 but checksums.
+        let has_changed = !packet.is_as_received() && packet.checksum == Checksum::Unverified;
+        let was_atomic = packet.ip().version == Version::V6 && has_changed;
+        if (packet.came_in_pieces() || was_atomic) && packet.ip().fragment.is_none() {
             let (source, destination) = packet.addresses();
             let datagram = Datagram {
                 source: source.into(),
