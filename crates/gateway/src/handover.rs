@@ -1,8 +1,8 @@
 //! What one process holds in, a pipe out; and in another process back: nothing is lost, and nothing changes its order.
 //!
 //! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may, and what came
-//! in pieces in pieces no longer than those. Before each stand the worker's number, the way and the length, in the machine's order
-//! of bytes: both ends are of one machine.
+//! in pieces, unless it may be divided into segments, in pieces no longer than those. Before each stand the worker's number, the
+//! way and the length, in the machine's order of bytes: both ends are of one machine.
 
 use engine::Pieces;
 use packet::{Content, Cut, Fill, Frame, Packet, Pool, may_be_segmented};
