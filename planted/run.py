@@ -138,6 +138,9 @@ def main():
         failed = next((found for found in run_suites(copy, before) if found), None)
         if failed:
             sys.exit(f"without any bug, {failed} fails")
+        stale = list(no_programs(copy, bugs))
+        if stale:
+            sys.exit("\n".join(stale))
         rows = []
         for bug in bugs if arguments.within is None else in_turn(bugs):
             if arguments.within is not None and time.monotonic() - began > arguments.within:
@@ -202,21 +205,65 @@ def try_bug(copy, bug):
 @contextlib.contextmanager
 def planted(copy, bug):
     """The bug stands in the copy; false where its text is not there."""
-    touched = {}
+    texts = edited(copy, bug, {})
+    if texts is None:
+        print(f"{bug['number']}: its text is not there once", file=sys.stderr)
+    with written(texts or {}):
+        yield texts is not None
+
+
+def edited(copy, bug, texts):
+    """The files of a copy, by path, with the bug in them, on top of what `texts` has of them; None where its text is not there once."""
+    texts = dict(texts)
+    for edit in bug["edit"]:
+        path = copy / edit["file"]
+        text = texts.get(path) or path.read_text()
+        if text.count(edit["find"]) != 1:
+            return None
+        texts[path] = text.replace(edit["find"], edit["replace"])
+    return texts
+
+
+@contextlib.contextmanager
+def written(texts):
+    """Files with these texts, by path, which are afterwards as they were."""
+    before = {path: path.read_text() for path in texts}
     try:
-        for edit in bug["edit"]:
-            path = copy / edit["file"]
-            text = path.read_text()
-            touched.setdefault(path, text)
-            if text.count(edit["find"]) != 1:
-                print(f"{bug['number']}: {edit['file']} does not hold its text once", file=sys.stderr)
-                yield False
-                return
-            path.write_text(text.replace(edit["find"], edit["replace"]))
-        yield True
-    finally:
-        for path, text in touched.items():
+        for path, text in texts.items():
             path.write_text(text)
+        yield
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
+
+
+def no_programs(copy, bugs):
+    """Of each bug that is no program, or whose text is not there, what is wrong. As many as leave each other's text are compiled at once."""
+    while bugs:
+        texts, together = {}, []
+        for bug in bugs:
+            more = edited(copy, bug, texts)
+            if more is not None:
+                texts = more
+                together.append(bug)
+        if not together:
+            yield from (f"bug {bug['number']}: its text is not there once" for bug in bugs)
+            return
+        with written(texts):
+            said = compiled(copy)
+        if said and len(together) == 1:
+            yield f"{said}\nbug {together[0]['number']} is no program"
+        elif said:
+            half = len(together) // 2
+            yield from no_programs(copy, together[:half])
+            yield from no_programs(copy, together[half:])
+        bugs = [bug for bug in bugs if bug not in together]
+
+
+def compiled(copy):
+    """What the compiler says against what is planted in a copy; empty where that is a program."""
+    _, said, status = run(copy, ["cargo", "check", "--quiet", "--workspace", "--lib"])
+    return said[-2_000:] if status else ""
 
 
 def by_laws(bugs, within):

@@ -64,13 +64,13 @@ impl Will {
                 let mut single = single.expect("a packet of a train is one");
                 single.set_longest_piece(longest_piece);
                 self.spell(way, &mut single, bytes);
-                continue;
+            } else {
+                bytes.extend(self.worker.to_ne_bytes());
+                bytes.push(way as u8);
+                bytes.extend((piece.frame_len() as u32).to_ne_bytes());
+                bytes.extend(piece.header);
+                bytes.extend(piece.payload);
             }
-            bytes.extend(self.worker.to_ne_bytes());
-            bytes.push(way as u8);
-            bytes.extend((piece.frame_len() as u32).to_ne_bytes());
-            bytes.extend(piece.header);
-            bytes.extend(piece.payload);
         }
     }
 }
