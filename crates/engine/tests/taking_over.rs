@@ -90,6 +90,37 @@ fn a_joiner_goes_on_where_another_stopped() {
 }
 
 #[test]
+fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_takes_over() {
+    for seed in 0..100 {
+        let mut random = Rng::with_seed(seed);
+        let mut stand = Stand::new(&mut random);
+        stand.side = joining_udp(9_100);
+        let (count, len, room) = (random.u16(2..5), random.usize(1_480..2_000), 8 * random.usize(60..180));
+        let mut sent = Vec::new();
+        for id in 0..count {
+            let content: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
+            let payload = udp(&HOST_V4, &PEER_V4, &content);
+            for (index, part) in payload.chunks(room).enumerate() {
+                let more = (index + 1) * room < payload.len();
+                let piece = V4::piece(index * room, part, more);
+                // Nobody else may cut it.
+                stand.push(&V4 { id, flags: piece.flags | DF, protocol: UDP, ..piece }.bytes());
+            }
+            sent.push(payload);
+        }
+        assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
+        // All of them are too long for what the next one's interface carries.
+        let old = std::mem::replace(&mut stand.side, joining_udp(1_480));
+        stand.side.take_over(stand.now, old, &mut stand.out);
+        assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
+        stand.flush();
+        assert!(stand.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
+        let came = Wire::read_all(&Rig::host().push_all(&stand.left));
+        assert!(came.into_iter().map(|wire| wire.payload).eq(sent), "seed {seed}");
+    }
+}
+
+#[test]
 fn no_identification_is_given_out_again_too_soon() {
     let card = || Narrowing::new(1_500, Role::Source(Identifiers::new(Secret::new(1), Duration::from_secs(2))));
     let mut rig = Rig::card(1_500);
@@ -170,20 +201,25 @@ fn side(join: Join) -> Side {
         full: Full::Pass,
         runs: RunsBy::Datagram,
     };
-    let rules = Rules {
-        mode: Mode::Resize,
-        hold: Hold::Fixed(Duration::from_millis(1)),
-        len_max: 9_100,
-        longer: Switch::On,
-        udp: false,
-    };
     let widening = Widening {
         joins: Prefixes::new(join),
         reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_100 }, secret)),
         joiner: Some(Joiner::new(join_limits, 9_100, secret)),
-        coalescer: Some(Coalescer::new(4 << 20, rules, Vec::new(), secret)),
+        coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),
     };
     Side { widening, narrowing: Narrowing::new(9_100, Role::Transit) }
+}
+
+/// One that joins UDP too, into packets that nobody else may see, and whose interface carries so many bytes.
+fn joining_udp(mtu: u16) -> Side {
+    let whole = side(Join::Destination);
+    let coalescer = Some(Coalescer::new(4 << 20, rules(true), Vec::new(), Secret::new(5)));
+    Side { widening: Widening { coalescer, ..whole.widening }, narrowing: Narrowing::new(mtu, Role::Transit) }
+}
+
+fn rules(udp: bool) -> Rules {
+    let hold = Hold::Fixed(Duration::from_millis(1));
+    Rules { mode: Mode::Resize, hold, len_max: 9_100, longer: Switch::On, udp }
 }
 
 fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
