@@ -5,8 +5,8 @@
     planted/run.py --by-laws [--all] [--within SECONDS] [number ...]
 
 Writes planted/CAUGHT.md when all bugs were tried. With --by-laws, nothing but the simulator's attacks, its swarm and laws are asked,
-and of each bug planted/LAWS.md says what saw it. Exits with 1 where a bug is not caught, where its text is no longer in the source,
-or where something fails without any bug.
+and of each bug planted/LAWS.md says what saw it. Exits with 1 where a bug is not caught, where its text is no longer in the source or
+no longer compiles, which is seen before any is tried, or where something fails without any bug.
 """
 
 import argparse
@@ -97,6 +97,10 @@ CHILDREN = set()
 IS_ENDING = threading.Event()
 
 
+class NotThere(Exception):
+    """What a bug changes does not stand in the source, or more than once."""
+
+
 class Unasked(Exception):
     """What was planted is no program, or a test that it was to be tried with is not there: nothing is known of the bug."""
 
@@ -124,7 +128,7 @@ def main():
     for wanted in (signal.SIGTERM, signal.SIGINT):
         signal.signal(wanted, end)
     have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
-    began = time.monotonic()
+    ended = float("inf") if arguments.within is None else time.monotonic() + arguments.within
     bugs = tomllib.loads(LIST.read_text())["bug"]
     bugs = [bug for bug in bugs if not wanted or bug["number"] in wanted]
     if arguments.by_laws:
@@ -135,15 +139,15 @@ def main():
         copy = copied(Path(scratch) / "house")
         named = sorted({suite for bug in bugs if "suites" in bug for suite in suites_for(bug)})
         before = [] if have_passed else all_suites() + [suite for suite in named if suite[0] != "engine"]
+        stale = list(no_programs(copy, bugs, ended))
+        if stale:
+            sys.exit("\n".join(stale))
         failed = next((found for found in run_suites(copy, before) if found), None)
         if failed:
             sys.exit(f"without any bug, {failed} fails")
-        stale = list(no_programs(copy, bugs))
-        if stale:
-            sys.exit("\n".join(stale))
         rows = []
         for bug in bugs if arguments.within is None else in_turn(bugs):
-            if arguments.within is not None and time.monotonic() - began > arguments.within:
+            if time.monotonic() > ended:
                 break
             rows.append(try_bug(copy, bug))
     if not wanted and len(rows) == len(bugs):
@@ -205,21 +209,23 @@ def try_bug(copy, bug):
 @contextlib.contextmanager
 def planted(copy, bug):
     """The bug stands in the copy; false where its text is not there."""
-    texts = edited(copy, bug, {})
-    if texts is None:
-        print(f"{bug['number']}: its text is not there once", file=sys.stderr)
-    with written(texts or {}):
-        yield texts is not None
+    try:
+        texts = edited(copy, bug, {})
+    except NotThere as why:
+        print(why, file=sys.stderr)
+        texts = {}
+    with written(texts):
+        yield bool(texts)
 
 
 def edited(copy, bug, texts):
-    """The files of a copy, by path, with the bug in them, on top of what `texts` has of them; None where its text is not there once."""
+    """The files of a copy, by path, with the bug in them, on top of what `texts` has of them."""
     texts = dict(texts)
     for edit in bug["edit"]:
         path = copy / edit["file"]
         text = texts.get(path) or path.read_text()
         if text.count(edit["find"]) != 1:
-            return None
+            raise NotThere(f"bug {bug['number']}: {edit['file']} does not hold its text once; plant it again where the code went")
         texts[path] = text.replace(edit["find"], edit["replace"])
     return texts
 
@@ -237,33 +243,43 @@ def written(texts):
             path.write_text(text)
 
 
-def no_programs(copy, bugs):
-    """Of each bug that is no program, or whose text is not there, what is wrong. As many as leave each other's text are compiled at once."""
+def no_programs(copy, bugs, ended):
+    """Of each bug that does not compile, or whose text is not there, what is wrong, as far as there is time. As many as leave each
+    other's text are compiled at once."""
     while bugs:
-        texts, together = {}, []
+        left = ended - time.monotonic()
+        if left <= 0:
+            print(f"{len(bugs)} bugs were not compiled: no time is left")
+            return
+        texts, together, wrong = {}, [], []
         for bug in bugs:
-            more = edited(copy, bug, texts)
-            if more is not None:
-                texts = more
+            try:
+                texts = edited(copy, bug, texts)
                 together.append(bug)
+            except NotThere as why:
+                wrong.append(str(why))
         if not together:
-            yield from (f"bug {bug['number']}: its text is not there once" for bug in bugs)
+            yield from wrong
             return
         with written(texts):
-            said = compiled(copy)
+            said = compiled(copy, together, left)
+        if said is None:
+            continue
         if said and len(together) == 1:
-            yield f"{said}\nbug {together[0]['number']} is no program"
+            yield f"{said}\nbug {together[0]['number']} does not compile; plant it again"
         elif said:
             half = len(together) // 2
-            yield from no_programs(copy, together[:half])
-            yield from no_programs(copy, together[half:])
+            yield from no_programs(copy, together[:half], ended)
+            yield from no_programs(copy, together[half:], ended)
         bugs = [bug for bug in bugs if bug not in together]
 
 
-def compiled(copy):
-    """What the compiler says against what is planted in a copy; empty where that is a program."""
-    _, said, status = run(copy, ["cargo", "check", "--quiet", "--workspace", "--lib"])
-    return said[-2_000:] if status else ""
+def compiled(copy, bugs, seconds):
+    """What the compiler says in so many seconds against the bugs that are planted in a copy; none where that was too short."""
+    crates = {edit["file"].split("/")[1] for bug in bugs for edit in bug["edit"]}
+    packages = [argument for crate in sorted(crates) for argument in ("-p", f"wideload-{crate}")]
+    _, said, status = run(copy, ["cargo", "check", "--quiet", "--lib", *packages], None if seconds == float("inf") else seconds)
+    return None if status is None else said[-2_000:] if status else ""
 
 
 def by_laws(bugs, within):
@@ -272,6 +288,9 @@ def by_laws(bugs, within):
     if not here:
         sys.exit("none of these stands in packet or engine; run planted/run.py NUMBER, without --by-laws")
     copies = copies_of("laws", min(JOBS, len(here)))
+    stale = list(no_programs(copies[0], here, float("inf")))
+    if stale:
+        return fail("\n".join(stale))
     programs = [build(copy) for copy in copies]
     found = seen_by_laws(copies[0], programs[0]) or seen_by_engine(copies[0], ())
     if found:
