@@ -1,11 +1,11 @@
 //! What one process holds in, a pipe out; and in another process back: nothing is lost, and nothing changes its order.
 //!
 //! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may, and what came
-//! in pieces, unless it may be divided into segments, in pieces no longer than those. Before each stand the worker's number, the
-//! way and the length, in the machine's order of bytes: both ends are of one machine.
+//! in pieces in pieces no longer than those. Before each stand the worker's number, the way and the length, in the machine's order
+//! of bytes: both ends are of one machine.
 
 use engine::Pieces;
-use packet::{Content, Cut, Fill, Frame, Packet, Pool, may_be_segmented};
+use packet::{Content, Cut, Fill, Packet};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ impl Will {
         (0..count).map(|worker| Will { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
     }
 
-    /// Writes the packets that stand for this one on the wire.
+    /// Writes the packets that stand for this one on the wire. A train of what came in pieces is taken apart before.
     ///
     /// # Errors
     /// Nobody reads.
@@ -43,35 +43,21 @@ impl Will {
         if packet.train.is_none() {
             packet.finish_checksum();
         }
-        let mut bytes = Vec::new();
-        self.spell(way, packet, &mut bytes);
-        self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
-    }
-
-    fn spell(&self, way: usize, packet: &mut Packet, bytes: &mut Vec<u8>) {
-        // Whole, it could be refused where its pieces would not. Segments never are.
-        let longest_piece = packet.longest_piece().filter(|_| packet.cut.is_none() && !may_be_segmented(packet));
-        if let Some(len) = longest_piece.filter(|_| packet.train.is_none()) {
+        // Whole, it could be refused where its pieces would not.
+        if let Some(len) = packet.longest_piece().filter(|_| packet.cut.is_none() && packet.train.is_none()) {
             let mtu = u16::try_from(len).unwrap_or(u16::MAX);
             packet.cut = Some(Cut { mtu, id: packet.ip().id, fill: Fill::Full, content: Content::Whole });
         }
+        let mut bytes = Vec::new();
         let mut pieces = Pieces::of(packet);
         while let Some(piece) = pieces.next() {
-            if packet.train.is_some() && longest_piece.is_some() {
-                let frame = [piece.header, piece.payload].concat();
-                let mut pool = Pool::new(SCRATCH_LEN);
-                let single = Frame::copy(&frame, packet.medium(), packet.ingress(), &mut pool);
-                let mut single = single.expect("a packet of a train is one");
-                single.set_longest_piece(longest_piece);
-                self.spell(way, &mut single, bytes);
-            } else {
-                bytes.extend(self.worker.to_ne_bytes());
-                bytes.push(way as u8);
-                bytes.extend((piece.frame_len() as u32).to_ne_bytes());
-                bytes.extend(piece.header);
-                bytes.extend(piece.payload);
-            }
+            bytes.extend(self.worker.to_ne_bytes());
+            bytes.push(way as u8);
+            bytes.extend((piece.frame_len() as u32).to_ne_bytes());
+            bytes.extend(piece.header);
+            bytes.extend(piece.payload);
         }
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
     }
 }
 
@@ -107,8 +93,6 @@ fn read_front(pipe: &mut impl Read, front: &mut [u8; FRONT_LEN]) -> io::Result<b
     Ok(true)
 }
 
-/// Memory for one packet, in bytes.
-const SCRATCH_LEN: usize = 1 << 18;
 /// What stands before a frame: two bytes of number, one of way, four of length.
 const FRONT_LEN: usize = 7;
 /// Longest frame, in bytes: the longest packet behind any link header.

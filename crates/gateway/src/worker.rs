@@ -11,7 +11,7 @@ use crate::send::Sender;
 use crate::siblings::{Rebuilt, Siblings};
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
 use arrayvec::ArrayVec;
-use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
+use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving, take_singles};
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
@@ -757,24 +757,19 @@ impl Worker {
         for way in [TO_NARROW, TO_WIDE] {
             self.drain(way, now);
             let Way { side, out, unresolved, .. } = &mut self.ways[way];
-            for Unresolved { mut packet, to, .. } in unresolved.drain(..) {
+            for Unresolved { packet, to, .. } in unresolved.drain(..) {
                 if to == way {
                     // An answer of ours: the heir would take it for a packet that goes on.
                     self.ends[to].seen.unreachable += 1;
                     out.done(packet);
                     continue;
                 }
-                // Where nobody reads, another begins with nothing.
-                let _ = will.write(way, &mut packet);
-                out.done(packet);
+                bequeath(will, way, packet, out);
             }
             side.hand_over(now, out);
             while let Some(leaving) = self.ways[way].out.next_way() {
                 match leaving {
-                    Leaving::Forward(mut packet) => {
-                        let _ = will.write(way, &mut packet);
-                        self.ways[way].out.done(packet);
-                    }
+                    Leaving::Forward(packet) => bequeath(will, way, packet, &mut self.ways[way].out),
                     Leaving::Answer(packet) => self.send(way, now, packet, way),
                 }
             }
@@ -792,6 +787,15 @@ impl fmt::Debug for Worker {
             .field("narrow", &narrow.port.address())
             .finish_non_exhaustive()
     }
+}
+
+/// Where nobody reads, another begins with nothing.
+fn bequeath(will: &Will, way: usize, mut packet: Packet, out: &mut Output) {
+    if packet.train.is_some() && packet.longest_piece().is_some() {
+        return take_singles(packet, out, |single, out| bequeath(will, way, single, out));
+    }
+    let _ = will.write(way, &mut packet);
+    out.done(packet);
 }
 
 /// An answer goes back the way its cause came.

@@ -58,28 +58,42 @@ fn what_one_worker_holds_another_goes_on_with() {
     assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1_720], "one datagram, whole");
 }
 
+// Whole, each of these would be too long for the link of the second worker, and must not be cut.
 #[test]
 fn what_came_in_pieces_goes_over_in_pieces_out_of_a_train_too() {
-    let pieces = [1, 2].map(|id| [udp_piece(id, 0, 800, true), udp_piece(id, 800, 808, false)]);
-    let (mut first, reins, left) = coalescing_worker(pieces.as_flattened());
+    let train = [1, 2].map(|id| [udp_piece(id, 0, 800, true), udp_piece(id, 800, 808, false)]);
+    assert_goes_over_in_pieces([(); 2].map(|()| coalescing()), train.as_flattened());
+}
+
+#[test]
+fn a_segment_that_came_in_pieces_goes_over_in_pieces() {
+    let segment = segment(&[7; 1_588]);
+    let pieces = [tcp_piece(0, &segment[..800], true), tcp_piece(800, &segment[800..], false)];
+    assert_goes_over_in_pieces([(); 2].map(|()| coalescing()), &pieces);
+}
+
+/// What comes waits in a first worker. A second one goes on with it, and lets go of it as it came.
+#[track_caller]
+fn assert_goes_over_in_pieces([first, second]: [[Way; 2]; 2], pieces: &[Vec<u8>]) {
+    let [(reins, orders), (heir, its_orders)] = [(); 2].map(|()| orders().expect("there is room"));
+    let (mut first, left) = worker_with(first, pieces, orders);
     let running = thread::spawn(move || first.run());
-    has_taken(&reins, 4);
+    has_taken(&reins, pieces.len() as u64);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
     drop(reins);
     running.join().expect("it ends");
-    assert!(left.lock().expect("nobody panics").is_empty(), "they waited for others of their flow");
+    assert!(left.lock().expect("nobody panics").is_empty(), "they waited for more");
 
-    let (mut second, reins, left) = coalescing_worker(&[]);
+    let (mut second, left) = worker_with(second, &[], its_orders);
     second.inherit(&handover::read(read, 1).expect("it is whole")[0]);
     let running = thread::spawn(move || second.run());
-    reins.stop();
+    heir.stop();
     running.join().expect("it ends");
-    // Whole, they would be too long for the link, and must not be cut.
     let left = left.lock().expect("nobody panics");
     let payloads =
         |frames: &[Vec<u8>]| frames.iter().map(|frame| frame[20..].to_vec()).collect::<Vec<_>>().concat();
-    assert_eq!(payloads(&left), payloads(pieces.as_flattened()));
+    assert!(payloads(&left) == payloads(pieces));
     assert!(left.iter().all(|frame| frame.len() <= 828 && frame[6] & 0x40 != 0), "as they came");
 }
 
@@ -201,24 +215,22 @@ fn worker_by(frames: &[Vec<u8>], orders: Orders, siblings: Option<Siblings>) -> 
     (worker.with_siblings(siblings), left)
 }
 
-/// One through which UDP that came in pieces, and is not to be cut, waits for more of its flow before a link of 1,400 bytes.
-fn coalescing_worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
-    let (reins, orders) = orders().expect("there is room");
-    let ways = [(); 2].map(|()| {
-        let secret = Secret::new(7);
-        let rules = Rules {
-            mode: Mode::Reversible,
-            hold: Hold::Fixed(Duration::from_secs(30)),
-            len_max: 65_535,
-            longer: Switch::On,
-            udp: true,
-        };
-        let coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret));
+/// Through these, what came in pieces waits for more of its flow before a link of 1,400 bytes, for which no TCP is resized.
+fn coalescing() -> [Way; 2] {
+    let secret = Secret::new(7);
+    let rules = Rules {
+        mode: Mode::Reversible,
+        hold: Hold::Fixed(Duration::from_secs(30)),
+        len_max: 65_535,
+        longer: Switch::On,
+        udp: true,
+    };
+    [(); 2].map(|()| {
+        let coalescer = Some(Coalescer::new(1 << 20, rules.clone(), Vec::new(), secret));
         let widening = Widening { coalescer, ..widening(secret) };
-        Way::new(Side { widening, narrowing: Narrowing::new(1_400, Role::Transit) }, output(), false)
-    });
-    let (worker, left) = worker_with(ways, frames, orders);
-    (worker, reins, left)
+        let narrowing = Narrowing { segment: Switch::Off, ..Narrowing::new(1_400, Role::Transit) };
+        Way::new(Side { widening, narrowing }, output(), false)
+    })
 }
 
 fn worker_with(ways: [Way; 2], frames: &[Vec<u8>], orders: Orders) -> (Worker, Left) {
@@ -324,6 +336,21 @@ fn udp_piece(id: u8, offset: u16, len: u16, more: bool) -> Vec<u8> {
         payload[..8].copy_from_slice(&[4, 0, 5, 0, 6, 72, 0, 0]);
     }
     piece_of(id, 17, (offset / 8) | (u16::from(more) << 13) | 0x4000, &payload)
+}
+
+/// A piece, with DF, of what TCP sent.
+fn tcp_piece(offset: u16, payload: &[u8], more: bool) -> Vec<u8> {
+    piece_of(3, 6, (offset / 8) | (u16::from(more) << 13) | 0x4000, payload)
+}
+
+/// A TCP segment between the hosts of [`piece_of`], with its checksum.
+fn segment(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
+    bytes.extend(payload);
+    let pseudo = [10, 0, 0, 1, 10, 0, 0, 2, 0, 6, (bytes.len() >> 8) as u8, bytes.len() as u8];
+    let checksum = packet::Sum::of(&[&pseudo, &bytes[..]].concat()).checksum();
+    bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
+    bytes
 }
 
 fn piece_of(id: u8, protocol: u8, place: u16, payload: &[u8]) -> Vec<u8> {
