@@ -12,7 +12,7 @@ use crate::pattern::Pattern;
 use crate::tcp::Segment;
 use crate::tcp::segment::{ACK, PSH, STAMPS_LEN, SYN, Timestamps};
 use crate::tcp::wire as tcp_wire;
-use crate::wire::{self, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, word};
+use crate::wire::{self, FRAGMENT_LEN, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, word};
 use talk::Talker;
 
 use arrayvec::ArrayVec;
@@ -107,10 +107,13 @@ impl Host {
             let head_len = if is_v6 { V6_LEN } else { V4_LEN };
             let most = if self.dont_fragment { path_len } else { LEN_MAX } - head_len - UDP_LEN;
             let len = flow.plan.sizes.draw(&mut flow.dice, most as u32) as usize + UDP_LEN;
+            // Some hosts that were once told of a small MTU send one piece where a whole packet would do (RFC 6946 section 1).
+            let may_be_atomic = is_v6 && flow.dice.one_in(ATOMIC_ONE_IN);
             let head = self.head(flow, UDP);
             // A router on an IPv4 path cuts for the host; on an IPv6 one the host cuts for what it was told.
             let piece_len = if is_v6 { path_len } else { mtu };
-            if head_len + len <= piece_len || self.dont_fragment {
+            let is_atomic = may_be_atomic && head_len + FRAGMENT_LEN + len <= piece_len;
+            if !is_atomic && (head_len + len <= piece_len || self.dont_fragment) {
                 self.send_whole(net, number, message, head, len);
             } else {
                 self.send_in_pieces(net, number, message, head, len, piece_len);
@@ -415,3 +418,5 @@ const BURST_MAX: usize = 65;
 /// How long a sender waits for an answer to its SYN, and how often it tries.
 const SYN_AGAIN: Duration = Duration::from_millis(200);
 const SYN_COUNT_MAX: u32 = 6;
+/// How often a datagram of IPv6 that would fit whole leaves as an atomic fragment.
+const ATOMIC_ONE_IN: u64 = 16;

@@ -252,7 +252,7 @@ impl Way {
             let (role, patience) = (self.role.name(), self.patience);
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
         }
-        if packet.came_in_pieces() {
+        if packet.longest_piece().is_some() || !is_whole(packet) {
             self.check_joined(net, packet);
         } else {
             self.check_order(net, packet);
@@ -508,13 +508,17 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     behind
 }
 
+/// An atomic fragment is whole too (RFC 6946 section 4), but not what is let go with holes.
+#[inline]
+fn is_whole(packet: &Packet) -> bool {
+    packet.ip().fragment.is_none_or(|piece| piece.offset == 0 && !piece.more && packet.cut.is_none())
+}
+
 /// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
 /// of a connection are two flows.
 #[inline]
 fn places(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
-    // An atomic fragment is whole.
-    let is_whole = packet.ip().fragment.is_none_or(|piece| piece.offset == 0 && !piece.more);
-    let Some(upper) = packet.ip().upper.filter(|_| is_whole) else { return };
+    let Some(upper) = packet.ip().upper.filter(|_| is_whole(packet)) else { return };
     let bytes = packet.upper_bytes(upper);
     let ports = [word(bytes, 0), word(bytes, 2)];
     let Some((flow, known)) = flow_of(ports).and_then(|flow| Some((flow, net.flows.get(flow)?))) else { return };
