@@ -153,8 +153,9 @@ impl Host {
         let mut offset = 0;
         while offset < len {
             let piece = Head { piece: Some((offset, false)), ..head };
-            let room = (piece_len - piece.header_len()) & !7;
-            let end = (offset + room).min(len);
+            let room = piece_len - piece.header_len();
+            // Only of the last one the length is any (RFC 8200 section 4.5).
+            let end = if len - offset <= room { len } else { offset + (room & !7) };
             let piece = Head { piece: Some((offset, end < len)), ..head };
             let payload = &self.desk[offset..end];
             net.put(self.wire, piece.header_len() + payload.len(), |room| {

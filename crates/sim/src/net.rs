@@ -181,7 +181,9 @@ impl Net {
     fn check_piece(&mut self, number: usize, piece: Piece) {
         self.looked(Law::Refusal);
         let Some(rules) = piece.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
-        if rules.has_cutting_card || rules.is_hostile {
+        // No sum covers a header of IPv6, so damage can make a piece of an atomic fragment.
+        let may_be_damaged = self.may_damage && piece.is_v6;
+        if rules.has_cutting_card || rules.is_hostile || may_be_damaged {
             return;
         }
         let must_stay_whole = rules.dont_fragment || piece.is_tcp || piece.dont_fragment;
@@ -197,6 +199,7 @@ impl Net {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: Option<u16>,
+    is_v6: bool,
     is_tcp: bool,
     dont_fragment: bool,
 }
@@ -214,6 +217,7 @@ impl Piece {
         }
         let seen = wire::read(frame)?;
         let dont_fragment = seen.dont_fragment && !seen.is_v6;
-        seen.piece.map(|_| Piece { from: seen.from, is_tcp: seen.protocol == TCP, dont_fragment })
+        let is_tcp = seen.protocol == TCP;
+        seen.piece.map(|_| Piece { from: seen.from, is_v6: seen.is_v6, is_tcp, dont_fragment })
     }
 }
