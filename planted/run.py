@@ -6,7 +6,8 @@
 
 Writes planted/CAUGHT.md when all bugs were tried. With --by-laws, nothing but the simulator's attacks, its swarm and laws are asked,
 and of each bug planted/LAWS.md says what saw it. Exits with 1 where a bug is not caught, where its text is no longer in the source or
-no longer compiles, which is seen before any is tried, or where something fails without any bug.
+no longer compiles, which is looked at before any is tried, compiling as far as there is time, or where something fails without
+any bug.
 """
 
 import argparse
@@ -139,14 +140,14 @@ def main():
         copy = copied(Path(scratch) / "house")
         named = sorted({suite for bug in bugs if "suites" in bug for suite in suites_for(bug)})
         before = [] if have_passed else all_suites() + [suite for suite in named if suite[0] != "engine"]
-        stale = list(no_programs(copy, bugs, ended))
-        if stale:
-            sys.exit("\n".join(stale))
+        if arguments.within is not None:
+            bugs = in_turn(bugs)
+        stop_if_stale(copy, bugs, ended)
         failed = next((found for found in run_suites(copy, before) if found), None)
         if failed:
             sys.exit(f"without any bug, {failed} fails")
         rows = []
-        for bug in bugs if arguments.within is None else in_turn(bugs):
+        for bug in bugs:
             if time.monotonic() > ended:
                 break
             rows.append(try_bug(copy, bug))
@@ -243,24 +244,35 @@ def written(texts):
             path.write_text(text)
 
 
+def stop_if_stale(copy, bugs, ended):
+    """Ends where the source does not compile, or a bug has to be planted again."""
+    said = compiled(copy, bugs, max(ended - time.monotonic(), 0))
+    if said:
+        raise Unasked(f"{said}\nwithout any bug, this does not compile")
+    stale = list(no_programs(copy, bugs, ended))
+    if stale:
+        raise Unasked("\n".join(stale))
+
+
 def no_programs(copy, bugs, ended):
-    """Of each bug that does not compile, or whose text is not there, what is wrong, as far as there is time. As many as leave each
-    other's text are compiled at once."""
+    """Of each bug whose text is not there, or that does not compile, what is wrong; of compiling as much as there is time for. As
+    many as leave each other's text are compiled at once."""
+    for bug in bugs:
+        try:
+            edited(copy, bug, {})
+        except NotThere as why:
+            yield str(why)
+            bugs = [other for other in bugs if other is not bug]
     while bugs:
         left = ended - time.monotonic()
         if left <= 0:
             print(f"{len(bugs)} bugs were not compiled: no time is left")
             return
-        texts, together, wrong = {}, [], []
+        texts, together = {}, []
         for bug in bugs:
-            try:
+            with contextlib.suppress(NotThere):
                 texts = edited(copy, bug, texts)
                 together.append(bug)
-            except NotThere as why:
-                wrong.append(str(why))
-        if not together:
-            yield from wrong
-            return
         with written(texts):
             said = compiled(copy, together, left)
         if said is None:
@@ -277,6 +289,8 @@ def no_programs(copy, bugs, ended):
 def compiled(copy, bugs, seconds):
     """What the compiler says in so many seconds against the bugs that are planted in a copy; none where that was too short."""
     crates = {edit["file"].split("/")[1] for bug in bugs for edit in bug["edit"]}
+    # What stands on these, and is run too.
+    crates |= {"engine", "sim"} if crates & {"packet", "engine"} else set()
     packages = [argument for crate in sorted(crates) for argument in ("-p", f"wideload-{crate}")]
     _, said, status = run(copy, ["cargo", "check", "--quiet", "--lib", *packages], None if seconds == float("inf") else seconds)
     return None if status is None else said[-2_000:] if status else ""
@@ -288,9 +302,7 @@ def by_laws(bugs, within):
     if not here:
         sys.exit("none of these stands in packet or engine; run planted/run.py NUMBER, without --by-laws")
     copies = copies_of("laws", min(JOBS, len(here)))
-    stale = list(no_programs(copies[0], here, float("inf")))
-    if stale:
-        return fail("\n".join(stale))
+    stop_if_stale(copies[0], here, float("inf"))
     programs = [build(copy) for copy in copies]
     found = seen_by_laws(copies[0], programs[0]) or seen_by_engine(copies[0], ())
     if found:
