@@ -181,8 +181,8 @@ impl Net {
     fn check_piece(&mut self, number: usize, piece: Piece) {
         self.looked(Law::Refusal);
         let Some(rules) = piece.from.and_then(|host| self.hosts.get(usize::from(host))) else { return };
-        // No sum covers a header of IPv6, so damage can make a piece of an atomic fragment.
-        let may_be_damaged = self.may_damage && piece.is_v6;
+        // No sum covers a header of IPv6, so damage can make a piece of an atomic fragment, which no segment is.
+        let may_be_damaged = self.may_damage && piece.is_v6 && !piece.is_tcp;
         if rules.has_cutting_card || rules.is_hostile || may_be_damaged {
             return;
         }
