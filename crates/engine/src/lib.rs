@@ -81,4 +81,4 @@ pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};
 pub use refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
 pub use secret::{Secret, TableKey};
-pub use side::{Checksums, Narrowing, Role, Side, Switch, Trains, Widening, take_singles};
+pub use side::{Checksums, Narrowing, Role, Side, Switch, Trains, Widening};

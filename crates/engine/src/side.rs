@@ -531,7 +531,7 @@ impl Narrowing {
 
 /// Gives each packet that stands on the wire for this one as a packet of its own, as far as there are buffers; a packet for which
 /// there is none ends there.
-pub fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
+fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
     let mut pieces = Pieces::of(&packet);
     while let Some(piece) = pieces.next() {
         match piece.to_packet(&packet, &mut out.pool) {

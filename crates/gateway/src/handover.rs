@@ -1,11 +1,11 @@
 //! What one process holds in, a pipe out; and in another process back: nothing is lost, and nothing changes its order.
 //!
-//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may, and what came
-//! in pieces in pieces no longer than those. Before each stand the worker's number, the way and the length, in the machine's order
-//! of bytes: both ends are of one machine.
+//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may. Before each
+//! stand the worker's number, the way, how long its pieces were and their identification where it came in some, and the length, in
+//! the machine's order of bytes: both ends are of one machine.
 
 use engine::Pieces;
-use packet::{Content, Cut, Fill, Packet};
+use packet::Packet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -23,6 +23,10 @@ pub struct Will {
 pub struct Legacy {
     /// The way that it was on.
     pub way: usize,
+    /// Longest piece that it came in, IP header counted, in bytes; 0 where it came whole.
+    pub longest_piece: u32,
+    /// The identification of those pieces.
+    pub id: u32,
     /// The frame, with its link header.
     pub frame: Vec<u8>,
 }
@@ -34,7 +38,7 @@ impl Will {
         (0..count).map(|worker| Will { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
     }
 
-    /// Writes the packets that stand for this one on the wire. A train of what came in pieces is taken apart before.
+    /// Writes the packets that stand for this one on the wire.
     ///
     /// # Errors
     /// Nobody reads.
@@ -43,17 +47,16 @@ impl Will {
         if packet.train.is_none() {
             packet.finish_checksum();
         }
-        // Whole, it could be refused where its pieces would not.
-        if let Some(len) = packet.longest_piece().filter(|_| packet.cut.is_none() && packet.train.is_none()) {
-            let mtu = u16::try_from(len).unwrap_or(u16::MAX);
-            packet.cut = Some(Cut { mtu, id: packet.ip().id, fill: Fill::Full, content: Content::Whole });
-        }
+        // Of fragments that it leaves in, none came in any.
+        let longest_piece = packet.longest_piece().filter(|_| packet.cut.is_none()).unwrap_or_default() as u32;
         let mut bytes = Vec::new();
         let mut pieces = Pieces::of(packet);
         while let Some(piece) = pieces.next() {
             bytes.extend(self.worker.to_ne_bytes());
             bytes.push(way as u8);
-            bytes.extend((piece.frame_len() as u32).to_ne_bytes());
+            for number in [longest_piece, packet.ip().id, piece.frame_len() as u32] {
+                bytes.extend(number.to_ne_bytes());
+            }
             bytes.extend(piece.header);
             bytes.extend(piece.payload);
         }
@@ -70,15 +73,18 @@ pub fn read(pipe: OwnedFd, count: usize) -> io::Result<Vec<Vec<Legacy>>> {
     let mut legacies = vec![Vec::new(); count];
     let mut front = [0; FRONT_LEN];
     while read_front(&mut pipe, &mut front)? {
-        let [w0, w1, way, l0, l1, l2, l3] = front;
-        let (worker, len) = (u16::from_ne_bytes([w0, w1]), u32::from_ne_bytes([l0, l1, l2, l3]) as usize);
+        let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = front;
+        let (worker, way) = (u16::from_ne_bytes([w0, w1]), usize::from(way));
+        let [longest_piece, id, len] =
+            [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
+        let len = len as usize;
         let to = legacies.get_mut(usize::from(worker)).filter(|_| way < 2 && len <= FRAME_LEN_MAX);
         let Some(to) = to else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
         };
         let mut frame = vec![0; len];
         pipe.read_exact(&mut frame)?;
-        to.push(Legacy { way: usize::from(way), frame });
+        to.push(Legacy { way, longest_piece, id, frame });
     }
     Ok(legacies)
 }
@@ -93,7 +99,7 @@ fn read_front(pipe: &mut impl Read, front: &mut [u8; FRONT_LEN]) -> io::Result<b
     Ok(true)
 }
 
-/// What stands before a frame: two bytes of number, one of way, four of length.
-const FRONT_LEN: usize = 7;
+/// What stands before a frame: two bytes of number, one of way, three times four of what it came in and its length.
+const FRONT_LEN: usize = 15;
 /// Longest frame, in bytes: the longest packet behind any link header.
 const FRAME_LEN_MAX: usize = 66 << 10;

@@ -11,7 +11,7 @@ use crate::send::Sender;
 use crate::siblings::{Rebuilt, Siblings};
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
 use arrayvec::ArrayVec;
-use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving, take_singles};
+use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
@@ -713,10 +713,13 @@ impl Worker {
     /// Takes what another process held, before anything is received.
     pub fn inherit(&mut self, legacies: &[Legacy]) {
         let now = self.clock.now();
-        for Legacy { way, frame } in legacies {
+        for Legacy { way, longest_piece, id, frame } in legacies {
             let (end, Way { side, out, .. }) = (&mut self.ends[*way], &mut self.ways[*way]);
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
-                Ok(packet) => {
+                Ok(mut packet) => {
+                    if *longest_piece > 0 {
+                        packet.set_pieces(*longest_piece as usize, *id);
+                    }
                     end.seen.packet(&packet);
                     side.push(now, packet, out);
                 }
@@ -789,11 +792,9 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// Where nobody reads, another begins with nothing.
+/// Writes a packet for who goes on, and gives its buffer back.
 fn bequeath(will: &Will, way: usize, mut packet: Packet, out: &mut Output) {
-    if packet.train.is_some() && packet.longest_piece().is_some() {
-        return take_singles(packet, out, |single, out| bequeath(will, way, single, out));
-    }
+    // Where nobody reads, another begins with nothing.
     let _ = will.write(way, &mut packet);
     out.done(packet);
 }

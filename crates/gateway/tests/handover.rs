@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use wideload_gateway::handover::{self, Will};
+use wideload_gateway::handover::{self, Legacy, Will};
 use wideload_gateway::links::Links;
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
@@ -62,53 +62,98 @@ fn what_one_worker_holds_another_goes_on_with() {
 #[test]
 fn what_came_in_pieces_goes_over_in_pieces_out_of_a_train_too() {
     let train = [1, 2].map(|id| [udp_piece(id, 0, 800, true), udp_piece(id, 800, 808, false)]);
-    assert_goes_over_in_pieces([(); 2].map(|()| coalescing()), train.as_flattened());
+    assert_goes_over_in_pieces([(); 2].map(|()| coalescing(Mode::Reversible)), train.as_flattened());
 }
 
 #[test]
 fn a_segment_that_came_in_pieces_goes_over_in_pieces() {
-    let segment = segment(&[7; 1_588]);
-    let pieces = [tcp_piece(0, &segment[..800], true), tcp_piece(800, &segment[800..], false)];
-    assert_goes_over_in_pieces([(); 2].map(|()| coalescing()), &pieces);
+    let pieces = tcp_pieces(3, &segment(4, 1, &[7; 1_588]));
+    assert_goes_over_in_pieces([(); 2].map(|()| coalescing(Mode::Reversible)), &pieces);
+}
+
+// The identifications of a resized train rise by one, whatever those were that came: no heir may see them in pieces.
+#[test]
+fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
+    let contents = [[1; 1_588], [2; 1_588]];
+    let waiting = tcp_pieces(2, &segment(9, 1, &[3; 1_588])).remove(0);
+    let mut came = tcp_pieces(1, &segment(4, 1, &contents[0]));
+    came.push(waiting.clone());
+    came.extend(tcp_pieces(3, &segment(4, 1_589, &contents[1])));
+    let (left_count, legacies) = held_of(coalescing(Mode::Resize), &came);
+    assert_eq!(left_count, 0, "they wait for more");
+    let left = left_of(coalescing(Mode::Resize), &legacies);
+    let (pieces, segments): (Vec<_>, Vec<_>) = left.into_iter().partition(|frame| frame[6] & 0x20 != 0);
+    assert!(pieces.iter().map(|frame| &frame[20..]).eq([&waiting[20..]]));
+    let stream: Vec<u8> = segments.iter().flat_map(|frame| frame[40..].to_vec()).collect();
+    assert!(stream == contents.concat());
+}
+
+// A whole packet of IPv6 does not say which identification its pieces had.
+#[test]
+fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
+    let mut bytes = vec![0x60, 0, 0, 0, 6, 72, 17, 64];
+    bytes.extend([[0xFD; 16], [0xFC; 16]].concat());
+    bytes.extend([4, 0, 5, 0, 6, 72, 1, 1]);
+    bytes.resize(40 + 1_608, 7);
+    let mut out = output();
+    let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
+    packet.set_pieces(848, 0x0102_0304);
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    Will::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
+    let left = left_of(coalescing(Mode::Resize), &handover::read(read, 1).expect("it is whole")[0]);
+    assert_eq!(left.iter().map(|frame| frame[48..].len()).collect::<Vec<_>>(), [800, 800, 8]);
+    assert!(left.iter().all(|frame| frame[6] == 44 && frame[44..48] == [1, 2, 3, 4]));
 }
 
 /// What comes waits in a first worker. A second one goes on with it, and lets go of it as it came.
 #[track_caller]
 fn assert_goes_over_in_pieces([first, second]: [[Way; 2]; 2], pieces: &[Vec<u8>]) {
-    let [(reins, orders), (heir, its_orders)] = [(); 2].map(|()| orders().expect("there is room"));
-    let (mut first, left) = worker_with(first, pieces, orders);
-    let running = thread::spawn(move || first.run());
-    has_taken(&reins, pieces.len() as u64);
-    let (read, write) = rustix::pipe::pipe().expect("there is room");
-    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
-    drop(reins);
-    running.join().expect("it ends");
-    assert!(left.lock().expect("nobody panics").is_empty(), "they waited for more");
-
-    let (mut second, left) = worker_with(second, &[], its_orders);
-    second.inherit(&handover::read(read, 1).expect("it is whole")[0]);
-    let running = thread::spawn(move || second.run());
-    heir.stop();
-    running.join().expect("it ends");
-    let left = left.lock().expect("nobody panics");
+    let (left_count, legacies) = held_of(first, pieces);
+    assert_eq!(left_count, 0, "they wait for more");
+    let left = left_of(second, &legacies);
     let payloads =
         |frames: &[Vec<u8>]| frames.iter().map(|frame| frame[20..].to_vec()).collect::<Vec<_>>().concat();
     assert!(payloads(&left) == payloads(pieces));
     assert!(left.iter().all(|frame| frame.len() <= 828 && frame[6] & 0x40 != 0), "as they came");
 }
 
+/// How much leaves a worker that hands over, and what it hands over.
+fn held_of(ways: [Way; 2], frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
+    let (reins, orders) = orders().expect("there is room");
+    let (mut worker, left) = worker_with(ways, frames, orders);
+    let running = thread::spawn(move || worker.run());
+    has_taken(&reins, frames.len() as u64);
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    drop(reins);
+    running.join().expect("it ends");
+    let left_count = left.lock().expect("nobody panics").len();
+    (left_count, handover::read(read, 1).expect("it is whole").remove(0))
+}
+
+/// What leaves a worker that goes on with this, and ends.
+fn left_of(ways: [Way; 2], legacies: &[Legacy]) -> Vec<Vec<u8>> {
+    let (reins, orders) = orders().expect("there is room");
+    let (mut worker, left) = worker_with(ways, &[], orders);
+    worker.inherit(legacies);
+    let running = thread::spawn(move || worker.run());
+    reins.stop();
+    running.join().expect("it ends");
+    left.lock().expect("nobody panics").clone()
+}
+
 #[test]
 fn a_will_that_breaks_off_is_no_will() {
-    for len in [1, 6, 7, 50] {
+    for len in [1, 14, 15, 50] {
         let (read, write) = rustix::pipe::pipe().expect("there is room");
-        let mut bytes = vec![0, 0, 1, 60, 0, 0, 0];
-        bytes.resize(67, 0);
+        let mut bytes = [vec![0, 0, 1], vec![0; 8], vec![60, 0, 0, 0]].concat();
+        bytes.resize(75, 0);
         rustix::io::write(&write, &bytes[..len]).expect("there is room");
         drop(write);
         assert!(handover::read(read, 1).is_err(), "{len}");
     }
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    rustix::io::write(&write, &[9, 0, 1, 0, 0, 0, 0]).expect("there is room");
+    rustix::io::write(&write, &[&[9, 0, 1][..], &[0; 12]].concat()).expect("there is room");
     drop(write);
     assert!(handover::read(read, 1).is_err(), "there is no tenth worker");
 }
@@ -216,15 +261,10 @@ fn worker_by(frames: &[Vec<u8>], orders: Orders, siblings: Option<Siblings>) -> 
 }
 
 /// Through these, what came in pieces waits for more of its flow before a link of 1,400 bytes, for which no TCP is resized.
-fn coalescing() -> [Way; 2] {
+fn coalescing(mode: Mode) -> [Way; 2] {
     let secret = Secret::new(7);
-    let rules = Rules {
-        mode: Mode::Reversible,
-        hold: Hold::Fixed(Duration::from_secs(30)),
-        len_max: 65_535,
-        longer: Switch::On,
-        udp: true,
-    };
+    let rules =
+        Rules { mode, hold: Hold::Fixed(Duration::from_secs(30)), len_max: 65_535, longer: Switch::On, udp: true };
     [(); 2].map(|()| {
         let coalescer = Some(Coalescer::new(1 << 20, rules.clone(), Vec::new(), secret));
         let widening = Widening { coalescer, ..widening(secret) };
@@ -338,14 +378,16 @@ fn udp_piece(id: u8, offset: u16, len: u16, more: bool) -> Vec<u8> {
     piece_of(id, 17, (offset / 8) | (u16::from(more) << 13) | 0x4000, &payload)
 }
 
-/// A piece, with DF, of what TCP sent.
-fn tcp_piece(offset: u16, payload: &[u8], more: bool) -> Vec<u8> {
-    piece_of(3, 6, (offset / 8) | (u16::from(more) << 13) | 0x4000, payload)
+/// Two pieces, with DF, of what TCP sent.
+fn tcp_pieces(id: u8, segment: &[u8]) -> Vec<Vec<u8>> {
+    vec![piece_of(id, 6, 0x6000, &segment[..800]), piece_of(id, 6, 0x4000 | 100, &segment[800..])]
 }
 
-/// A TCP segment between the hosts of [`piece_of`], with its checksum.
-fn segment(payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
+/// A TCP segment from this port, between the hosts of [`piece_of`], with its checksum.
+fn segment(port: u8, seq: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![port, 0, 0, 80];
+    bytes.extend(seq.to_be_bytes());
+    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
     bytes.extend(payload);
     let pseudo = [10, 0, 0, 1, 10, 0, 0, 2, 0, 6, (bytes.len() >> 8) as u8, bytes.len() as u8];
     let checksum = packet::Sum::of(&[&pseudo, &bytes[..]].concat()).checksum();

@@ -303,6 +303,15 @@ impl Body {
         self.longest_piece = len.unwrap_or_default() as u32;
     }
 
+    /// Says that the packet came in pieces with this identification, the longest of which had so many bytes, IP header counted:
+    /// what a whole packet does not say itself.
+    pub fn set_pieces(&mut self, longest_piece: usize, id: u32) {
+        self.set_longest_piece(Some(longest_piece));
+        if !self.ip.is_numbered() {
+            self.ip.id = id;
+        }
+    }
+
     /// The map of the buffer: which eights of bytes a sparse packet holds.
     pub fn map(&self) -> &[u8] {
         self.memory.map()
