@@ -650,7 +650,7 @@ impl Body {
         self.trailer_len = 0;
         let payload_len = self.ip.payload_len();
         self.ip = self.ip.without_fragment_header();
-        // It stood there. A whole packet has none.
+        // Of IPv6 only pieces have one (RFC 8200 section 4.5).
         self.ip.id = 0;
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
     }
