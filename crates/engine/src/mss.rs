@@ -10,8 +10,15 @@
 //! through; a SYN, where something that the same wide host sent to the same network came through not long ago. It is wrong
 //! where that way has changed since: the wide host's segments are then too long for the other way, and it takes an ICMP error
 //! or a time-out to make them shorter. Such a flow shows in its handshake, which goes on though the SYN-ACK never came through;
-//! for an hour no SYN from that network is raised toward that host. Who forges both segments of such a handshake
+//! for an hour no SYN from that network is raised toward that host. Who forges two segments of such a handshake
 //! suppresses raising for the network that it claims to be in, and nothing else.
+//!
+//! Limits change by a handshake alone: a SYN, and the SYN-ACK that acknowledges its sequence number. A further SYN of a live
+//! connection is kept aside until such a SYN-ACK answers it (RFC 5961 section 4: a live host answers a forged one with an ACK). Only
+//! after a whole handshake may segments become longer than they came. No limit is below what every host takes.
+//!
+//! Hosts that open with TCP Fast Open remember the MSS that they were told, for SYNs with data, which cannot be cut: they are told
+//! what the narrow host announced (RFC 7413 section 4.1.3).
 //!
 //! SYNs that are damaged, signed (RFC 2385, RFC 5925, RFC 4302), in fragments or without one clear MSS pass untouched.
 
@@ -20,7 +27,7 @@ use crate::ledger::{Event, Ledger, Tally};
 use crate::secret::{Secret, TableKey};
 use core::time::Duration;
 use packet::ip::TCP;
-use packet::{Address, Announced, Damaged, Ip, Packet, Time, tcp};
+use packet::{Address, Announced, Damaged, Ip, Packet, SegmentLimit, Time, tcp};
 
 /// Changes the MSS of SYNs that cross a border, and marks how long the packets of each flow may be.
 #[derive(Debug)]
@@ -91,6 +98,12 @@ struct FlowKey {
 struct Flow {
     narrow: End,
     wide: End,
+    /// The last SYN that began no connection yet, as its sender may begin another one.
+    offered: Option<Offer>,
+    /// Has a SYN-ACK acknowledged a SYN that passed?
+    is_agreed: bool,
+    /// Do its hosts count marks by three bits of each segment?
+    has_accurate_ecn: bool,
     /// Have both ends been heard, beyond what opens it?
     is_open: bool,
     is_closing: bool,
@@ -105,12 +118,28 @@ struct Flow {
 struct End {
     /// Longest packet that it takes, IP header counted, in bytes; 0 where that is not known.
     len_max: u16,
+    /// Is that more than it announced, since every host takes as much?
+    is_below_floor: bool,
+    /// The sequence number of the SYN that announced it.
+    seq: u32,
     /// Was that for a connection that has closed since?
     is_stale: bool,
     /// Has it opened the connection?
     opened: bool,
+    /// Has it answered a SYN that did not pass?
+    has_answered: bool,
+    /// Does it open with data?
+    is_fast_open: bool,
     /// Has anything of it passed?
     has_passed: bool,
+}
+
+/// What a SYN would announce, if it began a connection.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    toward: Toward,
+    end: End,
+    accurate_ecn_field: u8,
 }
 
 /// A wide host, and the network of a narrow one.
@@ -176,9 +205,9 @@ impl Mss {
         }
     }
 
-    /// Longest packets, IP header counted, in bytes, that the receiver of this packet, which goes toward this side, takes, and
-    /// that its sender takes itself; none of what is no whole TCP.
-    pub fn len_maxes(&mut self, packet: &Packet, toward: Toward) -> Option<[u16; 2]> {
+    /// How long packets may be to the receiver of this packet, which goes toward this side, and to its sender; none of what is no
+    /// whole TCP.
+    pub fn limits(&mut self, packet: &Packet, toward: Toward) -> Option<[SegmentLimit; 2]> {
         let (key, _) = FlowKey::of(packet, toward)?;
         let back = match toward {
             Toward::Wide => Toward::Narrow,
@@ -186,14 +215,14 @@ impl Mss {
         };
         let found = self.find(&key);
         Some([toward, back].map(|toward| {
-            let known = found.map_or(0, |at| self.flows.at_mut(at).receiver(toward).len_max);
-            if known == 0 { self.border.unknown_len_max(toward) } else { known }
+            let flow = found.map(|at| *self.flows.at_mut(at));
+            self.limit(flow.as_ref(), toward)
         }))
     }
 
     /// Packets of a connection go on toward this side without being seen here: from the first of these ends to the second, addresses and
     /// ports, without VLAN tags. How long its packets may be, IP header counted, in bytes; none where the connection is not known.
-    pub fn hear(&mut self, now: Time, [from, to]: [(Address, u16); 2], toward: Toward) -> Option<u16> {
+    pub fn hear(&mut self, now: Time, [from, to]: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
         let [narrow, wide] = match toward {
             Toward::Wide => [from, to],
             Toward::Narrow => [to, from],
@@ -201,8 +230,14 @@ impl Mss {
         let key = FlowKey { narrow: narrow.0, wide: wide.0, ports: [narrow.1, wide.1], tags: 0 };
         let at = self.find(&key)?;
         self.refresh(now, key, at, tcp::ACK, toward);
-        let known = self.flows.at_mut(at).receiver(toward).len_max;
-        Some(if known == 0 { self.border.unknown_len_max(toward) } else { known })
+        let flow = *self.flows.at_mut(at);
+        Some(self.limit(Some(&flow), toward))
+    }
+
+    /// How long packets toward this side may be in a connection, or in one that is not known.
+    fn limit(&self, flow: Option<&Flow>, toward: Toward) -> SegmentLimit {
+        let unknown = SegmentLimit { len_max: self.border.unknown_len_max(toward), may_grow: false };
+        flow.and_then(|flow| flow.limit(toward)).unwrap_or(unknown)
     }
 
     /// Forgets what is late.
@@ -240,8 +275,7 @@ impl Mss {
         toward: Toward,
         ledger: &mut Ledger,
     ) {
-        let len_max = announced.mss.saturating_add(headers_len(packet.ip()));
-        let flow = self.remember(now, key, announced.opens, len_max, toward);
+        let flow = self.remember(now, key, &announced, packet.ip(), toward);
         let (wanted, may_change) = match toward {
             Toward::Narrow => {
                 self.sight(now, key);
@@ -249,7 +283,7 @@ impl Mss {
             }
             Toward::Wide => {
                 let wanted = self.raised(&announced, packet.ip());
-                (wanted, self.may_raise(now, key, flow, announced.opens, packet, ledger))
+                (wanted, self.may_raise(now, key, flow, announced.opens))
             }
         };
         if announced.is_clear() && (wanted == announced.mss || !may_change) {
@@ -281,30 +315,31 @@ impl Mss {
     fn raised(&self, announced: &Announced, ip: &Ip) -> u16 {
         let payload = |mss: u16| u32::from(mss.saturating_sub(announced.options_len));
         let longest = self.mss_toward(Toward::Wide, ip);
-        let narrow = payload(announced.mss.min(self.mss_toward(Toward::Narrow, ip))).max(1);
+        let taken = announced.mss.max(ip.mss_default());
+        let narrow = payload(taken.min(self.mss_toward(Toward::Narrow, ip))).max(1);
         let count = payload(longest) / narrow;
         let is_less = (count + 1) * payload(longest) < (count + 2) * count * narrow;
         let whole = (count * narrow) as u16 + announced.options_len;
         if count >= 2 && is_less && whole >= announced.mss { whole } else { longest.max(announced.mss) }
     }
 
-    /// Remembers what a SYN's sender takes; of several of one connection, the least. What the flow was before is returned.
-    fn remember(&mut self, now: Time, key: FlowKey, opens: bool, len_max: u16, toward: Toward) -> Flow {
+    /// Remembers what a SYN's sender takes. What the flow was before is returned.
+    fn remember(&mut self, now: Time, key: FlowKey, announced: &Announced, ip: &Ip, toward: Toward) -> Flow {
         let known = self.find(&key).map(|at| (at, *self.flows.at_mut(at)));
         let before = match known {
-            Some((_, flow)) if opens && flow.is_closing => flow.anew(now),
+            Some((_, flow)) if announced.opens && flow.is_closing => flow.anew(now),
             Some((_, flow)) => flow,
             None => Flow::new(now),
         };
         let mut flow = before;
-        flow.touched = now;
-        let end = flow.sender(toward);
-        let is_first = end.len_max == 0 || core::mem::take(&mut end.is_stale);
-        end.len_max = if is_first { len_max } else { end.len_max.min(len_max) };
-        end.opened |= opens;
-        end.has_passed = true;
+        let lives = flow.is_agreed && !flow.is_closing;
+        let begins =
+            if announced.opens { flow.open(announced, ip, toward) } else { flow.answer(announced, ip, toward) };
         match known {
+            // It changed nothing, and makes nothing last longer or shorter.
+            Some((at, _)) if lives && !begins => *self.flows.at_mut(at) = flow,
             Some((at, _)) => {
+                flow.touched = now;
                 *self.flows.at_mut(at) = flow;
                 self.flows.touch(now, at, SHORT_PATIENCE);
             }
@@ -319,20 +354,10 @@ impl Mss {
     }
 
     /// May this SYN announce wide segments to the wide side?
-    fn may_raise(
-        &mut self,
-        now: Time,
-        key: FlowKey,
-        flow: Flow,
-        opens: bool,
-        packet: &Packet,
-        ledger: &mut Ledger,
-    ) -> bool {
+    fn may_raise(&mut self, now: Time, key: FlowKey, flow: Flow, opens: bool) -> bool {
         let both_pass = if opens { self.both_pass(now, key) } else { flow.wide.has_passed };
-        if !opens && !both_pass {
-            self.bypass(now, key, packet, ledger);
-        }
         match self.border.raise {
+            _ if !opens && flow.wide.is_fast_open => false,
             Raise::Never => false,
             Raise::BothWays => both_pass,
             Raise::Always => true,
@@ -350,16 +375,19 @@ impl Mss {
         ledger: &mut Ledger,
     ) {
         let found = self.find(&key);
-        let len_max = found.map_or(0, |at| self.flows.at_mut(at).receiver(toward).len_max);
-        packet.flow_len_max = if len_max == 0 { self.border.unknown_len_max(toward) } else { len_max };
-        if len_max == 0 && toward == Toward::Narrow && packet.wire_len() > usize::from(self.border.safe_len) {
+        let flow = found.map(|at| *self.flows.at_mut(at));
+        packet.segment_limit = Some(self.limit(flow.as_ref(), toward));
+        packet.has_accurate_ecn = flow.is_some_and(|flow| flow.has_accurate_ecn);
+        let is_unknown = flow.is_none_or(|flow| flow.receiver(toward).len_max == 0);
+        if is_unknown && toward == Toward::Narrow && packet.wire_len() > usize::from(self.border.safe_len) {
             ledger.note(Event::MssUnknown, Tally::of(packet));
         }
         let Some(at) = found else { return };
         let flow = self.flows.at_mut(at);
         flow.sender(toward).has_passed = true;
         // A narrow host that goes on has heard the SYN-ACK, wherever that went by.
-        let is_bypassed = toward == Toward::Wide && flow.narrow.opened && !flow.wide.has_passed;
+        let has_shaken = flow.narrow.opened || flow.narrow.has_answered;
+        let is_bypassed = toward == Toward::Wide && has_shaken && !flow.wide.has_passed;
         let goes_on = flags & (tcp::ACK | tcp::RST) == tcp::ACK;
         if is_bypassed && goes_on && !core::mem::replace(&mut flow.is_judged, true) {
             self.bypass(now, key, packet, ledger);
@@ -485,7 +513,85 @@ impl Key for PairKey {
 impl Flow {
     fn new(now: Time) -> Flow {
         let (narrow, wide) = (End::default(), End::default());
-        Flow { narrow, wide, is_open: false, is_closing: false, is_judged: false, touched: now }
+        let [is_agreed, has_accurate_ecn, is_open, is_closing, is_judged] = [false; 5];
+        Flow {
+            narrow,
+            wide,
+            offered: None,
+            is_agreed,
+            has_accurate_ecn,
+            is_open,
+            is_closing,
+            is_judged,
+            touched: now,
+        }
+    }
+
+    /// How long packets toward this side may be; none where their receiver announced nothing.
+    fn limit(&self, toward: Toward) -> Option<SegmentLimit> {
+        let receiver = self.receiver(toward);
+        let offered = self.offered.filter(|offer| !self.is_agreed && offer.toward != toward);
+        let end = offered.map_or(*receiver, |offer| receiver.least(&offer.end));
+        let may_grow = self.is_agreed && !end.is_below_floor;
+        (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
+    }
+
+    /// A SYN came: says whether it changed what is known. Of several that may begin the connection, each may be the one that does.
+    fn open(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
+        let lives = self.is_agreed && !self.is_closing;
+        let end = self.sender(toward);
+        let is_again = end.len_max > 0 && !end.is_stale && end.seq == announced.seq;
+        if lives && !is_again {
+            self.offered = Some(Offer::of(announced, ip, toward));
+            return false;
+        }
+        let offer = Offer::of(announced, ip, toward);
+        let is_first = end.len_max == 0 || end.is_stale;
+        if is_first || is_again {
+            let least = if is_first { offer.end } else { end.least(&offer.end) };
+            *end = End { opened: true, has_passed: true, has_answered: end.has_answered, ..least };
+            self.has_accurate_ecn = offer.accurate_ecn_field == ACCURATE_ECN_ASKED;
+        } else {
+            (end.opened, end.has_passed) = (true, true);
+            self.offered = Some(offer);
+        }
+        !lives
+    }
+
+    /// A SYN-ACK came: says whether it changed what is known.
+    fn answer(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
+        let lives = self.is_agreed && !self.is_closing;
+        let answered = announced.ack.wrapping_sub(1);
+        let offered = self.offered.filter(|offer| offer.toward != toward && offer.end.seq == answered);
+        let receiver = self.receiver(toward);
+        let is_known = receiver.len_max > 0 && !receiver.is_stale && receiver.opened && receiver.seq == answered;
+        let end = Offer::of(announced, ip, toward).end;
+        let asked = match offered {
+            Some(offer) => offer.accurate_ecn_field == ACCURATE_ECN_ASKED,
+            None => self.has_accurate_ecn,
+        };
+        let sender = self.sender(toward);
+        let is_again = sender.len_max > 0 && !sender.is_stale && sender.seq == announced.seq;
+        let passed = End { has_passed: true, opened: sender.opened, ..end };
+        match (offered, is_known) {
+            _ if lives && offered.is_none() && !(is_known && is_again) => return false,
+            (Some(offer), _) => {
+                *self.sender(toward) = End { has_passed: true, ..end };
+                *self.receiver_mut(toward) = offer.end;
+            }
+            (None, true) => *sender = if is_again { sender.least(&passed) } else { passed },
+            // Its SYN went another way: what it announces holds, and nothing becomes longer.
+            (None, false) => {
+                let least = if sender.len_max == 0 || sender.is_stale { passed } else { sender.least(&passed) };
+                *sender = End { has_answered: true, ..least };
+                return true;
+            }
+        }
+        self.offered = None;
+        self.is_agreed = true;
+        self.is_closing = false;
+        self.has_accurate_ecn = asked && ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
+        true
     }
 
     /// The next connection between the same ports; until its ends announce anew, what they did counts.
@@ -502,12 +608,48 @@ impl Flow {
         }
     }
 
+    /// The end that takes them, to be changed.
+    fn receiver_mut(&mut self, toward: Toward) -> &mut End {
+        match toward {
+            Toward::Wide => &mut self.wide,
+            Toward::Narrow => &mut self.narrow,
+        }
+    }
+
     /// The end that takes them.
     fn receiver(&self, toward: Toward) -> &End {
         match toward {
             Toward::Wide => &self.wide,
             Toward::Narrow => &self.narrow,
         }
+    }
+}
+
+impl End {
+    /// This, as far as both announcements allow.
+    fn least(&self, other: &End) -> End {
+        End {
+            len_max: self.len_max.min(other.len_max),
+            is_below_floor: self.is_below_floor || other.is_below_floor,
+            is_fast_open: self.is_fast_open || other.is_fast_open,
+            ..*self
+        }
+    }
+}
+
+impl Offer {
+    fn of(announced: &Announced, ip: &Ip, toward: Toward) -> Offer {
+        let floor = ip.mss_default();
+        let end = End {
+            len_max: announced.mss.max(floor).saturating_add(headers_len(ip)),
+            is_below_floor: announced.mss < floor,
+            seq: announced.seq,
+            opened: announced.opens,
+            has_passed: true,
+            is_fast_open: announced.is_fast_open,
+            ..End::default()
+        };
+        Offer { toward, end, accurate_ecn_field: announced.accurate_ecn_field }
     }
 }
 
@@ -520,6 +662,10 @@ fn headers_len(ip: &Ip) -> u16 {
 /// IPv4 packet may become an IPv6 one on its way, which is 20 bytes longer and may have a Fragment header of 8 (RFC 7915
 /// section 4.1).
 pub const SAFE_LEN: u16 = 1_280 - 20 - 8;
+/// AE, CWR and ECE of a SYN that asks for accurate ECN (RFC 9768 section 3.1.1).
+const ACCURATE_ECN_ASKED: u8 = 0b111;
+/// The same of SYN-ACKs that agree to it (RFC 9768 table 2).
+const ACCURATE_ECN_ANSWERS: [u8; 4] = [0b010, 0b011, 0b100, 0b110];
 /// How long an idle connection is remembered: two hours and four minutes (RFC 5382 section 5, REQ-5).
 const PATIENCE: Duration = Duration::from_secs(7_440);
 /// The same of one that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).

@@ -1,6 +1,6 @@
 //! Packets in, packets of the sizes that one side wants out: widen, then narrow.
 
-use crate::coalesce::Coalescer;
+use crate::coalesce::{Coalescer, Mode};
 use crate::fragment::{Piece, Pieces};
 use crate::identify::Identifiers;
 use crate::join::{Join, Joiner};
@@ -10,7 +10,8 @@ use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
 use packet::{
-    Checksum, Content, Cut, Fill, Identifications, Packet, Shares, Time, Train, Tunnel, may_be_segmented,
+    Checksum, Content, Cut, Fill, Identifications, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
+    may_be_segmented,
 };
 
 /// All that happens to a packet on its way out of one side.
@@ -43,7 +44,7 @@ pub struct Narrowing {
     /// Who we are to the packets.
     pub role: Role,
     /// Longest TCP packet whose receiver nobody has looked up, IP header counted, in bytes. Others say themselves what theirs
-    /// takes; see [`Mss`](crate::Mss).
+    /// takes: see [`SegmentLimit`].
     pub unknown_len_max: u16,
     /// How a cut shares a payload out.
     pub fill: Fill,
@@ -72,8 +73,22 @@ pub enum Switch {
 pub enum Trains {
     /// As they came, as far as they fit: for what must be given back byte for byte, and for a host's receive offload.
     Kept,
-    /// The longest that fit: for a border between two sizes.
+    /// The longest that fit, where both directions of the connection's handshake were seen, else as they came: for a border between two
+    /// sizes.
+    ResizedWhereKnown,
+    /// The longest that fit, whoever receives them: for a host's own card, and where packets go to a file.
     Resized,
+}
+
+impl Trains {
+    /// Those of a side that coalesces so, or not at all, on the way to its own host or to any other.
+    pub fn of(coalesces: Option<Mode>, is_for_own_host: bool) -> Trains {
+        match (coalesces, is_for_own_host) {
+            (Some(Mode::Resize), true) => Trains::Resized,
+            (Some(Mode::Resize), false) => Trains::ResizedWhereKnown,
+            (Some(Mode::Reversible) | None, _) => Trains::Kept,
+        }
+    }
 }
 
 /// Who finishes the half-filled checksums of offloading senders.
@@ -146,14 +161,14 @@ impl Side {
         self.narrow(now, mark, out);
     }
 
-    /// Longest packet, IP header counted, in bytes, as which the TCP trains of a flow may leave without being seen here, where their
-    /// receiver takes packets of `flow_len_max`: all that is done to them is that they get segments of that length. None where
-    /// that is not all.
-    pub fn resizes_to(&self, flow_len_max: u16) -> Option<u16> {
-        let Narrowing { mtu, fill, segment, trains, .. } = self.narrowing;
-        let resizes = (trains, segment, fill) == (Trains::Resized, Switch::On, Fill::Full);
+    /// How long the packets of a flow's TCP trains may leave without being seen here, where its receiver's limit is this: all that
+    /// is done to them is that they get segments of another length. None where that is not all.
+    pub fn resizes_to(&self, limit: SegmentLimit) -> Option<SegmentLimit> {
+        let Narrowing { mtu, fill, segment, .. } = self.narrowing;
         let joins_so = self.widening.coalescer.as_ref().is_none_or(Coalescer::resizes);
-        (resizes && joins_so && flow_len_max > 0).then_some(mtu.min(flow_len_max))
+        let resizes = (segment, fill) == (Switch::On, Fill::Full) && joins_so;
+        let may_grow = self.narrowing.may_grow(Some(limit));
+        (resizes && limit.len_max > 0).then_some(SegmentLimit { len_max: mtu.min(limit.len_max), may_grow })
     }
 
     /// Gives up what is late.
@@ -417,8 +432,17 @@ impl Narrowing {
     /// Longest TCP packet that both this side and the packet's receiver take.
     #[inline]
     fn tcp_len_max(&self, packet: &Packet) -> u16 {
-        let known = packet.flow_len_max;
-        self.mtu.min(if known == 0 { self.unknown_len_max } else { known })
+        self.mtu.min(packet.segment_limit.map_or(self.unknown_len_max, |limit| limit.len_max))
+    }
+
+    /// May the segments of a train become longer than they came, toward a receiver with this limit?
+    fn may_grow(&self, limit: Option<SegmentLimit>) -> bool {
+        let may = match self.trains {
+            Trains::Kept => false,
+            Trains::ResizedWhereKnown => limit.is_some_and(|limit| limit.may_grow),
+            Trains::Resized => true,
+        };
+        may && self.segment == Switch::On
     }
 
     /// Gives TCP the segments that this side wants: as long as fit, where a train's are not kept or do not fit. Trains are
@@ -431,7 +455,7 @@ impl Narrowing {
             packet.train = None;
         }
         let stays = match packet.train {
-            Some(_) => fits && self.trains == Trains::Kept,
+            Some(_) => self.segment == Switch::Off || fits && !self.may_grow(packet.segment_limit),
             None => fits || self.segment == Switch::Off,
         };
         if stays || !packet.is_tcp() || packet.cut.is_some() || !may_be_segmented(packet) {

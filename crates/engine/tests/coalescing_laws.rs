@@ -463,7 +463,9 @@ fn take_pieces(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> usiz
         assert_eq!(piece.seq, seen.seq.wrapping_add((at - seen.payload.start) as u32), "{what}: piece {index}");
         assert!(frame[at..end] == one.frame[piece.payload.clone()], "{what}: piece {index}");
         assert_eq!(piece.sum_is_right, seen.sum_is_right, "{what}: a wrong sum stays wrong, a right one right");
-        let kept = if index == 0 { CWR } else { 0 } | if end == seen.end { PSH | FIN } else { 0 };
+        // Where AE is set, CWR is part of a counter, which all repeat (RFC 9768 section 3.2.2).
+        let counts = frame[seen.upper_at + 12] & 1 != 0;
+        let kept = if index == 0 || counts { CWR } else { 0 } | if end == seen.end { PSH | FIN } else { 0 };
         assert_eq!(piece.flags, seen.flags & (!(CWR | PSH | FIN) | kept), "{what}: piece {index}");
         at = end;
         if at == seen.end {

@@ -5,7 +5,9 @@ mod flows;
 use flows::*;
 use std::collections::HashSet;
 use std::time::Duration;
-use wideload_engine::packet::{Checksum, Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
+use wideload_engine::packet::{
+    Checksum, Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, SegmentLimit, Time, Train,
+};
 use wideload_engine::{
     Border, Coalescer, Event, Ledger, Mode, Mss, Narrowing, Output, Pieces, Raise, Role, Rules, SAFE_LEN, Secret,
     Side, Switch, Toward, Trains, Widening,
@@ -97,7 +99,8 @@ fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_t
                 assert_eq!(left, told(mtus, version, Toward::Wide, mss, stamps), "{mtus:?}, IPv{version}, {mss}");
                 // What the wide host then sends leaves in pieces that are alike, where a whole number was told.
                 let payload_len = left - options_len;
-                let carried = mss.min(narrow_mtu - (syn.ip_header_len() + 20) as u16) - options_len;
+                let carried =
+                    mss.max(floor(version)).min(narrow_mtu - (syn.ip_header_len() + 20) as u16) - options_len;
                 let long = Spec {
                     options: stamps_option.to_vec(),
                     ..data(version, 1, Toward::Narrow, payload_len.into())
@@ -145,7 +148,7 @@ fn syns_that_are_damaged_signed_in_fragments_or_resets_pass_as_they_came_and_say
                 assert!(frame == spec.bytes() && as_received, "{what}, IPv{version}, {toward:?}");
                 let back = other(toward);
                 let answer = turned(Spec { flags: ACK, ..Spec::tcp(version).carrying(0, 10) });
-                let len = if version == 4 { 740 } else { 760 };
+                let len = if version == 4 { 740 } else { 1_280 };
                 let expected = if announced { len } else { border(Raise::Always).unknown_len_max(back) };
                 assert_eq!(gateway.len_max(&answer, back), expected, "{what}, IPv{version}, {toward:?}");
             }
@@ -285,7 +288,7 @@ fn what_passed_ten_minutes_ago_tells_nothing_and_a_live_connection_tells_it_agai
                 gateway.step(4, 1, ACK_FROM_WIDE);
             }
             if is_heard {
-                assert_eq!(gateway.hear(4, 1, Toward::Narrow), Some(1_480));
+                assert_eq!(gateway.hear(4, 1, Toward::Narrow).map(|limit| limit.len_max), Some(1_480));
             }
         }
         gateway.step(4, 2, SYN_FROM_NARROW);
@@ -305,7 +308,7 @@ fn a_connection_that_goes_on_without_being_seen_is_known_while_it_is_heard() {
             gateway.mss.expire(gateway.now);
             let toward = [Toward::Wide, Toward::Narrow][hour % 2];
             let len_max = pick(toward, 8_900, 1_440) + if version == 4 { 40 } else { 60 };
-            assert_eq!(gateway.hear(version, 1, toward), Some(len_max), "hour {hour}");
+            assert_eq!(gateway.hear(version, 1, toward).map(|limit| limit.len_max), Some(len_max), "hour {hour}");
             assert_eq!(gateway.hear(version, 2, Toward::Wide), None, "of another connection");
         }
         gateway.now = gateway.now + Duration::from_secs(7_441);
@@ -445,28 +448,194 @@ fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
 #[test]
 fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_trains() {
     let side = || Gateway::new(Raise::BothWays).wide;
-    assert_eq!([side().resizes_to(9_001), side().resizes_to(0)], [Some(9_000), None]);
+    let limit = |len_max| SegmentLimit { len_max, may_grow: true };
+    assert_eq!([side().resizes_to(limit(9_001)), side().resizes_to(limit(0))], [Some(limit(9_000)), None]);
     let narrowing = |change: fn(&mut Narrowing)| {
+        let limit = SegmentLimit { len_max: 1_500, may_grow: true };
         let mut side = side();
         change(&mut side.narrowing);
-        side.resizes_to(1_500)
+        side.resizes_to(limit)
     };
     assert_eq!(narrowing(|narrowing| narrowing.fill = Fill::Even), None);
     assert_eq!(narrowing(|narrowing| narrowing.segment = Switch::Off), None);
-    assert_eq!(narrowing(|narrowing| narrowing.trains = Trains::Kept), None);
+    let kept = SegmentLimit { len_max: 1_500, may_grow: false };
+    assert_eq!(narrowing(|narrowing| narrowing.trains = Trains::Kept), Some(kept), "they only become shorter");
     let mut reversible = side();
     let rules = Rules { mode: Mode::Reversible, ..resize(u16::MAX) };
     reversible.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(5)));
-    assert_eq!(reversible.resizes_to(1_500), None);
+    assert_eq!(reversible.resizes_to(limit(1_500)), None);
     reversible.widening.coalescer = None;
-    assert_eq!(reversible.resizes_to(1_500), Some(1_500));
+    assert_eq!(reversible.resizes_to(limit(1_500)), Some(limit(1_500)));
+}
+
+/// What one end may say in a handshake: its flags with a sequence number, and what it acknowledges.
+fn saying(toward: Toward, flags: u8, [seq, ack]: [u32; 2], mss: u16) -> Spec {
+    Spec { flags, seq, ack, options: mss_option(mss), ..data(4, 1, toward, 0) }
+}
+
+/// The lengths of what leaves for a train toward the narrow side, or the wide one.
+fn lens(gateway: &mut Gateway, toward: Toward, segment_len: u16) -> Vec<usize> {
+    let left = gateway.pass(&data(4, 1, toward, 2 * usize::from(segment_len)), toward, Some(segment_len));
+    left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).collect()
+}
+
+#[test]
+fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resizes() {
+    let handshake =
+        [saying(Toward::Narrow, SYN, [70, 0], 8_960), saying(Toward::Wide, SYN | ACK, [500, 71], 1_460)];
+    let cases: [(&str, &[usize], bool, u64); 5] = [
+        ("whole", &[0, 1], true, 0),
+        ("nothing was seen", &[], false, 0),
+        ("the SYN alone", &[0], false, 0),
+        ("the answer alone", &[1], false, 0),
+        ("an answer to another SYN", &[0, 1], false, 1),
+    ];
+    for (what, steps, grows, off) in cases {
+        let mut gateway = Gateway::new(Raise::Always);
+        for step in steps {
+            let spec = &handshake[*step];
+            let toward = if *step == 0 { Toward::Narrow } else { Toward::Wide };
+            gateway.pass(&Spec { ack: spec.ack + off as u32, ..spec.clone() }, toward, None);
+        }
+        let whole = if grows { vec![1_040] } else { vec![540, 540] };
+        assert_eq!(lens(&mut gateway, Toward::Wide, 500), whole, "{what}");
+        assert_eq!(lens(&mut gateway, Toward::Narrow, 500), whole, "{what}");
+        // They become shorter all the same.
+        assert!(lens(&mut gateway, Toward::Narrow, 8_000).iter().all(|len| *len <= 1_500), "{what}");
+        for change in
+            [(|narrowing: &mut Narrowing| narrowing.trains = Trains::Kept) as fn(&mut Narrowing), |narrowing| {
+                narrowing.segment = Switch::Off
+            }]
+        {
+            change(&mut gateway.wide.narrowing);
+            assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540], "{what}");
+        }
+    }
+    // A host that announces less than every host takes is sent no more than its peer sends by itself.
+    let mut gateway = Gateway::new(Raise::Always);
+    gateway.pass(&saying(Toward::Narrow, SYN, [70, 0], 200), Toward::Narrow, None);
+    gateway.pass(&saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), Toward::Wide, None);
+    assert_eq!(lens(&mut gateway, Toward::Wide, 200), [240, 240]);
+}
+
+#[test]
+fn a_live_connections_limits_change_by_its_own_handshake_alone() {
+    let opened = || {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        gateway.pass(&saying(Toward::Wide, SYN, [500, 0], 1_400), Toward::Wide, None);
+        gateway.pass(&saying(Toward::Narrow, SYN | ACK, [70, 501], 8_900), Toward::Narrow, None);
+        gateway.step(4, 1, ACK_FROM_NARROW);
+        gateway
+    };
+    let limits = |gateway: &mut Gateway| {
+        [Toward::Narrow, Toward::Wide].map(|toward| gateway.len_max(&data(4, 1, toward, 10), toward))
+    };
+    for forged in [
+        &[saying(Toward::Wide, SYN, [9, 0], 48)][..],
+        &[saying(Toward::Wide, SYN, [9, 0], 9_000)],
+        &[saying(Toward::Wide, SYN | ACK, [9, 71], 48)],
+        &[saying(Toward::Wide, SYN | ACK, [500, 72], 48)],
+        &[saying(Toward::Wide, SYN, [9, 0], 48), saying(Toward::Wide, SYN | ACK, [9, 71], 48)],
+    ] {
+        let mut gateway = opened();
+        forged.iter().for_each(|spec| drop(gateway.pass(spec, Toward::Wide, None)));
+        assert_eq!(limits(&mut gateway), [1_440, 8_940], "{forged:?}");
+        assert_eq!(lens(&mut gateway, Toward::Wide, 500), [1_040], "{forged:?}");
+        // What the live host answers to it, by RFC 5961 section 4.
+        gateway.step(4, 1, ACK_FROM_WIDE);
+        assert_eq!(limits(&mut gateway), [1_440, 8_940]);
+        // Another connection of the same ports has a handshake of its own.
+        gateway.pass(&saying(Toward::Wide, SYN, [1_000, 0], 1_000), Toward::Wide, None);
+        gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, 1_001], 7_000), Toward::Narrow, None);
+        assert_eq!(limits(&mut gateway), [1_040, 7_040], "{forged:?}");
+    }
+    // Until it is answered, each SYN may be the one that is; the answer says which.
+    let mut gateway = Gateway::new(Raise::BothWays);
+    gateway.pass(&saying(Toward::Wide, SYN, [500, 0], 1_400), Toward::Wide, None);
+    gateway.pass(&saying(Toward::Wide, SYN, [9, 0], 48), Toward::Wide, None);
+    assert_eq!(gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow), 576);
+    gateway.pass(&saying(Toward::Narrow, SYN | ACK, [70, 501], 8_900), Toward::Narrow, None);
+    assert_eq!(limits(&mut gateway), [1_440, 8_940]);
+}
+
+#[test]
+fn one_forged_answer_stops_no_raising_and_two_forged_segments_do() {
+    let forged = saying(Toward::Wide, SYN | ACK, [9, 71], 1_460);
+    for (goes_on, raised) in [(false, 1), (true, 0)] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        gateway.step(4, 2, SYN_FROM_WIDE);
+        gateway.pass(&forged, Toward::Wide, None);
+        if goes_on {
+            gateway.step(4, 1, ACK_FROM_NARROW);
+        }
+        assert_eq!(gateway.count(Event::MssRaised), 0);
+        gateway.step(4, 3, SYN_FROM_NARROW);
+        assert_eq!(gateway.count(Event::MssRaised), raised);
+    }
+}
+
+#[test]
+fn who_opens_with_data_is_told_what_the_narrow_host_announced() {
+    let cookie: &[u8] = &[34, 2, 1, 1];
+    let experiment: &[u8] = &[254, 4, 0xF9, 0x89];
+    let other: &[u8] = &[254, 4, 0xAA, 0xAA];
+    for (option, raised) in [(cookie, 0), (experiment, 0), (other, 1), (&[][..], 1)] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        let syn = saying(Toward::Narrow, SYN, [70, 0], 8_960);
+        let options = [&syn.options[..], option].concat();
+        gateway.pass(&Spec { options, ..syn }, Toward::Narrow, None);
+        gateway.pass(&saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), Toward::Wide, None);
+        assert_eq!(gateway.count(Event::MssRaised), raised, "{option:02x?}");
+    }
+}
+
+#[test]
+fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
+    // What the SYN and its answer say of AE, CWR and ECE; whether that agrees to accurate ECN (RFC 9768 table 2).
+    let cases = [
+        (0b111, 0b010, true),
+        (0b111, 0b011, true),
+        (0b111, 0b100, true),
+        (0b111, 0b110, true),
+        (0b111, 0b001, false),
+        (0b111, 0b101, false),
+        (0b111, 0b000, false),
+        (0b011, 0b010, false),
+        (0b011, 0b001, false),
+    ];
+    let with = |spec: Spec, bits: u8| Spec { reserved: bits >> 2, flags: spec.flags | (bits & 0b11) << 6, ..spec };
+    for (asked, answered, agrees) in cases {
+        for counter in 0..8 {
+            let mut gateway = Gateway::new(Raise::BothWays);
+            gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked), Toward::Narrow, None);
+            gateway.pass(&with(saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), answered), Toward::Wide, None);
+            let long = with(data(4, 1, Toward::Narrow, 4_000), counter);
+            let left = gateway.pass(&long, Toward::Narrow, None);
+            let said: Vec<u8> = left.iter().map(|frame| (frame[32] & 1) << 2 | frame[33] >> 6).collect();
+            // AE says it without a handshake.
+            let later = if agrees || counter & 0b100 != 0 { counter } else { counter & !0b010 };
+            assert_eq!(said, [counter, later, later], "{asked:03b}, {answered:03b}, {counter:03b}");
+            assert!(left.iter().all(|frame| Seen::of(frame, Medium::Ip).sum_is_right));
+        }
+    }
+}
+
+/// The SYN-ACK that answers a SYN.
+fn answering(syn: &Spec, mss: u16) -> Spec {
+    Spec {
+        flags: SYN | ACK,
+        seq: 77,
+        ack: syn.seq.wrapping_add(1),
+        options: mss_option(mss),
+        ..turned(syn.clone())
+    }
 }
 
 #[test]
 fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
     // What the receiver announced; the packets' length toward it, in version 4.
     let toward_narrow =
-        [(Some(1_460), 1_500), (Some(1_200), 1_240), (Some(9_000), 1_500), (None, 576), (Some(48), 88)];
+        [(Some(1_460), 1_500), (Some(1_200), 1_240), (Some(9_000), 1_500), (None, 576), (Some(48), 576)];
     let toward_wide = [(Some(8_960), 9_000), (Some(1_460), 1_500), (Some(65_495), 9_000), (None, 576)];
     for (toward, cases) in [(Toward::Narrow, &toward_narrow[..]), (Toward::Wide, &toward_wide)] {
         for (mss, expected) in cases {
@@ -474,6 +643,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             let syn =
                 Spec { flags: SYN, options: mss.map_or(Vec::new(), mss_option), ..turned(data(4, 1, toward, 0)) };
             gateway.pass(&syn, other(toward), None);
+            gateway.pass(&answering(&syn, 1_460), toward, None);
             let long = data(4, 1, toward, 40_000);
             for segment_len in [None, Some(1_448), Some(8_900)] {
                 let left = gateway.pass(&long, toward, segment_len);
@@ -483,10 +653,11 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             // Whoever else cuts its trains is told the same, from either direction.
             let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
             let back = gateway.seen(&turned(long), other(toward), Checksum::Unverified, None);
-            let len_max = gateway.mss.len_maxes(&back, other(toward)).map(|[_, back]| back);
-            assert_eq!(len_max, Some(seen.flow_len_max), "{toward:?}, {mss:?}");
+            let limit = gateway.mss.limits(&back, other(toward)).map(|[_, back]| back);
+            assert_eq!(limit, seen.segment_limit, "{toward:?}, {mss:?}");
             let side = pick(toward, &gateway.wide, &gateway.narrow);
-            assert_eq!(side.resizes_to(seen.flow_len_max).map(usize::from), Some(*expected), "{toward:?}, {mss:?}");
+            let resized = seen.segment_limit.and_then(|limit| side.resizes_to(limit));
+            assert_eq!(resized.map(|limit| usize::from(limit.len_max)), Some(*expected), "{toward:?}, {mss:?}");
             [seen, back].into_iter().for_each(|packet| gateway.out.done(packet));
         }
         let mut stranger = Gateway::new(Raise::BothWays);
@@ -530,7 +701,10 @@ fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
             } else if let Some(least) = least[1 - sender] {
                 let asked = gateway.len_max(&data(version, 1, toward, 10), toward);
                 let headers = if version == 4 { 40 } else { 60 };
-                assert!(asked <= headers + least, "seed {seed}: {asked} toward {toward:?}, {least}");
+                assert!(
+                    asked <= headers + least.max(floor(version)),
+                    "seed {seed}: {asked} toward {toward:?}, {least}"
+                );
                 kept += 1;
             }
         }
@@ -630,6 +804,7 @@ impl Gateway {
                 ..Widening::default()
             },
             narrowing: Narrowing {
+                trains: Trains::ResizedWhereKnown,
                 unknown_len_max: border(raise).unknown_len_max(toward),
                 ..Narrowing::new(mtu, Role::Transit)
             },
@@ -662,7 +837,7 @@ impl Gateway {
     }
 
     /// A packet of a connection goes by without being seen: how long may it be?
-    fn hear(&mut self, version: u8, port: u16, toward: Toward) -> Option<u16> {
+    fn hear(&mut self, version: u8, port: u16, toward: Toward) -> Option<SegmentLimit> {
         let spec = data(version, port, toward, 10);
         let packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
         let (source, destination) = packet.addresses();
@@ -674,7 +849,7 @@ impl Gateway {
     /// How long packets of this connection may be.
     fn len_max(&mut self, spec: &Spec, toward: Toward) -> u16 {
         let packet = self.seen(spec, toward, Checksum::Unverified, None);
-        let len_max = packet.flow_len_max;
+        let len_max = packet.segment_limit.map_or(0, |limit| limit.len_max);
         self.out.done(packet);
         len_max
     }
@@ -735,7 +910,8 @@ impl Talk {
             0..3 => {
                 let flags = *random.choice(&[SYN, SYN | ACK]).unwrap();
                 let options = self.announces[sender].map_or(Vec::new(), mss_option);
-                (Spec { flags, options, ..one }, None)
+                let ack = if random.bool() { one.seq.wrapping_add(1) } else { one.ack };
+                (Spec { flags, ack, options, ..one }, None)
             }
             3 => (Spec { flags: *random.choice(&[FIN | ACK, RST, ACK]).unwrap(), ..one }, None),
             what => {
@@ -759,7 +935,7 @@ impl Talk {
     /// Longest packet that an end takes.
     fn len_max(&self, end: usize) -> usize {
         let (headers, default) = if self.version == 4 { (40, 536) } else { (60, 1_220) };
-        headers + usize::from(self.announces[end].unwrap_or(default))
+        headers + usize::from(self.announces[end].unwrap_or(default).max(default))
     }
 }
 
@@ -872,13 +1048,18 @@ fn told([wide, narrow]: [u16; 2], version: u8, toward: Toward, announced: u16, h
         return announced.min(narrow);
     }
     let options = if has_stamps { 12 } else { 0 };
-    let segment = u32::from(announced.min(narrow).saturating_sub(options)).max(1);
+    let segment = u32::from(announced.max(floor(version)).min(narrow).saturating_sub(options)).max(1);
     let packets = |len: u32| 1 + len.div_ceil(segment);
     let fewer = |one: u32, other: u32| packets(one) * other < packets(other) * one;
     let longest = u32::from(wide - options);
     let best = (2 * segment..=longest).rev().reduce(|best, len| if fewer(len, best) { len } else { best });
     let best = best.map_or(wide, |best| best as u16 + options);
     if best < announced { wide.max(announced) } else { best }
+}
+
+/// The MSS that every host takes (RFC 9293 section 3.7.1, RFC 8200 section 5).
+fn floor(version: u8) -> u16 {
+    if version == 4 { 536 } else { 1_220 }
 }
 
 fn pick<T>(toward: Toward, wide: T, narrow: T) -> T {

@@ -6,7 +6,7 @@ use crate::worker::Way;
 use core::time::Duration;
 use engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Checksums, Coalescer, FLOW_CHARGE, Full, Hold, Identifiers,
-    Join, JoinLimits, Joiner, Late, Limits, Mode, Mss, Narrowing, Output, Raise, Reassembler, Role, Rules, RunsBy,
+    Join, JoinLimits, Joiner, Late, Limits, Mss, Narrowing, Output, Raise, Reassembler, Role, Rules, RunsBy,
     Secret, Side, Switch, Toward, Trains, Widening,
 };
 use packet::Pool;
@@ -79,17 +79,17 @@ pub fn replacement(
 
 /// A side, as it is configured.
 pub fn side(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets) -> Side {
+    let is_for_own_host = config.role == ConfigRole::WideInterface && toward == Toward::Wide;
     let side = of(config, toward);
     let role = match config.role {
         ConfigRole::WideInterface => Role::Source(Identifiers::new(secrets.seed, config.limits.datagram_lifetime)),
         ConfigRole::Router | ConfigRole::Border => Role::Transit,
     };
-    let reversible = side.coalesce == Some(Mode::Reversible);
     let narrowing = Narrowing {
         fill: side.fill,
         segment: unless(config, Stage::Segment, side.segment),
         fragment: unless(config, Stage::Fragment, side.fragment),
-        trains: if reversible { Trains::Kept } else { Trains::Resized },
+        trains: Trains::of(side.coalesce.filter(|_| is_on(config, Stage::Coalesce)), is_for_own_host),
         checksums: if offloads.checksum { Checksums::Left } else { Checksums::Finished },
         unknown_len_max: border(config).map_or(u16::MAX, |border| border.unknown_len_max(toward)),
         ..Narrowing::new(side.mtu, role)
@@ -121,7 +121,7 @@ pub fn widening(config: &Config, side: &SideConfig, secrets: Secrets) -> Widenin
         let rules = Rules { mode, hold, len_max: side.mtu, longer: side.segment, udp: false };
         Coalescer::new(bytes, rules, side.exempt.clone(), seed).with_table_key(table_key)
     });
-    let is_on = |stage| !config.bypass.contains(&stage);
+    let is_on = |stage| is_on(config, stage);
     Widening {
         joins: side.joins(),
         reassembler: reassembler.filter(|_| is_on(rejoins_by(side))),
@@ -170,7 +170,11 @@ pub fn rejoins_by(side: &SideConfig) -> Stage {
 }
 
 fn unless(config: &Config, stage: Stage, switch: Switch) -> Switch {
-    if config.bypass.contains(&stage) { Switch::Off } else { switch }
+    if is_on(config, stage) { switch } else { Switch::Off }
+}
+
+fn is_on(config: &Config, stage: Stage) -> bool {
+    !config.bypass.contains(&stage)
 }
 
 /// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to receive into.

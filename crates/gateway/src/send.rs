@@ -278,6 +278,10 @@ fn train_kind(packet: &Packet) -> Option<TrainKind> {
         packet::ip::TCP => {
             let segment = tcp::Segment::parse(packet.upper_bytes(upper))?;
             let cwr = segment.header.flags() & tcp::CWR != 0;
+            // Who cuts trains clears the flag in all segments but the first; here it is part of a counter (RFC 9768 section 3.2.2).
+            if cwr && (packet.has_accurate_ecn || segment.header.has_accurate_ecn_bit()) {
+                return None;
+            }
             Some(match packet.ip().version {
                 Version::V4 => TrainKind::Tcp4 { cwr },
                 Version::V6 => TrainKind::Tcp6 { cwr },

@@ -456,11 +456,13 @@ impl Worker {
         if !may_lend || !self.ends.iter_mut().all(End::can_lend) {
             return;
         }
-        let Some(lens) = self.mss.as_mut().and_then(|mss| mss.len_maxes(packet, TOWARD[way])) else { return };
-        let resizes = |(way, _): (usize, Flow), len| self.ways[way].side.resizes_to(len);
-        let [Some(there), Some(back)] = [resizes(flows[0], lens[0]), resizes(flows[1], lens[1])] else { return };
-        for ((end, flow), len_max) in flows.into_iter().zip([there, back]) {
-            self.ends[end].port.leases().into_iter().for_each(|leases| leases.lend(flow, len_max));
+        let Some(limits) = self.mss.as_mut().and_then(|mss| mss.limits(packet, TOWARD[way])) else { return };
+        let resizes = |(way, _): (usize, Flow), limit| self.ways[way].side.resizes_to(limit);
+        let [Some(there), Some(back)] = [resizes(flows[0], limits[0]), resizes(flows[1], limits[1])] else {
+            return;
+        };
+        for ((end, flow), limit) in flows.into_iter().zip([there, back]) {
+            self.ends[end].port.leases().into_iter().for_each(|leases| leases.lend(flow, limit));
         }
         self.renewal.get_or_insert(now.later(RENEWAL.as_nanos() as u64));
     }
@@ -475,11 +477,11 @@ impl Worker {
         for way in [TO_NARROW, TO_WIDE] {
             let Some(leases) = self.ends[way].port.leases() else { continue };
             let side = &self.ways[way].side;
-            let len_max = |flow: Flow| {
+            let limit = |flow: Flow| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
                 side.resizes_to(mss.hear(now, ends, TOWARD[way])?)
             };
-            if leases.renew(len_max) > 0 {
+            if leases.renew(limit) > 0 {
                 self.renewal = Some(now.later(RENEWAL.as_nanos() as u64));
             }
         }

@@ -19,6 +19,15 @@ pub struct Announced {
     pub mss: u16,
     /// Bytes of options in each segment of the connection, if its other end agrees to time stamps; 0 where it offers none.
     pub options_len: u16,
+    /// Its sequence number.
+    pub seq: u32,
+    /// The next byte that its sender expects.
+    pub ack: u32,
+    /// Does it ask for, or bring, a cookie to send with a SYN (RFC 7413)? Its sender remembers the MSS that answers it, for packets
+    /// that no border may cut.
+    pub is_fast_open: bool,
+    /// What it says of accurate ECN: AE, CWR and ECE (RFC 9768 section 3.1).
+    pub accurate_ecn_field: u8,
     is_clear: bool,
     /// Where the MSS stands, in bytes from the TCP header, where another may be written.
     place: Option<u8>,
@@ -45,7 +54,8 @@ impl Announced {
             }
             packet.checksum = Checksum::Verified;
         }
-        Some(Ok(Announced { opens: flags & tcp::ACK == 0, ..announced }))
+        announced.opens = flags & tcp::ACK == 0;
+        Some(Ok(announced))
     }
 
     /// Can its options be read in one way only?
@@ -83,7 +93,7 @@ pub struct Damaged;
 /// Reads the options of a SYN.
 fn read(segment: &Segment<'_>, default: u16) -> Announced {
     let (mut at, mut least, mut place) = (tcp::HEADER_LEN, None::<u16>, None);
-    let (mut is_clear, mut is_signed, mut options_len) = (true, false, 0);
+    let (mut is_clear, mut is_signed, mut options_len, mut is_fast_open) = (true, false, 0, false);
     for option in segment.options() {
         match option {
             TcpOption::MaximumSegmentSize(mss) => {
@@ -93,7 +103,11 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
             }
             TcpOption::Other(MSS, _) | TcpOption::Malformed(_) => is_clear = false,
             TcpOption::Timestamps { .. } => options_len = STAMPS_LEN,
-            TcpOption::Other(kind, _) => is_signed |= is_signature(kind),
+            TcpOption::Other(kind, content) => {
+                is_signed |= is_signature(kind);
+                is_fast_open |=
+                    kind == FAST_OPEN || kind == EXPERIMENT && content.starts_with(&FAST_OPEN_EXPERIMENT);
+            }
             _ => {}
         }
         at += option.len();
@@ -103,7 +117,18 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
         Some(mss) => mss.min(default).max(MSS_MIN),
         None => default,
     };
-    Announced { opens: false, mss, options_len, is_clear, place: place.filter(|_| is_clear && !is_signed) }
+    let header = segment.header;
+    Announced {
+        opens: false,
+        mss,
+        options_len,
+        seq: header.seq.get(),
+        ack: header.ack.get(),
+        is_fast_open,
+        accurate_ecn_field: header.accurate_ecn_field(),
+        is_clear,
+        place: place.filter(|_| is_clear && !is_signed),
+    }
 }
 
 /// Smallest MSS that is believed, in bytes: below it, headers are most of what is sent (R113, CVE-2019-11479).
@@ -112,3 +137,9 @@ pub const MSS_MIN: u16 = 48;
 const STAMPS_LEN: u16 = 12;
 /// Kind of the option (RFC 9293 section 3.7.1).
 const MSS: u8 = 2;
+/// Kind of the option (RFC 7413 section 4.1.1).
+const FAST_OPEN: u8 = 34;
+/// Kind of options that are tried (RFC 6994), and what stands in front of this one.
+const EXPERIMENT: u8 = 254;
+/// See [`EXPERIMENT`].
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xF9, 0x89];

@@ -8,7 +8,7 @@ use crate::ip::{
 use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 use crate::part::TcpPart;
 use crate::sum::Sum;
-use crate::train::Train;
+use crate::train::{SegmentLimit, Train};
 use crate::{tcp, udp};
 use core::ops::{Deref, DerefMut};
 
@@ -44,8 +44,10 @@ pub struct Body {
     pub tag: u64,
     /// What is known of the transport checksum.
     pub checksum: Checksum,
-    /// Longest packet of its TCP flow that its receiver takes, IP header counted, in bytes; 0 where nobody has looked.
-    pub flow_len_max: u16,
+    /// How long packets of its TCP flow may be toward its receiver; none where nobody has looked.
+    pub segment_limit: Option<SegmentLimit>,
+    /// Do the hosts of its TCP connection count marks by three bits of each segment (RFC 9768)?
+    pub has_accurate_ecn: bool,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
     pub train: Option<Train>,
     /// How IP cuts this packet on its way out.
@@ -572,6 +574,13 @@ impl Packet {
     pub fn into_buffer(self) -> Buffer {
         Buffer(self.0)
     }
+
+    /// Its frame, as one that carries no packet.
+    pub fn into_raw(self) -> Raw {
+        let at = self.ip_at() - self.link_len();
+        let len = self.frame().len();
+        Raw { at, len, buffer: self.into_buffer() }
+    }
 }
 
 /// What is done to a run.
@@ -794,7 +803,8 @@ impl Body {
         self.as_received = as_received;
         self.longest_piece = 0;
         self.checksum = Checksum::Unverified;
-        self.flow_len_max = 0;
+        self.segment_limit = None;
+        self.has_accurate_ecn = false;
         self.train = None;
         self.cut = None;
     }
@@ -814,7 +824,8 @@ impl Body {
             longest_piece: 0,
             tag: 0,
             checksum: Checksum::Unverified,
-            flow_len_max: 0,
+            segment_limit: None,
+            has_accurate_ecn: false,
             train: None,
             cut: None,
         }

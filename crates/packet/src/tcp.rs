@@ -109,6 +109,16 @@ impl TcpHeader {
         usize::from(self.data_offset >> 4) * 4
     }
 
+    /// The three bits by which accurate ECN counts marks: AE, CWR and ECE (RFC 9768 section 3.2.2).
+    pub fn accurate_ecn_field(&self) -> u8 {
+        (self.data_offset & 1) << 2 | self.flags >> 6
+    }
+
+    /// Is AE set, which only accurate ECN knows (RFC 9768 section 3.2)?
+    pub fn has_accurate_ecn_bit(&self) -> bool {
+        self.data_offset & 1 != 0
+    }
+
     /// The eight flags, CWR first and FIN last.
     pub fn flags(&self) -> u8 {
         self.flags

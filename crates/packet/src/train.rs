@@ -29,6 +29,16 @@ pub enum Identifications {
     Stay,
 }
 
+/// How long the TCP packets of one direction of a connection may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentLimit {
+    /// Longest packet toward the receiver, IP header counted, in bytes.
+    pub len_max: u16,
+    /// May segments become longer than they came, up to that? Only where both directions of the handshake were seen, so that the
+    /// limit is the receiver's own (RFC 9293 section 3.7.1).
+    pub may_grow: bool,
+}
+
 /// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that opens or
 /// resets a connection or is urgent (R117, R118), nor one that is signed as a whole (RFC 2385, RFC 4302, RFC 5925) or
 /// whose options cannot be read.
@@ -80,7 +90,7 @@ pub struct SegmentTemplate<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Transport {
-    Tcp { seq: u32, flags: u8 },
+    Tcp { seq: u32, flags: u8, repeats_cwr: bool },
     Udp { has_checksum: bool },
 }
 
@@ -149,8 +159,9 @@ impl<'a> SegmentTemplate<'a> {
         Ip::stamp_segment(self.version, ip_header, self.ip_rest, upper_len, id);
         let rest = self.upper_rest + Sum::word(upper_len as u16) + Sum::of(payload);
         match self.transport {
-            Transport::Tcp { seq, flags } => {
-                tcp::stamp(upper, seq.wrapping_add(offset as u32), flags & place.flags(), rest);
+            Transport::Tcp { seq, flags, repeats_cwr } => {
+                let repeated = if repeats_cwr { tcp::CWR } else { 0 };
+                tcp::stamp(upper, seq.wrapping_add(offset as u32), flags & (place.flags() | repeated), rest);
             }
             Transport::Udp { has_checksum } => udp::stamp(upper, has_checksum, rest, upper_len),
         }
@@ -168,8 +179,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The flags that a segment here may have: CWR only the first (RFC 3168 section 6.1.2, R043), PSH and FIN only the
-    /// last (RFC 9293 section 3.9.1.2, R117).
+    /// The flags that a segment here may have: CWR only the first (RFC 3168 section 6.1.2, R043) unless the connection counts
+    /// by it (RFC 9768 section 3.2.2), PSH and FIN only the last (RFC 9293 section 3.9.1.2, R117).
     fn flags(self) -> u8 {
         let without_first = if self.first { 0 } else { tcp::CWR };
         let without_last = if self.last { 0 } else { tcp::PSH | tcp::FIN };
@@ -182,8 +193,10 @@ fn transport(packet: &Packet, upper: Upper) -> Option<(usize, Transport)> {
     match upper.protocol {
         TCP => {
             let segment = Segment::parse(bytes)?;
-            let transport = Transport::Tcp { seq: segment.header.seq.get(), flags: segment.header.flags() };
-            Some((segment.header.header_len(), transport))
+            let header = segment.header;
+            let repeats_cwr = packet.has_accurate_ecn || header.has_accurate_ecn_bit();
+            let transport = Transport::Tcp { seq: header.seq.get(), flags: header.flags(), repeats_cwr };
+            Some((header.header_len(), transport))
         }
         UDP => {
             let (header, _) = UdpHeader::parse(bytes)?;

@@ -3,7 +3,7 @@
 //! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
 
 use crate::{ToDo, TrainKind};
-use packet::{Buffer, Checksum, Frame, Identifications, Ingress, Medium, Packet, Sum, Train};
+use packet::{Buffer, Checksum, Frame, Identifications, Ingress, Medium, Packet, Sum, Train, Unfit};
 
 /// What a virtio-net header says (virtio 1.2, section 5.1.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +90,11 @@ impl VnetHeader {
         self.flags & NEEDS_CHECKSUM == 0 && self.kind & !CWR == 0
     }
 
+    /// Was something left to a card?
+    fn is_offloaded(self) -> bool {
+        self.flags & NEEDS_CHECKSUM != 0 || self.kind & !CWR != 0
+    }
+
     /// What it says of the transport checksum where it leaves nothing to do.
     #[inline]
     pub fn checksum(self) -> Checksum {
@@ -103,6 +108,10 @@ impl VnetHeader {
     #[inline]
     pub fn read_frame(self, buffer: Buffer, laid: Laid) -> Frame {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
+            // Hosts leave lengths to their cards; no card leaves them to the wire (RFC 1812 section 5.2.2).
+            Frame::Ip(packet) if packet.ip().length_missing && !self.is_offloaded() => {
+                Frame::Other(packet.into_raw(), Unfit::BadTotalLen)
+            }
             Frame::Ip(mut packet) => {
                 if self.flags & NEEDS_CHECKSUM != 0 {
                     packet.checksum = Checksum::Partial;
@@ -310,6 +319,23 @@ mod tests {
         let said = VnetHeader { flags: CHECKSUM_IS_VALID, ..VnetHeader::default() };
         assert_eq!(ip(said, &tcp(10)).checksum, Checksum::Verified);
         assert_eq!(ip(VnetHeader::default(), &tcp(10)).checksum, Checksum::Unverified);
+    }
+
+    #[test]
+    fn only_what_was_left_to_a_card_lacks_its_length() {
+        let mut frame = tcp(250);
+        frame[16..18].fill(0);
+        for sum_is_left_out in [false, true] {
+            frame[24..26].fill(0);
+            let sum = Sum::of(&frame[14..34]).checksum();
+            frame[24..26].copy_from_slice(&if sum_is_left_out { 0 } else { sum }.to_be_bytes());
+            let Frame::Other(raw, Unfit::BadTotalLen) = read(VnetHeader::default(), &frame) else {
+                panic!("no host's card would have sent it so")
+            };
+            assert_eq!(raw.frame(), frame);
+            let left = VnetHeader { kind: TCP4, segment_len: 100, ..VnetHeader::default() };
+            assert!(ip(left, &frame).ip().length_missing);
+        }
     }
 
     #[test]

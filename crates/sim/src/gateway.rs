@@ -11,8 +11,8 @@ use crate::wire;
 use core::time::Duration;
 use engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Coalescer, FLOW_CHARGE, Full, Hold, Identifiers, Join,
-    JoinLimits, Joiner, LIFETIME, Limits, Mode, Mss, Narrowing, Output, Prefixes, Raise, Reassembler,
-    Role as EngineRole, Rules, RunsBy, SAFE_LEN, Secret, Side, Switch, Toward, Trains, Widening,
+    JoinLimits, Joiner, LIFETIME, Limits, Mss, Narrowing, Output, Prefixes, Raise, Reassembler, Role as EngineRole,
+    Rules, RunsBy, SAFE_LEN, Secret, Side, Switch, Toward, Trains, Widening,
 };
 use packet::{Packet, Pool};
 
@@ -156,7 +156,7 @@ pub fn side(
     let border = Border { wide_mtu, narrow_mtu, raise: Raise::BothWays, safe_len: SAFE_LEN };
     let is_border = config.role == GatewayRole::Border;
     let narrowing = Narrowing {
-        trains: if config.coalesce == Some(Mode::Reversible) { Trains::Kept } else { Trains::Resized },
+        trains: Trains::of(config.coalesce.filter(|_| toward == Toward::Wide), !is_border),
         fill: config.fill,
         unknown_len_max: if is_border { border.unknown_len_max(toward) } else { u16::MAX },
         ..Narrowing::new(mtu, role)

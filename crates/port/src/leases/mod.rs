@@ -16,6 +16,7 @@
 
 use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
 use crate::failure::advised;
+use packet::SegmentLimit;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::c_void;
@@ -224,7 +225,7 @@ impl Leases {
     /// A flow opens: from here on the kernel notes the last of its packets that is left to the worker, unless it has another flow in
     /// its place.
     pub fn expect(&mut self, flow: Flow) {
-        if self.notes(flow) || !self.enter(flow, 0) {
+        if self.notes(flow) || !self.enter(flow, SegmentLimit { len_max: 0, may_grow: false }) {
             return;
         }
         self.until(flow).store(ENDED, Ordering::SeqCst);
@@ -234,19 +235,19 @@ impl Leases {
         let _ = last.compare_exchange(NEVER, left, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: packets are no longer than `len_max`
-    /// bytes, IP header counted, when they go on.
-    pub fn lend(&mut self, flow: Flow, len_max: u16) {
+    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: its packets keep this limit when they go on.
+    pub fn lend(&mut self, flow: Flow, limit: SegmentLimit) {
         let now = now();
         if !self.notes(flow) {
-            if !self.enter(flow, len_max) {
+            if !self.enter(flow, limit) {
                 return;
             }
         } else if self.until(flow).load(Ordering::Relaxed) > now {
-            self.word(flow.at() + LEN_MAX_AT).fetch_min(len_max.into(), Ordering::Relaxed);
+            self.word(flow.at() + LEN_MAX_AT).fetch_min(limit.len_max.into(), Ordering::Relaxed);
+            self.byte(flow.at() + GROWS_AT).fetch_and(limit.may_grow.into(), Ordering::Relaxed);
             return;
         } else {
-            self.word(flow.at() + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
+            self.limit(flow.at(), limit);
             self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
             self.byte(flow.at() + USED_AT).store(0, Ordering::Relaxed);
             // One that came while its flow got this place may have a number that is not noted.
@@ -257,7 +258,7 @@ impl Leases {
     }
 
     /// Gives a flow its place, where it is free: which of its packets was last left to the worker is not known.
-    fn enter(&mut self, flow: Flow, len_max: u16) -> bool {
+    fn enter(&mut self, flow: Flow, limit: SegmentLimit) -> bool {
         let (until, now) = (self.until(flow), now());
         let ends = until.load(Ordering::Relaxed);
         // A program that has just found another flow there may still be at it.
@@ -267,7 +268,7 @@ impl Leases {
         let at = flow.at();
         until.store(0, Ordering::SeqCst);
         self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
-        self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
+        self.limit(at, limit);
         self.byte(at + SINGLES_AT).store(0, Ordering::Relaxed);
         self.byte(at + USED_AT).store(0, Ordering::Relaxed);
         for (word, value) in flow.0.iter().enumerate() {
@@ -276,9 +277,15 @@ impl Leases {
         true
     }
 
-    /// Lends the flows for longer whose leases run and were used since this was last done, with packets of the length that is said
-    /// of each; those of which none is said run out. How many run.
-    pub fn renew(&mut self, mut len_max: impl FnMut(Flow) -> Option<u16>) -> usize {
+    /// Writes a limit to the place at `at`.
+    fn limit(&self, at: usize, limit: SegmentLimit) {
+        self.word(at + LEN_MAX_AT).store(limit.len_max.into(), Ordering::Relaxed);
+        self.byte(at + GROWS_AT).store(limit.may_grow.into(), Ordering::Relaxed);
+    }
+
+    /// Lends the flows for longer whose leases run and were used since this was last done, with the limit that is said of each; those
+    /// of which none is said run out. How many run.
+    pub fn renew(&mut self, mut limit: impl FnMut(Flow) -> Option<SegmentLimit>) -> usize {
         let now = now();
         let mut count = 0;
         for at in (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN) {
@@ -292,8 +299,8 @@ impl Leases {
                 continue;
             }
             let flow = Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)));
-            if let Some(len_max) = len_max(flow) {
-                self.word(at + LEN_MAX_AT).store(len_max.into(), Ordering::Relaxed);
+            if let Some(limit) = limit(flow) {
+                self.limit(at, limit);
                 // Where the connection has ended meanwhile, that stands.
                 let later = now + TERM.as_nanos() as u64;
                 let _ = until.compare_exchange(ends, later, Ordering::SeqCst, Ordering::Relaxed);
@@ -431,7 +438,7 @@ const LOST_AT: usize = 64;
 const LAST_OF_SOME_AT: usize = 72;
 const HEADER_LEN: usize = 128;
 /// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was left to the worker, how long packets may
-/// be, how many came singly in a row, whether it is used, and the flow.
+/// be, how many came singly in a row, whether it is used, whether segments may become longer, and the flow.
 const SLOT_LEN: usize = 64;
 const SLOT_BITS: i32 = 10;
 const SLOT_COUNT: usize = 1 << SLOT_BITS;
@@ -440,6 +447,7 @@ const LAST_AT: usize = 8;
 const LEN_MAX_AT: usize = 16;
 const SINGLES_AT: usize = 20;
 const USED_AT: usize = 21;
+const GROWS_AT: usize = 22;
 const KEY_AT: usize = 24;
 const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
 /// A flow: two addresses, those of IPv4 in the first two words; both ports; the version.
@@ -513,7 +521,7 @@ mod tests {
         {
             let mut stand = Stand::ready(1_500);
             let until = |stand: &Stand| stand.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
-            stand.leases.renew(|_| Some(1_500));
+            stand.leases.renew(|_| Some(growing(1_500)));
             let before = until(&stand);
             if let Some(packet) = used_by {
                 stand.says(packet);
@@ -521,7 +529,7 @@ mod tests {
             let mut asked = Vec::new();
             let count = stand.leases.renew(|flow| {
                 asked.push(flow);
-                is_wanted.then_some(1_000)
+                is_wanted.then_some(growing(1_000))
             });
             assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
             assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
@@ -876,6 +884,29 @@ mod tests {
         assert!(!stand.leases.has_lost());
     }
 
+    #[test]
+    fn segments_become_shorter_but_never_longer_where_their_receivers_limit_is_not_known() {
+        for (len_max, len, segment_len, said) in
+            [(900, 288, 144, 144), (900, 2_880, 144, 144), (900, 2_880, 860, 860), (900, 2_880, 1_448, 860)]
+        {
+            let mut stand = Stand::new();
+            stand.leases.lend(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
+            stand.says(TRAIN);
+            stand.settle(1);
+            let train = Packet { len, segment_len, ..TRAIN };
+            assert_eq!(stand.says(train), Said::Goes(said), "{len} by {segment_len} to {len_max}");
+        }
+        // What was once not known stays so while the lease runs.
+        let mut stand = Stand::ready(900);
+        stand.leases.lend(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
+        stand.leases.lend(flow(TRAIN), growing(900));
+        assert_eq!(stand.says(TRAIN), Said::Goes(144));
+    }
+
+    fn growing(len_max: u16) -> SegmentLimit {
+        SegmentLimit { len_max, may_grow: true }
+    }
+
     /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Said {
@@ -924,7 +955,7 @@ mod tests {
         }
 
         fn lend(&mut self, packet: Packet, len_max: u16) {
-            self.leases.lend(flow(packet), len_max);
+            self.leases.lend(flow(packet), growing(len_max));
         }
 
         /// So many more frames were received, and nothing is left of them.

@@ -2,9 +2,9 @@
 //! segments it leaves.
 
 use super::{
-    BYTES_AT, DONE_AT, ENDED, FRAMES_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT, LEFT_AT,
-    LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT, UNTIL_AT,
-    USED_AT, VERSION_WORD,
+    BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT,
+    LEFT_AT, LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT,
+    UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
@@ -216,6 +216,11 @@ fn resize() -> Vec<Step> {
         add(R4, 1),
         shift_right(R4, 1),
         Step::Place("long"),
+        load_byte(R1, R9, GROWS_AT as i16),
+        jump(IF_OTHER, R1, 0, "grows"),
+        jump_above(R3, R4, "grows"),
+        copy(R4, R3),
+        Step::Place("grows"),
         copy(R1, R3),
         subtract(R1, R4),
         add(R1, CHANGE_MAX),
@@ -224,11 +229,15 @@ fn resize() -> Vec<Step> {
 }
 
 /// A packet that is too long is cut where it is short enough to be kept aside meanwhile, and its sum is half-filled: who puts
-/// pieces of it on a wire finishes theirs. Its pseudo-header's sum is compared (RFC 9293 section 3.1).
+/// pieces of it on a wire finishes theirs. One with AE or CWR is the worker's, which knows whether all pieces repeat them (RFC 9768
+/// section 3.2.2) or the first alone has CWR (RFC 3168 section 6.1.2). Its pseudo-header's sum is compared (RFC 9293 section 3.1).
 fn may_cut() -> Vec<Step> {
     let mut steps = vec![
         Step::Place("long single"),
         jump(IF_MORE, R7, CUT_MAX, "ours"),
+        load_half(R1, R10, HEADER + 12),
+        mask(R1, i32::from(MARK_BITS.to_be())),
+        jump(IF_OTHER, R1, 0, "ours"),
         copy(R1, R4),
         shift_left(R1, PIECE_BITS),
         jump_above(R7, R1, "ours"),
@@ -693,6 +702,8 @@ pub(super) const IPV6_LEN: i32 = 40;
 pub(super) const TCP_LEN: i32 = 20;
 /// More fragments, and the offset (RFC 791 section 3.1).
 pub(super) const FRAGMENT_BITS: u16 = 0x3FFF;
+/// AE and CWR, beside the length of the TCP header and its other flags.
+const MARK_BITS: u16 = 0x0180;
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// How much of a packet a socket gets.

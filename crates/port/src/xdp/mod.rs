@@ -16,10 +16,11 @@ mod socket;
 pub use program::{Passing, Takes};
 
 use crate::device::sentence;
+use crate::netlink::Netlink;
 use crate::refusal::{Refusal, refused};
 use crate::{Offloads, Options, Port, Received, ToDo, Wire};
 use interface::Interface;
-use packet::{CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool};
+use packet::{CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool, Unfit};
 use program::Redirect;
 use rings::{Mapping, Ring};
 use std::io;
@@ -40,6 +41,8 @@ pub struct XdpSocket {
     /// Chunks of a frame whose last has not come yet.
     parts: Vec<libc::xdp_desc>,
     missed: u64,
+    /// Is there a host of this machine at the other end, such as of a veth?
+    is_of_this_machine: bool,
     unsent: u64,
     _redirect: Redirect,
     interface: Interface,
@@ -96,6 +99,7 @@ impl XdpSocket {
         if options.takes == Takes::All {
             interface.make_promiscuous(index).map_err(failed)?;
         }
+        let interface_kind = Netlink::open()?.interface_at(index)?.kind;
         let redirect = Redirect::attach(name, index, socket.as_fd(), options.takes)?;
         Ok(XdpSocket {
             address,
@@ -104,6 +108,7 @@ impl XdpSocket {
             chunks,
             free: ours.map(|chunk| chunk * CHUNK_LEN as u64).collect(),
             parts: Vec::with_capacity(PART_COUNT_MAX),
+            is_of_this_machine: interface_kind.is_some(),
             missed: 0,
             unsent: 0,
             _redirect: redirect,
@@ -123,7 +128,7 @@ impl XdpSocket {
             buffer.put(at, bytes);
             at += bytes.len();
         }
-        Some(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress)))
+        Some(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress), self.is_of_this_machine))
     }
 
     /// Copies the frame in `parts`, which is no longer than what is expected, into a buffer up to its payload, and that to its
@@ -142,7 +147,10 @@ impl XdpSocket {
         }
         match Landed::of(buffer, FRAME_AT, len, front, place, Medium::Ethernet, ingress) {
             Ok(landed) => Came::Apart(landed),
-            Err(buffer) => Came::Whole(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress))),
+            Err(buffer) => Came::Whole(judged(
+                Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress),
+                self.is_of_this_machine,
+            )),
         }
     }
 
@@ -409,13 +417,15 @@ impl Rings {
     }
 }
 
-/// A frame of which nobody said how far its checksum is.
-fn judged(frame: Frame) -> Frame {
+/// A frame of which nobody said how far its checksum is. Only a host of this machine leaves it to a card: what a real card gives comes
+/// from a wire, and is as its sender made it.
+fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
-        Frame::Ip(mut packet) => {
+        Frame::Ip(mut packet) if is_of_this_machine => {
             packet.judge_checksum();
             Frame::Ip(packet)
         }
+        Frame::Ip(packet) if packet.ip().length_missing => Frame::Other(packet.into_raw(), Unfit::BadTotalLen),
         other => other,
     }
 }
