@@ -181,7 +181,7 @@ pub struct Place {
 impl Place {
     /// The flags that a segment here may have: CWR only the first (RFC 3168 section 6.1.2, R043) unless the connection counts
     /// by it (RFC 9768 section 3.2.2), PSH and FIN only the last (RFC 9293 section 3.9.1.2, R117).
-    fn flags(self) -> u8 {
+    pub(crate) fn flags(self) -> u8 {
         let without_first = if self.first { 0 } else { tcp::CWR };
         let without_last = if self.last { 0 } else { tcp::PSH | tcp::FIN };
         !(without_first | without_last)

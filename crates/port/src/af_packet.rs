@@ -80,8 +80,8 @@ struct Apart<'a> {
 enum Taken {
     /// Its payload lies at its place.
     Apart(Landed),
-    /// It is all there.
-    Whole(Frame),
+    /// It is all there, and lies so; what is left to do for it.
+    Whole(Buffer, Laid, VnetHeader),
 }
 
 /// Room for what the kernel says beside a frame.
@@ -248,7 +248,9 @@ impl PacketSocket {
             let laid = Laid { at: layout.at, len: 0, medium: self.medium, ingress };
             match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
                 Some(Taken::Apart(it)) => landed.push(it),
-                Some(Taken::Whole(frame)) => frames.push(frame),
+                Some(Taken::Whole(buffer, laid, header)) => {
+                    lost_count += header.read_into(buffer, laid, pool, frames)
+                }
                 None => lost_count += 1,
             }
         }
@@ -479,14 +481,14 @@ impl Receiving {
             Came::Whole(buffer) => buffer,
         };
         let header = VnetHeader::read(&landing.vnet);
-        Some(Taken::Whole(match tag {
+        Some(match tag {
             Some(tag) if laid.medium == Medium::Ethernet && len >= ADDRESSES_LEN => {
                 insert_tag(&mut buffer, laid.at, tag);
                 let laid = Laid { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
-                header.moved_by(TAG_LEN as u16).read_frame(buffer, laid)
+                Taken::Whole(buffer, laid, header.moved_by(TAG_LEN as u16))
             }
-            _ => header.read_frame(buffer, laid),
-        }))
+            _ => Taken::Whole(buffer, laid, header),
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::refusal::{refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
-use packet::{Buffer, Frame, Front, Ingress, Landed, Medium, Places, Pool};
+use packet::{Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -109,10 +109,6 @@ impl Tap {
         (!is_cut).then_some(Laid { at: self.layout.at, len, medium: self.kind.medium(), ingress })
     }
 
-    fn frame(&self, buffer: Buffer, laid: Laid) -> Frame {
-        VnetHeader::read(&self.landing.vnet).read_frame(buffer, laid)
-    }
-
     /// Receives a batch, its first frames apart, as long as they are what is expected.
     fn receive_batch(
         &mut self,
@@ -154,7 +150,10 @@ impl Tap {
                     landed.push(it);
                     continue;
                 }
-                Some(Came::Whole(buffer)) => frames.push(self.frame(buffer, laid)),
+                Some(Came::Whole(buffer)) => {
+                    let header = VnetHeader::read(&self.landing.vnet);
+                    received.lost_count += header.read_into(buffer, laid, pool, frames);
+                }
                 None => received.lost_count += 1,
             }
             places = None;

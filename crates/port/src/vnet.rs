@@ -3,7 +3,9 @@
 //! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
 
 use crate::{ToDo, TrainKind};
-use packet::{Buffer, Checksum, Frame, Identifications, Ingress, Medium, Packet, Sum, Train, Unfit};
+use packet::{
+    Buffer, Checksum, Frame, Identifications, Ingress, InnerSegments, Medium, Packet, Pool, Sum, Train, Unfit,
+};
 
 /// What a virtio-net header says (virtio 1.2, section 5.1.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +103,26 @@ impl VnetHeader {
         if self.flags & CHECKSUM_IS_VALID != 0 { Checksum::Verified } else { Checksum::Unverified }
     }
 
+    /// Appends the frame that came with this header to `frames`, or those that stand on the wire for it, where it is a GSO packet inside
+    /// of a tunnel. How many found no buffer in the pool.
+    #[inline]
+    pub fn read_into(self, buffer: Buffer, laid: Laid, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
+        if self.flags & NEEDS_CHECKSUM == 0 || self.segment_len == 0 || self.kind & !CWR == 0 {
+            frames.push(self.read_frame(buffer, laid));
+            return 0;
+        }
+        let bytes = buffer.bytes(laid.at..laid.at + laid.len);
+        match InnerSegments::of(bytes, laid.medium, self.sum_at.into(), self.segment_len) {
+            None => frames.push(self.read_frame(buffer, laid)),
+            Some(segments) => {
+                let lost_count = read_segments(segments, laid, pool, frames);
+                pool.give(buffer);
+                return lost_count;
+            }
+        }
+        0
+    }
+
     /// Reads the frame that came with this header.
     ///
     /// A half-filled checksum that is not that of a TCP or UDP packet, which would be finished on the way out, is finished
@@ -180,6 +202,25 @@ impl VnetHeader {
     }
 }
 
+/// Gives each segment a buffer of its own.
+#[cold]
+fn read_segments(mut segments: InnerSegments<'_>, laid: Laid, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
+    let mut lost_count = 0;
+    let mut room = Vec::new();
+    while let Some(len) = segments.next_len() {
+        room.resize(len, 0);
+        segments.write(&mut room);
+        match pool.lend(len) {
+            Some(mut buffer) => {
+                buffer.put(laid.at, &room);
+                frames.push(Frame::read(buffer, laid.at, len, laid.medium, laid.ingress));
+            }
+            None => lost_count += 1,
+        }
+    }
+    lost_count
+}
+
 /// Replaces the pseudo-header's sum in the field by the checksum; all ones stand for 0, which would mean "none" in UDP.
 fn finish_sum(covered: &mut [u8], field_at: usize) {
     let checksum = match Sum::of(covered).checksum() {
@@ -253,7 +294,7 @@ static CRC_TABLE: [u32; 256] = crc_table();
 mod tests {
     use super::*;
     use crate::TrainToDo;
-    use packet::{HEADROOM, Pool};
+    use packet::HEADROOM;
 
     #[test]
     fn what_is_written_is_read() {
@@ -336,6 +377,32 @@ mod tests {
             let left = VnetHeader { kind: TCP4, segment_len: 100, ..VnetHeader::default() };
             assert!(ip(left, &frame).ip().length_missing);
         }
+    }
+
+    #[test]
+    fn a_gso_packet_inside_of_a_tunnel_comes_as_its_segments() {
+        let inner = &tcp(250)[14..];
+        let frame = ipv4(4, inner);
+        let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 54, field_at: 16, header_len: 74 };
+        let mut pool = Pool::new(1 << 20);
+        let read = |pool: &mut Pool| {
+            let mut buffer = pool.lend(frame.len()).expect("the pool has room");
+            buffer.put(HEADROOM - 14, &frame);
+            let laid = Laid { at: HEADROOM - 14, len: frame.len(), medium: Medium::Ethernet, ingress: Ingress(0) };
+            let mut frames = Vec::new();
+            (said.read_into(buffer, laid, pool, &mut frames), frames)
+        };
+        let (lost_count, frames) = read(&mut pool);
+        let lens: Vec<_> = frames
+            .iter()
+            .map(|frame| match frame {
+                Frame::Ip(packet) => (packet.len(), packet.train, packet.checksum),
+                Frame::Other(..) => panic!("each is a packet"),
+            })
+            .collect();
+        let single = |len| (len, None, Checksum::Unverified);
+        assert_eq!((lost_count, lens), (0, vec![single(160), single(160), single(110)]));
+        assert_eq!(pool.lent_count(), 3, "its own buffer is back");
     }
 
     #[test]

@@ -1,0 +1,283 @@
+//! A GSO packet inside of a tunnel in, the frames that stand on the wire for it out.
+//!
+//! A sender's card, or GRO, makes one packet of many also where TCP or UDP travels inside of a tunnel: IP in IP, GRE, VXLAN,
+//! GENEVE, FOU. Only the inner segments have a length, so each gets copies of all headers, with their own lengths,
+//! identifications and checksums, from the outermost to the transport's.
+//!
+//! Where the transport header stands is known from the offload request. The headers in front of it are walked in each way that a tunnel
+//! over UDP may be read; only a way that ends there is taken. What has no such way is left to the caller.
+
+use crate::ip::{TCP, UDP};
+use crate::link::{Link, Medium};
+use crate::sum::{Sum, patched};
+use crate::tcp::{self, Segment};
+use crate::train::Place;
+use crate::udp;
+use arrayvec::ArrayVec;
+
+/// The frames of a GSO packet that travels inside of a tunnel.
+#[derive(Debug)]
+pub struct InnerSegments<'a> {
+    frame: &'a [u8],
+    layers: ArrayVec<Layer, LAYERS_MAX>,
+    /// Where the inner payload starts, in bytes from the frame's start.
+    payload_at: usize,
+    /// Of one segment, in bytes.
+    segment_len: usize,
+    /// Bytes of payload that were given.
+    given_len: usize,
+}
+
+/// A header whose fields depend on what follows it, and where it starts in the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    V4(usize),
+    V6(usize),
+    /// UDP that carries another header.
+    Udp(usize),
+    /// GRE with a checksum.
+    Gre(usize),
+    /// The innermost header.
+    Transport(usize, u8),
+}
+
+impl<'a> InnerSegments<'a> {
+    /// The frames of `segment_len` bytes of payload each for `frame`, whose innermost transport header starts at `transport_at`; none
+    /// where nothing in front of that is a tunnel, or one that cannot be cut.
+    pub fn of(frame: &'a [u8], medium: Medium, transport_at: usize, segment_len: u16) -> Option<InnerSegments<'a>> {
+        let link = Link::parse(medium, frame).ok()?;
+        let mut walk = Walk { frame, transport_at, layers: ArrayVec::new() };
+        let version = frame.get(link.len)? >> 4;
+        if segment_len == 0 || !walk.ip(link.len, version) {
+            return None;
+        }
+        let layers = walk.layers;
+        let &Layer::Transport(at, protocol) = layers.last()? else { return None };
+        let is_tunnel = layers.iter().filter(|layer| matches!(layer, Layer::V4(_) | Layer::V6(_))).count() > 1;
+        let header_len = match protocol {
+            TCP => Segment::parse(&frame[at..])?.header.header_len(),
+            _ => udp::HEADER_LEN,
+        };
+        let payload_at = at + header_len;
+        let is_whole = is_tunnel && payload_at < frame.len();
+        is_whole.then_some(InnerSegments {
+            frame,
+            layers,
+            payload_at,
+            segment_len: segment_len.into(),
+            given_len: 0,
+        })
+    }
+
+    /// Length of the next frame, in bytes; none where all were given.
+    pub fn next_len(&self) -> Option<usize> {
+        let left = self.frame.len() - self.payload_at - self.given_len;
+        (left > 0).then_some(self.payload_at + left.min(self.segment_len))
+    }
+
+    /// Writes the next frame to `room`, which is [as long](InnerSegments::next_len) as that.
+    ///
+    /// # Panics
+    /// Where it is not.
+    pub fn write(&mut self, room: &mut [u8]) {
+        let start = self.payload_at + self.given_len;
+        let payload_len = room.len() - self.payload_at;
+        room[..self.payload_at].copy_from_slice(&self.frame[..self.payload_at]);
+        room[self.payload_at..].copy_from_slice(&self.frame[start..start + payload_len]);
+        let place = Place { first: self.given_len == 0, last: start + payload_len == self.frame.len() };
+        let index = self.given_len.div_ceil(self.segment_len) as u16;
+        self.given_len += payload_len;
+        // Lengths first: the sums of outer headers cover the inner ones.
+        for layer in &self.layers {
+            match *layer {
+                Layer::V4(at) => number_v4(&mut room[at..], index),
+                Layer::V6(at) => put(room, at + 4, (room.len() - at - V6_LEN) as u16),
+                Layer::Udp(at) | Layer::Transport(at, UDP) => put(room, at + 4, (room.len() - at) as u16),
+                Layer::Gre(_) | Layer::Transport(..) => {}
+            }
+        }
+        for index in (0..self.layers.len()).rev() {
+            self.sum_up(room, index, start - self.payload_at, place);
+        }
+    }
+
+    /// Writes what a header says of all that follows it.
+    fn sum_up(&self, room: &mut [u8], index: usize, offset: usize, place: Place) {
+        match self.layers[index] {
+            Layer::Transport(at, TCP) => {
+                let seq = u32::from_be_bytes([0, 1, 2, 3].map(|byte| room[at + SEQ_AT + byte]));
+                let seq = seq.wrapping_add(offset as u32);
+                room[at + SEQ_AT..at + SEQ_AT + 4].copy_from_slice(&seq.to_be_bytes());
+                let counts = room[at + 12] & 1 != 0;
+                room[at + FLAGS_AT] &= place.flags() | if counts { tcp::CWR } else { 0 };
+                put(room, at + tcp::CHECKSUM_AT, 0);
+                let sum = self.covered(room, index, at, TCP).checksum();
+                put(room, at + tcp::CHECKSUM_AT, sum);
+            }
+            Layer::Transport(at, _) | Layer::Udp(at) => {
+                let is_outer = matches!(self.layers[index], Layer::Udp(_));
+                // A sum of 0 is none; only in what is left to a card it may be the half of one.
+                if word(room, at + UDP_SUM_AT) == 0 && is_outer {
+                    return;
+                }
+                put(room, at + UDP_SUM_AT, 0);
+                let sum = udp::field(self.covered(room, index, at, UDP));
+                put(room, at + UDP_SUM_AT, sum);
+            }
+            Layer::Gre(at) => {
+                put(room, at + 4, 0);
+                let sum = Sum::of(&room[at..]).checksum();
+                put(room, at + 4, sum);
+            }
+            Layer::V4(_) | Layer::V6(_) => {}
+        }
+    }
+
+    /// The sum over a transport header at `at`, all that follows it, and the pseudo-header of the IP header in front.
+    fn covered(&self, room: &[u8], index: usize, at: usize, protocol: u8) -> Sum {
+        let addresses = self.layers[..index].iter().rev().find_map(|layer| match *layer {
+            Layer::V4(at) => room.get(at + 12..at + 20),
+            Layer::V6(at) => room.get(at + 8..at + 40),
+            _ => None,
+        });
+        let covered = &room[at..];
+        let pseudo = Sum::of(addresses.unwrap_or_default()) + Sum::word(protocol.into());
+        pseudo + Sum::long(covered.len() as u32) + Sum::of(covered)
+    }
+}
+
+/// A walk from header to header, toward the transport header.
+struct Walk<'a> {
+    frame: &'a [u8],
+    transport_at: usize,
+    layers: ArrayVec<Layer, LAYERS_MAX>,
+}
+
+impl Walk<'_> {
+    /// Does a way lead from an IP header of this version at `at` to the transport header?
+    fn ip(&mut self, at: usize, version: u8) -> bool {
+        let Some(header) = self.frame.get(at..) else { return false };
+        match (version, header) {
+            (4, [first, ..]) if first >> 4 == 4 && header.len() >= V4_LEN => {
+                let is_fragment = word(header, 6) & !0x4000 != 0;
+                let len = usize::from(first & 0x0F) * 4;
+                len >= V4_LEN && !is_fragment && self.goes_on(Layer::V4(at), |walk| walk.upper(at + len, header[9]))
+            }
+            (6, [first, ..]) if first >> 4 == 6 && header.len() >= V6_LEN => {
+                let (mut next, mut len) = (header[6], V6_LEN);
+                while EXTENSIONS.contains(&next) {
+                    let Some([upper, units]) = header.get(len..len + 2) else { return false };
+                    (next, len) = (*upper, len + 8 * (1 + usize::from(*units)));
+                }
+                self.goes_on(Layer::V6(at), |walk| walk.upper(at + len, next))
+            }
+            _ => false,
+        }
+    }
+
+    fn upper(&mut self, at: usize, protocol: u8) -> bool {
+        match protocol {
+            TCP | UDP if at == self.transport_at => self.goes_on(Layer::Transport(at, protocol), |_| true),
+            _ if at >= self.transport_at => false,
+            UDP => self.goes_on(Layer::Udp(at), |walk| walk.in_udp(at + udp::HEADER_LEN)),
+            IPV4 => self.ip(at, 4),
+            IPV6 => self.ip(at, 6),
+            GRE => self.gre(at),
+            _ => false,
+        }
+    }
+
+    /// FOU (an IP header at once), VXLAN, GENEVE, GRE.
+    fn in_udp(&mut self, at: usize) -> bool {
+        let options_len = self.frame.get(at).map_or(0, |first| 4 * usize::from(first & 0x3F));
+        let kind = self.frame.get(at + 2..at + 4).map_or(0, |kind| word(kind, 0));
+        self.ip(at, 4)
+            || self.ip(at, 6)
+            || self.ethernet(at + VXLAN_LEN)
+            || self.content(kind, at + GENEVE_LEN + options_len)
+            || self.gre(at)
+    }
+
+    fn gre(&mut self, at: usize) -> bool {
+        let Some(header) = self.frame.get(at..at + 4) else { return false };
+        let (flags, kind) = (header[0], word(header, 2));
+        // Numbered packets, and other versions, are not left to cards.
+        if flags & !(GRE_SUM | GRE_KEY) != 0 || header[1] != 0 {
+            return false;
+        }
+        let len = 4 + [GRE_SUM, GRE_KEY].into_iter().filter(|flag| flags & flag != 0).count() * 4;
+        if flags & GRE_SUM != 0 {
+            self.goes_on(Layer::Gre(at), |walk| walk.content(kind, at + len))
+        } else {
+            self.content(kind, at + len)
+        }
+    }
+
+    /// What an EtherType announces.
+    fn content(&mut self, kind: u16, at: usize) -> bool {
+        match kind {
+            0x0800 => self.ip(at, 4),
+            0x86DD => self.ip(at, 6),
+            0x6558 => self.ethernet(at),
+            _ => false,
+        }
+    }
+
+    fn ethernet(&mut self, at: usize) -> bool {
+        let Some(inner) = self.frame.get(at..) else { return false };
+        let Ok(link) = Link::parse(Medium::Ethernet, inner) else { return false };
+        link.version.is_some_and(|_| {
+            let version = inner.get(link.len).map_or(0, |first| first >> 4);
+            self.ip(at + link.len, version)
+        })
+    }
+
+    /// Takes this header and goes on; where that leads nowhere, it is given up.
+    fn goes_on(&mut self, layer: Layer, next: impl FnOnce(&mut Self) -> bool) -> bool {
+        let len = self.layers.len();
+        if self.layers.try_push(layer).is_ok() && next(self) {
+            return true;
+        }
+        self.layers.truncate(len);
+        false
+    }
+}
+
+/// Gives an IPv4 header its length and its identification; its sum goes along (RFC 1624).
+fn number_v4(packet: &mut [u8], index: u16) {
+    let len = packet.len() as u16;
+    for (at, new) in [(2, len), (4, word(packet, 4).wrapping_add(index))] {
+        let sum = patched(word(packet, 10), word(packet, at), new);
+        put(packet, at, new);
+        put(packet, 10, sum);
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Headers that are walked, at most.
+const LAYERS_MAX: usize = 12;
+/// Lengths of headers, in bytes.
+const V4_LEN: usize = 20;
+const V6_LEN: usize = 40;
+const VXLAN_LEN: usize = 8;
+const GENEVE_LEN: usize = 8;
+/// Places in TCP's and UDP's headers.
+const SEQ_AT: usize = 4;
+const FLAGS_AT: usize = 13;
+const UDP_SUM_AT: usize = 6;
+/// Protocol numbers (IANA).
+const IPV4: u8 = 4;
+const IPV6: u8 = 41;
+const GRE: u8 = 47;
+/// Hop-by-hop options, routing, destination options.
+const EXTENSIONS: [u8; 3] = [0, 43, 60];
+/// First byte of GRE: there is a checksum, a key (RFC 2890).
+const GRE_SUM: u8 = 0x80;
+const GRE_KEY: u8 = 0x20;

@@ -1,0 +1,186 @@
+//! GSO packets inside of tunnels: what leaves is what the tunnel's sender would have sent, one by one.
+
+use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use wideload_packet::{InnerSegments, Medium};
+
+/// A TCP segment over IPv4 or IPv6, from `offset` of its stream.
+fn inner(version: u8, index: u16, offset: usize, payload: &[u8], psh: bool) -> Vec<u8> {
+    let tcp = |builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>| {
+        let builder = builder.tcp(1_000, 443, 77 + offset as u32, 500).ack(9);
+        let builder = if psh { builder.psh() } else { builder };
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, payload).expect("it fits");
+        bytes
+    };
+    let mut bytes = if version == 4 {
+        tcp(PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64))
+    } else {
+        tcp(PacketBuilder::ipv6([1; 16], [2; 16], 64))
+    };
+    if version == 4 {
+        bytes[4..6].copy_from_slice(&(700 + index).to_be_bytes());
+        sum_v4(&mut bytes);
+    }
+    bytes
+}
+
+fn sum_v4(bytes: &mut [u8]) {
+    bytes[10..12].fill(0);
+    let sum = sum(&bytes[..20]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let total: u32 = words.sum();
+    let once = (total & 0xFFFF) + (total >> 16);
+    !(((once & 0xFFFF) + (once >> 16)) as u16)
+}
+
+/// The kinds of tunnel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Ip,
+    Gre { flags: u8 },
+    Vxlan { has_sum: bool },
+    Geneve { options_len: usize },
+    Fou,
+}
+
+/// A frame of the tunnel with this inner packet.
+fn outer(kind: Kind, version: u8, index: u16, inner_packet: &[u8]) -> Vec<u8> {
+    let inner_version = inner_packet[0] >> 4;
+    let ether_type: [u8; 2] = if inner_version == 4 { [8, 0] } else { [0x86, 0xDD] };
+    let ip_protocol = if inner_version == 4 { 4 } else { 41 };
+    let ethernet = || [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &ether_type, inner_packet].concat();
+    let (protocol, content) = match kind {
+        Kind::Ip => (ip_protocol, inner_packet.to_vec()),
+        Kind::Gre { flags } => {
+            let mut gre = vec![flags, 0];
+            gre.extend(ether_type);
+            gre.extend(vec![0; if flags & 0x80 != 0 { 4 } else { 0 }]);
+            gre.extend(vec![7; if flags & 0x20 != 0 { 4 } else { 0 }]);
+            gre.extend(inner_packet);
+            if flags & 0x80 != 0 {
+                let sum = sum(&gre);
+                gre[4..6].copy_from_slice(&sum.to_be_bytes());
+            }
+            (47, gre)
+        }
+        Kind::Vxlan { .. } => (17, [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet()].concat()),
+        Kind::Geneve { options_len } => {
+            let header = [(options_len / 4) as u8, 0, 0x65, 0x58, 0, 0, 42, 0];
+            (17, [&header[..], &vec![9; options_len], &ethernet()].concat())
+        }
+        Kind::Fou => (17, inner_packet.to_vec()),
+    };
+    let content = if protocol == 17 {
+        let mut udp = [&[0x30, 0x39, 0x12, 0xB5][..], &(content.len() as u16 + 8).to_be_bytes(), &[0, 0]].concat();
+        udp.extend(content);
+        udp
+    } else {
+        content
+    };
+    let mut frame = vec![2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4];
+    let ip_len = content.len();
+    let addresses: Vec<u8>;
+    if version == 4 {
+        addresses = vec![192, 0, 2, 1, 192, 0, 2, 2];
+        let mut ip = vec![0x45, 0];
+        ip.extend((20 + ip_len as u16).to_be_bytes());
+        ip.extend((300 + index).to_be_bytes());
+        ip.extend([0x40, 0, 64, protocol, 0, 0]);
+        ip.extend(&addresses);
+        sum_v4(&mut ip);
+        frame.extend([8, 0]);
+        frame.extend(ip);
+    } else {
+        addresses = vec![3; 32];
+        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
+        frame.extend((ip_len as u16).to_be_bytes());
+        frame.extend([protocol, 64]);
+        frame.extend(&addresses);
+    }
+    let at = frame.len();
+    frame.extend(content);
+    if matches!(kind, Kind::Vxlan { has_sum: true }) {
+        let pseudo = [&addresses[..], &[0, 17], &(ip_len as u16).to_be_bytes(), &frame[at..]].concat();
+        let sum = sum(&pseudo);
+        frame[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Ip,
+    Kind::Gre { flags: 0 },
+    Kind::Gre { flags: 0x20 },
+    Kind::Gre { flags: 0xA0 },
+    Kind::Vxlan { has_sum: false },
+    Kind::Vxlan { has_sum: true },
+    Kind::Geneve { options_len: 0 },
+    Kind::Geneve { options_len: 12 },
+    Kind::Fou,
+];
+
+#[test]
+fn what_leaves_is_what_the_tunnels_sender_would_have_sent_one_by_one() {
+    let payload: Vec<u8> = (0..3_000).map(|at| (at * 7) as u8).collect();
+    for kind in KINDS {
+        for (version, inner_version) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
+            for segment_len in [1_000, 1_448, 2_999, 3_000] {
+                let whole = outer(kind, version, 0, &inner(inner_version, 0, 0, &payload, true));
+                let header_len = whole.len() - payload.len();
+                let mut half = whole.clone();
+                // As GSO leaves it: sums to be filled in, for some length or other.
+                half[header_len - 4..header_len - 2].copy_from_slice(&[0xAB, 0xCD]);
+                let mut segments = InnerSegments::of(&half, Medium::Ethernet, header_len - 20, segment_len)
+                    .unwrap_or_else(|| panic!("{kind:?}, IPv{inner_version} in IPv{version}"));
+                let count = payload.len().div_ceil(segment_len.into());
+                for (index, part) in payload.chunks(segment_len.into()).enumerate() {
+                    let mut room = vec![0; segments.next_len().expect("there is more")];
+                    segments.write(&mut room);
+                    let offset = index * usize::from(segment_len);
+                    let alone = inner(inner_version, index as u16, offset, part, index + 1 == count);
+                    let expected = outer(kind, version, index as u16, &alone);
+                    assert_eq!(room, expected, "{kind:?}, IPv{inner_version} in IPv{version}, segment {index}");
+                    if kind == Kind::Ip {
+                        let sliced = SlicedPacket::from_ethernet(&room).expect("others read it");
+                        assert!(!matches!(sliced.transport, Some(TransportSlice::Udp(_))));
+                    }
+                }
+                assert_eq!(segments.next_len(), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_tunnel_or_does_not_lead_to_the_transport_header_is_left_alone() {
+    let payload = [1; 3_000];
+    let plain = [&[2; 12][..], &[8, 0], &inner(4, 0, 0, &payload, false)].concat();
+    assert!(InnerSegments::of(&plain, Medium::Ethernet, 34, 1_448).is_none());
+    for kind in KINDS {
+        let whole = outer(kind, 4, 0, &inner(4, 0, 0, &payload, false));
+        let at = whole.len() - payload.len() - 20;
+        for wrong in (0..at).chain([at + 1, at + 4, whole.len() - 1, whole.len(), whole.len() + 9]) {
+            assert!(InnerSegments::of(&whole, Medium::Ethernet, wrong, 1_448).is_none(), "{kind:?}, {wrong}");
+        }
+        assert!(InnerSegments::of(&whole, Medium::Ethernet, at, 0).is_none());
+        // Cut anywhere, changed anywhere in front: nothing panics.
+        for len in 0..at + 20 {
+            assert!(InnerSegments::of(&whole[..len], Medium::Ethernet, at, 1_448).is_none(), "{kind:?}, {len}");
+        }
+        for place in 0..at + 20 {
+            for bit in 0..8 {
+                let mut changed = whole.clone();
+                changed[place] ^= 1 << bit;
+                if let Some(mut segments) = InnerSegments::of(&changed, Medium::Ethernet, at, 1_448) {
+                    while let Some(len) = segments.next_len() {
+                        segments.write(&mut vec![0; len]);
+                    }
+                }
+            }
+        }
+    }
+}
