@@ -455,7 +455,9 @@ impl Narrowing {
             packet.train = None;
         }
         let stays = match packet.train {
-            Some(_) => self.segment == Switch::Off || fits && !self.may_grow(packet.segment_limit),
+            // A sender's own segments are cut or refused as they came. Those of a run that was made here have identifications of ours.
+            Some(_) if self.segment == Switch::Off && packet.is_unchanged() => true,
+            Some(_) => fits && !self.may_grow(packet.segment_limit),
             None => fits || self.segment == Switch::Off,
         };
         if stays || !packet.is_tcp() || packet.cut.is_some() || !may_be_segmented(packet) {

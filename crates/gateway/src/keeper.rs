@@ -11,6 +11,7 @@
 use crate::config::{Config, Fail, Problems};
 pub use crate::kept::VERSION;
 
+use crate::interface_watch::InterfaceWatch;
 use crate::kept::{self, Doors, Estate, Inherited, KeptPort};
 use crate::messages::{Begin, Heard, ToKeeper, ToWorker, Wish, hear, say};
 use crate::notify::{self, Notify};
@@ -66,6 +67,7 @@ pub struct Keeper {
     /// What is to be done, and whether somebody waits for the outcome.
     wanted: VecDeque<(Wish, bool)>,
     netlink: Option<Netlink>,
+    interfaces: InterfaceWatch,
 }
 
 /// A worker process.
@@ -238,6 +240,7 @@ impl Keeper {
             reload: None,
             wanted: VecDeque::new(),
             netlink: None,
+            interfaces: InterfaceWatch::default(),
         })
     }
 
@@ -342,6 +345,7 @@ impl Keeper {
             }
             self.look_at_worker();
             self.look_at_heir();
+            self.interfaces.news(&self.config).iter().for_each(|news| self.say(news));
             if self.fulfil() == Go::End {
                 return;
             }

@@ -7,6 +7,7 @@ pub mod config;
 pub mod control;
 pub mod figures;
 pub mod handover;
+pub mod interface_watch;
 pub mod keeper;
 pub mod links;
 pub mod messages;

@@ -121,7 +121,8 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
         assert_eq!((config.limits.datagram_lifetime, config.mss.safe), (Duration::from_secs(2), 1_280));
         assert!(config.wide_interface.prefixes.is_empty());
         for side in [&config.wide, &config.narrow] {
-            assert_eq!((side.hold, side.patience, side.fill), (Holding::Burst, None, Fill::Full));
+            let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
+            assert_eq!((side.hold, side.patience, side.fill), (hold, None, Fill::Full));
             assert_eq!((side.offloads, side.fragment), (Switch::On, Switch::On));
             assert!(side.exempt.is_empty() && side.join_for.is_empty());
         }

@@ -290,6 +290,11 @@ impl Body {
         self.as_received && self.cut.is_none() && self.train.is_none()
     }
 
+    /// True while its bytes are those that came, though it may stand for several packets, or be cut on its way out.
+    pub fn is_unchanged(&self) -> bool {
+        self.as_received
+    }
+
     /// True for a piece of a datagram, and for a datagram that came in pieces.
     pub fn came_in_pieces(&self) -> bool {
         self.longest_piece > 0 || self.ip.fragment.is_some()

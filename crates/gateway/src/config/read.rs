@@ -83,6 +83,7 @@ struct Usual {
     coalesce: Option<Mode>,
     reassemble: Switch,
     segment: Switch,
+    hold: Holding,
 }
 
 impl<'a> Said<'a> {
@@ -272,7 +273,7 @@ impl<'a> SideSaid<'a> {
             join_for: self.join_for.or(Vec::new())?.into_iter().map(|(to, how)| (to.value, how.value)).collect(),
             segment: self.segment.or(self.usual(role).segment)?,
             fragment: self.fragment.or(Switch::On)?,
-            hold: self.hold.or(Holding::Burst)?,
+            hold: self.hold.or(self.usual(role).hold)?,
             patience: self.patience.here().map(|at| at.value),
             fill: if self.even.or(Switch::Off)? == Switch::On { Fill::Even } else { Fill::Full },
             offloads: self.offloads.or(Switch::On)?,
@@ -287,6 +288,8 @@ impl<'a> SideSaid<'a> {
             coalesce: (is_wide && role != Role::Router).then_some(Mode::Resize),
             reassemble: switch(is_wide && role == Role::WideInterface),
             segment: switch(role != Role::Router),
+            // Between two networks segments come one by one, as the slower link lets them; the other roles join what came in a burst.
+            hold: if role == Role::Border { Holding::Adaptive } else { Holding::Burst },
         }
     }
 }
