@@ -276,6 +276,30 @@ fn the_command_restarts_a_running_gateway() {
 }
 
 #[test]
+fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
+    let net = Net::new("");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let mut command = Command::new(PROGRAM);
+    command.arg("run").arg(&net.config).stderr(Stdio::from(full));
+    let spawned = net.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+    let gateway = Gateway { process: spawned, words: Arc::default(), last_worker: Mutex::new(0) };
+    net.answers();
+    assert!(net.restart().status.success());
+    gateway.tell(Signal::HUP);
+    net.answers();
+    assert!(gateway.end().success());
+
+    let mut command = Command::new(PROGRAM);
+    command.arg("run").arg(&net.config).stderr(Stdio::piped());
+    let mut spawned = net.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+    drop(spawned.stderr.take());
+    let gateway = Gateway { process: spawned, words: Arc::default(), last_worker: Mutex::new(0) };
+    net.answers();
+    assert!(net.restart().status.success());
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_wrong_configuration_changes_nothing() {
     let net = Net::new("");
     let mut gateway = net.run();
@@ -748,6 +772,20 @@ impl Net {
         for way in [&all.to_wide, &all.to_narrow] {
             assert!(way.broken.is_empty() && way.unexplained == Gap::default(), "{way:?}");
         }
+    }
+
+    /// Waits until a gateway answers.
+    fn answers(&self) {
+        let until = Instant::now() + PATIENCE;
+        while gateway::control::Client::connect(&self.control).and_then(|mut client| client.status()).is_err() {
+            assert!(Instant::now() < until, "nobody answers");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What the command that restarts says.
+    fn restart(&self) -> std::process::Output {
+        Command::new(PROGRAM).arg("restart").arg(&self.config).output().expect("it runs")
     }
 
     fn run(&self) -> Gateway {

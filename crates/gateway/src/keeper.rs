@@ -29,7 +29,7 @@ use rustix::process::{
 };
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
@@ -557,7 +557,8 @@ impl Keeper {
 
     /// Says a sentence to whoever reads what this process writes.
     fn say(&self, sentence: &str) {
-        eprintln!("wideload {}: {sentence}", self.config.name);
+        // Where nobody reads it, or the disk is full, packets pass all the same.
+        let _ = writeln!(io::stderr(), "wideload {}: {sentence}", self.config.name);
     }
 }
 
