@@ -1,7 +1,7 @@
 //! A configuration in, what is wrong with it out: `wideload check`; and `wideload undo`.
 
 use crate::args::Check;
-use crate::command::{Status, complain};
+use crate::command::{Status, failed, show, tell};
 use gateway::config::{Config, Problems};
 use gateway::wide_interface;
 use serde::Serialize;
@@ -24,32 +24,26 @@ pub fn check(args: &Check) -> Status {
     let status = if problems.is_none() { Status::Done } else { Status::Usage };
     if args.json {
         let found = Found { is_good: problems.is_none(), problems, warnings };
-        match serde_json::to_string_pretty(&found) {
-            Ok(text) => println!("{text}"),
-            Err(error) => complain(&error.to_string()),
-        }
-        return status;
+        return match serde_json::to_string_pretty(&found) {
+            Ok(text) => show(&format!("{text}\n"), status),
+            Err(error) => failed(&error),
+        };
     }
     if let Some(problems) = problems {
-        eprintln!("{problems}");
-    } else {
-        for warning in warnings.iter().flat_map(|warnings| warnings.iter()) {
-            eprintln!("warning: {warning}");
-        }
-        println!("{}: it is good", args.config.display());
+        tell(problems);
+        return status;
     }
-    status
+    for warning in warnings.iter().flat_map(|warnings| warnings.iter()) {
+        tell(&format!("warning: {warning}"));
+    }
+    show(&format!("{}: it is good\n", args.config.display()), status)
 }
 
 /// `wideload undo`.
 pub fn undo() -> Status {
     match wide_interface::undo() {
-        Ok(true) => println!("the rule that led packets to the wide interface is gone"),
-        Ok(false) => println!("nothing is left to put back"),
-        Err(error) => {
-            complain(&error.to_string());
-            return Status::Failed;
-        }
+        Ok(true) => show("the rule that led packets to the wide interface is gone\n", Status::Done),
+        Ok(false) => show("nothing is left to put back\n", Status::Done),
+        Err(error) => failed(&error),
     }
-    Status::Done
 }

@@ -8,6 +8,7 @@ use engine::{Event, Pieces, Reason};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packet::{Packet, Time};
 use same_file::Handle;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -44,13 +45,13 @@ pub fn rewrite(args: &Rewrite) -> Status {
 fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     let settings = args.settings(draw()).map_err(|message| (Status::Usage, message))?;
     refuse_own_input(args)?;
-    let (input, len) = open(&args.input).map_err(failed)?;
+    let (input, len) = open(&args.input).map_err(failure)?;
     let name = shown(&args.input, "standard input");
-    let mut reader = Reader::new(input).map_err(|error| failed(format!("{name}: {error}")))?;
-    let output = create(&args.output).map_err(failed)?;
+    let mut reader = Reader::new(input).map_err(|error| failure(format!("{name}: {error}")))?;
+    let output = create(&args.output).map_err(failure)?;
     let out_name = shown(&args.output, "standard output");
     let compression = Compression::from_path(&args.output);
-    let writing = |error: capture::Error| failed(format!("{out_name}: {error}"));
+    let writing = |error: capture::Error| failure(format!("{out_name}: {error}"));
     let mut sink = CaptureFile { writer: Writer::behind(output, compression).map_err(writing)? };
     let progress = progress(args, len);
     let stopped = watch_for_interrupt();
@@ -94,7 +95,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
         ));
     }
     let report = Report::new(name, out_name, args.mtu, &outcome, ended);
-    print(args, &report).map_err(|error| failed(format!("cannot print the report: {error}")))?;
+    print(args, &report).map_err(|error| failure(format!("cannot print the report: {error}")))?;
     Ok(status)
 }
 
@@ -223,16 +224,44 @@ fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     } else {
         report.to_string()
     };
-    if is_dash(&args.output) {
+    unless_closed(if is_dash(&args.output) {
         io::stderr().write_all(text.as_bytes())
     } else {
         io::stdout().write_all(text.as_bytes())
+    })
+}
+
+/// Writes this to standard output, and ends with this status. Who reads no further has seen enough.
+pub(crate) fn show(text: &str, status: Status) -> Status {
+    match unless_closed(io::stdout().write_all(text.as_bytes())) {
+        Ok(()) => status,
+        Err(error) => failed(&format!("cannot write to standard output: {error}")),
     }
 }
 
-pub(crate) fn complain(message: &str) {
+/// What came of writing for people, but that a pipe whose reader is gone is no failure.
+pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Says what failed.
+pub(crate) fn failed(message: &impl Display) -> Status {
+    complain(message);
+    Status::Failed
+}
+
+/// Says a sentence of this command on standard error.
+pub(crate) fn complain(message: &(impl Display + ?Sized)) {
+    tell(&format!("wideload: {message}"));
+}
+
+/// Says a line on standard error.
+pub(crate) fn tell(message: &(impl Display + ?Sized)) {
     // There is nowhere left to say that this failed.
-    let _ = writeln!(io::stderr(), "wideload: {message}");
+    let _ = writeln!(io::stderr(), "{message}");
 }
 
 /// Random bits from the system; without them, who chose the input could have foreseen where it lands in our tables.
@@ -244,7 +273,7 @@ fn draw() -> u128 {
     }
 }
 
-fn failed(message: String) -> (Status, String) {
+fn failure(message: String) -> (Status, String) {
     (Status::Failed, message)
 }
 

@@ -1,7 +1,7 @@
 //! Nothing in, a table of before and after out: `wideload demo`.
 
 use crate::args::Demo as Args;
-use crate::command::{Status, complain};
+use crate::command::{Status, complain, unless_closed};
 use crate::report::grouped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::demo::{self, Demo, Row};
@@ -53,7 +53,7 @@ pub(crate) fn progress(is_for_machines: bool) -> ProgressBar {
 
 fn print(args: &Args, demo: &Demo) -> io::Result<()> {
     let text = if args.json { serde_json::to_string_pretty(demo)? + "\n" } else { table(demo) };
-    io::stdout().write_all(text.as_bytes())
+    unless_closed(io::stdout().write_all(text.as_bytes()))
 }
 
 /// The demo as a person reads it.

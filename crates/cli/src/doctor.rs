@@ -3,7 +3,7 @@
 //! Everything is tried, not looked up: in a namespace of its own, on devices of its own, which go with it.
 
 use crate::args::Doctor;
-use crate::command::Status;
+use crate::command::{Status, show};
 use port::intercept::Intercept;
 use port::interfaces::Interface;
 use port::namespace::{Namespace, become_own_root};
@@ -31,19 +31,20 @@ struct Finding {
 pub fn doctor(args: &Doctor) -> Status {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
     let findings = look();
-    if args.json {
+    let text = if args.json {
         let json = serde_json::json!({
             "findings": findings,
             "interfaces": interfaces.iter().map(|it| serde_json::json!({ "name": it.name, "mtu": it.mtu, "up": it.is_up })).collect::<Vec<_>>(),
         });
-        println!("{json:#}");
+        format!("{json:#}\n")
     } else {
-        findings.iter().for_each(|finding| println!("{}", line(finding)));
-        println!("\ninterfaces here:");
-        interfaces.iter().for_each(|interface| println!("  {}", describe(interface)));
-    }
+        let findings: String = findings.iter().map(|finding| format!("{}\n", line(finding))).collect();
+        let interfaces: String =
+            interfaces.iter().map(|interface| format!("  {}\n", describe(interface))).collect();
+        format!("{findings}\ninterfaces here:\n{interfaces}")
+    };
     let lacks = findings.iter().any(|finding| finding.is_needed && !finding.works);
-    if lacks { Status::Failed } else { Status::Done }
+    show(&text, if lacks { Status::Failed } else { Status::Done })
 }
 
 fn line(finding: &Finding) -> String {

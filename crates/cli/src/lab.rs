@@ -4,7 +4,7 @@ use crate::args::{
     self, AttacksArgs, Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, NetworkArgs, SwarmArgs,
     TcpArgs,
 };
-use crate::command::{Status, complain, watch_for_interrupt};
+use crate::command::{Status, complain, unless_closed, watch_for_interrupt};
 use crate::demo::progress;
 use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
@@ -185,10 +185,10 @@ fn told(progress: &ProgressBar, step: &str) {
 fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     let stop = watch_for_interrupt();
     let shapes = [args.shape.clone(), args.back.clone().unwrap_or_else(|| args.shape.clone())];
-    eprintln!("joining {} and {}; interrupt to end", args.a, args.b);
+    crate::command::tell(&format!("joining {} and {}; interrupt to end", args.a, args.b));
     let outcome = experiments::link([&args.a, &args.b], shapes, args.stretch, &stop, Scheduling::Realtime)?;
     let text = if json { serde_json::to_string_pretty(&outcome)? + "\n" } else { ways(&outcome) };
-    io::stdout().write_all(text.as_bytes())?;
+    unless_closed(io::stdout().write_all(text.as_bytes()))?;
     Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
 }
 
@@ -239,7 +239,7 @@ fn shown<T: Serialize + Display>(
 ) -> io::Result<Status> {
     progress.finish_and_clear();
     let text = if json { serde_json::to_string_pretty(outcome)? + "\n" } else { outcome.to_string() };
-    io::stdout().write_all(text.as_bytes())?;
+    unless_closed(io::stdout().write_all(text.as_bytes()))?;
     Ok(if is_good { Status::Done } else { Status::Failed })
 }
 

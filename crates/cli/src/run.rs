@@ -1,7 +1,7 @@
 //! A configuration's file in, a live gateway out, until it is told to end.
 
 use crate::args::{Restart, Run};
-use crate::command::Status;
+use crate::command::{Status, failed, tell};
 use gateway::keeper::{self, Failure};
 use gateway::work;
 use rustix::net::sockopt;
@@ -18,10 +18,10 @@ pub fn run(args: &Run) -> Status {
     match keeper::run(&args.config) {
         Ok(()) => Status::Done,
         Err(Failure::Config(problems)) => {
-            eprintln!("{problems}");
+            tell(&problems);
             Status::Usage
         }
-        Err(Failure::Surroundings(error)) => complain(&error),
+        Err(Failure::Surroundings(error)) => failed(&error),
     }
 }
 
@@ -29,19 +29,18 @@ fn check(args: &Run) -> Status {
     if let Some(version) = args.after
         && version != keeper::VERSION
     {
-        eprintln!(
-            "wideload: takes over from version {}, not {version}; stop the one that runs first",
+        return failed(&format!(
+            "takes over from version {}, not {version}; stop the one that runs first",
             keeper::VERSION
-        );
-        return Status::Failed;
+        ));
     }
     match keeper::read(&args.config) {
         Ok((_, config)) => {
-            config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            config.warnings.iter().for_each(tell);
             Status::Done
         }
         Err(problems) => {
-            eprintln!("{problems}");
+            tell(&problems);
             Status::Usage
         }
     }
@@ -52,7 +51,7 @@ pub fn restart(args: &Restart) -> Status {
     let config = match keeper::read(&args.config) {
         Ok((_, config)) => config,
         Err(problems) => {
-            eprintln!("{problems}");
+            tell(&problems);
             return Status::Usage;
         }
     };
@@ -63,7 +62,7 @@ pub fn restart(args: &Restart) -> Status {
     });
     match told {
         Ok(()) => Status::Done,
-        Err(error) => complain(&io::Error::new(
+        Err(error) => failed(&io::Error::new(
             error.kind(),
             format!("{}: no gateway can be told: {error}; is it running?", config.control.display()),
         )),
@@ -74,11 +73,6 @@ pub fn restart(args: &Restart) -> Status {
 pub fn work() -> Status {
     match io::stdin().as_fd().try_clone_to_owned().and_then(work::work) {
         Ok(()) => Status::Done,
-        Err(error) => complain(&error),
+        Err(error) => failed(&error),
     }
-}
-
-fn complain(error: &io::Error) -> Status {
-    eprintln!("wideload: {error}");
-    Status::Failed
 }

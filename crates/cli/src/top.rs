@@ -4,7 +4,7 @@
 //! most: what a packet carries behind its IP header, before and after its size changed.
 
 use crate::args::Top;
-use crate::command::Status;
+use crate::command::{Status, failed, unless_closed};
 use gateway::control::{Client, find};
 use gateway::figures::{Came, Count, EndFigures, Figures, Part, StageFigures, WayFigures, Went};
 use ratatui::backend::TestBackend;
@@ -95,10 +95,7 @@ pub struct Loss {
 pub fn top(args: &Top) -> Status {
     match run(args) {
         Ok(()) => Status::Done,
-        Err(error) => {
-            eprintln!("wideload: {error}");
-            Status::Failed
-        }
+        Err(error) => failed(&error),
     }
 }
 
@@ -110,7 +107,7 @@ fn run(args: &Top) -> io::Result<()> {
         sleep(BETWEEN);
         let view = View::between(&before, &client.status()?);
         let text = if args.json { format!("{}\n", serde_json::to_string(&view)?) } else { view.table(TABLE_WIDTH) };
-        return io::stdout().write_all(text.as_bytes());
+        return unless_closed(io::stdout().write_all(text.as_bytes()));
     }
     if !io::stdout().is_terminal() {
         return Err(io::Error::other("this is no terminal; give --once or --json"));
