@@ -1,8 +1,9 @@
 //! A configuration in, what is wrong with it out: `wideload check`; and `wideload undo`.
 
 use crate::args::Check;
-use crate::command::{Status, failed, show, tell};
+use crate::command::{Status, complain, failed, show, tell};
 use gateway::config::{Config, Problems};
+use gateway::control;
 use gateway::wide_interface;
 use serde::Serialize;
 
@@ -12,6 +13,8 @@ struct Found<'a> {
     is_good: bool,
     problems: Option<&'a Problems>,
     warnings: Option<&'a Problems>,
+    /// What it meets on this machine.
+    surroundings: Option<&'a str>,
 }
 
 /// `wideload check`.
@@ -21,9 +24,15 @@ pub fn check(args: &Check) -> Status {
         Ok(config) => (None, Some(&config.warnings)),
         Err(problems) => (Some(problems), None),
     };
-    let status = if problems.is_none() { Status::Done } else { Status::Usage };
+    let surroundings = read.as_ref().ok().and_then(unsuited);
+    let status = match (problems, &surroundings) {
+        (Some(_), _) => Status::Usage,
+        (None, Some(_)) => Status::Failed,
+        (None, None) => Status::Done,
+    };
     if args.json {
-        let found = Found { is_good: problems.is_none(), problems, warnings };
+        let is_good = status == Status::Done;
+        let found = Found { is_good, problems, warnings, surroundings: surroundings.as_deref() };
         return match serde_json::to_string_pretty(&found) {
             Ok(text) => show(&format!("{text}\n"), status),
             Err(error) => failed(&error),
@@ -36,7 +45,18 @@ pub fn check(args: &Check) -> Status {
     for warning in warnings.iter().flat_map(|warnings| warnings.iter()) {
         tell(&format!("warning: {warning}"));
     }
-    show(&format!("{}: it is good\n", args.config.display()), status)
+    match surroundings {
+        Some(said) => {
+            complain(&said);
+            status
+        }
+        None => show(&format!("{}: it is good\n", args.config.display()), status),
+    }
+}
+
+/// What keeps a right configuration from running here, as far as it can be seen without starting anything.
+pub(crate) fn unsuited(config: &Config) -> Option<String> {
+    control::may_lie_at(&config.control).err().map(|error| error.to_string())
 }
 
 /// `wideload undo`.

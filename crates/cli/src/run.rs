@@ -1,6 +1,7 @@
 //! A configuration's file in, a live gateway out, until it is told to end.
 
 use crate::args::{Restart, Run};
+use crate::check::unsuited;
 use crate::command::{Status, failed, tell};
 use gateway::keeper::{self, Failure};
 use gateway::work;
@@ -37,7 +38,7 @@ fn check(args: &Run) -> Status {
     match keeper::read(&args.config) {
         Ok((_, config)) => {
             config.warnings.iter().for_each(tell);
-            Status::Done
+            unsuited(&config).map_or(Status::Done, |said| failed(&said))
         }
         Err(problems) => {
             tell(&problems);

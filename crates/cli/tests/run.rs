@@ -300,6 +300,36 @@ fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
 }
 
 #[test]
+fn a_file_where_the_control_socket_is_to_be_stays() {
+    let net = Net::new("");
+    fs::write(&net.control, "dear").expect("there is room");
+    let said = format!(
+        "wideload: control {}: cannot listen: an ordinary file is there; give a path of its own\n",
+        net.control.display()
+    );
+    for arguments in [&["run"][..], &["run", "--check"], &["check"]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).arg(&net.config);
+        let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        assert!(String::from_utf8_lossy(&told.stderr).ends_with(&said), "{told:?}");
+        assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
+    }
+}
+
+#[test]
+fn a_file_that_took_the_place_of_the_control_socket_stays() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    fs::remove_file(&net.control).expect("it is there");
+    fs::write(&net.control, "dear").expect("there is room");
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.contains("restarted")));
+    assert!(gateway.end().success());
+    assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
+}
+
+#[test]
 fn a_wrong_configuration_changes_nothing() {
     let net = Net::new("");
     let mut gateway = net.run();
@@ -639,7 +669,7 @@ fn only_one_runs_by_a_configuration() {
     let second = net.trio.middle.space().enter(|| Command::new(PROGRAM).arg("run").arg(&net.config).output());
     let second = second.expect("it runs");
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another gateway of this name runs"), "{second:?}");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("answers there; stop it"), "{second:?}");
     assert!(gateway.end().success());
 }
 

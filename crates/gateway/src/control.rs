@@ -92,9 +92,11 @@ pub struct Socket {
 #[derive(Debug)]
 struct OwnFile {
     path: PathBuf,
-    /// Device and inode.
-    identity: (u64, u64),
+    identity: Identity,
 }
+
+/// Device and inode of a file.
+pub(crate) type Identity = (u64, u64);
 
 /// Answers whoever asks, until it is dropped.
 #[derive(Debug)]
@@ -117,47 +119,89 @@ impl Socket {
     /// # Errors
     /// Somebody answers there, which process it is; something else lies there; or the kernel refuses it.
     pub fn bind(path: &Path) -> io::Result<Socket> {
-        let said = |what: &str, error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {what}: {error}", path.display()))
-        };
         clear(path)?;
         // Nobody else can have it between the two: what is bound has no more rights than the socket had.
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         fchmod(&socket, Mode::from_raw_mode(FILE_MODE))?;
-        let address = SocketAddrUnix::new(path).map_err(|error| said("no path of a socket", error.into()))?;
+        let refused = |error: io::Error, advice: &str| {
+            io::Error::new(error.kind(), cannot_listen(path, &format!("{error}; {advice}")))
+        };
+        let address = SocketAddrUnix::new(path).map_err(|error| refused(error.into(), "give a shorter path"))?;
         bind(&socket, &address).map_err(|error| {
-            said("cannot make the control socket; does its directory exist, and may we write there?", error.into())
+            refused(error.into(), "does its directory exist, and may we write there? or give another path")
         })?;
-        let it = fs::symlink_metadata(path).map_err(|error| said("the control socket is gone", error))?;
+        let it = fs::symlink_metadata(path).map_err(|error| refused(error, "somebody removed it; try again"))?;
         let file = OwnFile { path: path.to_owned(), identity: (it.dev(), it.ino()) };
         fs::set_permissions(path, Permissions::from_mode(FILE_MODE))
-            .map_err(|error| said("cannot let its group in", error))?;
+            .map_err(|error| refused(error, "its group cannot be let in"))?;
         listen(&socket, BACKLOG)?;
         Ok(Socket { listener: socket.into(), file })
     }
+
+    /// One that the program before this one listened at; without the identity of its file, whatever socket is at the path.
+    pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
+        let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
+        let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();
+        Socket { listener, file: OwnFile { path, identity } }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Which file it is.
+    pub(crate) fn identity(&self) -> Identity {
+        self.file.identity
+    }
+
+    /// What is listened at.
+    pub(crate) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
 }
 
-/// Takes away what nobody answers at.
-fn clear(path: &Path) -> io::Result<()> {
-    let refused = |what: String| io::Error::new(io::ErrorKind::AddrInUse, format!("{}: {what}", path.display()));
-    match fs::symlink_metadata(path) {
+/// Is this a path that a control socket may have: nothing is there, or a socket?
+///
+/// # Errors
+/// Something else is there, or it cannot be looked at.
+pub fn may_lie_at(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-        Ok(it) if !it.file_type().is_socket() => {
-            return Err(refused("this is no socket; remove it, or give another path as `control`".to_owned()));
-        }
-        Ok(_) => {}
-    }
+        Err(error) => return Err(io::Error::new(error.kind(), cannot_listen(path, &error.to_string()))),
+        Ok(it) => it.file_type(),
+    };
+    let what = match kind {
+        _ if kind.is_socket() => return Ok(()),
+        _ if kind.is_dir() => "a directory is there",
+        _ if kind.is_symlink() => "a symbolic link is there",
+        _ if kind.is_fifo() => "a FIFO is there",
+        _ if kind.is_file() => "an ordinary file is there",
+        _ => "a device is there",
+    };
+    let said = cannot_listen(path, &format!("{what}; give a path of its own"));
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
+}
+
+/// Takes away a socket that nobody answers at.
+fn clear(path: &Path) -> io::Result<()> {
+    may_lie_at(path)?;
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => {
-            Err(io::Error::new(error.kind(), format!("{}: cannot look who is there: {error}", path.display())))
-        }
-        Ok(stream) => {
-            Err(refused(format!("{} answers there; stop it, or give another path as `control`", who(&stream))))
-        }
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            cannot_listen(path, &format!("it cannot be seen who listens there: {error}; give another path")),
+        )),
+        Ok(stream) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            cannot_listen(path, &format!("{} answers there; stop it, or give another path", who(&stream))),
+        )),
     }
+}
+
+fn cannot_listen(path: &Path, why: &str) -> String {
+    format!("control {}: cannot listen: {why}", path.display())
 }
 
 /// The process at the other end.

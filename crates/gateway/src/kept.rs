@@ -2,6 +2,7 @@
 //! through programs of its own that take each other's place.
 
 use crate::config::{Config, Role, SideConfig};
+use crate::control::{Identity, Socket};
 use crate::messages::HandedPort;
 use crate::reopen::{open, side};
 use crate::trial;
@@ -9,14 +10,12 @@ use port::descriptors::{self, Stay};
 use port::netlink::Netlink;
 use port::pulse::{Onward, Pulse, Watched};
 use port::{Address, Offloads};
-use rustix::fs::{Mode, chmod};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -33,7 +32,7 @@ pub struct KeptPort {
 #[derive(Debug)]
 pub struct Doors {
     /// Where it is asked and told.
-    pub control: (PathBuf, UnixListener),
+    pub control: Socket,
     /// Where its figures are fetched.
     pub metrics: Option<(SocketAddr, TcpListener)>,
 }
@@ -51,6 +50,9 @@ pub struct Estate {
     pub ports: Vec<(HandedPort, Vec<RawFd>)>,
     /// Where it is asked.
     pub control: (PathBuf, RawFd),
+    /// Device and inode of that socket's file; older programs do not say it.
+    #[serde(default)]
+    pub control_file: Option<Identity>,
     /// Where its figures are fetched.
     pub metrics: Option<(SocketAddr, RawFd)>,
     /// Where its workers say that they work.
@@ -153,15 +155,7 @@ impl Doors {
     /// Somebody else listens there, or it cannot be.
     pub fn open(config: &Config) -> io::Result<Doors> {
         let metrics = config.metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?)));
-        let control = (config.control.clone(), listen_unix(&config.control)?);
-        Ok(Doors { control, metrics: metrics.transpose()? })
-    }
-}
-
-impl Drop for Doors {
-    fn drop(&mut self) {
-        // Where the socket's file is gone already, nothing is left to do.
-        let _ = fs::remove_file(&self.control.0);
+        Ok(Doors { control: listen_unix(&config.control)?, metrics: metrics.transpose()? })
     }
 }
 
@@ -171,27 +165,15 @@ fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Listens at a path; a file that a dead process left is replaced, a living one's is not.
-fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    let said = |error: io::Error, advice: &str| {
-        io::Error::new(error.kind(), format!("control {}: cannot listen: {error}; {advice}", path.display()))
-    };
+/// Listens at a path, in a directory that is made where there is none.
+fn listen_unix(path: &Path) -> io::Result<Socket> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(|error| said(error, "give a path that can be written to"))?;
+        fs::create_dir_all(folder).map_err(|error| {
+            let said = format!("control {}: cannot listen: {error}; give another path", path.display());
+            io::Error::new(error.kind(), said)
+        })?;
     }
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if UnixStream::connect(path).is_ok() {
-                return Err(said(error, "another gateway of this name runs; stop it, or give another path"));
-            }
-            fs::remove_file(path).map_err(|error| said(error, "remove it"))?;
-            UnixListener::bind(path)
-        }
-        outcome => outcome,
-    };
-    let listener = listener.map_err(|error| said(error, "give a path that can be written to"))?;
-    chmod(path, Mode::from_raw_mode(CONTROL_MODE)).map_err(|error| said(error.into(), "run as its owner"))?;
-    Ok(listener)
+    Socket::bind(path)
 }
 
 impl Estate {
@@ -259,14 +241,8 @@ impl Inherited {
     /// One was not handed on, or cannot be opened.
     pub fn doors(&mut self, estate: &Estate, config: &Config) -> io::Result<Doors> {
         let (path, number) = &estate.control;
-        let control = UnixListener::from(self.take(*number)?);
-        let control = if *path == config.control {
-            (path.clone(), control)
-        } else {
-            let fresh = listen_unix(&config.control)?;
-            let _ = fs::remove_file(path);
-            (config.control.clone(), fresh)
-        };
+        let control = Socket::adopt(path.clone(), self.take(*number)?.into(), estate.control_file);
+        let control = if *path == config.control { control } else { listen_unix(&config.control)? };
         let before = estate.metrics.map(|(address, number)| Ok::<_, io::Error>((address, self.take(number)?)));
         let before = before.transpose()?.map(|(address, open)| (address, TcpListener::from(open)));
         let metrics = match (before, config.metrics) {
@@ -288,12 +264,10 @@ pub fn numbers(ports: &[KeptPort]) -> Vec<(HandedPort, Vec<RawFd>)> {
 pub fn handed<'a>(ports: &'a [KeptPort], doors: &'a Doors, pulse: Option<&'a Pulse>) -> Vec<BorrowedFd<'a>> {
     let ports = ports.iter().flat_map(|port| &port.descriptors).map(AsFd::as_fd);
     let metrics = doors.metrics.as_ref().map(|(_, listener)| listener.as_fd());
-    ports.chain([doors.control.1.as_fd()]).chain(metrics).chain(pulse.map(Pulse::fd)).collect()
+    ports.chain([doors.control.listener().as_fd()]).chain(metrics).chain(pulse.map(Pulse::fd)).collect()
 }
 
 /// Which way of leaving an estate, and of speaking with worker processes, this program knows.
 pub const VERSION: u32 = 3;
 /// Names what was left to this program.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";
-/// Its owner and their group may speak to it.
-const CONTROL_MODE: u32 = 0o660;

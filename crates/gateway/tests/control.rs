@@ -275,8 +275,11 @@ fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_r
     assert_eq!(mode & 0o777, 0o660);
     let error = Socket::bind(&path).expect_err("the first one answers").to_string();
     let own = std::process::id();
-    assert!(error.starts_with(&format!("{}: process {own} (", path.display())), "{error}");
-    assert!(error.ends_with("answers there; stop it, or give another path as `control`"), "{error}");
+    assert!(
+        error.starts_with(&format!("control {}: cannot listen: process {own} (", path.display())),
+        "{error}"
+    );
+    assert!(error.ends_with("answers there; stop it, or give another path"), "{error}");
     drop(first);
     assert!(!path.exists());
 
@@ -289,12 +292,32 @@ fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_r
     drop(next);
     assert!(fs::metadata(&path).expect("it stays").file_type().is_socket());
     drop(other);
+}
 
-    let letter = folder.path().join("letter");
-    fs::write(&letter, "dear").expect("there is room");
-    let error = Socket::bind(&letter).expect_err("it is a file").to_string();
-    assert!(error.ends_with("this is no socket; remove it, or give another path as `control`"), "{error}");
-    assert_eq!(fs::read_to_string(&letter).expect("it stays"), "dear");
+#[test]
+fn nothing_but_a_socket_is_replaced_by_a_socket() {
+    let folder = tempfile::TempDir::new().expect("there is room");
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("letter"), "dear").expect("there is room");
+    fs::create_dir(at("drawer")).expect("there is room");
+    drop(UnixListener::bind(at("stale")).expect("the path is free"));
+    std::os::unix::fs::symlink(at("stale"), at("link")).expect("there is room");
+    let there = [
+        ("letter", "an ordinary file is there"),
+        ("drawer", "a directory is there"),
+        ("link", "a symbolic link is there"),
+    ];
+    for (name, what) in there {
+        let error = Socket::bind(&at(name)).expect_err("something is there").to_string();
+        let path = at(name);
+        assert_eq!(
+            error,
+            format!("control {}: cannot listen: {what}; give a path of its own", path.display())
+        );
+        assert!(fs::symlink_metadata(&path).is_ok(), "it stays");
+    }
+    assert_eq!(fs::read_to_string(at("letter")).expect("it stays"), "dear");
+    assert!(fs::symlink_metadata(at("stale")).is_ok(), "what a link leads to stays, too");
 }
 
 #[test]
