@@ -330,6 +330,27 @@ fn a_file_that_took_the_place_of_the_control_socket_stays() {
 }
 
 #[test]
+fn a_reload_by_another_file_is_refused() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    let other = net.folder.path().join("other.toml");
+    fs::copy(&net.config, &other).expect("there is room");
+    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
+    let mut reload = |config: &Path| client.ask(&gateway::control::Request::Reload { config: config.to_owned() });
+    let error = reload(&other).expect_err("it runs by another").to_string();
+    let said = format!(
+        "{}: not reloaded: this gateway runs by {}; change that, and reload it",
+        other.display(),
+        net.config.display()
+    );
+    assert!(error.ends_with(&said), "{error}");
+    let done = reload(&net.config).expect("it is right");
+    assert_eq!(done["config"], net.config.to_str().expect("it is text"));
+    gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": reloaded")).count() == 1);
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_wrong_configuration_changes_nothing() {
     let net = Net::new("");
     let mut gateway = net.run();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `{"do":"status"}` | tells the [`Figures`] under `status` |
 //! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
-//! | `{"do":"reload","config":"/path"}` | goes on as another configuration says, or tells all that is wrong with it |
+//! | `{"do":"reload","config":"/path"}` | goes on as the configuration says that it runs by, or tells all that is wrong with it; a gateway of `wideload run` refuses any other file |
 //! | `{"do":"stop"}` | ends the gateway, once what is held has left |
 //! | `{"do":"version"}` | tells version, name and process |
 //!
@@ -241,12 +241,13 @@ impl Control {
         Ok(Control { _door: Door::open("control", listener, desk)?, file: Some(file) })
     }
 
-    /// Answers in a process whose keeper made the socket, and does what takes rights.
+    /// Answers in a process whose keeper made the socket, and does what takes rights; it goes by the configuration in `file`.
     ///
     /// # Errors
     /// There can be no further thread or descriptor.
     pub fn serve_for(
         keeper: work::Desk,
+        file: &Path,
         listener: UnixListener,
         service: Arc<Mutex<Service>>,
         watch: Watch,
@@ -257,7 +258,8 @@ impl Control {
             // Where it is gone, this process ends by itself.
             let _ = asked.ask(Wish::Stop);
         };
-        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper: Some(keeper) };
+        let keeper = Some((keeper, file.to_owned()));
+        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper };
         Ok(Control { _door: Door::open("control", listener, desk)?, file: None })
     }
 
@@ -272,8 +274,8 @@ struct Desk {
     service: Arc<Mutex<Service>>,
     watch: Watch,
     on_stop: Box<dyn Fn() + Send + Sync>,
-    /// Who has the rights that this process gave up.
-    keeper: Option<work::Desk>,
+    /// Who has the rights that this process gave up, and the file that it goes by.
+    keeper: Option<(work::Desk, PathBuf)>,
 }
 
 /// Why a request is refused.
@@ -364,11 +366,15 @@ impl Desk {
     }
 
     fn reload(&self, path: &Path) -> Result<Value, Refusal> {
-        if let Some(keeper) = &self.keeper {
-            return Ok(json!({ "said": keeper.ask(Wish::Reload)? }));
-        }
         if !path.is_absolute() {
             return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
+        }
+        if let Some((keeper, file)) = &self.keeper {
+            if path != file {
+                let (path, file) = (path.display(), file.display());
+                return Err(format!("{path}: not reloaded: this gateway runs by {file}; change that, and reload it").into());
+            }
+            return Ok(json!({ "config": path, "said": keeper.ask(Wish::Reload)? }));
         }
         let config = Config::read(path)?;
         let warnings = config.warnings.clone();

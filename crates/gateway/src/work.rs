@@ -21,6 +21,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -106,7 +107,8 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let watch = Watch::new(&service);
     let service = Arc::new(Mutex::new(service));
     let metrics = metrics.map(|listener| Metrics::serve(listener, watch.clone())).transpose()?;
-    let asked = |listener| Control::serve_for(desk.clone(), listener, Arc::clone(&service), watch.clone());
+    let file = Path::new(&begin.file);
+    let asked = |listener| Control::serve_for(desk.clone(), file, listener, Arc::clone(&service), watch.clone());
     let control = control.map(asked).transpose()?;
     privileges::confine()?;
     let outcome = attend(&socket, &service, &desk, &asking, &begin.file);
