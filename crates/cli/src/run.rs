@@ -3,13 +3,11 @@
 use crate::args::{Restart, Run};
 use crate::check::unsuited;
 use crate::command::{Status, failed, tell};
+use gateway::control::Client;
 use gateway::keeper::{self, Failure};
 use gateway::work;
-use rustix::net::sockopt;
-use rustix::process::{Signal, kill_process};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 
 /// `wideload run`.
 pub fn run(args: &Run) -> Status {
@@ -47,7 +45,7 @@ fn check(args: &Run) -> Status {
     }
 }
 
-/// `wideload restart`.
+/// `wideload restart`: waits for what comes of it.
 pub fn restart(args: &Restart) -> Status {
     let config = match keeper::read(&args.config) {
         Ok((_, config)) => config,
@@ -56,17 +54,9 @@ pub fn restart(args: &Restart) -> Status {
             return Status::Usage;
         }
     };
-    let told = UnixStream::connect(&config.control).and_then(|keeper| {
-        // Who listens there is the keeper, whoever answers.
-        let keeper = sockopt::socket_peercred(&keeper)?.pid;
-        Ok(kill_process(keeper, Signal::USR2)?)
-    });
-    match told {
+    match Client::connect(&config.control).and_then(|mut gateway| gateway.restart()) {
         Ok(()) => Status::Done,
-        Err(error) => failed(&io::Error::new(
-            error.kind(),
-            format!("{}: no gateway can be told: {error}; is it running?", config.control.display()),
-        )),
+        Err(error) => failed(&error),
     }
 }
 

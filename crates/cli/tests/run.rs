@@ -266,13 +266,67 @@ fn flows_are_lent_to_the_kernel_again_whatever_became_of_the_worker_process() {
 fn the_command_restarts_a_running_gateway() {
     let net = Net::new("");
     let mut gateway = net.run();
-    let told = Command::new(PROGRAM).arg("restart").arg(&net.config).status().expect("it runs");
-    assert!(told.success());
+    let worker = gateway.worker();
+    let told = net.restart();
+    assert!(told.status.success(), "{told:?}");
+    // It is over when the command says so.
+    assert_ne!(gateway.worker(), worker);
     gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": restarted")));
     assert!(gateway.end().success());
-    let told = Command::new(PROGRAM).arg("restart").arg(&net.config).output().expect("it runs");
+    let told = net.restart();
     assert_eq!(told.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&told.stderr).contains("is it running?"), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("no gateway runs under that name"), "{told:?}");
+}
+
+#[test]
+fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
+    let net = Net::new("");
+    let program = net.folder.path().join("wideload");
+    fs::copy(PROGRAM, &program).expect("there is room");
+    let gateway = net.run_command(Command::new(&program));
+    let worker = gateway.worker();
+    let taken = net.trio.middle.space().enter(|| std::net::TcpListener::bind("0.0.0.0:9911")).expect("it is free");
+    net.write_with("metrics = \"0.0.0.0:9911\"\n", "");
+    let refused = |why: &str| {
+        let told = net.restart();
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        assert!(said.contains(": not restarted, all goes on as it was: ") && said.contains(why), "{told:?}");
+        assert_eq!(gateway.worker(), worker, "it goes on");
+    };
+    refused("metrics 0.0.0.0:9911: cannot listen: Address already in use (os error 98); give another address");
+    net.write("");
+    fs::remove_file(&program).expect("it is there");
+    fs::write(&program, "#!/bin/sh\nexit 3\n").expect("there is room");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    refused("does not take over: exit status: 3");
+    fs::remove_file(&program).expect("it is there");
+    fs::copy(PROGRAM, &program).expect("there is room");
+    drop(taken);
+    net.write_with("metrics = \"0.0.0.0:9911\"\n", "");
+    let told = net.restart();
+    assert!(told.status.success(), "{told:?}");
+    let taken = net.trio.middle.space().enter(|| std::net::TcpListener::bind("0.0.0.0:9911"));
+    assert!(taken.is_err(), "it listens there");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn what_is_no_gateway_is_not_restarted() {
+    let net = Net::new("");
+    let listener = std::os::unix::net::UnixListener::bind(&net.control).expect("the path is free");
+    // A program that ends by the signal that restarts a gateway: this one.
+    let answers = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("somebody comes");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("it is a line");
+        std::io::Write::write_all(&mut &stream, b"HTTP/1.1 400 Bad Request\n").expect("it is read");
+        line
+    });
+    let told = net.restart();
+    assert_eq!(told.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("what answers there is no gateway"), "{told:?}");
+    assert_eq!(answers.join().expect("it lives"), "{\"do\":\"version\"}\n");
 }
 
 #[test]
@@ -297,36 +351,6 @@ fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
     net.answers();
     assert!(net.restart().status.success());
     assert!(gateway.end().success());
-}
-
-#[test]
-fn a_file_where_the_control_socket_is_to_be_stays() {
-    let net = Net::new("");
-    fs::write(&net.control, "dear").expect("there is room");
-    let said = format!(
-        "wideload: control {}: cannot listen: an ordinary file is there; give a path of its own\n",
-        net.control.display()
-    );
-    for arguments in [&["run"][..], &["run", "--check"], &["check"]] {
-        let mut command = Command::new(PROGRAM);
-        command.args(arguments).arg(&net.config);
-        let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
-        assert_eq!(told.status.code(), Some(1), "{told:?}");
-        assert!(String::from_utf8_lossy(&told.stderr).ends_with(&said), "{told:?}");
-        assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
-    }
-}
-
-#[test]
-fn a_file_that_took_the_place_of_the_control_socket_stays() {
-    let net = Net::new("");
-    let mut gateway = net.run();
-    fs::remove_file(&net.control).expect("it is there");
-    fs::write(&net.control, "dear").expect("there is room");
-    gateway.tell(Signal::USR2);
-    gateway.wait_for(|words| words.iter().any(|word| word.contains("restarted")));
-    assert!(gateway.end().success());
-    assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
 }
 
 #[test]
@@ -692,6 +716,36 @@ fn only_one_runs_by_a_configuration() {
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("answers there; stop it"), "{second:?}");
     assert!(gateway.end().success());
+}
+
+#[test]
+fn a_file_where_the_control_socket_is_to_be_stays() {
+    let net = Net::new("");
+    fs::write(&net.control, "dear").expect("there is room");
+    let said = format!(
+        "wideload: control {}: cannot listen: an ordinary file is there; give a path of its own\n",
+        net.control.display()
+    );
+    for arguments in [&["run"][..], &["run", "--check"], &["check"]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).arg(&net.config);
+        let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        assert!(String::from_utf8_lossy(&told.stderr).ends_with(&said), "{told:?}");
+        assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
+    }
+}
+
+#[test]
+fn a_file_that_took_the_place_of_the_control_socket_stays() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    fs::remove_file(&net.control).expect("it is there");
+    fs::write(&net.control, "dear").expect("there is room");
+    gateway.tell(Signal::USR2);
+    gateway.wait_for(|words| words.iter().any(|word| word.contains("restarted")));
+    assert!(gateway.end().success());
+    assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
 }
 
 #[test]

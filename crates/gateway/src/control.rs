@@ -5,6 +5,7 @@
 //! | `{"do":"status"}` | tells the [`Figures`] under `status` |
 //! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
 //! | `{"do":"reload","config":"/path"}` | goes on as the configuration says that it runs by, or tells all that is wrong with it; a gateway of `wideload run` refuses any other file |
+//! | `{"do":"restart"}` | starts the program and the configuration anew, without losing a packet, or tells why not; only where `wideload run` runs it |
 //! | `{"do":"stop"}` | ends the gateway, once what is held has left |
 //! | `{"do":"version"}` | tells version, name and process |
 //!
@@ -52,6 +53,8 @@ pub enum Request {
         /// Its file, by its whole path.
         config: PathBuf,
     },
+    /// Start anew, without losing a packet.
+    Restart {},
     /// End.
     Stop {},
     /// Who are you?
@@ -330,6 +333,7 @@ impl Desk {
             Request::Status {} => self.status(),
             Request::Bypass { stage, way, switch } => self.bypass(stage, *way, *switch),
             Request::Reload { config } => self.reload(config),
+            Request::Restart {} => self.restart(),
             Request::Stop {} => Ok(json!({ "process": std::process::id() })),
             Request::Version {} => Ok(self.version()),
         };
@@ -372,7 +376,10 @@ impl Desk {
         if let Some((keeper, file)) = &self.keeper {
             if path != file {
                 let (path, file) = (path.display(), file.display());
-                return Err(format!("{path}: not reloaded: this gateway runs by {file}; change that, and reload it").into());
+                return Err(format!(
+                    "{path}: not reloaded: this gateway runs by {file}; change that, and reload it"
+                )
+                .into());
             }
             return Ok(json!({ "config": path, "said": keeper.ask(Wish::Reload)? }));
         }
@@ -381,6 +388,13 @@ impl Desk {
         let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
         service.reload(config)?;
         Ok(json!({ "config": path, "warnings": warnings }))
+    }
+
+    fn restart(&self) -> Result<Value, Refusal> {
+        let Some((keeper, _)) = &self.keeper else {
+            return Err("only a gateway that `wideload run` runs can be restarted".into());
+        };
+        Ok(json!({ "said": keeper.ask(Wish::Restart)?, "process": std::process::id() }))
     }
 }
 
@@ -523,6 +537,39 @@ impl Client {
         Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")))
     }
 
+    /// Has it start anew, and waits until it has.
+    ///
+    /// # Errors
+    /// What is there is no gateway, or it goes on as it was, and why.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let path = self.path.clone();
+        let no_gateway = || {
+            let path = path.display();
+            io::Error::other(format!("{path}: what answers there is no gateway; nothing was restarted"))
+        };
+        // What is no gateway is asked nothing else.
+        let who = self.ask(&Request::Version {}).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => no_gateway(),
+            _ => error,
+        })?;
+        let before = who.get("process").cloned().filter(|_| who.contains_key("version")).ok_or_else(no_gateway)?;
+        self.stream.get_ref().set_read_timeout(Some(RESTART_PATIENCE))?;
+        self.ask(&Request::Restart {})?;
+        // It has written what it holds for another process, which answers from here on.
+        let until = Instant::now() + RESTART_PATIENCE;
+        loop {
+            let now = Client::connect(&path).and_then(|mut next| next.ask(&Request::Version {}));
+            if now.is_ok_and(|now| now.get("process").is_some_and(|process| *process != before)) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let what = "it was told to restart, and the next process does not answer; see what it says";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{}: {what}", path.display())));
+            }
+            std::thread::sleep(RESTART_LOOK);
+        }
+    }
+
     /// Asks how things are.
     ///
     /// # Errors
@@ -577,8 +624,8 @@ fn only_one(directory: &Path) -> io::Result<PathBuf> {
 }
 
 /// The requests by their names.
-const REQUESTS: [&str; 5] = ["status", "bypass", "reload", "stop", "version"];
-const KNOWN: &str = "ask for status, bypass, reload, stop or version";
+const REQUESTS: [&str; 6] = ["status", "bypass", "reload", "restart", "stop", "version"];
+const KNOWN: &str = "ask for status, bypass, reload, restart, stop or version";
 const EXAMPLE: &str = r#"{"do":"status"}"#;
 /// Where control sockets are that a configuration does not put elsewhere.
 const DIRECTORY: &str = "/run/wideload";
@@ -594,3 +641,6 @@ const READ_PATIENCE: Duration = Duration::from_secs(60);
 const WRITE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a gateway may take to answer: longer than its workers may.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a restart may take: longer than a program may to say that it takes over, and a worker process to come up.
+const RESTART_PATIENCE: Duration = Duration::from_secs(15);
+const RESTART_LOOK: Duration = Duration::from_millis(10);

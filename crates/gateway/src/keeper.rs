@@ -64,6 +64,8 @@ pub struct Keeper {
     is_careful: bool,
     /// What a worker process is trying to go on with, and whether one that it serves waits for the outcome.
     reload: Option<(String, Config, bool)>,
+    /// Does somebody whom the worker process serves wait for the outcome of a restart?
+    is_awaited: bool,
     /// What is to be done, and whether somebody waits for the outcome.
     wanted: VecDeque<(Wish, bool)>,
     netlink: Option<Netlink>,
@@ -182,12 +184,14 @@ impl Keeper {
             // What was right to the program before may be wrong to this one.
             (fresh, Err(_)) => fresh.map_err(Failure::Config)?,
         };
-        let doors = inherited.doors(&estate, &config)?;
         let ports = inherited.ports(&estate.ports)?;
+        let doors = inherited.doors(&estate)?;
         let mut keeper = Keeper::new(path, text, config, signals, ports, doors)?;
+        keeper.suit_doors(&estate.text);
         if keeper.text != estate.text {
             keeper.warn();
         }
+        (keeper.is_awaited, keeper.wanted) = (estate.is_awaited, estate.wanted);
         if let Some((pid, process, socket)) = estate.worker {
             keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
@@ -207,6 +211,18 @@ impl Keeper {
         }
         keeper.bring_up_heir();
         Ok(keeper)
+    }
+
+    /// Listens where the configuration says. Where that cannot be any more, goes on by the configuration before.
+    fn suit_doors(&mut self, text_before: &str) {
+        let Err(error) = self.doors.suit(&self.config) else { return };
+        match Config::parse(text_before, &self.path.to_string_lossy()) {
+            Ok(before) => {
+                self.say(&format!("goes on by the configuration before: {error}"));
+                (self.text, self.config) = (text_before.to_owned(), before);
+            }
+            Err(_) => self.say(&format!("goes on without it: {error}")),
+        }
     }
 
     fn new(
@@ -238,6 +254,7 @@ impl Keeper {
             pauses_until: Instant::now(),
             is_careful: false,
             reload: None,
+            is_awaited: false,
             wanted: VecDeque::new(),
             netlink: None,
             interfaces: InterfaceWatch::default(),
@@ -316,7 +333,18 @@ impl Keeper {
             .and_then(|(read, write)| Ok(Heir { child: self.spawn(Some(&read))?, pipe: Some(write) }));
         match heir {
             Ok(heir) => self.heir = Some(heir),
-            Err(error) => self.say(&format!("the restart is given up, all goes on as it was: {error}")),
+            Err(error) => {
+                let said = format!("the restart is given up, all goes on as it was: {error}");
+                self.say(&said);
+                self.answer_restart(Err(said));
+            }
+        }
+    }
+
+    /// Tells who waits for the outcome of a restart.
+    fn answer_restart(&mut self, said: Result<String, String>) {
+        if std::mem::take(&mut self.is_awaited) {
+            self.answer(said);
         }
     }
 }
@@ -500,6 +528,11 @@ impl Keeper {
 
     /// A worker process is gone, which had begun to work, or not.
     fn mourn(&mut self, how: &str, had_begun: bool) {
+        // Whom it served is gone with it; once it has handed over, who waits is served by its successor.
+        if self.heir.as_ref().is_none_or(|heir| heir.pipe.is_some()) {
+            self.is_awaited = false;
+            self.wanted.iter_mut().for_each(|(_, somebody_waits)| *somebody_waits = false);
+        }
         if self.reload.take().is_some() {
             self.say("not reloaded, all goes on as it was: the worker process died over it");
             self.notify.ready();
@@ -611,19 +644,18 @@ impl Keeper {
 impl Keeper {
     /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or the
     /// configuration is no good, all goes on as it was.
-    fn restart(&self, somebody_waits: bool) {
-        let checked = self.check_restart();
-        if somebody_waits {
-            self.answer(checked.clone().map(|()| "it restarts".to_owned()));
-        }
-        if let Err(error) = checked.and_then(|()| self.become_successor()) {
+    fn restart(&mut self, somebody_waits: bool) {
+        self.is_awaited = somebody_waits;
+        if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {
             self.say(&format!("not restarted, all goes on as it was: {error}"));
+            self.answer_restart(Err(format!("not restarted, all goes on as it was: {error}")));
         }
     }
 
     fn check_restart(&self) -> Result<(), String> {
         let (_, config) = read(&self.path).map_err(|problems| problems.to_string())?;
         stays(&self.config, &config).map_err(|error| error.to_string())?;
+        self.doors.could_suit(&config).map_err(|error| error.to_string())?;
         self.try_program()
     }
 
@@ -675,6 +707,8 @@ impl Keeper {
             metrics: metrics.map(|(address, listener)| (*address, descriptors::number(listener))),
             pulse: self.pulse.as_ref().map(|pulse| descriptors::number(pulse.fd())),
             worker: self.worker.as_ref().map(open),
+            is_awaited: self.is_awaited,
+            wanted: self.wanted.clone(),
         };
         let (_memory, number) = estate.leave().map_err(|error| error.to_string())?;
         let mut variables: Vec<(OsString, OsString)> =
@@ -705,6 +739,9 @@ impl Keeper {
         if heir.child.is_ready
             && let Some(pipe) = heir.pipe.take()
         {
+            // Before it hands over, for then it answers no more.
+            self.answer_restart(Ok("it hands over to the next".to_owned()));
+            self.wanted.iter_mut().for_each(|(_, somebody_waits)| *somebody_waits = false);
             if let Some(worker) = &mut self.worker {
                 worker.heard_at = Instant::now();
                 // One that does not listen is ended when its patience is.
@@ -719,7 +756,9 @@ impl Keeper {
 
     fn give_up_heir(&mut self, how: &str) {
         let then = if self.worker.is_some() { "all goes on as it was" } else { "another goes on" };
-        self.say(&format!("the restart is given up, {then}: the new worker process {how}"));
+        let said = format!("the restart is given up, {then}: the new worker process {how}");
+        self.say(&said);
+        self.answer_restart(Err(said));
         self.notify.ready();
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::config::{Config, Role, SideConfig};
 use crate::control::{Identity, Socket};
-use crate::messages::HandedPort;
+use crate::messages::{HandedPort, Wish};
 use crate::reopen::{open, side};
 use crate::trial;
 use port::descriptors::{self, Stay};
@@ -11,7 +11,7 @@ use port::netlink::Netlink;
 use port::pulse::{Onward, Pulse, Watched};
 use port::{Address, Offloads};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -37,6 +37,12 @@ pub struct Doors {
     pub metrics: Option<(SocketAddr, TcpListener)>,
 }
 
+/// Doors that were not open before.
+struct Fresh {
+    control: Option<Socket>,
+    metrics: Option<(SocketAddr, TcpListener)>,
+}
+
 /// What a keeper leaves to the program that takes its place in its process, by numbers of descriptors.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Estate {
@@ -59,6 +65,12 @@ pub struct Estate {
     pub pulse: Option<RawFd>,
     /// The worker process: its number, its descriptor, the socket to it.
     pub worker: Option<(i32, RawFd, RawFd)>,
+    /// Does somebody wait for the outcome of the restart?
+    #[serde(default)]
+    pub is_awaited: bool,
+    /// What is to be done afterwards, and whether somebody waits for that.
+    #[serde(default)]
+    pub wanted: VecDeque<(Wish, bool)>,
 }
 
 /// Descriptors that came through a change of programs, by their numbers.
@@ -157,6 +169,38 @@ impl Doors {
         let metrics = config.metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?)));
         Ok(Doors { control: listen_unix(&config.control)?, metrics: metrics.transpose()? })
     }
+
+    /// Has them be those that the configuration names: what is the same stays open. On an error nothing changes.
+    ///
+    /// # Errors
+    /// Somebody else listens at one, or it cannot be.
+    pub fn suit(&mut self, config: &Config) -> io::Result<()> {
+        let Fresh { control, metrics } = self.fresh(config)?;
+        if let Some(control) = control {
+            self.control = control;
+        }
+        if self.metrics.as_ref().map(|(address, _)| *address) != config.metrics {
+            self.metrics = metrics;
+        }
+        Ok(())
+    }
+
+    /// Can they be those that the configuration names?
+    ///
+    /// # Errors
+    /// Somebody else listens at one, or it cannot be.
+    pub fn could_suit(&self, config: &Config) -> io::Result<()> {
+        self.fresh(config).map(drop)
+    }
+
+    /// Those that the configuration names and that are not open yet.
+    fn fresh(&self, config: &Config) -> io::Result<Fresh> {
+        let is_open = |address| self.metrics.as_ref().is_some_and(|(open, _)| *open == address);
+        let metrics = config.metrics.filter(|address| !is_open(*address));
+        let metrics = metrics.map(|address| Ok::<_, io::Error>((address, listen_tcp(address)?))).transpose()?;
+        let control = (self.control.path() != config.control).then(|| listen_unix(&config.control)).transpose()?;
+        Ok(Fresh { control, metrics })
+    }
 }
 
 fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
@@ -235,22 +279,16 @@ impl Inherited {
             .collect()
     }
 
-    /// The doors of an estate, as far as the configuration has them still; others are opened.
+    /// The doors of an estate.
     ///
     /// # Errors
-    /// One was not handed on, or cannot be opened.
-    pub fn doors(&mut self, estate: &Estate, config: &Config) -> io::Result<Doors> {
+    /// One was not handed on.
+    pub fn doors(&mut self, estate: &Estate) -> io::Result<Doors> {
         let (path, number) = &estate.control;
         let control = Socket::adopt(path.clone(), self.take(*number)?.into(), estate.control_file);
-        let control = if *path == config.control { control } else { listen_unix(&config.control)? };
-        let before = estate.metrics.map(|(address, number)| Ok::<_, io::Error>((address, self.take(number)?)));
-        let before = before.transpose()?.map(|(address, open)| (address, TcpListener::from(open)));
-        let metrics = match (before, config.metrics) {
-            (Some((address, listener)), Some(wanted)) if address == wanted => Some((address, listener)),
-            (_, Some(wanted)) => Some((wanted, listen_tcp(wanted)?)),
-            (_, None) => None,
-        };
-        Ok(Doors { control, metrics })
+        let metrics =
+            estate.metrics.map(|(address, number)| Ok::<_, io::Error>((address, self.take(number)?.into())));
+        Ok(Doors { control, metrics: metrics.transpose()? })
     }
 }
 

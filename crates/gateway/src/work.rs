@@ -47,7 +47,8 @@ impl Desk {
         say(&self.socket, &ToKeeper::Wish(wish), &[])?;
         waiting.push_back(to);
         drop(waiting);
-        match from.recv_timeout(WISH_PATIENCE) {
+        let patience = if wish == Wish::Restart { RESTART_PATIENCE } else { WISH_PATIENCE };
+        match from.recv_timeout(patience) {
             Ok(said) => said.map_err(io::Error::other),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper does not answer")),
         }
@@ -257,3 +258,5 @@ pub(crate) const BEAT: Duration = Duration::from_millis(100);
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may take to fulfil a wish.
 const WISH_PATIENCE: Duration = Duration::from_secs(5);
+/// The same for a restart: another program says that it takes over, and another worker process comes up.
+const RESTART_PATIENCE: Duration = Duration::from_secs(12);

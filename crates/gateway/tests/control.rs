@@ -216,8 +216,14 @@ fn what_is_no_request_is_refused_with_a_sentence() {
             r#"this is no JSON: expected value at line 1 column 1; give one object a line, such as {"do":"status"}"#,
         ),
         ("[1]", r#"this is no object; give one, such as {"do":"status"}"#),
-        ("{}", r#"there is no "do" that says what to do; ask for status, bypass, reload, stop or version"#),
-        (r#"{"do":"dance"}"#, "dance: there is no such request; ask for status, bypass, reload, stop or version"),
+        (
+            "{}",
+            r#"there is no "do" that says what to do; ask for status, bypass, reload, restart, stop or version"#,
+        ),
+        (
+            r#"{"do":"dance"}"#,
+            "dance: there is no such request; ask for status, bypass, reload, restart, stop or version",
+        ),
         (r#"{"do":"bypass","stage":"join"}"#, "bypass: missing field `switch`"),
         (r#"{"do":"status","how":1}"#, "status: unknown field `how`, there are no fields"),
         (
@@ -275,10 +281,7 @@ fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_r
     assert_eq!(mode & 0o777, 0o660);
     let error = Socket::bind(&path).expect_err("the first one answers").to_string();
     let own = std::process::id();
-    assert!(
-        error.starts_with(&format!("control {}: cannot listen: process {own} (", path.display())),
-        "{error}"
-    );
+    assert!(error.starts_with(&format!("control {}: cannot listen: process {own} (", path.display())), "{error}");
     assert!(error.ends_with("answers there; stop it, or give another path"), "{error}");
     drop(first);
     assert!(!path.exists());
@@ -310,10 +313,7 @@ fn nothing_but_a_socket_is_replaced_by_a_socket() {
     for (name, what) in there {
         let error = Socket::bind(&at(name)).expect_err("something is there").to_string();
         let path = at(name);
-        assert_eq!(
-            error,
-            format!("control {}: cannot listen: {what}; give a path of its own", path.display())
-        );
+        assert_eq!(error, format!("control {}: cannot listen: {what}; give a path of its own", path.display()));
         assert!(fs::symlink_metadata(&path).is_ok(), "it stays");
     }
     assert_eq!(fs::read_to_string(at("letter")).expect("it stays"), "dear");
