@@ -7,11 +7,11 @@ use capture::{Compression, Item, Reader, Record, Writer};
 use engine::{Event, Pieces, Reason};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packet::{Packet, Time};
-use same_file::Handle;
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,16 +152,20 @@ fn damage(error: &capture::Error) -> (Status, Ended) {
 
 /// Writing onto the input would destroy it while it is read.
 fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
-    let input = if is_dash(&args.input) { Handle::stdin() } else { Handle::from_path(&args.input) };
-    let output = if is_dash(&args.output) { Handle::stdout() } else { Handle::from_path(&args.output) };
-    let both_files = |handle: &Handle| handle.as_file().metadata().is_ok_and(|metadata| metadata.is_file());
-    match (input, output) {
-        (Ok(input), Ok(output)) if input == output && both_files(&input) => {
-            let name = shown(&args.output, "standard output");
-            Err((Status::Usage, format!("{name} is the input itself; give the output another name")))
-        }
-        _ => Ok(()),
+    let input = identity(&args.input, io::stdin().as_fd());
+    let output = identity(&args.output, io::stdout().as_fd());
+    if input.is_some() && input == output {
+        let name = shown(&args.output, "standard output");
+        return Err((Status::Usage, format!("{name} is the input itself; give the output another name")));
     }
+    Ok(())
+}
+
+/// Device and inode of an ordinary file. Nothing is opened for it: to open a FIFO waits for who is at its other end.
+fn identity(path: &Path, standard: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let metadata =
+        if is_dash(path) { File::from(standard.try_clone_to_owned().ok()?).metadata() } else { fs::metadata(path) };
+    metadata.ok().filter(Metadata::is_file).map(|it| (it.dev(), it.ino()))
 }
 
 fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {

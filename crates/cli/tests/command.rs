@@ -247,6 +247,42 @@ fn output_onto_its_own_input_is_refused_under_any_name() {
 }
 
 #[test]
+fn fifos_are_read_and_written() {
+    let scratch = Scratch::new();
+    let input = scratch.pcap("in.pcap", &[(1, udp(4_000, 7, 0)), (2, udp(100, 8, 0))]);
+    let plain = scratch.path("plain.pcap");
+    assert_eq!(scratch.rewrite(&[&input, &plain], &["--mtu", "1500"]).status.code(), Some(0));
+    let [from, to] = ["from", "to"].map(|name| {
+        let path = scratch.path(name);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        path
+    });
+    let bytes = std::fs::read(&input).unwrap();
+    let (source, sink) = (from.clone(), to.clone());
+    let writer = std::thread::spawn(move || std::fs::write(source, bytes));
+    let reader = std::thread::spawn(move || std::fs::read(sink));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_wideload"))
+        .args(["rewrite".as_ref(), from.as_os_str(), to.as_os_str()])
+        .args(["--mtu", "1500", "--quiet"])
+        .spawn()
+        .unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let status = loop {
+        match run.try_wait().unwrap() {
+            Some(status) => break status,
+            None if std::time::Instant::now() > until => {
+                run.kill().unwrap();
+                panic!("it hangs");
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+    writer.join().unwrap().unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), std::fs::read(&plain).unwrap());
+}
+
+#[test]
 fn what_cannot_be_opened_created_or_written_fails_with_its_name() {
     let scratch = Scratch::new();
     let input = scratch.pcap("in.pcap", &[(1, udp(60_000, 1, 0))]);
