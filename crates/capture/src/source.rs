@@ -3,9 +3,9 @@
 //! The window slides: what is in front of it is forgotten, and it grows only while the file really holds the bytes
 //! that a record claims, so that a false length costs no memory.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use crate::error::Error;
 
@@ -27,7 +27,7 @@ impl<R: Read> Window<R> {
         let stream = match raw.first {
             [0x1f, 0x8b, ..] => {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
-                Stream::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+                Stream::Gzip(Box::new(Members::new(buffered)))
             }
             // A frame, or one to be skipped, which parallel compressors put first (RFC 8878 section 3.1).
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
@@ -126,7 +126,7 @@ pub(crate) enum Failure {
 /// The input, in the compression that it was found to be in.
 enum Stream<R: Read> {
     Plain(Raw<R>),
-    Gzip(Box<MultiGzDecoder<BufReader<Raw<R>>>>),
+    Gzip(Box<Members<BufReader<Raw<R>>>>),
     Zstd(Box<zstd::Decoder<'static, BufReader<Raw<R>>>>),
 }
 
@@ -134,7 +134,7 @@ impl<R: Read> Stream<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(raw) => raw.read(into),
-            Stream::Gzip(decoder) => decoder.read(into),
+            Stream::Gzip(members) => members.read(into),
             Stream::Zstd(decoder) => decoder.read(into),
         }
     }
@@ -142,8 +142,59 @@ impl<R: Read> Stream<R> {
     fn raw(&self) -> &Raw<R> {
         match self {
             Stream::Plain(raw) => raw,
-            Stream::Gzip(decoder) => decoder.get_ref().get_ref(),
+            Stream::Gzip(members) => members.input().get_ref(),
             Stream::Zstd(decoder) => decoder.get_ref().get_ref(),
+        }
+    }
+}
+
+/// The members of a gzip file, one behind the other (RFC 1952 section 2.2), and zeros behind the last: tapes and devices are
+/// filled up with them, and gzip(1) ignores them, too.
+struct Members<R> {
+    /// None only while one member follows another.
+    decoder: Option<GzDecoder<R>>,
+    is_padded: bool,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(input: R) -> Members<R> {
+        Members { decoder: Some(GzDecoder::new(input)), is_padded: false }
+    }
+
+    fn input(&self) -> &R {
+        self.decoder.as_ref().expect("it is missing only within `read`").get_ref()
+    }
+
+    /// Passes zeros, and tells whether anything follows.
+    fn pass_zeros(&mut self) -> io::Result<bool> {
+        let input = self.decoder.as_mut().expect("it is missing only within `read`").get_mut();
+        loop {
+            let ahead = input.fill_buf()?;
+            let zeros = ahead.iter().take_while(|byte| **byte == 0).count();
+            if zeros == 0 {
+                return Ok(!ahead.is_empty());
+            }
+            self.is_padded = true;
+            input.consume(zeros);
+        }
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let decoder = self.decoder.as_mut().expect("it is missing only within `read`");
+            match decoder.read(into)? {
+                0 if !into.is_empty() => {}
+                count => return Ok(count),
+            }
+            if !self.pass_zeros()? {
+                return Ok(0);
+            }
+            if self.is_padded {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes follow the zeros behind its end"));
+            }
+            self.decoder = self.decoder.take().map(|decoder| GzDecoder::new(decoder.into_inner()));
         }
     }
 }

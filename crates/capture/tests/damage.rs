@@ -56,6 +56,30 @@ fn a_compressed_file_cut_anywhere_gives_its_whole_records_and_says_so() {
     }
 }
 
+#[test]
+fn zeros_behind_a_gzip_file_are_no_damage_and_anything_else_is() {
+    let sample = samples::all().pop().unwrap();
+    let whole = sample.bytes();
+    // Two members, cut within a record.
+    let packed: Vec<Vec<u8>> = [&whole[..50], &whole[50..]]
+        .map(|part| {
+            let mut writer = Writer::new(Vec::new(), Compression::Gzip).unwrap();
+            writer.block(part).unwrap();
+            writer.finish().unwrap()
+        })
+        .into();
+    let packed = packed.concat();
+    for zeros in [0, 1, 7, 512, 300_000] {
+        let file = [&packed[..], &vec![0; zeros]].concat();
+        let (pieces, outcome) = samples::read(&file[..]);
+        assert!(outcome.is_ok(), "{zeros} zeros: {outcome:?}");
+        assert_eq!(pieces.len(), sample.pieces.len(), "{zeros} zeros");
+        let (pieces, outcome) = samples::read(&[&file[..], b"x"].concat()[..]);
+        assert!(matches!(outcome, Err(Error::Damaged { .. })), "{zeros} zeros and an x: {outcome:?}");
+        assert_eq!(pieces.len(), sample.pieces.len(), "{zeros} zeros and an x");
+    }
+}
+
 /// Repeat a failure with CAPTURE_SEED set to the seed that it printed.
 #[test]
 fn no_mutation_panics_or_hangs() {
