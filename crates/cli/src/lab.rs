@@ -80,7 +80,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         }
         Experiment::Dips => {
             let outcome = experiments::dips(&DipsSettings::default(), tell)?;
-            shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
+            shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::Workers { rounds } => {
             let settings = WorkersSettings { rounds: *rounds, ..WorkersSettings::default() };

@@ -176,6 +176,16 @@ fn lens(count: usize) -> Vec<usize> {
 }
 
 impl Dips {
+    /// Did every message arrive, once and unchanged, and do the gateways' books add up?
+    pub fn is_good(&self) -> bool {
+        self.intact && self.lost() == 0 && self.broken.is_empty()
+    }
+
+    /// Messages that did not arrive.
+    fn lost(&self) -> u64 {
+        self.systems.iter().map(|system| system.lost).sum()
+    }
+
     /// Goodput of one sweep over these lengths.
     fn sweep(
         &mut self,
@@ -275,6 +285,10 @@ impl fmt::Display for Dips {
             system.part(f)?;
         }
         writeln!(f, "no message came changed or twice: {}", if self.intact { "yes" } else { "NO" })?;
+        match self.lost() {
+            0 => writeln!(f, "every message arrived: yes")?,
+            lost => writeln!(f, "every message arrived: NO, {lost} were lost")?,
+        }
         self.broken.iter().try_for_each(|broken| writeln!(f, "not conserved: {broken}"))
     }
 }
@@ -320,6 +334,28 @@ const TABLE_ROWS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_experiment_that_lost_a_message_is_not_good_and_says_so() {
+        let system = Sweeps {
+            stack: Stack::Packet,
+            lens: vec![64],
+            goodput: vec![vec![1.0]],
+            lost: 0,
+            suspects: Vec::new(),
+            dips: Vec::new(),
+        };
+        let mut dips = Dips {
+            conditions: Conditions::here(1),
+            mtu: 1_500,
+            systems: vec![system.clone(), system],
+            intact: true,
+            broken: Vec::new(),
+        };
+        assert!(dips.is_good() && dips.to_string().contains("every message arrived: yes\n"), "{dips}");
+        dips.systems[1].lost = 3;
+        assert!(!dips.is_good() && dips.to_string().contains("every message arrived: NO, 3 were lost\n"), "{dips}");
+    }
 
     #[test]
     fn a_length_is_a_dip_where_it_lacks_a_fifth_in_two_sweeps_of_three() {
