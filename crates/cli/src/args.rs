@@ -321,8 +321,8 @@ pub struct Top {
     #[arg(long)]
     pub once: bool,
 
-    /// Print the same as one line of JSON, and end
-    #[arg(long, conflicts_with = "once")]
+    /// Print the same as one line of JSON, and end, as with --once
+    #[arg(long)]
     pub json: bool,
 }
 

@@ -18,6 +18,7 @@ use ratatui::{DefaultTerminal, Frame, Terminal};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,8 @@ pub fn top(args: &Top) -> Status {
 
 /// Looks at a gateway until it is told to end, or once.
 fn run(args: &Top) -> io::Result<()> {
-    let mut client = Client::connect(&find(args.gateway.as_deref())?)?;
+    let path = find(args.gateway.as_deref())?;
+    let mut client = Client::connect(&path)?;
     if args.once || args.json {
         let before = client.status()?;
         sleep(BETWEEN);
@@ -114,12 +116,12 @@ fn run(args: &Top) -> io::Result<()> {
     }
     let before = client.status()?;
     let mut terminal = ratatui::try_init()?;
-    let outcome = look(&mut terminal, &mut client, before);
+    let outcome = look(&mut terminal, &path, &mut client, before);
     ratatui::try_restore()?;
     outcome
 }
 
-fn look(terminal: &mut DefaultTerminal, client: &mut Client, mut before: Figures) -> io::Result<()> {
+fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut before: Figures) -> io::Result<()> {
     let mut view = View::between(&before, &before);
     let mut next = Instant::now() + FIRST;
     loop {
@@ -137,11 +139,31 @@ fn look(terminal: &mut DefaultTerminal, client: &mut Client, mut before: Figures
                 _ => {}
             }
         }
-        let after = client.status()?;
-        view = View::between(&before, &after);
+        let after = status(path, client)?;
+        // Another process counts from zero.
+        let since = if after.process == before.process { &before } else { &after };
+        view = View::between(since, &after);
         before = after;
         next = Instant::now() + BETWEEN;
     }
+}
+
+/// How things are; where the process that was asked is gone, as in a restart, its successor is waited for and asked.
+///
+/// # Errors
+/// Nobody answered at that path for five seconds.
+pub fn status(path: &Path, client: &mut Client) -> io::Result<Figures> {
+    let until = Instant::now() + SUCCESSOR_PATIENCE;
+    let mut outcome = client.status();
+    while outcome.is_err() && Instant::now() < until {
+        sleep(SUCCESSOR_LOOK);
+        outcome = Client::connect(path).and_then(|mut next| {
+            let figures = next.status()?;
+            *client = next;
+            Ok(figures)
+        });
+    }
+    outcome
 }
 
 /// A view, and how to leave it.
@@ -220,70 +242,88 @@ impl View {
 
     fn draw_title(&self, frame: &mut Frame<'_>, area: Rect) {
         let workers = if self.worker_count == 1 { "worker" } else { "workers" };
-        let line = Line::from(vec![
-            Span::styled(self.name.clone(), BOLD),
-            Span::raw(format!(
-                "  {} {}, process {}, {} {workers}, up {}",
-                self.role,
-                self.version,
-                self.process,
-                self.worker_count,
-                stretch(self.seconds)
-            )),
-        ]);
-        frame.render_widget(Paragraph::new(line), area);
+        let View { name, role, version, process, worker_count, .. } = self;
+        let up = stretch(self.seconds);
+        // The longest that fits.
+        let told = [
+            format!("  {role} {version}, process {process}, {worker_count} {workers}, up {up}"),
+            format!("  process {process}, up {up}"),
+            format!("  up {up}"),
+        ];
+        let room = usize::from(area.width).saturating_sub(Line::from(name.as_str()).width());
+        let told = told.into_iter().find(|told| told.len() <= room).unwrap_or_default();
+        let line = Line::from(vec![Span::styled(name.clone(), BOLD), Span::raw(told)]);
         let busy = Line::from(format!("processor {:.0} %", self.processors * 100.0));
-        frame.render_widget(Paragraph::new(busy).alignment(Alignment::Right), area);
+        let room = area.width.saturating_sub(line.width() as u16);
+        frame.render_widget(Paragraph::new(line), area);
+        // One over the other would be neither.
+        if busy.width() as u16 + 2 <= room {
+            frame.render_widget(Paragraph::new(busy).alignment(Alignment::Right), area);
+        }
     }
 
     fn draw_ways(&self, frame: &mut Frame<'_>, area: Rect) {
-        let head = [
-            "",
-            "in: packets/s",
-            "bits/s",
-            "payload each",
-            "over 8,000 B",
-            "out: packets/s",
-            "bits/s",
-            "payload each",
-        ];
-        let head = Row::new(head.map(|name| Cell::from(Text::from(name).alignment(Alignment::Right)))).style(DIM);
+        let columns: &[Column] = match area.width.saturating_sub(FRAME_HEIGHT) {
+            ..MEDIUM_WIDTH => &NARROW_COLUMNS,
+            MEDIUM_WIDTH..WIDE_WIDTH => &MEDIUM_COLUMNS,
+            WIDE_WIDTH.. => &WIDE_COLUMNS,
+        };
+        let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
+        let head = Row::new(columns.iter().map(|(name, _, _)| right((*name).to_owned()))).style(DIM);
         let rows = self.ways.iter().map(|way| {
-            let share = way.wide_share.map_or(NONE.to_owned(), |share| format!("{:.0} %", share * 100.0));
-            let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
-            Row::new([
-                Cell::from(Span::styled(way.way, BOLD)),
-                right(short(way.came.packets)),
-                right(short(way.came.bits)),
-                right(len(way.came.payload_len)).style(IN),
-                right(share),
-                right(short(way.went.packets)),
-                right(short(way.went.bits)),
-                right(len(way.went.payload_len)).style(OUT),
-            ])
+            Row::new(columns.iter().map(|(_, _, what)| match what {
+                Shows::Way => Cell::from(Span::styled(way.way, BOLD)),
+                Shows::ShortWay => Cell::from(Span::styled(way.way.trim_start_matches("to-"), BOLD)),
+                Shows::CamePackets => right(short(way.came.packets)),
+                Shows::CameBits => right(short(way.came.bits)),
+                Shows::CameLen => right(len(way.came.payload_len)).style(IN),
+                Shows::WideShare => {
+                    right(way.wide_share.map_or(NONE.to_owned(), |share| format!("{:.0} %", share * 100.0)))
+                }
+                Shows::WentPackets => right(short(way.went.packets)),
+                Shows::WentBits => right(short(way.went.bits)),
+                Shows::WentLen => right(len(way.went.payload_len)).style(OUT),
+            }))
         });
-        let widths = [9, 13, 9, 12, 12, 14, 9, 12].map(Constraint::Length);
+        let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
         let table = Table::new(rows, widths).header(head).column_spacing(1);
         frame.render_widget(table.block(Block::bordered().title(" What passes ")), area);
     }
 
     fn draw_stages(&self, frame: &mut Frame<'_>, area: Rect) {
         for (way, area) in self.ways.iter().zip(halves(area)) {
+            let inner = area.width.saturating_sub(FRAME_HEIGHT);
+            let is_roomy = inner >= ROOMY_WIDTH;
+            let is_tight = inner < TIGHT_WIDTH;
+            let holds = |held: &Count| {
+                let (packets, bytes) = (short(held.packets as f64), short(held.bytes as f64));
+                match held.packets {
+                    _ if is_tight => format!("{bytes}B"),
+                    count if is_roomy => format!("holds {count} packets, {bytes}B"),
+                    _ => format!("holds {}, {bytes}B", packets.trim_end()),
+                }
+            };
             let rows = way.stages.iter().map(|stage| {
                 let (switch, style) = if stage.is_on { ("on", Style::new()) } else { ("off", DIM) };
-                let held = match stage.held {
-                    Count { packets: 0, .. } => String::new(),
-                    Count { packets, bytes } => format!("holds {packets} packets, {}B", short(bytes as f64)),
+                let held = match stage.held.packets {
+                    0 if is_tight => switch.to_owned(),
+                    0 => String::new(),
+                    _ => holds(&stage.held),
                 };
                 Row::new([stage.stage.clone(), switch.to_owned(), held]).style(style)
             });
-            let all = match (way.held.packets, way.held.bytes) {
-                (0, _) => "holds nothing".to_owned(),
-                (packets, bytes) => format!("holds {packets} packets, {}B in all", short(bytes as f64)),
+            let all = match way.held.packets {
+                0 if is_tight => "nothing".to_owned(),
+                0 => "holds nothing".to_owned(),
+                _ if is_roomy => format!("{} in all", holds(&way.held)),
+                _ => holds(&way.held),
             };
-            let widths = [Constraint::Length(10), Constraint::Length(3), Constraint::Min(10)];
+            // Where there is little room, a stage's switch makes way for what it holds.
+            let switch_width = if is_tight { 0 } else { 4 };
+            let held_width = if is_tight { Constraint::Fill(1) } else { Constraint::Min(10) };
+            let widths = [Constraint::Length(11), Constraint::Length(switch_width), held_width];
             let rows = rows.chain([Row::new([String::new(), String::new(), all]).style(DIM)]);
-            let table = Table::new(rows, widths).column_spacing(1);
+            let table = Table::new(rows, widths).column_spacing(0);
             let title = format!(" {}: {} to {} ", way.way, way.from, way.to);
             frame.render_widget(table.block(Block::bordered().title(title)), area);
         }
@@ -303,12 +343,17 @@ impl View {
         if self.losses.is_empty() {
             return frame.render_widget(Paragraph::new("nothing").block(block), area);
         }
+        let is_roomy = area.width >= MEDIUM_WIDTH;
         let rows = self.losses.iter().map(|loss| {
             let Loss { at, name, rate, total } = loss;
-            Row::new([at.clone(), name.clone(), format!("{}/s", short(*rate)), format!("{total} in all")])
-                .style(RED)
+            let total = if is_roomy { format!("{total} in all") } else { brief(*total) };
+            Row::new([at.clone(), name.clone(), format!("{}/s", short(*rate)), total]).style(RED)
         });
-        let widths = [Constraint::Length(24), Constraint::Length(18), Constraint::Length(10), Constraint::Min(10)];
+        let widths = if is_roomy {
+            [Constraint::Length(24), Constraint::Length(18), Constraint::Length(10), Constraint::Min(10)]
+        } else {
+            [Constraint::Fill(1), Constraint::Fill(1), Constraint::Length(8), Constraint::Length(7)]
+        };
         frame.render_widget(Table::new(rows, widths).column_spacing(1).block(block), area);
     }
 }
@@ -446,6 +491,12 @@ fn short(number: f64) -> String {
     }
 }
 
+/// The same of a number that may be below zero, without what follows it.
+fn brief(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", short(number.unsigned_abs() as f64).trim_end())
+}
+
 fn len(len: Option<f64>) -> String {
     len.map_or(NONE.to_owned(), |len| format!("{len:.0} B"))
 }
@@ -461,6 +512,61 @@ fn stretch(seconds: f64) -> String {
     }
 }
 
+/// A column of what passes: its name, its width in letters, what it shows.
+type Column = (&'static str, u16, Shows);
+
+/// What a column shows of a way.
+#[derive(Clone, Copy)]
+enum Shows {
+    Way,
+    ShortWay,
+    CamePackets,
+    CameBits,
+    CameLen,
+    WideShare,
+    WentPackets,
+    WentBits,
+    WentLen,
+}
+
+const WIDE_COLUMNS: [Column; 8] = [
+    ("", 9, Shows::Way),
+    ("in: packets/s", 13, Shows::CamePackets),
+    ("bits/s", 9, Shows::CameBits),
+    ("payload each", 12, Shows::CameLen),
+    ("over 8,000 B", 12, Shows::WideShare),
+    ("out: packets/s", 14, Shows::WentPackets),
+    ("bits/s", 9, Shows::WentBits),
+    ("payload each", 12, Shows::WentLen),
+];
+/// The same for a terminal of 80 letters.
+const MEDIUM_COLUMNS: [Column; 8] = [
+    ("", 9, Shows::Way),
+    ("in: pkt/s", 10, Shows::CamePackets),
+    ("bit/s", 7, Shows::CameBits),
+    ("payload", 8, Shows::CameLen),
+    ("over 8 kB", 9, Shows::WideShare),
+    ("out: pkt/s", 10, Shows::WentPackets),
+    ("bit/s", 7, Shows::WentBits),
+    ("payload", 8, Shows::WentLen),
+];
+/// The same for one of 40.
+const NARROW_COLUMNS: [Column; 5] = [
+    ("to", 6, Shows::ShortWay),
+    ("in/s", 6, Shows::CamePackets),
+    ("payload", 8, Shows::CameLen),
+    ("out/s", 6, Shows::WentPackets),
+    ("payload", 8, Shows::WentLen),
+];
+/// Letters that the columns take, with one between two.
+const WIDE_WIDTH: u16 = 97;
+/// See [`WIDE_WIDTH`].
+const MEDIUM_WIDTH: u16 = 75;
+/// Letters that a way's stages take with all that is told of what they hold.
+const ROOMY_WIDTH: u16 = 46;
+/// Letters below which a stage's switch has no room beside what it holds.
+const TIGHT_WIDTH: u16 = 30;
+
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const RED: Style = Style::new().fg(Color::Red);
@@ -471,6 +577,9 @@ const HINT: &str = " q quits ";
 const NONE: &str = "-";
 /// Time between two pictures.
 const BETWEEN: Duration = Duration::from_secs(1);
+/// How long a gateway's next process is waited for.
+const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(5);
+const SUCCESSOR_LOOK: Duration = Duration::from_millis(50);
 /// Time to the first rates on a terminal.
 const FIRST: Duration = Duration::from_millis(250);
 /// Width of a table that is printed, in letters.

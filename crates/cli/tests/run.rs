@@ -375,6 +375,19 @@ fn a_reload_by_another_file_is_refused() {
 }
 
 #[test]
+fn who_looks_on_sees_the_next_process_after_a_restart() {
+    let net = Net::new("");
+    let gateway = net.run();
+    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
+    let before = client.status().expect("it answers").process;
+    assert!(net.restart().status.success());
+    let after = wideload::top::status(&net.control, &mut client).expect("the next one answers").process;
+    assert_ne!(after, before);
+    assert_eq!(client.status().expect("it stays").process, after);
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_wrong_configuration_changes_nothing() {
     let net = Net::new("");
     let mut gateway = net.run();

@@ -41,6 +41,55 @@ fn what_is_lost_is_red_and_nothing_else_is() {
 }
 
 #[test]
+fn no_figure_is_cut_at_any_usual_width() {
+    // Whatever the figures are, the last of each is there with all that is in front of it.
+    let mut large = after();
+    large.seconds = 3_901.0;
+    for way in [&mut large.all.to_wide, &mut large.all.to_narrow] {
+        way.received = Count { packets: 12_345_678, bytes: 12_345_678 * 65_495 };
+        way.forwarded = Count { packets: 98_765_432, bytes: 98_765_432 * 1_480 };
+        way.held = Count { packets: 12_345, bytes: 12_345_678 };
+        way.stages[2].held = Count { packets: 123_456, bytes: 123_456_789 };
+    }
+    large.all.to_narrow.retired.insert("too_big".to_owned(), Count { packets: 123_456_789_013, bytes: 0 });
+    let large = View::between(&before(), &large);
+    for width in [40, 60, 80, 100, 200] {
+        let text = large.table(width);
+        let words: Vec<&str> = text.split(['│', '\n']).flat_map(str::split_whitespace).collect();
+        let has = |figure: &str| {
+            let parts: Vec<&str> = figure.split(' ').collect();
+            words.windows(parts.len()).any(|window| window == parts)
+        };
+        for figure in ["12.3 M", "65495 B", "98.8 M", "1480 B"] {
+            assert!(has(figure), "{width}: {figure}\n{text}");
+        }
+        let held = match width {
+            40 | 60 => ["123 MB", "12.3 MB"],
+            80 => ["holds 123 k, 123 MB", "holds 12.3 k, 12.3 MB"],
+            _ => ["holds 123456 packets, 123 MB", "holds 12345 packets, 12.3 MB"],
+        };
+        assert!(held.iter().all(|held| has(held)), "{width}: {held:?}\n{text}");
+        let lost = if width < 80 { "123 G" } else { "123456789013 in all" };
+        assert!(has(lost), "{width}: {lost}\n{text}");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top/screen40.txt");
+    let text = view().table(40);
+    if std::env::var_os("WIDELOAD_WRITE_SCREEN").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "to take it: WIDELOAD_WRITE_SCREEN=1");
+}
+
+#[test]
+fn json_is_printed_once_with_and_without_once() {
+    let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_wideload")).arg("top").args(args).output().unwrap();
+    for args in [&["/nowhere/x.sock", "--json"][..], &["/nowhere/x.sock", "--json", "--once"]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn a_small_terminal_is_no_reason_to_fail() {
     for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
