@@ -375,19 +375,6 @@ fn a_reload_by_another_file_is_refused() {
 }
 
 #[test]
-fn who_looks_on_sees_the_next_process_after_a_restart() {
-    let net = Net::new("");
-    let gateway = net.run();
-    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
-    let before = client.status().expect("it answers").process;
-    assert!(net.restart().status.success());
-    let after = wideload::top::status(&net.control, &mut client).expect("the next one answers").process;
-    assert_ne!(after, before);
-    assert_eq!(client.status().expect("it stays").process, after);
-    assert!(gateway.end().success());
-}
-
-#[test]
 fn a_wrong_configuration_changes_nothing() {
     let net = Net::new("");
     let mut gateway = net.run();
@@ -728,6 +715,61 @@ fn only_one_runs_by_a_configuration() {
     let second = second.expect("it runs");
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("answers there; stop it"), "{second:?}");
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn no_two_gateways_serve_one_interface() {
+    for is_express in [false, true] {
+        let net = Net::new("");
+        if is_express {
+            net.use_xdp();
+        }
+        let mut gateway = net.run();
+        let other = net.folder.path().join("other.toml");
+        let text = fs::read_to_string(&net.config).expect("it was written").replace("border.sock", "other.sock");
+        fs::write(&other, text).expect("there is room");
+        let [_, to_wide, to_narrow, _] = net.trio.names();
+        let refused = |name: &str| {
+            let mut command = Command::new(PROGRAM);
+            command.arg("run").arg(&other);
+            let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+            let said = format!(
+                "wideload: {name}: another wideload gateway (process {}) serves it; stop it, or name another interface\n",
+                gateway.process.id()
+            );
+            assert_eq!((told.status.code(), String::from_utf8_lossy(&told.stderr)), (Some(1), said.into()));
+        };
+        refused(to_wide);
+        assert!(net.restart().status.success());
+        refused(to_wide);
+        net.make_anew(true);
+        net.trio.settle().expect("it works again");
+        refused(to_wide);
+        // The other interface is claimed by itself.
+        let text = fs::read_to_string(&other).expect("it was written");
+        let wide = format!("packet:{to_wide}");
+        fs::write(&other, text.replace(&wide, "tap:other0")).expect("there is room");
+        refused(to_narrow);
+        fs::write(&other, text).expect("there is room");
+        gateway.tell(Signal::HUP);
+        gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": reloaded")));
+        assert!(gateway.end().success());
+        let next = Gateway::start(Command::new(PROGRAM), net.trio.middle.space(), &other);
+        assert!(next.end().success());
+    }
+}
+
+#[test]
+fn who_looks_on_sees_the_next_process_after_a_restart() {
+    let net = Net::new("");
+    let gateway = net.run();
+    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
+    let before = client.status().expect("it answers").process;
+    assert!(net.restart().status.success());
+    let after = wideload::top::status(&net.control, &mut client).expect("the next one answers").process;
+    assert_ne!(after, before);
+    assert_eq!(client.status().expect("it stays").process, after);
     assert!(gateway.end().success());
 }
 

@@ -8,6 +8,7 @@
 //! An AF_XDP port cannot be kept, as its memory is one process's own: each worker process opens it, so what comes between
 //! two of them is lost there.
 
+use crate::claims::Claims;
 use crate::config::{Config, Fail, Problems};
 pub use crate::kept::VERSION;
 
@@ -47,6 +48,8 @@ pub struct Keeper {
     program: PathBuf,
     signals: Signals,
     notify: Notify,
+    /// The interfaces that no other gateway may serve.
+    claims: Claims,
     ports: Vec<KeptPort>,
     doors: Doors,
     seized: Option<Seized>,
@@ -147,6 +150,8 @@ impl Keeper {
     fn start(path: &Path, signals: Signals) -> Result<Keeper, Failure> {
         let (text, config) = read(path).map_err(Failure::Config)?;
         let doors = Doors::open(&config)?;
+        let mut claims = Claims::default();
+        let unseen = claims.renew(&config)?;
         let (trusted, doubts) = match trial::try_offloads(&config) {
             Ok(proofs) => (proofs.each_ref().map(|proof| proof.offloads), trial::doubts(&proofs)),
             Err(error) => {
@@ -156,10 +161,9 @@ impl Keeper {
         };
         let ports = KeptPort::open_all(&config, trusted)?;
         let mut keeper = Keeper::new(path, text, config, signals, ports, doors)?;
+        keeper.claims = claims;
         keeper.warn();
-        if let Some(doubts) = doubts {
-            keeper.say(&doubts);
-        }
+        unseen.iter().chain(&doubts).for_each(|doubt| keeper.say(doubt));
         keeper.seized = Some(Seized::start(&keeper.config)?);
         if keeper.config.fail == Fail::Open {
             keeper.pulse = Some(Pulse::new(keeper.config.workers)?);
@@ -192,6 +196,11 @@ impl Keeper {
             keeper.warn();
         }
         (keeper.is_awaited, keeper.wanted) = (estate.is_awaited, estate.wanted);
+        keeper.claims = inherited.claims(&estate.claims);
+        // A program that claimed nothing is not ended by who does.
+        if let Err(error) = keeper.claim() {
+            keeper.say(&error.to_string());
+        }
         if let Some((pid, process, socket)) = estate.worker {
             keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
@@ -242,6 +251,7 @@ impl Keeper {
             program,
             signals,
             notify,
+            claims: Claims::default(),
             ports,
             doors,
             seized: None,
@@ -259,6 +269,13 @@ impl Keeper {
             netlink: None,
             interfaces: InterfaceWatch::default(),
         })
+    }
+
+    /// Has no other gateway serve the interfaces that are there.
+    fn claim(&mut self) -> io::Result<()> {
+        let doubts = self.claims.renew(&self.config)?;
+        doubts.iter().for_each(|doubt| self.say(doubt));
+        Ok(())
     }
 
     /// Waits until the first worker process works.
@@ -505,6 +522,7 @@ impl Keeper {
     /// Keeps these ports of an end, and has the host give up for them what it gave up for those before.
     fn take_up(&mut self, end: usize, ports: Vec<KeptPort>) -> io::Result<()> {
         // First, so that it is tried again with the ports where it fails.
+        self.claim()?;
         match &mut self.seized {
             Some(seized) => seized.renew(&self.config)?,
             None => self.seized = Some(Seized::start(&self.config)?),
@@ -707,6 +725,7 @@ impl Keeper {
             metrics: metrics.map(|(address, listener)| (*address, descriptors::number(listener))),
             pulse: self.pulse.as_ref().map(|pulse| descriptors::number(pulse.fd())),
             worker: self.worker.as_ref().map(open),
+            claims: self.claims.numbers(),
             is_awaited: self.is_awaited,
             wanted: self.wanted.clone(),
         };

@@ -1,6 +1,7 @@
 //! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its worker processes and
 //! through programs of its own that take each other's place.
 
+use crate::claims::Claims;
 use crate::config::{Config, Role, SideConfig};
 use crate::control::{Identity, Socket};
 use crate::messages::{HandedPort, Wish};
@@ -65,6 +66,9 @@ pub struct Estate {
     pub pulse: Option<RawFd>,
     /// The worker process: its number, its descriptor, the socket to it.
     pub worker: Option<(i32, RawFd, RawFd)>,
+    /// The interfaces that it has claimed, by their numbers.
+    #[serde(default)]
+    pub claims: Vec<(u32, RawFd)>,
     /// Does somebody wait for the outcome of the restart?
     #[serde(default)]
     pub is_awaited: bool,
@@ -264,6 +268,11 @@ impl Inherited {
     pub fn take(&mut self, number: RawFd) -> io::Result<OwnedFd> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, format!("descriptor {number} was not handed on"));
         self.0.remove(&number).ok_or_else(missing)
+    }
+
+    /// The claims of an estate, those that were handed on.
+    pub(crate) fn claims(&mut self, told: &[(u32, RawFd)]) -> Claims {
+        Claims::adopt(told.iter().filter_map(|(index, number)| Some((*index, self.take(*number).ok()?))))
     }
 
     /// The ports of an estate.

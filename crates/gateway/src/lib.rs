@@ -28,6 +28,7 @@ pub mod work;
 pub mod worker;
 
 mod build;
+mod claims;
 mod doors;
 mod kept;
 mod mailbox;
