@@ -55,7 +55,7 @@ impl<'a> InnerSegments<'a> {
         let &Layer::Transport(at, protocol) = layers.last()? else { return None };
         let is_tunnel = layers.iter().filter(|layer| matches!(layer, Layer::V4(_) | Layer::V6(_))).count() > 1;
         let header_len = match protocol {
-            TCP => Segment::parse(&frame[at..])?.header.header_len(),
+            TCP => Segment::parse(frame.get(at..)?)?.header.header_len(),
             _ => udp::HEADER_LEN,
         };
         let payload_at = at + header_len;
@@ -82,68 +82,74 @@ impl<'a> InnerSegments<'a> {
     pub fn write(&mut self, room: &mut [u8]) {
         let start = self.payload_at + self.given_len;
         let payload_len = room.len() - self.payload_at;
-        room[..self.payload_at].copy_from_slice(&self.frame[..self.payload_at]);
-        room[self.payload_at..].copy_from_slice(&self.frame[start..start + payload_len]);
+        let (headers, payload) = room.split_at_mut(self.payload_at);
+        headers.copy_from_slice(self.frame.get(..self.payload_at).unwrap_or_default());
+        payload.copy_from_slice(self.frame.get(start..start + payload_len).unwrap_or_default());
         let place = Place { first: self.given_len == 0, last: start + payload_len == self.frame.len() };
         let index = self.given_len.div_ceil(self.segment_len) as u16;
         self.given_len += payload_len;
         // Lengths first: the sums of outer headers cover the inner ones.
         for layer in &self.layers {
             match *layer {
-                Layer::V4(at) => number_v4(&mut room[at..], index),
+                Layer::V4(at) => number_v4(room.get_mut(at..).unwrap_or_default(), index),
                 Layer::V6(at) => put(room, at + 4, (room.len() - at - V6_LEN) as u16),
                 Layer::Udp(at) | Layer::Transport(at, UDP) => put(room, at + 4, (room.len() - at) as u16),
                 Layer::Gre(_) | Layer::Transport(..) => {}
             }
         }
-        for index in (0..self.layers.len()).rev() {
-            self.sum_up(room, index, start - self.payload_at, place);
+        let mut layers = self.layers.as_slice();
+        while let Some((layer, outer)) = layers.split_last() {
+            sum_up(room, *layer, outer, start - self.payload_at, place);
+            layers = outer;
         }
     }
+}
 
-    /// Writes what a header says of all that follows it.
-    fn sum_up(&self, room: &mut [u8], index: usize, offset: usize, place: Place) {
-        match self.layers[index] {
-            Layer::Transport(at, TCP) => {
-                let seq = u32::from_be_bytes([0, 1, 2, 3].map(|byte| room[at + SEQ_AT + byte]));
-                let seq = seq.wrapping_add(offset as u32);
-                room[at + SEQ_AT..at + SEQ_AT + 4].copy_from_slice(&seq.to_be_bytes());
-                let counts = room[at + 12] & 1 != 0;
-                room[at + FLAGS_AT] &= place.flags() | if counts { tcp::CWR } else { 0 };
-                put(room, at + tcp::CHECKSUM_AT, 0);
-                let sum = self.covered(room, index, at, TCP).checksum();
-                put(room, at + tcp::CHECKSUM_AT, sum);
-            }
-            Layer::Transport(at, _) | Layer::Udp(at) => {
-                let is_outer = matches!(self.layers[index], Layer::Udp(_));
-                // A sum of 0 is none; only in what is left to a card it may be the half of one.
-                if word(room, at + UDP_SUM_AT) == 0 && is_outer {
-                    return;
-                }
-                put(room, at + UDP_SUM_AT, 0);
-                let sum = udp::field(self.covered(room, index, at, UDP));
-                put(room, at + UDP_SUM_AT, sum);
-            }
-            Layer::Gre(at) => {
-                put(room, at + 4, 0);
-                let sum = Sum::of(&room[at..]).checksum();
-                put(room, at + 4, sum);
-            }
-            Layer::V4(_) | Layer::V6(_) => {}
+/// Writes what a header says of all that follows it, behind these outer ones.
+fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: Place) {
+    match layer {
+        Layer::Transport(at, TCP) => {
+            let seq = u32::from(word(room, at + SEQ_AT)) << 16 | u32::from(word(room, at + SEQ_AT + 2));
+            let seq = seq.wrapping_add(offset as u32);
+            put(room, at + SEQ_AT, (seq >> 16) as u16);
+            put(room, at + SEQ_AT + 2, seq as u16);
+            // The length of the header and AE stand in front of the flags.
+            let marks = word(room, at + MARKS_AT);
+            let repeated = if marks & ACCURATE_ECN == 0 { 0 } else { tcp::CWR };
+            put(room, at + MARKS_AT, marks & (0xFF00 | u16::from(place.flags() | repeated)));
+            put(room, at + tcp::CHECKSUM_AT, 0);
+            let sum = covered(room, at, outer, TCP).checksum();
+            put(room, at + tcp::CHECKSUM_AT, sum);
         }
+        Layer::Transport(at, _) | Layer::Udp(at) => {
+            let is_outer = matches!(layer, Layer::Udp(_));
+            // A sum of 0 is none; only in what is left to a card it may be the half of one.
+            if word(room, at + UDP_SUM_AT) == 0 && is_outer {
+                return;
+            }
+            put(room, at + UDP_SUM_AT, 0);
+            let sum = udp::field(covered(room, at, outer, UDP));
+            put(room, at + UDP_SUM_AT, sum);
+        }
+        Layer::Gre(at) => {
+            put(room, at + 4, 0);
+            let sum = Sum::of(room.get(at..).unwrap_or_default()).checksum();
+            put(room, at + 4, sum);
+        }
+        Layer::V4(_) | Layer::V6(_) => {}
     }
+}
 
-    /// The sum over a transport header at `at`, all that follows it, and the pseudo-header of the IP header in front.
-    fn covered(&self, room: &[u8], index: usize, at: usize, protocol: u8) -> Sum {
-        let addresses = self.layers[..index].iter().rev().find_map(|layer| match *layer {
-            Layer::V4(at) => room.get(at + 12..at + 20),
-            Layer::V6(at) => room.get(at + 8..at + 40),
-            _ => None,
-        });
-        let covered = &room[at..];
-        let pseudo = Sum::of(addresses.unwrap_or_default()) + Sum::word(protocol.into());
-        pseudo + Sum::long(covered.len() as u32) + Sum::of(covered)
-    }
+/// The sum over a transport header at `at`, all that follows it, and the pseudo-header of the IP header in front.
+fn covered(room: &[u8], at: usize, outer: &[Layer], protocol: u8) -> Sum {
+    let addresses = outer.iter().rev().find_map(|layer| match *layer {
+        Layer::V4(at) => room.get(at + 12..at + 20),
+        Layer::V6(at) => room.get(at + 8..at + 40),
+        _ => None,
+    });
+    let covered = room.get(at..).unwrap_or_default();
+    let pseudo = Sum::of(addresses.unwrap_or_default()) + Sum::word(protocol.into());
+    pseudo + Sum::long(covered.len() as u32) + Sum::of(covered)
 }
 
 /// A walk from header to header, toward the transport header.
@@ -158,16 +164,16 @@ impl Walk<'_> {
     fn ip(&mut self, at: usize, version: u8) -> bool {
         let Some(header) = self.frame.get(at..) else { return false };
         match (version, header) {
-            (4, [first, ..]) if first >> 4 == 4 && header.len() >= V4_LEN => {
+            (4, [first, _, _, _, _, _, _, _, _, protocol, ..]) if first >> 4 == 4 && header.len() >= V4_LEN => {
                 let is_fragment = word(header, 6) & !0x4000 != 0;
                 let len = usize::from(first & 0x0F) * 4;
-                len >= V4_LEN && !is_fragment && self.goes_on(Layer::V4(at), |walk| walk.upper(at + len, header[9]))
+                len >= V4_LEN && !is_fragment && self.goes_on(Layer::V4(at), |walk| walk.upper(at + len, *protocol))
             }
-            (6, [first, ..]) if first >> 4 == 6 && header.len() >= V6_LEN => {
-                let (mut next, mut len) = (header[6], V6_LEN);
+            (6, [first, _, _, _, _, _, next, ..]) if first >> 4 == 6 && header.len() >= V6_LEN => {
+                let (mut next, mut len) = (*next, V6_LEN);
                 while EXTENSIONS.contains(&next) {
-                    let Some([upper, units]) = header.get(len..len + 2) else { return false };
-                    (next, len) = (*upper, len + 8 * (1 + usize::from(*units)));
+                    let Some(&[upper, units]) = header.get(len..len + 2) else { return false };
+                    (next, len) = (upper, len + 8 * (1 + usize::from(units)));
                 }
                 self.goes_on(Layer::V6(at), |walk| walk.upper(at + len, next))
             }
@@ -199,10 +205,10 @@ impl Walk<'_> {
     }
 
     fn gre(&mut self, at: usize) -> bool {
-        let Some(header) = self.frame.get(at..at + 4) else { return false };
-        let (flags, kind) = (header[0], word(header, 2));
+        let Some(&[flags, version, high, low]) = self.frame.get(at..at + 4) else { return false };
+        let kind = u16::from_be_bytes([high, low]);
         // Numbered packets, and other versions, are not left to cards.
-        if flags & !(GRE_SUM | GRE_KEY) != 0 || header[1] != 0 {
+        if flags & !(GRE_SUM | GRE_KEY) != 0 || version != 0 {
             return false;
         }
         let len = 4 + [GRE_SUM, GRE_KEY].into_iter().filter(|flag| flags & flag != 0).count() * 4;
@@ -253,12 +259,18 @@ fn number_v4(packet: &mut [u8], index: u16) {
     }
 }
 
+/// Two bytes of a header that was walked; 0 where there are none.
 fn word(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+    match bytes.get(at..at + 2) {
+        Some(&[high, low]) => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u16) {
-    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
 }
 
 /// Headers that are walked, at most.
@@ -268,9 +280,11 @@ const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const VXLAN_LEN: usize = 8;
 const GENEVE_LEN: usize = 8;
+/// AE, in the two bytes that end with TCP's flags (RFC 9768 section 3.2).
+const ACCURATE_ECN: u16 = 0x0100;
 /// Places in TCP's and UDP's headers.
 const SEQ_AT: usize = 4;
-const FLAGS_AT: usize = 13;
+const MARKS_AT: usize = 12;
 const UDP_SUM_AT: usize = 6;
 /// Protocol numbers (IANA).
 const IPV4: u8 = 4;
