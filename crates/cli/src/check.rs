@@ -4,6 +4,7 @@ use crate::args::Check;
 use crate::command::{Status, complain, failed, show, tell};
 use gateway::config::{Config, Problems};
 use gateway::control;
+use gateway::interface_watch::disagreements;
 use gateway::wide_interface;
 use serde::Serialize;
 
@@ -15,6 +16,8 @@ struct Found<'a> {
     warnings: Option<&'a Problems>,
     /// What it meets on this machine.
     surroundings: Option<&'a str>,
+    /// Where interfaces of this machine are otherwise than it says.
+    interfaces: &'a [String],
 }
 
 /// `wideload check`.
@@ -25,6 +28,7 @@ pub fn check(args: &Check) -> Status {
         Err(problems) => (Some(problems), None),
     };
     let surroundings = read.as_ref().ok().and_then(unsuited);
+    let interfaces = read.as_ref().map(disagreements).unwrap_or_default();
     let status = match (problems, &surroundings) {
         (Some(_), _) => Status::Usage,
         (None, Some(_)) => Status::Failed,
@@ -32,7 +36,8 @@ pub fn check(args: &Check) -> Status {
     };
     if args.json {
         let is_good = status == Status::Done;
-        let found = Found { is_good, problems, warnings, surroundings: surroundings.as_deref() };
+        let found =
+            Found { is_good, problems, warnings, surroundings: surroundings.as_deref(), interfaces: &interfaces };
         return match serde_json::to_string_pretty(&found) {
             Ok(text) => show(&format!("{text}\n"), status),
             Err(error) => failed(&error),
@@ -44,6 +49,9 @@ pub fn check(args: &Check) -> Status {
     }
     for warning in warnings.iter().flat_map(|warnings| warnings.iter()) {
         tell(&format!("warning: {warning}"));
+    }
+    for sentence in &interfaces {
+        tell(&format!("warning: {sentence}"));
     }
     match surroundings {
         Some(said) => {

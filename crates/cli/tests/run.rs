@@ -804,6 +804,24 @@ fn a_file_that_took_the_place_of_the_control_socket_stays() {
 }
 
 #[test]
+fn an_interface_whose_mtu_is_another_is_named_with_the_command_that_mends_it() {
+    let net = Net::new("");
+    let [_, _, to_narrow, _] = net.trio.names();
+    let mut gateway = net.run();
+    assert!(!gateway.words().iter().any(|word| word.contains("its MTU is")), "{:?}", gateway.words());
+    let set_mtu = |mtu| net.trio.middle.tell(|netlink| netlink.set_mtu(to_narrow, mtu)).expect("it is there");
+    set_mtu(1_400);
+    let mend = format!("run `ip link set dev {to_narrow} mtu 1500`");
+    gateway
+        .wait_for(|words| words.iter().any(|word| word.contains("its MTU is 1400 bytes") && word.contains(&mend)));
+    let mut command = Command::new(PROGRAM);
+    command.arg("check").arg(&net.config);
+    let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+    assert!(told.status.success() && String::from_utf8_lossy(&told.stderr).contains(&mend), "{told:?}");
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_wrong_file_is_refused_with_line_and_key() {
     let folder = TempDir::new().expect("there is room");
     let file = folder.path().join("wrong.toml");
