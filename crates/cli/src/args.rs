@@ -5,7 +5,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::{Exempt, Hold, Join, Limits, Mode, Prefix, Secret, Switch};
 use lab::emulator::Shape;
-use lab::experiments::{Case, Cases, attack_named};
+use lab::experiments::{Case, Cases, attack_named, transparency_kind_named};
 use packet::Fill;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -122,6 +122,9 @@ pub enum Experiment {
     /// The live kernel beside the engine: pieces joined, trains cut, segments joined, and every difference told
     #[command(after_help = DIFFERENTIAL_HELP)]
     Differential(DifferentialArgs),
+    /// The same frames through the kernel alone and through a gateway: every difference, and whether it is wanted
+    #[command(after_help = TRANSPARENCY_HELP)]
+    Transparency(TransparencyArgs),
     /// Good datagrams in floods of fragments: how many become whole, by the engine and by the live kernel
     #[command(after_help = FLOODS_HELP)]
     Floods {
@@ -132,6 +135,65 @@ pub enum Experiment {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+}
+
+/// What `wideload lab transparency` was asked.
+#[derive(Debug, Parser)]
+pub struct TransparencyArgs {
+    /// Kinds of traffic, by their names, separated by commas; without it all
+    #[arg(long, value_delimiter = ',', value_parser = transparency_kind_named)]
+    pub kind: Vec<String>,
+
+    /// Roles of the gateway, separated by commas; without it both
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub role: Vec<TransparencyRole>,
+
+    /// Ports of the gateway, separated by commas; without it both
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub port: Vec<TransparencyPort>,
+
+    /// Offloads of the links, separated by commas; without it both
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub links: Vec<TransparencyLinks>,
+
+    /// Fewer kinds, border by packet:, links without offloads, unless others are asked for
+    #[arg(long)]
+    pub short: bool,
+
+    /// Print the kinds and end
+    #[arg(long)]
+    pub list: bool,
+
+    /// Succeed in spite of faults that are known
+    #[arg(long)]
+    pub allow_open: bool,
+}
+
+/// A gateway beside the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransparencyRole {
+    /// A border, beside the kernel's bridge
+    Border,
+    /// A router, beside the kernel's forwarding
+    Router,
+}
+
+/// By which ports a gateway stands beside the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransparencyPort {
+    /// Packet sockets
+    Packet,
+    /// AF_XDP
+    Xdp,
+}
+
+/// What the links of a gateway beside the kernel are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransparencyLinks {
+    /// No offloads
+    Plain,
+    /// Offloads as the kernel has them
+    Offloads,
 }
 
 /// What `wideload lab differential` was asked.
@@ -744,6 +806,16 @@ half a millisecond apart; where the machine was too busy for that, it is set asi
 
 Exit status: 0 with the engine 99.9 % of good datagrams became whole, 99.99 % beside a thousand sources, all in the drip; 1 fewer, \
 or something is missing.";
+const TRANSPARENCY_HELP: &str = "\
+Each kind of traffic goes through the same cables several times: with the kernel alone in the middle (its bridge beside a \
+border, its forwarding beside a router), with the gateway, and with a gateway whose stages are off. The same frames must \
+arrive, in the same order within each flow. Listed: the difference is wanted, and its reason stands below the table. OPEN: a \
+fault that is known. DIFFERENT: nobody knew of it. A difference has to be seen twice.
+
+  wideload lab transparency --short
+  wideload lab transparency --kind tcp-syn-mss --role border --port packet
+
+Exit status: 0 nothing differs but what is listed; 1 something does, or something is missing.";
 const DIFFERENTIAL_HELP: &str = "\
 Packets are drawn from the seed, written to TUN devices of private hosts, and given to the engine too. What differs is told from a \
 list that is shown with the table: how often each difference was met, and those that never were. Anything else is a failure; it is \

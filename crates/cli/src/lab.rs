@@ -2,7 +2,7 @@
 
 use crate::args::{
     self, AttacksArgs, Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, NetworkArgs, SwarmArgs,
-    TcpArgs,
+    TcpArgs, TransparencyArgs, TransparencyLinks, TransparencyPort, TransparencyRole,
 };
 use crate::command::{Status, complain, unless_closed, watch_for_interrupt};
 use crate::demo::progress;
@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
-    FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, WideInterfaceSettings,
+    FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings,
     WorkersSettings,
 };
 use lab::traffic::Writes;
@@ -51,6 +51,15 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let settings = FloodsSettings { live: *seconds, seed: *seed, ..FloodsSettings::default() };
             let outcome = experiments::floods(&settings, tell)?;
             shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::Transparency(args) if args.list => {
+            progress.finish_and_clear();
+            io::stdout().write_all(experiments::transparency_list().as_bytes())?;
+            Ok(Status::Done)
+        }
+        Experiment::Transparency(args) => {
+            let outcome = experiments::transparency(&transparency_settings(args), tell)?;
+            shown(&progress, json, &outcome, outcome.is_good(args.allow_open))
         }
         Experiment::Tcp(args) => {
             let outcome = experiments::tcp(&tcp_settings(args), |row| tell(&row.to_string()))?;
@@ -110,6 +119,29 @@ fn played(scene: args::Scene) -> Scene {
         args::Scene::Joined => Scene::Wires(Receiving::ThreadWithGro),
         args::Scene::Plain => Scene::Wires(Receiving::Plain),
         args::Scene::Trains => Scene::Trains,
+    }
+}
+
+fn transparency_settings(args: &TransparencyArgs) -> TransparencySettings {
+    let usual = if args.short { TransparencySettings::short() } else { TransparencySettings::default() };
+    let roles = args.role.iter().map(|role| match role {
+        TransparencyRole::Border => experiments::Role::Border,
+        TransparencyRole::Router => experiments::Role::Router,
+    });
+    let ports = args.port.iter().map(|port| match port {
+        TransparencyPort::Packet => experiments::PortKind::Packet,
+        TransparencyPort::Xdp => experiments::PortKind::Xdp,
+    });
+    let links = args.links.iter().map(|links| match links {
+        TransparencyLinks::Plain => experiments::Links::Plain,
+        TransparencyLinks::Offloads => experiments::Links::Offloads,
+    });
+    TransparencySettings {
+        kinds: args.kind.clone(),
+        roles: Some(roles.collect::<Vec<_>>()).filter(|list| !list.is_empty()).unwrap_or(usual.roles),
+        ports: Some(ports.collect::<Vec<_>>()).filter(|list| !list.is_empty()).unwrap_or(usual.ports),
+        links: Some(links.collect::<Vec<_>>()).filter(|list| !list.is_empty()).unwrap_or(usual.links),
+        is_short: usual.is_short,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod bridges;
 pub mod clock;
 pub mod descriptors;
 pub mod features;
+pub mod frames;
 pub mod intercept;
 pub mod interfaces;
 pub mod leases;

@@ -19,6 +19,7 @@ mod observer;
 mod soak;
 mod swarm;
 mod tcp;
+mod transparency;
 mod wide_interface;
 mod wire;
 mod workers;
@@ -40,6 +41,10 @@ pub use sim::tcp::settings::Algorithm;
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Watched, soak};
 pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
 pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
+pub use transparency::{
+    Links, Middle, PortKind, Role, Transparency, TransparencyRow, TransparencySettings, Verdict, transparency,
+    transparency_kind_named, transparency_list,
+};
 pub use wide_interface::{
     Delivery, Latency, Stack, System, WideInterface, WideInterfaceRow, WideInterfaceSettings, wide_interface,
 };

@@ -1,0 +1,255 @@
+//! What arrived through the kernel and what arrived through a gateway in, the first difference in words out.
+
+use super::frames::{Sent, Side};
+use super::rig::{Arrived, NARROW_MTU, WIDE_MTU};
+use packet::Sum;
+use port::frames::SeenFrame;
+use std::collections::BTreeMap;
+
+/// What one kind of traffic became in two middles.
+pub(super) struct Evidence<'a> {
+    pub sent: &'a [Sent],
+    pub kernel: Arrived,
+    pub ours: Arrived,
+}
+
+impl Evidence<'_> {
+    /// The first difference; none where the same frames came in the same order within each flow.
+    pub(super) fn difference(&self) -> Option<String> {
+        let of = |side: Side| {
+            let (kernel, ours) = (&self.kernel[side as usize], &self.ours[side as usize]);
+            let (missing, extra) = (without(kernel, ours), without(ours, kernel));
+            let counts = format!("at the {} end", side.name());
+            match (missing.first(), extra.first()) {
+                (None, None) => in_other_order(kernel, ours).map(|text| format!("{counts} {text}")),
+                (Some(gone), None) => {
+                    Some(format!("{counts} {} frames are missing; the first: {}", missing.len(), told(gone)))
+                }
+                (None, Some(new)) => {
+                    Some(format!("{counts} {} frames too many; the first: {}", extra.len(), told(new)))
+                }
+                (Some(gone), Some(new)) => {
+                    let at = gone.bytes.iter().zip(&new.bytes).position(|(one, other)| one != other);
+                    Some(format!(
+                        "{counts} {} frames came otherwise; they differ from byte {}; by the kernel: {}; here: {}",
+                        missing.len(),
+                        at.unwrap_or(gone.bytes.len().min(new.bytes.len())),
+                        told(gone),
+                        told(new)
+                    ))
+                }
+            }
+        };
+        let said: Vec<String> = [Side::Wide, Side::Narrow].into_iter().filter_map(of).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+
+    /// Puts the kernel's frame in place of ours wherever only an excused difference is between them.
+    pub(super) fn pair(&mut self, is_excused: impl Fn(&SeenFrame, &SeenFrame) -> bool) {
+        for (kernel, ours) in self.kernel.iter().zip(&mut self.ours) {
+            let mut open = without(kernel, ours);
+            for extra in without(ours, kernel) {
+                if let Some(at) = open.iter().position(|frame| is_excused(frame, &extra)) {
+                    let place = ours.iter().position(|frame| *frame == extra).expect("it is one of them");
+                    ours[place] = open.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Takes frames that are excused, and that the kernel has not, out of ours.
+    pub(super) fn drop_extra(&mut self, is_excused: impl Fn(Side, &SeenFrame, &[Sent]) -> bool) {
+        for side in [Side::Wide, Side::Narrow] {
+            let (kernel, ours) = (&self.kernel[side as usize], &mut self.ours[side as usize]);
+            for extra in without(ours, kernel) {
+                if is_excused(side, &extra, self.sent) {
+                    let place = ours.iter().position(|frame| *frame == extra).expect("it is one of them");
+                    ours.remove(place);
+                }
+            }
+        }
+    }
+
+    /// Puts the bytes of streams in place of the packets of TCP that carry them; what the kernel dropped because it is too long
+    /// for the narrow link counts as if it had arrived. A packet that does not fit the link, or whose checksum is wrong, stays.
+    pub(super) fn compare_streams(&mut self) {
+        for side in [Side::Wide, Side::Narrow] {
+            let mtu = if side == Side::Wide { WIDE_MTU } else { NARROW_MTU } as usize;
+            let mut kernel = self.kernel[side as usize].clone();
+            let sent = self.sent.iter().filter(|sent| sent.from != side);
+            let long = sent.filter(|sent| sent.bytes.len() > NARROW_MTU as usize + 14 && side == Side::Narrow);
+            kernel.extend(long.map(|sent| SeenFrame { bytes: sent.bytes.clone(), segment_len: None }));
+            self.kernel[side as usize] = streams(&kernel, WIDE_MTU as usize);
+            self.ours[side as usize] = streams(&self.ours[side as usize], mtu);
+        }
+    }
+}
+
+/// The frames of one that the other has not, each as often.
+fn without(frames: &[SeenFrame], others: &[SeenFrame]) -> Vec<SeenFrame> {
+    let mut counts = BTreeMap::<&SeenFrame, usize>::new();
+    others.iter().for_each(|frame| *counts.entry(frame).or_default() += 1);
+    let is_left = |frame: &&SeenFrame| match counts.get_mut(*frame) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    frames.iter().filter(is_left).cloned().collect()
+}
+
+/// The first flow whose frames came in another order.
+fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
+    let sorted = |frames: &[SeenFrame]| {
+        let mut flows = BTreeMap::<Vec<u8>, Vec<SeenFrame>>::new();
+        frames.iter().for_each(|frame| flows.entry(flow(frame)).or_default().push(frame.clone()));
+        flows
+    };
+    let (kernel, ours) = (sorted(kernel), sorted(ours));
+    kernel.iter().find_map(|(flow, frames)| {
+        let others = ours.get(flow)?;
+        let at = frames.iter().zip(others).position(|(one, other)| one != other)?;
+        Some(format!("the order differs from frame {at} of a flow on: {}", told(&others[at])))
+    })
+}
+
+/// What tells the flow of a frame: the link's addresses and types, and of IP the addresses, the protocol, and the ports, or a
+/// fragment's identification.
+fn flow(frame: &SeenFrame) -> Vec<u8> {
+    let Some(packet) = Packet::read(frame) else {
+        return frame.bytes[..frame.bytes.len().min(14)].to_vec();
+    };
+    let ip = &packet.bytes[packet.ip_at..];
+    let rest = packet.bytes.get(packet.transport_at..).unwrap_or_default();
+    let (addresses, tail) = match packet.bytes[packet.ip_at] >> 4 {
+        4 if ip[6] & 0x3F != 0 || ip[7] != 0 => (&ip[12..20], &ip[4..6]),
+        4 => (&ip[12..20], &rest[..rest.len().min(4)]),
+        _ => (&ip[8..40], &rest[..rest.len().min(if packet.protocol == 44 { 8 } else { 4 })]),
+    };
+    let tail = if packet.protocol == 44 { tail.get(4..).unwrap_or_default() } else { tail };
+    [&packet.bytes[..packet.ip_at], addresses, &[packet.protocol], tail].concat()
+}
+
+/// A packet of IP in a frame, as far as it can be read.
+pub(super) struct Packet<'a> {
+    pub bytes: &'a [u8],
+    pub ip_at: usize,
+    pub transport_at: usize,
+    pub protocol: u8,
+    /// Where the packet ends: what follows is padding.
+    pub end: usize,
+}
+
+impl Packet<'_> {
+    pub(super) fn read(frame: &SeenFrame) -> Option<Packet<'_>> {
+        let bytes = &frame.bytes[..];
+        let mut ip_at = 14;
+        while matches!(bytes.get(ip_at - 2..ip_at)?, [0x81, 0] | [0x88, 0xA8] | [0x91, 0]) {
+            ip_at += 4;
+        }
+        let ip = bytes.get(ip_at..)?;
+        let half = |at: usize| Some(usize::from(u16::from_be_bytes(ip.get(at..at + 2)?.try_into().ok()?)));
+        let (transport_at, protocol, end) = match (bytes.get(ip_at - 2..ip_at)?, ip.first()? >> 4) {
+            ([8, 0], 4) if ip.len() >= 20 => (ip_at + usize::from(ip[0] & 15) * 4, ip[9], ip_at + half(2)?),
+            ([0x86, 0xDD], 6) if ip.len() >= 40 => (ip_at + 40, ip[6], ip_at + 40 + half(4)?),
+            _ => return None,
+        };
+        (transport_at <= end && end <= bytes.len()).then_some(Packet { bytes, ip_at, transport_at, protocol, end })
+    }
+
+    /// The bytes of a TCP header: none where this is not TCP, or where it is a fragment.
+    pub(super) fn tcp(&self) -> Option<&[u8]> {
+        let is_piece = self.bytes[self.ip_at] >> 4 == 4
+            && (self.bytes[self.ip_at + 6] & 0x3F != 0 || self.bytes[self.ip_at + 7] != 0);
+        let body = self.bytes.get(self.transport_at..self.end)?;
+        let len = usize::from(body.get(12)? >> 4) * 4;
+        (self.protocol == 6 && !is_piece && len >= 20).then_some(body.get(..len)?)
+    }
+
+    /// Where the value of a SYN's MSS option stands in the frame, and the value.
+    pub(super) fn mss(&self) -> Option<(usize, u16)> {
+        let header = self.tcp()?;
+        if header[13] & 2 == 0 {
+            return None;
+        }
+        let mut at = 20;
+        loop {
+            match header.get(at)? {
+                0 => return None,
+                1 => at += 1,
+                2 => {
+                    let value = header.get(at + 2..at + 4)?;
+                    return Some((self.transport_at + at + 2, u16::from_be_bytes([value[0], value[1]])));
+                }
+                _ => at += usize::from(*header.get(at + 1)?).max(2),
+            }
+        }
+    }
+
+    /// Is the checksum of a TCP or UDP packet right?
+    pub(super) fn is_right(&self) -> bool {
+        let ip = &self.bytes[self.ip_at..];
+        let addresses = if ip[0] >> 4 == 4 { &ip[12..20] } else { &ip[8..40] };
+        let body = &self.bytes[self.transport_at..self.end];
+        let pseudo = Sum::of(addresses) + Sum::word(self.protocol.into()) + Sum::word(body.len() as u16);
+        (pseudo + Sum::of(body)).is_right()
+    }
+}
+
+/// The same, with the bytes of each stream in place of the packets that carry them.
+fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
+    // Of each flow: the run that goes on, and where it stands in the list.
+    let mut runs = BTreeMap::<Vec<u8>, (u32, usize)>::new();
+    let mut list: Vec<SeenFrame> = Vec::new();
+    for frame in frames {
+        let Some((packet, header)) = Packet::read(frame).and_then(|packet| {
+            let header = packet.tcp()?.to_vec();
+            Some((packet, header))
+        }) else {
+            list.push(frame.clone());
+            continue;
+        };
+        let payload = &packet.bytes[packet.transport_at + header.len()..packet.end];
+        let len = frame.segment_len.map_or(packet.end - packet.ip_at, |len| {
+            usize::from(len) + packet.transport_at + header.len() - packet.ip_at
+        });
+        // SYN, RST, FIN and URG stay where they are.
+        let is_plain = header[13] & 0x27 == 0 && !payload.is_empty() && len <= mtu;
+        if !is_plain || (frame.segment_len.is_none() && !packet.is_right()) {
+            list.push(frame.clone());
+            continue;
+        }
+        let seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+        let key = flow(frame);
+        let next = seq.wrapping_add(payload.len() as u32);
+        match runs.get_mut(&key) {
+            Some((expected, at)) if *expected == seq => {
+                list[*at].bytes.extend(payload);
+                *expected = next;
+            }
+            _ => {
+                let bytes = [b"stream", &key[..], &seq.to_be_bytes(), payload].concat();
+                runs.insert(key, (next, list.len()));
+                list.push(SeenFrame { bytes, segment_len: None });
+            }
+        }
+    }
+    list
+}
+
+/// A frame in a line: its length and its first bytes.
+fn told(frame: &SeenFrame) -> String {
+    let shown: Vec<String> =
+        frame.bytes.chunks(2).take(SHOWN_LEN / 2).map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    let train = frame.segment_len.map(|len| format!(", a GSO packet of {len}")).unwrap_or_default();
+    format!("{} bytes{train} [{}]", frame.bytes.len(), shown.join(" "))
+}
+
+/// Does a name match a pattern, in which a `*` at the end stands for any letters?
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |front| name.starts_with(front))
+}
+
+/// Bytes of a frame that are shown: all headers of a TCP packet.
+const SHOWN_LEN: usize = 80;

@@ -1,0 +1,204 @@
+//! A role and kinds of frames in, the frames that came out at both ends out: two ends without addresses, and what stands between.
+
+use super::frames::{Sent, Side};
+use super::{Links, Middle, PortKind, Role};
+use crate::net::{End, Host, Offloading, cable};
+use gateway::config::Config;
+use gateway::service::Service;
+use port::addresses::Prefix;
+use port::frames::{FrameSocket, SeenFrame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// Frames that came to the wide and to the narrow end, in order.
+pub(super) type Arrived = [Vec<SeenFrame>; 2];
+
+/// Two ends whose kernels are silent, and a host between them.
+pub(super) struct Rig {
+    role: Role,
+    middle: Host,
+    sockets: [FrameSocket; 2],
+    names: [String; 4],
+    _ends: [Host; 2],
+}
+
+/// What stands between the ends, until it is cleared.
+pub(super) enum Standing {
+    Kernel,
+    Gateway(Box<Service>),
+}
+
+impl Rig {
+    pub(super) fn new(role: Role, links: Links) -> io::Result<Rig> {
+        let [wide, middle, narrow] = [Host::new("wide")?, Host::new("middle")?, Host::new("narrow")?];
+        let tail = format!("{:04x}", std::process::id() as u16 ^ (fastrand::u16(..) << 8));
+        let names = ["w", "mw", "mn", "n"].map(|front| format!("{front}{tail}"));
+        for host in [&wide, &narrow] {
+            host.space().set_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
+        }
+        let is_router = role == Role::Router;
+        if !is_router {
+            middle.space().set_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
+        } else {
+            for (name, value) in ROUTER_SETTINGS {
+                middle.space().set_sysctl(name, value)?;
+            }
+        }
+        let of = |side: u8| {
+            let v6 = Ipv6Addr::new(0xFD00 + u16::from(side), 0, 0, 0, 0, 0, 0xFFFF, 0xFFFE);
+            [Prefix::new(Ipv4Addr::new(10, side, 255, 254), 16), Prefix::new(v6, 64)]
+        };
+        let addresses = [of(1), of(2)];
+        let own = |index: usize| if is_router { &addresses[index][..] } else { &[] };
+        let offloading = if links == Links::Plain { Offloading::Off } else { Offloading::On };
+        let end = |host, interface, mtu, addresses| End { host, interface, mtu, addresses };
+        let [wide_name, to_wide, to_narrow, narrow_name] = names.each_ref().map(String::as_str);
+        cable([end(&wide, wide_name, WIDE_MTU, &[]), end(&middle, to_wide, WIDE_MTU, own(0))], offloading)?;
+        cable(
+            [end(&middle, to_narrow, NARROW_MTU, own(1)), end(&narrow, narrow_name, NARROW_MTU, &[])],
+            offloading,
+        )?;
+        let sockets = [
+            wide.space().enter(|| FrameSocket::open(wide_name))?,
+            narrow.space().enter(|| FrameSocket::open(narrow_name))?,
+        ];
+        Ok(Rig { role, middle, sockets, names, _ends: [wide, narrow] })
+    }
+
+    /// The hardware addresses of the host in the middle, toward the wide and the narrow end, where it is a router.
+    pub(super) fn routers(&self) -> io::Result<Option<[[u8; 6]; 2]>> {
+        if self.role != Role::Router {
+            return Ok(None);
+        }
+        self.middle.tell(|netlink| {
+            for (name, mac) in [(&self.names[1], ROUTER_MACS[0]), (&self.names[2], ROUTER_MACS[1])] {
+                netlink.set_mac(name, mac)?;
+            }
+            Ok(Some(ROUTER_MACS))
+        })
+    }
+
+    /// Tells a router who its neighbours are, since they do not answer.
+    pub(super) fn introduce(&self, side: Side, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
+        self.middle.tell(|netlink| {
+            let index = netlink.interface(&self.names[1 + side as usize])?.index;
+            netlink.add_neighbour(index, address, mac)
+        })
+    }
+
+    pub(super) fn stand(&self, middle: Middle, port: PortKind) -> io::Result<Standing> {
+        let [_, to_wide, to_narrow, _] = self.names.each_ref().map(String::as_str);
+        if middle == Middle::Kernel {
+            if self.role == Role::Border {
+                self.middle.tell(|netlink| {
+                    netlink.make_bridge(BRIDGE)?;
+                    netlink.set_bridge(to_wide, Some(BRIDGE))?;
+                    netlink.set_bridge(to_narrow, Some(BRIDGE))?;
+                    netlink.set_up(BRIDGE)
+                })?;
+            }
+            return Ok(Standing::Kernel);
+        }
+        let port = port.name();
+        let role = self.role.config();
+        let bypass = match (middle, self.role) {
+            (Middle::Bypassed, Role::Border) => {
+                "bypass = [\"coalesce\", \"segment\", \"fragment\", \"mss\", \"lease\"]\n"
+            }
+            (Middle::Bypassed, _) => "bypass = [\"segment\", \"fragment\"]\n",
+            _ => "",
+        };
+        let join = if middle == Middle::Graceful { "join = \"graceful\"\n" } else { "" };
+        let text = format!(
+            "role = \"{role}\"\n{bypass}[wide]\nport = \"{port}:{to_wide}\"\nmtu = {WIDE_MTU}\n{join}\
+             [narrow]\nport = \"{port}:{to_narrow}\"\nmtu = {NARROW_MTU}\n"
+        );
+        let config = Config::parse(&text, "transparency.toml")
+            .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;
+        let service = self.middle.space().enter(|| Service::start(config))?;
+        Ok(Standing::Gateway(Box::new(service)))
+    }
+
+    pub(super) fn clear(&self, standing: Standing) -> io::Result<()> {
+        match standing {
+            Standing::Kernel if self.role == Role::Border => self.middle.tell(|netlink| netlink.remove(BRIDGE)),
+            Standing::Kernel => Ok(()),
+            Standing::Gateway(service) => {
+                service.stop();
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until frames pass both ways.
+    pub(super) fn settle(&mut self, probes: &[Sent]) -> io::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < SETTLE_MAX {
+            let arrived = self.play(probes, [1, 1])?;
+            if arrived.iter().all(|frames| !frames.is_empty()) {
+                // Frames of an earlier try may still be on their way.
+                while self.play(&[], [0, 0])?.iter().any(|frames| !frames.is_empty()) {}
+                return Ok(());
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "no frame comes through the middle"))
+    }
+
+    /// Sends frames and takes those that come, until as many as are wanted came and then nothing for a moment.
+    pub(super) fn play(&mut self, sent: &[Sent], wanted: [usize; 2]) -> io::Result<Arrived> {
+        for Sent { from, bytes } in sent {
+            // A link refuses frames that are too long for it, in each middle alike.
+            match self.sockets[*from as usize].send(bytes) {
+                Err(why) if why.raw_os_error() != Some(EMSGSIZE) => {
+                    return Err(io::Error::new(why.kind(), format!("{} end: cannot send a frame of {} bytes: {why}", from.name(), bytes.len())));
+                }
+                _ => {}
+            }
+        }
+        let mut arrived = Arrived::default();
+        let (begun, mut last) = (Instant::now(), Instant::now());
+        loop {
+            let mut came = false;
+            for (socket, frames) in self.sockets.iter_mut().zip(&mut arrived) {
+                while let Some(frame) = socket.receive()? {
+                    frames.push(frame);
+                    came = true;
+                }
+            }
+            let is_enough = arrived.iter().zip(wanted).all(|(frames, wanted)| frames.len() >= wanted);
+            let patience = if is_enough { QUIET } else { PATIENCE };
+            if came {
+                last = Instant::now();
+            } else if last.elapsed() >= patience || begun.elapsed() > KIND_MAX {
+                return Ok(arrived);
+            }
+            let mut fds: Vec<_> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+            let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 5_000_000 }));
+        }
+    }
+}
+
+pub(super) const WIDE_MTU: u32 = 9_000;
+pub(super) const NARROW_MTU: u32 = 1_500;
+const BRIDGE: &str = "bridge";
+const ROUTER_MACS: [[u8; 6]; 2] = [[2, 0x77, 9, 0, 0, 1], [2, 0x77, 9, 0, 0, 2]];
+const ROUTER_SETTINGS: [(&str, &str); 9] = [
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/ip_forward", "1"),
+    ("ipv4/icmp_ratelimit", "0"),
+    ("ipv6/icmp/ratelimit", "0"),
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+];
+/// How long it is quiet when all that is wanted has come.
+const QUIET: Duration = Duration::from_millis(40);
+/// How long it is quiet when something is still wanted.
+const PATIENCE: Duration = Duration::from_millis(250);
+const KIND_MAX: Duration = Duration::from_secs(5);
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+const EMSGSIZE: i32 = 90;
