@@ -70,6 +70,38 @@ impl Evidence<'_> {
         }
     }
 
+    /// Takes fragments that together are the payload of a packet of IPv4 that was sent, in order, out of ours.
+    pub(super) fn drop_fragments(&mut self) {
+        for sent in self.sent.iter().filter(|sent| sent.from == Side::Wide) {
+            let frame = SeenFrame { bytes: sent.bytes.clone(), segment_len: None };
+            let Some(whole) = Packet::read(&frame).filter(|whole| whole.bytes[whole.ip_at] >> 4 == 4) else { continue };
+            let header = |packet: &Packet<'_>| {
+                let ip = &packet.bytes[packet.ip_at..];
+                [&packet.bytes[..packet.ip_at], &ip[..2], &ip[4..6], &ip[8..10], &ip[12..20]].concat()
+            };
+            let (mut at, key) = (0, header(&whole));
+            let body = &whole.bytes[whole.transport_at..whole.end];
+            let is_next = |packet: &Packet<'_>, at: usize| {
+                let field = u16::from_be_bytes([packet.bytes[packet.ip_at + 6], packet.bytes[packet.ip_at + 7]]);
+                let part = &packet.bytes[packet.transport_at..packet.end];
+                let is_last = at + part.len() == body.len();
+                let fits = packet.end - packet.ip_at <= NARROW_MTU as usize;
+                let right = (at / 8) as u16 | if is_last { 0 } else { 0x2000 };
+                fits && field == right && body[at..].starts_with(part)
+            };
+            let mut left = Vec::new();
+            for frame in &self.ours[Side::Narrow as usize] {
+                match Packet::read(frame) {
+                    Some(packet) if header(&packet) == key && is_next(&packet, at) => at += packet.end - packet.transport_at,
+                    _ => left.push(frame.clone()),
+                }
+            }
+            if at == body.len() {
+                self.ours[Side::Narrow as usize] = left;
+            }
+        }
+    }
+
     /// Puts the bytes of streams in place of the packets of TCP that carry them; what the kernel dropped because it is too long
     /// for the narrow link counts as if it had arrived. A packet that does not fit the link, or whose checksum is wrong, stays.
     pub(super) fn compare_streams(&mut self) {
@@ -252,4 +284,4 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Bytes of a frame that are shown: all headers of a TCP packet.
-const SHOWN_LEN: usize = 80;
+const SHOWN_LEN: usize = 78;

@@ -1,6 +1,8 @@
 //! The differences between a gateway and the kernel that are wanted, each with what it is and why.
 
 use super::compare::{Evidence, Packet, matches};
+use super::frames::Side;
+use super::rig::NARROW_MTU;
 use super::{Middle, Role};
 
 /// A difference that is wanted.
@@ -27,11 +29,11 @@ impl Known {
 pub(super) const KNOWN: &[Known] = &[
     Known {
         name: "mss",
-        kinds: &["tcp-*"],
+        kinds: &["tcp-*", "vlan*", "qinq*", "three-tags"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway],
-        what: "a SYN's MSS is larger",
-        why: "hosts are told that longer segments are welcome; all else in the SYN stays",
+        what: "a SYN's MSS is larger toward the wide end, and no larger than the link takes toward the narrow one",
+        why: "hosts are told which segments are welcome; all else in the SYN stays",
         excuse: |evidence| {
             evidence.pair(|kernel, ours| {
                 let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
@@ -42,7 +44,7 @@ pub(super) const KNOWN: &[Known] = &[
                     bytes[packet.transport_at + 16..packet.transport_at + 18].fill(0);
                     bytes
                 };
-                theirs_at == own_at && from < to && own.is_right() && blank(&theirs, theirs_at) == blank(&own, own_at)
+                theirs_at == own_at && (from < to || to <= NARROW_MTU as u16 - 40) && own.is_right() && blank(&theirs, theirs_at) == blank(&own, own_at)
             });
         },
     },
@@ -54,5 +56,63 @@ pub(super) const KNOWN: &[Known] = &[
         what: "TCP segments are joined or cut",
         why: "this is what a border is for; the bytes of each stream are the same, in order, in packets that fit the link",
         excuse: |evidence| evidence.compare_streams(),
+    },
+    Known {
+        name: "refused",
+        kinds: &["long-*", "tcp-wide-segments"],
+        roles: &[Role::Border],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "the sender of a packet that is too long for the narrow link is told so by ICMP",
+        why: "a bridge drops such a packet in silence, and path MTU discovery stands still (RFC 2923)",
+        excuse: |evidence| {
+            evidence.drop_extra(|side, frame, sent| {
+                let Some(answer) = Packet::read(frame).filter(|_| side == Side::Wide) else { return false };
+                let body = &answer.bytes[answer.transport_at..answer.end];
+                let is_refusal = match answer.protocol {
+                    1 => body.get(..2) == Some(&[3, 4]) && body.get(6..8) == Some(&(NARROW_MTU as u16).to_be_bytes()),
+                    58 => body.get(..2) == Some(&[2, 0]) && body.get(4..8) == Some(&NARROW_MTU.to_be_bytes()),
+                    _ => false,
+                };
+                let about = body.get(8..).unwrap_or_default();
+                let is_about = |sent: &[u8]| sent.windows(about.len()).take(27).any(|window| window == about);
+                is_refusal && about.len() > 28 && sent.iter().any(|sent| sent.from == side && is_about(&sent.bytes))
+            });
+        },
+    },
+    Known {
+        name: "cut",
+        kinds: &["long-*"],
+        roles: &[Role::Border],
+        middles: &[Middle::Gateway],
+        what: "a packet without DF that is too long for the narrow link arrives in fragments",
+        why: "a bridge drops it; its sender allowed that it be cut (RFC 791)",
+        excuse: |evidence| evidence.drop_fragments(),
+    },
+    Known {
+        name: "reserved-groups",
+        kinds: &["lldp", "lacp", "pause", "eapol"],
+        roles: &[Role::Border],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "frames to 01:80:C2:00:00:01 to 0F pass",
+        why: "a border is a wire with two ends and no bridge, which would keep them (IEEE 802.1D 7.12.6): what neighbours say to \
+              each other has to come to them",
+        excuse: |evidence| {
+            evidence.drop_extra(|side, frame, sent| {
+                frame.bytes.starts_with(&[1, 0x80, 0xC2, 0, 0])
+                    && sent.iter().any(|sent| sent.from != side && sent.bytes == frame.bytes)
+            });
+        },
+    },
+    Known {
+        name: "four-more",
+        kinds: &["long-unknown-ethertype", "long-by-one"],
+        roles: &[Role::Border],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "a frame without a tag that is up to four bytes too long for the narrow link is dropped",
+        why: "a bridge leaves room for a tag in every frame; packet sockets only in frames that have one (af_packet.c)",
+        excuse: |evidence| {
+            let room = 14 + NARROW_MTU as usize;
+            evidence.kernel[Side::Narrow as usize].retain(|frame| !(room + 1..=room + 4).contains(&frame.bytes.len()));
+        },
     },
 ];
