@@ -10,8 +10,8 @@ use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
-    FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings,
-    WorkersSettings,
+    FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings,
+    WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
 use port::namespace::become_own_root;

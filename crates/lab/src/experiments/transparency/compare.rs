@@ -74,7 +74,9 @@ impl Evidence<'_> {
     pub(super) fn drop_fragments(&mut self) {
         for sent in self.sent.iter().filter(|sent| sent.from == Side::Wide) {
             let frame = SeenFrame { bytes: sent.bytes.clone(), segment_len: None };
-            let Some(whole) = Packet::read(&frame).filter(|whole| whole.bytes[whole.ip_at] >> 4 == 4) else { continue };
+            let Some(whole) = Packet::read(&frame).filter(|whole| whole.bytes[whole.ip_at] >> 4 == 4) else {
+                continue;
+            };
             let header = |packet: &Packet<'_>| {
                 let ip = &packet.bytes[packet.ip_at..];
                 [&packet.bytes[..packet.ip_at], &ip[..2], &ip[4..6], &ip[8..10], &ip[12..20]].concat()
@@ -92,7 +94,9 @@ impl Evidence<'_> {
             let mut left = Vec::new();
             for frame in &self.ours[Side::Narrow as usize] {
                 match Packet::read(frame) {
-                    Some(packet) if header(&packet) == key && is_next(&packet, at) => at += packet.end - packet.transport_at,
+                    Some(packet) if header(&packet) == key && is_next(&packet, at) => {
+                        at += packet.end - packet.transport_at
+                    }
                     _ => left.push(frame.clone()),
                 }
             }
@@ -272,8 +276,12 @@ fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
 
 /// A frame in a line: its length and its first bytes.
 fn told(frame: &SeenFrame) -> String {
-    let shown: Vec<String> =
-        frame.bytes.chunks(2).take(SHOWN_LEN / 2).map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    let shown: Vec<String> = frame
+        .bytes
+        .chunks(2)
+        .take(SHOWN_LEN / 2)
+        .map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
     let train = frame.segment_len.map(|len| format!(", a GSO packet of {len}")).unwrap_or_default();
     format!("{} bytes{train} [{}]", frame.bytes.len(), shown.join(" "))
 }

@@ -103,7 +103,16 @@ impl Frames {
 
     /// A packet of IPv6 to the other end.
     pub(super) fn ip6(&self, from: Side, next: u8, payload: &[u8]) -> Ip6 {
-        Ip6 { source: self.v6(from), target: self.v6(from.other()), next, hops: 64, class: 0, label: 0, len: None, payload: payload.to_vec() }
+        Ip6 {
+            source: self.v6(from),
+            target: self.v6(from.other()),
+            next,
+            hops: 64,
+            class: 0,
+            label: 0,
+            len: None,
+            payload: payload.to_vec(),
+        }
     }
 
     /// Sends a packet of IPv4.

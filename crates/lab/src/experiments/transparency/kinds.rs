@@ -82,14 +82,18 @@ pub(super) const KINDS: &[Kind] = &[
         f.ether_to(N, [0x33, 0x33, 0, 1, 0, 2], 0x86DD, &packet.bytes());
     }),
     // Link protocols
-    kind("link", "lldp", |f| BOTH.iter().for_each(|&from| f.ether_to(from, [1, 0x80, 0xC2, 0, 0, 0x0E], 0x88CC, &filled(60)))),
+    kind("link", "lldp", |f| {
+        BOTH.iter().for_each(|&from| f.ether_to(from, [1, 0x80, 0xC2, 0, 0, 0x0E], 0x88CC, &filled(60)))
+    }),
     kind("link", "lldp-customer", |f| f.ether_to(N, [1, 0x80, 0xC2, 0, 0, 0], 0x88CC, &filled(60))),
     kind("link", "stp", |f| {
         let body = [&[0x42, 0x42, 3, 0, 0, 0, 0][..], &filled(31), &[0; 8]].concat();
         BOTH.iter().for_each(|&from| f.ether_to(from, [1, 0x80, 0xC2, 0, 0, 0], 38, &body));
     }),
     kind("link", "pvst", |f| f.ether_to(N, [1, 0, 0x0C, 0xCC, 0xCC, 0xCD], 50, &filled(50))),
-    kind("link", "lacp", |f| BOTH.iter().for_each(|&from| f.ether_to(from, [1, 0x80, 0xC2, 0, 0, 2], 0x8809, &filled(110)))),
+    kind("link", "lacp", |f| {
+        BOTH.iter().for_each(|&from| f.ether_to(from, [1, 0x80, 0xC2, 0, 0, 2], 0x8809, &filled(110)))
+    }),
     kind("link", "pause", |f| f.ether_to(N, [1, 0x80, 0xC2, 0, 0, 1], 0x8808, &[0, 1, 0xFF, 0xFF])),
     kind("link", "eapol", |f| f.ether_to(N, [1, 0x80, 0xC2, 0, 0, 3], 0x888E, &filled(46))),
     kind("link", "ptp", |f| f.ether_to(N, [1, 0x1B, 0x19, 0, 0, 0], 0x88F7, &filled(46))),
@@ -133,7 +137,8 @@ pub(super) const KINDS: &[Kind] = &[
     kind("vlan", "qinq-9100", |f| tags(f, &[(0x9100, 200), (0x8100, 100)])),
     kind("vlan", "three-tags", |f| tags(f, &[(0x88A8, 300), (0x8100, 200), (0x8100, 100)])),
     kind("vlan", "vlan-arp", |f| {
-        let body = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &f.mac(N), &f.v4(N).octets(), &[0; 6], &f.v4(W).octets()].concat();
+        let body =
+            [&[0, 1, 8, 0, 6, 4, 0, 1][..], &f.mac(N), &f.v4(N).octets(), &[0; 6], &f.v4(W).octets()].concat();
         f.tagged(N, &[(0x8100, 7)], 0x0806, &body);
         f.tagged(W, &[(0x88A8, 7)], 0x0806, &body);
     }),
@@ -214,15 +219,21 @@ pub(super) const KINDS: &[Kind] = &[
     short("tcp", "tcp-syn-mss", |f| {
         for from in BOTH {
             f.both(from, 6, |sum| Tcp::syn(&[2, 4, 5, 0xB4]).bytes(sum));
-            f.both(from, 6, |sum| Tcp { flags: SYN | ACK, ack: 1, ports: [5_001, 40_001], ..Tcp::syn(&[2, 4, 5, 0xB4]) }.bytes(sum));
+            f.both(from, 6, |sum| {
+                Tcp { flags: SYN | ACK, ack: 1, ports: [5_001, 40_001], ..Tcp::syn(&[2, 4, 5, 0xB4]) }.bytes(sum)
+            });
         }
     }),
-    kind("tcp", "tcp-syn-mss-wide", |f| BOTH.iter().for_each(|&from| f.both(from, 6, |sum| Tcp::syn(&[2, 4, 0x23, 0]).bytes(sum)))),
+    kind("tcp", "tcp-syn-mss-wide", |f| {
+        BOTH.iter().for_each(|&from| f.both(from, 6, |sum| Tcp::syn(&[2, 4, 0x23, 0]).bytes(sum)))
+    }),
     kind("tcp", "tcp-syn-mss-odd", |f| {
         f.both(N, 6, |sum| Tcp::syn(&[1, 2, 4, 5, 0xB4, 1, 1, 0]).bytes(sum));
         f.both(N, 6, |sum| Tcp { ports: [40_002, 5_001], ..Tcp::syn(&[1, 1, 1, 2, 4, 5, 0xB4, 0]) }.bytes(sum));
     }),
-    kind("tcp", "tcp-syn-without-options", |f| BOTH.iter().for_each(|&from| f.both(from, 6, |sum| Tcp::syn(&[]).bytes(sum)))),
+    kind("tcp", "tcp-syn-without-options", |f| {
+        BOTH.iter().for_each(|&from| f.both(from, 6, |sum| Tcp::syn(&[]).bytes(sum)))
+    }),
     kind("tcp", "tcp-syn-options-cut", |f| {
         f.both(N, 6, |sum| Tcp::syn(&[2, 9, 5, 0xB4]).bytes(sum));
         f.both(N, 6, |sum| Tcp { ports: [40_002, 5_001], ..Tcp::syn(&[8, 0, 2, 4]) }.bytes(sum));
@@ -245,7 +256,8 @@ pub(super) const KINDS: &[Kind] = &[
         for part in 0..4_u8 {
             let dss = [30, 20, 0x20, 0x05, 0, 0, 0, 1, 0, 0, 0, part, 0, 0, 0, part, 5, 0, 0, 0];
             f.both(N, 6, |sum| {
-                Tcp { options: dss.to_vec(), ..Tcp::data(1_001 + u32::from(part) * 1_280, &filled(1_280)) }.bytes(sum)
+                Tcp { options: dss.to_vec(), ..Tcp::data(1_001 + u32::from(part) * 1_280, &filled(1_280)) }
+                    .bytes(sum)
             });
         }
     }),
@@ -258,7 +270,8 @@ pub(super) const KINDS: &[Kind] = &[
         f.both(N, 6, |sum| Tcp { flags: SYN | ECE | CWR | AE, ..Tcp::syn(&[2, 4, 5, 0xB4]) }.bytes(sum));
     }),
     short("tcp", "tcp-accecn-data", |f| {
-        for (index, flags) in [AE, CWR, ECE, AE | CWR, AE | ECE, CWR | ECE, AE | CWR | ECE].into_iter().enumerate() {
+        for (index, flags) in [AE, CWR, ECE, AE | CWR, AE | ECE, CWR | ECE, AE | CWR | ECE].into_iter().enumerate()
+        {
             f.both(N, 6, |sum| {
                 Tcp { flags: ACK | flags, ..Tcp::data(1_001 + index as u32 * 1_000, &filled(1_000)) }.bytes(sum)
             });
@@ -279,10 +292,12 @@ pub(super) const KINDS: &[Kind] = &[
             });
         }
     }),
-    kind("tcp", "tcp-keep-alive", |f| BOTH.iter().for_each(|&from| {
-        f.both(from, 6, |sum| Tcp::data(999, &[]).bytes(sum));
-        f.both(from, 6, |sum| Tcp::data(999, &[0]).bytes(sum));
-    })),
+    kind("tcp", "tcp-keep-alive", |f| {
+        BOTH.iter().for_each(|&from| {
+            f.both(from, 6, |sum| Tcp::data(999, &[]).bytes(sum));
+            f.both(from, 6, |sum| Tcp::data(999, &[0]).bytes(sum));
+        })
+    }),
     kind("tcp", "tcp-zero-window", |f| {
         f.both(N, 6, |sum| Tcp { window: 0, ..Tcp::data(1_001, &[]) }.bytes(sum));
         f.both(N, 6, |sum| Tcp { window: 9, ..Tcp::data(1_001, &[]) }.bytes(sum));
@@ -293,10 +308,12 @@ pub(super) const KINDS: &[Kind] = &[
         f.both(N, 6, |sum| Tcp { ack: 8_000, ..Tcp::data(1_002, &[]) }.bytes(sum));
         f.both(W, 6, |sum| Tcp { flags: ACK | FIN | PSH, ..Tcp::data(7_000, &filled(1_000)) }.bytes(sum));
     }),
-    kind("tcp", "tcp-reset", |f| BOTH.iter().for_each(|&from| {
-        f.both(from, 6, |sum| Tcp { flags: RST, ..Tcp::data(1_001, &[]) }.bytes(sum));
-        f.both(from, 6, |sum| Tcp { flags: RST | ACK, ..Tcp::data(1_001, b"reason") }.bytes(sum));
-    })),
+    kind("tcp", "tcp-reset", |f| {
+        BOTH.iter().for_each(|&from| {
+            f.both(from, 6, |sum| Tcp { flags: RST, ..Tcp::data(1_001, &[]) }.bytes(sum));
+            f.both(from, 6, |sum| Tcp { flags: RST | ACK, ..Tcp::data(1_001, b"reason") }.bytes(sum));
+        })
+    }),
     kind("tcp", "tcp-odd-flags", |f| {
         for flags in [0, SYN | FIN, SYN | RST, FIN, PSH | URG | FIN, 0x1FF, 0xE00 | ACK] {
             f.both(N, 6, |sum| Tcp { flags, ..Tcp::data(1_001, &filled(100)) }.bytes(sum));
@@ -307,13 +324,16 @@ pub(super) const KINDS: &[Kind] = &[
             f.both(N, 6, |sum| Tcp { ports: [20_000 + port, 80], ..Tcp::syn(&[2, 4, 5, 0xB4]) }.bytes(sum));
         }
     }),
-    short("tcp", "tcp-bad-checksum", |f| BOTH.iter().for_each(|&from| {
-        for (index, checksum) in [0, 0xFFFF, 0x1234].into_iter().enumerate() {
-            f.both(from, 6, |sum| {
-                Tcp { checksum: Some(checksum), ..Tcp::data(1_001 + index as u32 * 900, &filled(900)) }.bytes(sum)
-            });
-        }
-    })),
+    short("tcp", "tcp-bad-checksum", |f| {
+        BOTH.iter().for_each(|&from| {
+            for (index, checksum) in [0, 0xFFFF, 0x1234].into_iter().enumerate() {
+                f.both(from, 6, |sum| {
+                    Tcp { checksum: Some(checksum), ..Tcp::data(1_001 + index as u32 * 900, &filled(900)) }
+                        .bytes(sum)
+                });
+            }
+        })
+    }),
     kind("tcp", "tcp-bad-checksum-in-stream", |f| {
         for index in 0..5 {
             let checksum = (index == 2).then_some(0xBEEF);
@@ -357,6 +377,8 @@ pub(super) const KINDS: &[Kind] = &[
             f.both(N, 6, |sum| Tcp { options: options.to_vec(), ..Tcp::data(7_000, &[]) }.bytes(sum));
         }
     }),
+    short("tcp", "tcp-connection", |f| connection(f, &[])),
+    kind("tcp", "tcp-connection-timestamps", |f| connection(f, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2])),
     short("tcp", "tcp-bulk-to-wide", |f| stream(f, N, 12, &[], ACK)),
     kind("tcp", "tcp-bulk-to-wide-timestamps", |f| stream(f, N, 12, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], ACK)),
     kind("tcp", "tcp-bulk-to-narrow", |f| stream(f, W, 12, &[], ACK)),
@@ -420,8 +442,12 @@ pub(super) const KINDS: &[Kind] = &[
         }
     }),
     short("ipv4", "ipv4-router-alert", |f| each(f, |p| Ip4 { options: ALERT.to_vec(), ..p })),
-    kind("ipv4", "ipv4-record-route", |f| each(f, |p| Ip4 { options: vec![7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0], ..p })),
-    kind("ipv4", "ipv4-timestamp", |f| each(f, |p| Ip4 { options: vec![68, 12, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0], ..p })),
+    kind("ipv4", "ipv4-record-route", |f| {
+        each(f, |p| Ip4 { options: vec![7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0], ..p })
+    }),
+    kind("ipv4", "ipv4-timestamp", |f| {
+        each(f, |p| Ip4 { options: vec![68, 12, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0], ..p })
+    }),
     kind("ipv4", "ipv4-source-route", |f| each(f, |p| Ip4 { options: vec![131, 7, 4, 10, 9, 9, 9, 0], ..p })),
     kind("ipv4", "ipv4-options-bad", |f| each(f, |p| Ip4 { options: vec![7, 40, 4, 0], ..p })),
     kind("ipv4", "ipv4-trailer", |f| {
@@ -461,7 +487,9 @@ pub(super) const KINDS: &[Kind] = &[
             f.send6(from, &f.ip6(from, 17, &body));
         }
     }),
-    kind("udp", "udp-bad-checksum", |f| BOTH.iter().for_each(|&from| f.both(from, 17, |_| udp(Sum::word(9), [1, 2], &filled(100))))),
+    kind("udp", "udp-bad-checksum", |f| {
+        BOTH.iter().for_each(|&from| f.both(from, 17, |_| udp(Sum::word(9), [1, 2], &filled(100))))
+    }),
     kind("udp", "udp-length-mismatch", |f| {
         for len in [0_u16, 7, 8, 50, 109, 2_000] {
             f.both(N, 17, |sum| {
@@ -479,7 +507,9 @@ pub(super) const KINDS: &[Kind] = &[
     }),
     // IPv6
     kind("ipv6", "ipv6-hop-by-hop", |f| each6(f, |p| p.behind(0, &[5, 2, 0, 0, 1, 0]))),
-    kind("ipv6", "ipv6-hop-by-hop-jumbo", |f| each6(f, |p| Ip6 { len: Some(0), ..p.behind(0, &[0xC2, 4, 0, 1, 0, 0]) })),
+    kind("ipv6", "ipv6-hop-by-hop-jumbo", |f| {
+        each6(f, |p| Ip6 { len: Some(0), ..p.behind(0, &[0xC2, 4, 0, 1, 0, 0]) })
+    }),
     kind("ipv6", "ipv6-minimum-path-mtu", |f| each6(f, |p| p.behind(0, &[0x30, 4, 0x23, 0x28, 0, 0]))),
     kind("ipv6", "ipv6-destination-options", |f| each6(f, |p| p.behind(60, &[1, 4, 0, 0, 0, 0]))),
     kind("ipv6", "ipv6-routing", |f| each6(f, |p| p.behind(43, &[4, 0, 0, 0, 0, 0]))),
@@ -519,11 +549,31 @@ pub(super) const KINDS: &[Kind] = &[
     }),
     // Fragments
     short("fragments", "fragments-in-order", |f| pieces(f, |p| p)),
-    short("fragments", "fragments-reversed", |f| pieces(f, |mut p| { p.reverse(); p })),
-    kind("fragments", "fragments-last-first", |f| pieces(f, |mut p| { p.rotate_right(1); p })),
+    short("fragments", "fragments-reversed", |f| {
+        pieces(f, |mut p| {
+            p.reverse();
+            p
+        })
+    }),
+    kind("fragments", "fragments-last-first", |f| {
+        pieces(f, |mut p| {
+            p.rotate_right(1);
+            p
+        })
+    }),
     kind("fragments", "fragments-duplicated", |f| pieces(f, |p| p.iter().chain(&p).cloned().collect())),
-    kind("fragments", "fragments-incomplete", |f| pieces(f, |mut p| { p.remove(1); p })),
-    kind("fragments", "fragments-without-first", |f| pieces(f, |mut p| { p.remove(0); p })),
+    kind("fragments", "fragments-incomplete", |f| {
+        pieces(f, |mut p| {
+            p.remove(1);
+            p
+        })
+    }),
+    kind("fragments", "fragments-without-first", |f| {
+        pieces(f, |mut p| {
+            p.remove(0);
+            p
+        })
+    }),
     kind("fragments", "fragments-overlapping", |f| {
         let whole = f.ip4(N, 17, &filled(3_200));
         for (offset, len, more) in [(0, 1_000, MORE), (800, 1_000, MORE), (1_600, 800, MORE), (2_400, 800, 0)] {
@@ -745,7 +795,8 @@ fn over_udp(f: &mut Frames, port: u16, header: &[u8], is_without_checksum: bool)
     for from in BOTH {
         for index in 0..4 {
             let segment = Tcp::data(1_001 + index * 1_000, &filled(1_000)).bytes(f.pseudo4(from, 6));
-            let inner = [&f.mac(from.other())[..], &f.mac(from), &[8, 0], &f.ip4(from, 6, &segment).bytes()].concat();
+            let inner =
+                [&f.mac(from.other())[..], &f.mac(from), &[8, 0], &f.ip4(from, 6, &segment).bytes()].concat();
             f.both(from, 17, |sum| {
                 let mut body = udp(sum, [49_152, port], &[header, &inner].concat());
                 if is_without_checksum {
@@ -763,6 +814,26 @@ fn stream(f: &mut Frames, from: Side, count: u32, options: &[u8], flags: u16) {
         let segment = Tcp { flags, options: options.to_vec(), ..Tcp::data(1_001 + index * 1_400, &filled(1_400)) };
         f.both(from, 6, |sum| segment.bytes(sum));
     }
+}
+
+/// A handshake, and then data from both ends.
+fn connection(f: &mut Frames, options: &[u8]) {
+    let ports = |from| if from == N { [40_000, 5_001] } else { [5_001, 40_000] };
+    for (from, flags, mss) in [(N, SYN, [5, 0xB4]), (W, SYN | ACK, [0x23, 0])] {
+        let options = [&[2, 4][..], &mss, options].concat();
+        f.both(from, 6, |sum| {
+            Tcp { ports: ports(from), flags, seq: 1_000, ack: 1_001, ..Tcp::syn(&options) }.bytes(sum)
+        });
+    }
+    let segment = |from, seq, len| Tcp {
+        ports: ports(from),
+        ack: 1_001,
+        options: options.to_vec(),
+        ..Tcp::data(seq, &filled(len))
+    };
+    f.both(N, 6, |sum| segment(N, 1_001, 0).bytes(sum));
+    (0..12).for_each(|index| f.both(N, 6, |sum| segment(N, 1_001 + index * 1_400, 1_400).bytes(sum)));
+    (0..4).for_each(|index| f.both(W, 6, |sum| segment(W, 1_001 + index * 4_000, 4_000).bytes(sum)));
 }
 
 /// A datagram of UDP with another header, from both ends.

@@ -28,6 +28,30 @@ impl Known {
 /// All of them.
 pub(super) const KNOWN: &[Known] = &[
     Known {
+        name: "answers",
+        kinds: &["*"],
+        roles: &[Role::Router],
+        middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
+        what: "an ICMP error has another identification, source, class or length",
+        why: "identifications are drawn; RFC 1812 section 4.3.2 leaves the rest to the router; kind, code, MTU and the packet that it \
+              is about are the same",
+        excuse: |evidence| {
+            evidence.pair(|kernel, ours| {
+                let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
+                let told = |packet: &Packet<'_>| {
+                    let body = &packet.bytes[packet.transport_at..packet.end];
+                    let is_error =
+                        matches!((packet.protocol, body.first()), (1, Some(3 | 11 | 12)) | (58, Some(1..=4)));
+                    let is_of_router = packet.bytes[6..9] == [2, 0x77, 9] && is_error;
+                    let target = if packet.protocol == 1 { 16..20 } else { 24..40 };
+                    let target = packet.bytes[packet.ip_at..].get(target)?;
+                    is_of_router.then(|| Some([target, body.get(..2)?, body.get(4..36)?].concat())).flatten()
+                };
+                told(&theirs).is_some() && told(&theirs) == told(&own)
+            });
+        },
+    },
+    Known {
         name: "mss",
         kinds: &["tcp-*", "vlan*", "qinq*", "three-tags"],
         roles: &[Role::Border],
@@ -44,7 +68,10 @@ pub(super) const KNOWN: &[Known] = &[
                     bytes[packet.transport_at + 16..packet.transport_at + 18].fill(0);
                     bytes
                 };
-                theirs_at == own_at && (from < to || to <= NARROW_MTU as u16 - 40) && own.is_right() && blank(&theirs, theirs_at) == blank(&own, own_at)
+                theirs_at == own_at
+                    && (from < to || to <= NARROW_MTU as u16 - 40)
+                    && own.is_right()
+                    && blank(&theirs, theirs_at) == blank(&own, own_at)
             });
         },
     },
@@ -69,7 +96,9 @@ pub(super) const KNOWN: &[Known] = &[
                 let Some(answer) = Packet::read(frame).filter(|_| side == Side::Wide) else { return false };
                 let body = &answer.bytes[answer.transport_at..answer.end];
                 let is_refusal = match answer.protocol {
-                    1 => body.get(..2) == Some(&[3, 4]) && body.get(6..8) == Some(&(NARROW_MTU as u16).to_be_bytes()),
+                    1 => {
+                        body.get(..2) == Some(&[3, 4]) && body.get(6..8) == Some(&(NARROW_MTU as u16).to_be_bytes())
+                    }
                     58 => body.get(..2) == Some(&[2, 0]) && body.get(4..8) == Some(&NARROW_MTU.to_be_bytes()),
                     _ => false,
                 };
@@ -112,7 +141,8 @@ pub(super) const KNOWN: &[Known] = &[
         why: "a bridge leaves room for a tag in every frame; packet sockets only in frames that have one (af_packet.c)",
         excuse: |evidence| {
             let room = 14 + NARROW_MTU as usize;
-            evidence.kernel[Side::Narrow as usize].retain(|frame| !(room + 1..=room + 4).contains(&frame.bytes.len()));
+            evidence.kernel[Side::Narrow as usize]
+                .retain(|frame| !(room + 1..=room + 4).contains(&frame.bytes.len()));
         },
     },
 ];

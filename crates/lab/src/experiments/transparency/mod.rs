@@ -168,7 +168,8 @@ pub enum Verdict {
 /// There is none of this name.
 pub fn transparency_kind_named(name: &str) -> Result<String, String> {
     let found = KINDS.iter().find(|kind| kind.name == name).map(|kind| kind.name.to_owned());
-    found.ok_or_else(|| format!("`{name}` is no kind; `wideload lab transparency --list` shows all {}", KINDS.len()))
+    found
+        .ok_or_else(|| format!("`{name}` is no kind; `wideload lab transparency --list` shows all {}", KINDS.len()))
 }
 
 /// All kinds, a line each: family, name, and whether the short run has it.
@@ -293,14 +294,7 @@ impl Scene {
         Ok(rows)
     }
 
-    fn judge(
-        self,
-        kind: &Kind,
-        middle: Middle,
-        sent: &[Sent],
-        kernel: &Arrived,
-        ours: Arrived,
-    ) -> TransparencyRow {
+    fn judge(self, kind: &Kind, middle: Middle, sent: &[Sent], kernel: &Arrived, ours: Arrived) -> TransparencyRow {
         let Scene { role, links, port } = self;
         let count = |arrived: &Arrived| arrived[0].len() + arrived[1].len();
         let arrived = [count(kernel), count(&ours)];
@@ -437,7 +431,13 @@ impl fmt::Display for Transparency {
         columns.dedup();
         for (number, (role, links, port, middle)) in columns.iter().enumerate() {
             let (role, links) = (role.config(), links.name());
-            writeln!(f, "{}: {role} by {port}, {links} links, {middle}", number + 1, port = port.name(), middle = middle.name())?;
+            writeln!(
+                f,
+                "{}: {role} by {port}, {links} links, {middle}",
+                number + 1,
+                port = port.name(),
+                middle = middle.name()
+            )?;
         }
         write!(f, "\n{:<30}", "kind")?;
         (1..=columns.len()).try_for_each(|number| write!(f, "{number:>10}"))?;
@@ -518,7 +518,8 @@ mod tests {
 
     #[test]
     fn each_listed_and_each_open_difference_names_kinds_that_there_are() {
-        let patterns = known::KNOWN.iter().flat_map(|known| known.kinds).chain(open::OPEN.iter().flat_map(|open| open.kinds));
+        let patterns =
+            known::KNOWN.iter().flat_map(|known| known.kinds).chain(open::OPEN.iter().flat_map(|open| open.kinds));
         for pattern in patterns {
             assert!(KINDS.iter().any(|kind| compare::matches(pattern, kind.name)), "{pattern}");
         }

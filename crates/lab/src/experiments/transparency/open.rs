@@ -25,4 +25,32 @@ impl Open {
 }
 
 /// All of them.
-pub(super) const OPEN: &[Open] = &[];
+pub(super) const OPEN: &[Open] = &[
+    Open {
+        name: "two-tags",
+        kinds: &["qinq", "qinq-8100"],
+        roles: &[Role::Border],
+        ports: &[PortKind::Packet, PortKind::Xdp],
+        links: &[Links::Plain, Links::Offloads],
+        what: "a frame with two tags and a full packet (1,522 bytes on a link of 1,500) never arrives at the narrow end",
+        kernel: "passes it: the outer tag is not counted, and the bridge leaves room for one more",
+    },
+    Open {
+        name: "zero-length",
+        kinds: &["ipv4-zero-length", "ipv6-zero-length"],
+        roles: &[Role::Border],
+        ports: &[PortKind::Packet, PortKind::Xdp],
+        links: &[Links::Plain, Links::Offloads],
+        what: "a packet whose length field is 0 gets its real length, and of IPv4 a header checksum: a broken packet leaves whole",
+        kernel: "passes it as it came, and the receiver drops it",
+    },
+    Open {
+        name: "pseudo-header-sum",
+        kinds: &["tcp-checksum-of-pseudo-header"],
+        roles: &[Role::Border],
+        ports: &[PortKind::Xdp],
+        links: &[Links::Plain, Links::Offloads],
+        what: "a wrong checksum that equals the sum of the pseudo-header counts as one left to the card, and is made right",
+        kernel: "passes the wrong checksum, and the receiver drops the packet",
+    },
+];

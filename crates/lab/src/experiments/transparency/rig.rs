@@ -66,6 +66,16 @@ impl Rig {
             [end(&middle, to_narrow, NARROW_MTU, own(1)), end(&narrow, narrow_name, NARROW_MTU, &[])],
             offloading,
         )?;
+        if is_router {
+            // The ends do not answer: what the router was told of them has to last.
+            for name in [to_wide, to_narrow] {
+                for version in ["ipv4", "ipv6"] {
+                    middle
+                        .space()
+                        .set_sysctl(&format!("{version}/neigh/{name}/base_reachable_time_ms"), "7200000")?;
+                }
+            }
+        }
         let sockets = [
             wide.space().enter(|| FrameSocket::open(wide_name))?,
             narrow.space().enter(|| FrameSocket::open(narrow_name))?,
@@ -158,7 +168,10 @@ impl Rig {
             // A link refuses frames that are too long for it, in each middle alike.
             match self.sockets[*from as usize].send(bytes) {
                 Err(why) if why.raw_os_error() != Some(EMSGSIZE) => {
-                    return Err(io::Error::new(why.kind(), format!("{} end: cannot send a frame of {} bytes: {why}", from.name(), bytes.len())));
+                    return Err(io::Error::new(
+                        why.kind(),
+                        format!("{} end: cannot send a frame of {} bytes: {why}", from.name(), bytes.len()),
+                    ));
                 }
                 _ => {}
             }
@@ -169,8 +182,7 @@ impl Rig {
             let mut came = false;
             for (socket, frames) in self.sockets.iter_mut().zip(&mut arrived) {
                 while let Some(frame) = socket.receive()? {
-                    // A bridge says things of its own, under its own address.
-                    if frame.bytes.get(6..8) == Some(&[2, 0x77]) {
+                    if !is_of_middle(&frame) {
                         frames.push(frame);
                         came = true;
                     }
@@ -186,6 +198,18 @@ impl Rig {
             let mut fds: Vec<_> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
             let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 5_000_000 }));
         }
+    }
+}
+
+/// Is this what the kernel in the middle says for itself: a bridge under its own address, a router looking for neighbours?
+fn is_of_middle(frame: &SeenFrame) -> bool {
+    let bytes = &frame.bytes[..];
+    let is_link_local = bytes.get(12..14) == Some(&[0x86, 0xDD]) && bytes.get(22..24) == Some(&[0xFE, 0x80]);
+    let is_arp = bytes.get(12..14) == Some(&[8, 6]);
+    match bytes.get(6..12) {
+        Some(mac) if ROUTER_MACS.iter().any(|router| router == mac) => is_arp || is_link_local,
+        Some(mac) => mac[..2] != [2, 0x77],
+        None => false,
     }
 }
 
