@@ -267,13 +267,13 @@ impl Scene {
             (KINDS[index].make)(&mut frames);
             sent.push((index, frames.sent));
         }
-        let probes = Frames::new([attempt, 0], routers);
+        let probes = Frames::new([attempt, 255], routers);
         introduce(&rig, &probes, role)?;
         let mut play = |middle: Middle, wanted: &[Arrived]| -> io::Result<Vec<Arrived>> {
             let place = format!("{} by {}, {} links, {}", role.config(), port.name(), links.name(), middle.name());
             tell(&place);
             let standing = rig.stand(middle, port)?;
-            rig.settle(&settling(&probes))?;
+            rig.settle(&settling(&probes)).map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?;
             let mut all = Vec::new();
             for (at, (index, sent)) in sent.iter().enumerate() {
                 tell(&format!("{place}: {}", KINDS[*index].name));

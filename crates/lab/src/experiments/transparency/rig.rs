@@ -1,10 +1,11 @@
 //! A role and kinds of frames in, the frames that came out at both ends out: two ends without addresses, and what stands between.
 
-use super::frames::{Sent, Side};
+use super::frames::{Sent, Side, icmp};
 use super::{Links, Middle, PortKind, Role};
 use crate::net::{End, Host, Offloading, cable};
 use gateway::config::Config;
 use gateway::service::Service;
+use packet::Sum;
 use port::addresses::Prefix;
 use port::frames::{FrameSocket, SeenFrame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -182,6 +183,10 @@ impl Rig {
             let mut came = false;
             for (socket, frames) in self.sockets.iter_mut().zip(&mut arrived) {
                 while let Some(frame) = socket.receive()? {
+                    if let Some(answer) = answer(&frame.bytes) {
+                        socket.send(&answer)?;
+                        came = true;
+                    }
                     if !is_of_middle(&frame) {
                         frames.push(frame);
                         came = true;
@@ -198,6 +203,32 @@ impl Rig {
             let mut fds: Vec<_> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
             let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 5_000_000 }));
         }
+    }
+}
+
+/// What an end answers a router that asks for its hardware address: its addresses tell it.
+fn answer(question: &[u8]) -> Option<Vec<u8>> {
+    let router: [u8; 6] = question.get(6..12)?.try_into().ok()?;
+    let side = ROUTER_MACS.iter().position(|mac| *mac == router)? as u8 + 1;
+    match question.get(12..14)? {
+        [8, 6] if question.get(20..22)? == [0, 1] => {
+            let (asker, asked) = (question.get(28..32)?, question.get(38..42)?);
+            let mac = [2, 0x77, side, asked[2], asked[3], 1];
+            let is_ours = asked[1] == side;
+            let body = [&[0, 1, 8, 0, 6, 4, 0, 2][..], &mac, asked, &router, asker].concat();
+            is_ours.then(|| [&router[..], &mac, &[8, 6], &body].concat())
+        }
+        [0x86, 0xDD] if question.get(20)? == &58 && question.get(54)? == &135 => {
+            let (asker, asked) = (question.get(22..38)?, question.get(62..78)?);
+            let mac = [2, 0x77, side, asked[13], asked[15], 1];
+            let rest = [&[0x60, 0, 0, 0][..], asked, &[2, 1], &mac].concat();
+            let sum = Sum::of(asked) + Sum::of(asker) + Sum::word(58);
+            let body = icmp(136, 0, &rest, Some(sum));
+            let len = (body.len() as u16).to_be_bytes();
+            let header = [&[0x60, 0, 0, 0, len[0], len[1], 58, 255][..], asked, asker].concat();
+            (asked[..2] == [0xFD, side]).then(|| [&router[..], &mac, &[0x86, 0xDD], &header, &body].concat())
+        }
+        _ => None,
     }
 }
 
