@@ -106,6 +106,14 @@ impl Evidence<'_> {
         }
     }
 
+    /// Puts runs of fragments of IPv4 in place of the fragments.
+    pub(super) fn join_fragments(&mut self) {
+        for side in [Side::Wide, Side::Narrow] {
+            self.kernel[side as usize] = fragment_runs(&self.kernel[side as usize]);
+            self.ours[side as usize] = fragment_runs(&self.ours[side as usize]);
+        }
+    }
+
     /// Puts the bytes of streams in place of the packets of TCP that carry them; what the kernel dropped because it is too long
     /// for the narrow link counts as if it had arrived. A packet that does not fit the link, or whose checksum is wrong, stays.
     pub(super) fn compare_streams(&mut self) {
@@ -269,6 +277,44 @@ fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
                 runs.insert(key, (next, list.len()));
                 list.push(SeenFrame { bytes, segment_len: None });
             }
+        }
+    }
+    list
+}
+
+/// The same, with each run of fragments that follow each other in place of the fragments; a whole datagram is a run, too.
+fn fragment_runs(frames: &[SeenFrame]) -> Vec<SeenFrame> {
+    let mut list: Vec<SeenFrame> = Vec::new();
+    // Of the last run: which datagram it is of, and where its next fragment begins.
+    let mut open: Option<(Vec<u8>, usize)> = None;
+    for frame in frames {
+        let readable = Packet::read(frame)
+            .filter(|packet| packet.bytes[packet.ip_at] == 0x45 && packet.end - packet.ip_at <= WIDE_MTU as usize);
+        let Some(packet) = readable else {
+            open = None;
+            list.push(frame.clone());
+            continue;
+        };
+        let ip = &packet.bytes[packet.ip_at..];
+        let key = [&packet.bytes[..packet.ip_at], &ip[1..2], &ip[4..6], &[ip[6] & 0xC0], &ip[8..10], &ip[12..20]]
+            .concat();
+        let offset = usize::from(u16::from_be_bytes([ip[6] & 0x1F, ip[7]])) * 8;
+        let body = &packet.bytes[packet.transport_at..packet.end];
+        let is_last = ip[6] & 0x20 == 0;
+        match (&mut open, list.last_mut()) {
+            (Some((of, next)), Some(run)) if *of == key && *next == offset && offset > 0 => {
+                run.bytes.extend(body);
+                *next += body.len();
+            }
+            _ => {
+                let bytes = [b"run", &key[..], &(offset as u32).to_be_bytes(), body].concat();
+                list.push(SeenFrame { bytes, segment_len: None });
+                open = Some((key, offset + body.len()));
+            }
+        }
+        if is_last {
+            list.last_mut().expect("it was just pushed or extended").bytes.extend(b"last");
+            open = None;
         }
     }
     list

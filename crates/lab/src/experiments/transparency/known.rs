@@ -4,6 +4,7 @@ use super::compare::{Evidence, Packet, matches};
 use super::frames::Side;
 use super::rig::NARROW_MTU;
 use super::{Middle, Role};
+use port::frames::SeenFrame;
 
 /// A difference that is wanted.
 pub(super) struct Known {
@@ -143,6 +144,36 @@ pub(super) const KNOWN: &[Known] = &[
             let room = 14 + NARROW_MTU as usize;
             evidence.kernel[Side::Narrow as usize]
                 .retain(|frame| !(room + 1..=room + 4).contains(&frame.bytes.len()));
+        },
+    },
+    Known {
+        name: "joined",
+        kinds: &["fragments-*"],
+        roles: &[Role::Router],
+        middles: &[Middle::Graceful],
+        what: "fragments that follow each other are joined up to the wide link's MTU",
+        why: "`join = \"graceful\"` asks for it; each byte of the datagram is at its place",
+        excuse: |evidence| evidence.join_fragments(),
+    },
+    Known {
+        name: "uncut",
+        kinds: &["long-no-df", "long-esp"],
+        roles: &[Role::Border, Role::Router],
+        middles: &[Middle::Bypassed],
+        what: "with fragmentation off, a packet that is too long is refused though its sender allowed that it be cut",
+        why: "`bypass` asks for it; the sender is told",
+        excuse: |evidence| {
+            // Same frames at the narrow end but for the fragments, and one refusal at the wide end.
+            let is_piece = |frame: &SeenFrame| {
+                Packet::read(frame).is_some_and(|packet| {
+                    packet.bytes[packet.ip_at + 6] & 0x3F != 0 || packet.bytes[packet.ip_at + 7] != 0
+                })
+            };
+            evidence.kernel[Side::Narrow as usize].retain(|frame| !is_piece(frame));
+            evidence.drop_extra(|side, frame, _| {
+                let kind = Packet::read(frame).map(|packet| (packet.protocol, packet.bytes[packet.transport_at]));
+                side == Side::Wide && kind == Some((1, 3))
+            });
         },
     },
 ];

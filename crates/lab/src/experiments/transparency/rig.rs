@@ -235,10 +235,13 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
 /// Is this what the kernel in the middle says for itself: a bridge under its own address, a router looking for neighbours?
 fn is_of_middle(frame: &SeenFrame) -> bool {
     let bytes = &frame.bytes[..];
-    let is_link_local = bytes.get(12..14) == Some(&[0x86, 0xDD]) && bytes.get(22..24) == Some(&[0xFE, 0x80]);
+    // Neighbour discovery, and reports of groups behind a hop-by-hop header.
+    let is_discovery = bytes.get(12..14) == Some(&[0x86, 0xDD])
+        && bytes.get(22..24) == Some(&[0xFE, 0x80])
+        && matches!((bytes.get(20), bytes.get(54)), (Some(0), _) | (Some(58), Some(133..=143)));
     let is_arp = bytes.get(12..14) == Some(&[8, 6]);
     match bytes.get(6..12) {
-        Some(mac) if ROUTER_MACS.iter().any(|router| router == mac) => is_arp || is_link_local,
+        Some(mac) if ROUTER_MACS.iter().any(|router| router == mac) => is_arp || is_discovery,
         Some(mac) => mac[..2] != [2, 0x77],
         None => false,
     }
