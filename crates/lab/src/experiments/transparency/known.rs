@@ -87,7 +87,7 @@ pub(super) const KNOWN: &[Known] = &[
     },
     Known {
         name: "refused",
-        kinds: &["long-*", "tcp-wide-segments"],
+        kinds: &["long-*", "tcp-wide-segments", "tcp-connection*"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway, Middle::Bypassed],
         what: "the sender of a packet that is too long for the narrow link is told so by ICMP",

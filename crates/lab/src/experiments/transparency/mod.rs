@@ -273,7 +273,14 @@ impl Scene {
             let place = format!("{} by {}, {} links, {}", role.config(), port.name(), links.name(), middle.name());
             tell(&place);
             let standing = rig.stand(middle, port)?;
-            rig.settle(&settling(&probes)).map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?;
+            match rig.settle(&settling(&probes)) {
+                // What passes nothing is compared as that.
+                Err(why) if why.kind() == io::ErrorKind::TimedOut && middle != Middle::Kernel => {
+                    rig.clear(standing)?;
+                    return Ok(vec![Arrived::default(); sent.len()]);
+                }
+                settled => settled.map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?,
+            }
             let mut all = Vec::new();
             for (at, (index, sent)) in sent.iter().enumerate() {
                 tell(&format!("{place}: {}", KINDS[*index].name));

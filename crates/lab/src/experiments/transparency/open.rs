@@ -27,6 +27,16 @@ impl Open {
 /// All of them.
 pub(super) const OPEN: &[Open] = &[
     Open {
+        name: "router-xdp",
+        kinds: &["*"],
+        roles: &[Role::Router],
+        ports: &[PortKind::Xdp],
+        links: &[Links::Plain, Links::Offloads],
+        what: "no packet is routed: what neighbours answer does not come to the kernel that asked, and neighbours that were set for \
+               good are asked, too",
+        kernel: "routes",
+    },
+    Open {
         name: "two-tags",
         kinds: &["qinq", "qinq-8100"],
         roles: &[Role::Border],

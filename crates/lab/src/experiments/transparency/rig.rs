@@ -269,5 +269,5 @@ const QUIET: Duration = Duration::from_millis(40);
 /// How long it is quiet when something is still wanted.
 const PATIENCE: Duration = Duration::from_millis(250);
 const KIND_MAX: Duration = Duration::from_secs(5);
-const SETTLE_MAX: Duration = Duration::from_secs(10);
+const SETTLE_MAX: Duration = Duration::from_secs(8);
 const EMSGSIZE: i32 = 90;
