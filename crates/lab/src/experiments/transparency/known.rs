@@ -78,7 +78,7 @@ pub(super) const KNOWN: &[Known] = &[
     },
     Known {
         name: "segments",
-        kinds: &["tcp-*"],
+        kinds: &["tcp-*", "ipv4-ttl-1-tcp"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway],
         what: "TCP segments are joined or cut",
