@@ -421,11 +421,12 @@ impl Rings {
 /// from a wire, and is as its sender made it.
 fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
+        // Only GSO packets lack a length, and none comes this way.
+        Frame::Ip(packet) if packet.ip().length_missing => Frame::Other(packet.into_raw(), Unfit::BadTotalLen),
         Frame::Ip(mut packet) if is_of_this_machine => {
             packet.judge_checksum();
             Frame::Ip(packet)
         }
-        Frame::Ip(packet) if packet.ip().length_missing => Frame::Other(packet.into_raw(), Unfit::BadTotalLen),
         other => other,
     }
 }

@@ -46,13 +46,13 @@ pub(super) const OPEN: &[Open] = &[
         kernel: "passes it: the outer tag is not counted, and the bridge leaves room for one more",
     },
     Open {
-        name: "zero-length",
-        kinds: &["ipv4-zero-length", "ipv6-zero-length"],
+        name: "old-duplicates",
+        kinds: &["tcp-old-duplicates"],
         roles: &[Role::Border],
         ports: &[PortKind::Packet, PortKind::Xdp],
         links: &[Links::Plain, Links::Offloads],
-        what: "a packet whose length field is 0 gets its real length, and of IPv4 a header checksum: a broken packet leaves whole",
-        kernel: "passes it as it came, and the receiver drops it",
+        what: "segments that came before and new ones of their flow leave in another order than they came in",
+        kernel: "passes them in their order",
     },
     Open {
         name: "pseudo-header-sum",
