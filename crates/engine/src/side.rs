@@ -437,12 +437,11 @@ impl Narrowing {
 
     /// May the segments of a train become longer than they came, toward a receiver with this limit?
     fn may_grow(&self, limit: Option<SegmentLimit>) -> bool {
-        let may = match self.trains {
+        match self.trains {
             Trains::Kept => false,
             Trains::ResizedWhereKnown => limit.is_some_and(|limit| limit.may_grow),
             Trains::Resized => true,
-        };
-        may && self.segment == Switch::On
+        }
     }
 
     /// Gives TCP the segments that this side wants: as long as fit, where a train's are not kept or do not fit. Trains are
