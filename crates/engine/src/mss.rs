@@ -283,7 +283,7 @@ impl Mss {
             }
             Toward::Wide => {
                 let wanted = self.raised(&announced, packet.ip());
-                (wanted, self.may_raise(now, key, flow, announced.opens))
+                (wanted, self.may_raise(now, key, flow, &announced))
             }
         };
         if announced.is_clear() && (wanted == announced.mss || !may_change) {
@@ -327,12 +327,12 @@ impl Mss {
     fn remember(&mut self, now: Time, key: FlowKey, announced: &Announced, ip: &Ip, toward: Toward) -> Flow {
         let known = self.find(&key).map(|at| (at, *self.flows.at_mut(at)));
         let before = match known {
-            Some((_, flow)) if announced.opens && flow.is_closing => flow.anew(now),
+            Some((_, flow)) if announced.opens && flow.is_closing && !flow.is_agreed => flow.anew(now),
             Some((_, flow)) => flow,
             None => Flow::new(now),
         };
         let mut flow = before;
-        let lives = flow.is_agreed && !flow.is_closing;
+        let lives = flow.is_agreed;
         let begins =
             if announced.opens { flow.open(announced, ip, toward) } else { flow.answer(announced, ip, toward) };
         match known {
@@ -354,10 +354,11 @@ impl Mss {
     }
 
     /// May this SYN announce wide segments to the wide side?
-    fn may_raise(&mut self, now: Time, key: FlowKey, flow: Flow, opens: bool) -> bool {
-        let both_pass = if opens { self.both_pass(now, key) } else { flow.wide.has_passed };
+    fn may_raise(&mut self, now: Time, key: FlowKey, flow: Flow, announced: &Announced) -> bool {
+        let asked = flow.asked(announced.ack.wrapping_sub(1));
+        let both_pass = if announced.opens { self.both_pass(now, key) } else { asked.is_some() };
         match self.border.raise {
-            _ if !opens && flow.wide.is_fast_open => false,
+            _ if !announced.opens && asked.is_some_and(|wide| wide.is_fast_open) => false,
             Raise::Never => false,
             Raise::BothWays => both_pass,
             Raise::Always => true,
@@ -527,18 +528,26 @@ impl Flow {
         }
     }
 
+    /// What the wide host's SYN with this sequence number announced, if it passed.
+    fn asked(&self, seq: u32) -> Option<End> {
+        let offered = self.offered.filter(|offer| offer.toward == Toward::Narrow).map(|offer| offer.end);
+        let began = Some(self.wide).filter(|wide| wide.opened && !wide.is_stale);
+        offered.into_iter().chain(began).find(|end| end.seq == seq)
+    }
+
     /// How long packets toward this side may be; none where their receiver announced nothing.
     fn limit(&self, toward: Toward) -> Option<SegmentLimit> {
         let receiver = self.receiver(toward);
-        let offered = self.offered.filter(|offer| !self.is_agreed && offer.toward != toward);
+        let is_settled = self.is_agreed && !(self.is_closing && self.offered.is_some());
+        let offered = self.offered.filter(|offer| !is_settled && offer.toward != toward);
         let end = offered.map_or(*receiver, |offer| receiver.least(&offer.end));
-        let may_grow = self.is_agreed && !end.is_below_floor;
+        let may_grow = is_settled && !end.is_below_floor;
         (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
     }
 
     /// A SYN came: says whether it changed what is known. Of several that may begin the connection, each may be the one that does.
     fn open(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
-        let lives = self.is_agreed && !self.is_closing;
+        let lives = self.is_agreed;
         let end = self.sender(toward);
         let is_again = end.len_max > 0 && !end.is_stale && end.seq == announced.seq;
         if lives && !is_again {
@@ -560,7 +569,8 @@ impl Flow {
 
     /// A SYN-ACK came: says whether it changed what is known.
     fn answer(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
-        let lives = self.is_agreed && !self.is_closing;
+        // A forged end proves nothing: until a handshake is whole, the connection before it counts.
+        let lives = self.is_agreed;
         let answered = announced.ack.wrapping_sub(1);
         let offered = self.offered.filter(|offer| offer.toward != toward && offer.end.seq == answered);
         let receiver = self.receiver(toward);
@@ -588,8 +598,10 @@ impl Flow {
             }
         }
         self.offered = None;
+        if offered.is_some() {
+            (self.is_open, self.is_closing, self.is_judged) = (false, false, false);
+        }
         self.is_agreed = true;
-        self.is_closing = false;
         self.has_accurate_ecn = asked && ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
         true
     }

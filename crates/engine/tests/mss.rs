@@ -536,6 +536,8 @@ fn a_live_connections_limits_change_by_its_own_handshake_alone() {
         &[saying(Toward::Wide, SYN | ACK, [9, 71], 48)],
         &[saying(Toward::Wide, SYN | ACK, [500, 72], 48)],
         &[saying(Toward::Wide, SYN, [9, 0], 48), saying(Toward::Wide, SYN | ACK, [9, 71], 48)],
+        &[saying(Toward::Wide, RST, [9, 0], 48), saying(Toward::Wide, SYN | ACK, [9, 72], 48)],
+        &[saying(Toward::Wide, FIN | ACK, [9, 0], 48), saying(Toward::Wide, SYN | ACK, [9, 71], 48)],
     ] {
         let mut gateway = opened();
         forged.iter().for_each(|spec| drop(gateway.pass(spec, Toward::Wide, None)));
@@ -548,6 +550,18 @@ fn a_live_connections_limits_change_by_its_own_handshake_alone() {
         gateway.pass(&saying(Toward::Wide, SYN, [1_000, 0], 1_000), Toward::Wide, None);
         gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, 1_001], 7_000), Toward::Narrow, None);
         assert_eq!(limits(&mut gateway), [1_040, 7_040], "{forged:?}");
+    }
+    // A forged end and a forged SYN let nothing grow, and no limit rises.
+    for (mss, expected) in [(9_000, 1_440), (48, 576)] {
+        let mut gateway = opened();
+        gateway.pass(&saying(Toward::Wide, RST, [9, 0], 0), Toward::Wide, None);
+        gateway.pass(&saying(Toward::Wide, SYN, [9, 0], mss), Toward::Wide, None);
+        assert_eq!(limits(&mut gateway), [expected, 8_940]);
+        assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540]);
+        // The true end and a true handshake begin anew.
+        gateway.pass(&saying(Toward::Wide, SYN, [1_000, 0], 1_000), Toward::Wide, None);
+        gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, 1_001], 7_000), Toward::Narrow, None);
+        assert_eq!(limits(&mut gateway), [1_040, 7_040]);
     }
     // Until it is answered, each SYN may be the one that is; the answer says which.
     let mut gateway = Gateway::new(Raise::BothWays);
@@ -857,7 +871,10 @@ impl Gateway {
     fn step(&mut self, version: u8, port: u16, (toward, flags): Step) {
         let mss = pick(toward, 1_440, 8_900);
         let options = if flags & SYN == 0 { Vec::new() } else { mss_option(mss) };
-        let spec = Spec { flags, options, ..data(version, port, toward, 0) };
+        let spec = data(version, port, toward, 0);
+        // Both ends begin with the same number.
+        let ack = if flags == SYN | ACK { spec.seq.wrapping_add(1) } else { spec.ack };
+        let spec = Spec { flags, ack, options, ..spec };
         self.see(&spec, toward, Checksum::Unverified);
     }
 

@@ -886,9 +886,13 @@ mod tests {
 
     #[test]
     fn segments_become_shorter_but_never_longer_where_their_receivers_limit_is_not_known() {
-        for (len_max, len, segment_len, said) in
-            [(900, 288, 144, 144), (900, 2_880, 144, 144), (900, 2_880, 860, 860), (900, 2_880, 1_448, 860)]
-        {
+        for (len_max, len, segment_len, said) in [
+            (900, 288, 144, 144),
+            (9_000, 1_500, 1_000, 1_000),
+            (900, 2_880, 144, 144),
+            (900, 2_880, 860, 860),
+            (900, 2_880, 1_448, 860),
+        ] {
             let mut stand = Stand::new();
             stand.leases.lend(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
             stand.says(TRAIN);

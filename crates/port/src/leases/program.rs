@@ -210,6 +210,8 @@ fn resize() -> Vec<Step> {
         Step::Place("train"),
         put_byte(R9, SINGLES_AT as i16, 0),
         jump(IF_LESS, R7, 2, "ours"),
+        load_byte(R1, R9, GROWS_AT as i16),
+        jump(IF_EQUAL, R1, 0, "long"),
         // A train is at least two.
         jump_above(R7, R4, "long"),
         copy(R4, R7),
