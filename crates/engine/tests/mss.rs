@@ -589,6 +589,26 @@ fn one_forged_answer_stops_no_raising_and_two_forged_segments_do() {
 }
 
 #[test]
+fn an_answer_is_raised_where_the_syn_that_it_acknowledges_passed() {
+    let answer = |ack| saying(Toward::Wide, SYN | ACK, [9, ack], 1_460);
+    let mut gateway = Gateway::new(Raise::BothWays);
+    let raises = |gateway: &mut Gateway, ack: u32| {
+        let before = gateway.count(Event::MssRaised);
+        gateway.pass(&answer(ack), Toward::Wide, None);
+        gateway.count(Event::MssRaised) - before
+    };
+    assert_eq!(raises(&mut gateway, 1), 0, "nothing was asked");
+    let mut gateway = Gateway::new(Raise::BothWays);
+    gateway.pass(&saying(Toward::Narrow, SYN, [70, 0], 8_960), Toward::Narrow, None);
+    assert_eq!(raises(&mut gateway, 71), 1);
+    // The same ports again: a SYN of the wide host, and one of the narrow host.
+    gateway.pass(&saying(Toward::Narrow, SYN, [900, 0], 8_960), Toward::Narrow, None);
+    assert_eq!([raises(&mut gateway, 900), raises(&mut gateway, 901)], [0, 1]);
+    gateway.pass(&saying(Toward::Wide, SYN, [33, 0], 1_460), Toward::Wide, None);
+    assert_eq!(raises(&mut gateway, 34), 0);
+}
+
+#[test]
 fn who_opens_with_data_is_told_what_the_narrow_host_announced() {
     let cookie: &[u8] = &[34, 2, 1, 1];
     let experiment: &[u8] = &[254, 4, 0xF9, 0x89];
