@@ -26,7 +26,7 @@ pub enum Job {
     /// A capture in, the same traffic at other packet sizes out
     #[command(after_help = REWRITE_HELP)]
     Rewrite(Rewrite),
-    /// Two hosts and a gateway in private namespaces: before and after, with real TCP and UDP
+    /// Compare a bridge, Wideload and 9,000 bytes everywhere
     #[command(after_help = DEMO_HELP)]
     Demo(Demo),
     /// Says what is wrong with a configuration, or that nothing is
@@ -36,7 +36,10 @@ pub enum Job {
     /// Experiments with live kernels and gateways, as tables
     #[command(after_help = LAB_HELP)]
     Lab(Lab),
-    /// Puts back what a wide interface that died has left
+    /// Remove what a killed gateway left behind
+    ///
+    /// The rule and the table of a wide interface go, GRO is off again at a border, and control sockets at which nobody listens are
+    /// removed.
     Undo,
     /// A live look at a running gateway
     Top(Top),
@@ -105,8 +108,18 @@ pub enum Experiment {
         #[arg(long, default_value_t = 5, value_parser = rounds)]
         rounds: usize,
     },
+    /// Packet lengths and delays by each setting of `hold`
+    #[command(after_help = HOLD_HELP)]
+    Hold {
+        /// How often each has its turn
+        #[arg(long, default_value_t = 3, value_parser = rounds)]
+        rounds: usize,
+    },
     /// A gateway that is reloaded, restarted, killed and watched under load: what does it lose, do its counters add up?
     Soak(SoakArgs),
+    /// Stop, reload, restart and kill a gateway under 50 TCP flows
+    #[command(after_help = LIFECYCLE_HELP)]
+    Lifecycle(LifecycleArgs),
     /// Completion times of transfers by the kernel's TCP and by the simulator's, over the same line
     #[command(after_help = TCP_HELP)]
     Tcp(TcpArgs),
@@ -144,11 +157,11 @@ pub struct TransparencyArgs {
     #[arg(long, value_delimiter = ',', value_parser = transparency_kind_named)]
     pub kind: Vec<String>,
 
-    /// Roles of the gateway, separated by commas; without it both
+    /// Roles of the gateway, separated by commas; without it all
     #[arg(long, value_enum, value_delimiter = ',')]
-    pub role: Vec<TransparencyRole>,
+    pub role: Vec<GatewayRole>,
 
-    /// Ports of the gateway, separated by commas; without it both
+    /// Ports of a border, separated by commas; without it both
     #[arg(long, value_enum, value_delimiter = ',')]
     pub port: Vec<TransparencyPort>,
 
@@ -156,26 +169,24 @@ pub struct TransparencyArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub links: Vec<TransparencyLinks>,
 
-    /// Fewer kinds, border by packet:, links without offloads, unless others are asked for
+    /// Fewer kinds, a border by packet:, links without offloads, unless others are asked for
     #[arg(long)]
     pub short: bool,
 
     /// Print the kinds and end
     #[arg(long)]
     pub list: bool,
-
-    /// Succeed in spite of faults that are known
-    #[arg(long)]
-    pub allow_open: bool,
 }
 
-/// A gateway beside the kernel.
+/// What a gateway is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TransparencyRole {
-    /// A border, beside the kernel's bridge
+pub enum GatewayRole {
+    /// A border; where it is not, the kernel's bridge
     Border,
     /// A router, beside the kernel's forwarding
     Router,
+    /// A wide interface of a host
+    WideInterface,
 }
 
 /// By which ports a gateway stands beside the kernel.
@@ -250,6 +261,51 @@ pub struct SoakArgs {
     /// What that wire is like, both ways
     #[arg(long, value_name = "SHAPE", default_value = "delay=3ms,rate=100M,loss=0.1%,reorder=0.5%:3")]
     pub wire: Shape,
+}
+
+/// What `wideload lab lifecycle` was asked.
+#[derive(Debug, Parser)]
+pub struct LifecycleArgs {
+    /// Roles of the gateway, separated by commas; without it all
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub role: Vec<GatewayRole>,
+
+    /// What happens to the gateway, separated by commas; without it all
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub event: Vec<Event>,
+
+    /// TCP connections, 4 to 1000, half of them either way [default: 50]
+    #[arg(long, value_parser = flow_count)]
+    pub flows: Option<usize>,
+
+    /// Only 8 connections, and stop, restart and kill-both, unless others are asked for; four events at a time
+    #[arg(long)]
+    pub short: bool,
+}
+
+/// What happens to a gateway under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Event {
+    /// SIGTERM
+    Stop,
+    /// SIGINT, as by Ctrl-C
+    Interrupt,
+    /// Stages that hold packets are switched off by the control socket, then `stop` by the control socket
+    Drain,
+    /// SIGHUP, with another configuration
+    Reload,
+    /// `wideload restart`
+    Restart,
+    /// `wideload restart`, where the new program does not start
+    BadProgram,
+    /// `wideload restart` and SIGUSR2, where the new configuration is wrong
+    BadConfiguration,
+    /// `kill -9` of the worker process
+    KillWorker,
+    /// `kill -9` of the supervisor
+    KillSupervisor,
+    /// `kill -9` of both at one moment
+    KillBoth,
 }
 
 /// What `wideload lab tcp` was asked.
@@ -348,6 +404,10 @@ pub struct LinkArgs {
 /// What `wideload demo` was asked.
 #[derive(Debug, Parser)]
 pub struct Demo {
+    /// Use links without offloads and without GRO anywhere
+    #[arg(long)]
+    pub plain: bool,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -408,6 +468,10 @@ pub struct Run {
 pub struct Restart {
     /// The configuration that it runs by
     pub config: PathBuf,
+
+    /// The socket that it is asked by, where the configuration says another one by now
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
 }
 
 /// What `wideload rewrite` was asked.
@@ -520,6 +584,8 @@ pub enum Scene {
     Joined,
     /// Links without offloads, hosts as the kernel makes them
     Plain,
+    /// Links without offloads, hosts that join nothing; the interfaces between join what comes (GRO)
+    Between,
     /// Links that take trains whole
     Trains,
 }
@@ -655,6 +721,11 @@ fn minutes(text: &str) -> Result<f64, String> {
     minutes.ok_or_else(|| "give minutes, such as 10 or 0.1, from 0 to 1440".to_owned())
 }
 
+fn flow_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (4..=1_000).contains(count));
+    count.ok_or_else(|| "give a number from 4 to 1000".to_owned())
+}
+
 fn rounds(text: &str) -> Result<usize, String> {
     let rounds = text.parse().ok().filter(|rounds| (1..=100).contains(rounds));
     rounds.ok_or_else(|| "give a number from 1 to 100".to_owned())
@@ -736,8 +807,11 @@ const STYLES: Styles = Styles::styled()
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default());
 const DEMO_HELP: &str = "\
-Takes about 20 seconds. Nothing outside is touched: the hosts are namespaces of this process, and go with it. Root, or a \
-kernel that lets you have user namespaces, is all it needs.
+Takes about a minute. Sends real TCP between two hosts through each of the three, in turns. Nothing outside is touched: the \
+hosts are namespaces of this process, and go with it. It needs root, or a kernel that allows user namespaces.
+
+  wideload demo              # cards compute checksums, GRO is on at every interface
+  wideload demo --json       # every figure of every round
 
 Exit status: 0 all bytes arrived, and the wide host saw wide packets; 1 they did not, or something is missing.";
 const RUN_HELP: &str = "\
@@ -764,6 +838,19 @@ A shape is words with commas between: delay=, jitter=, rate=, queue=, loss=, bur
 byteloss=, red=MIN:MAX:SHARE, duplicate=, overhead=, seed=.
 
 Exit status: 0 the wire was what was asked for; 1 it was not, and why is said.";
+const LIFECYCLE_HELP: &str = "\
+Each event happens to a gateway of its own, run by `wideload run` in a private network, while TCP connections go both ways. Then \
+the same gateway goes on, or the kernel takes over: a bridge in the place of a border. A killed supervisor is followed by `wideload \
+undo`, and in a round of its own by another gateway. A row says what connections saw, and whether all that is set on the \
+gateway's host is as it was: interfaces, their features and programs, addresses, routes, rules, settings, sockets, files.
+
+  wideload lab lifecycle
+  wideload lab lifecycle --role border --event stop,kill-both --json
+
+It needs root, and takes about three minutes.
+
+Exit status: 0 every connection went on as the guide says, every exit status was right, and the host was as before; 1 one was \
+not, or something is missing.";
 const TCP_HELP: &str = "\
 Round trips of 10 and 100 ms, MTUs of 1500 and 9000, a line of 100 Mb/s. The kernels of two private hosts send through the link \
 emulator; the simulator's two ends, over its own path, are asked with 301 seeds where packets are lost. A transfer during which \
@@ -809,8 +896,9 @@ or something is missing.";
 const TRANSPARENCY_HELP: &str = "\
 Each kind of traffic goes through the same cables several times: with the kernel alone in the middle (its bridge beside a \
 border, its forwarding beside a router), with the gateway, and with a gateway whose stages are off. The same frames must \
-arrive, in the same order within each flow. Listed: the difference is wanted, and its reason stands below the table. OPEN: a \
-fault that is known. DIFFERENT: nobody knew of it. A difference has to be seen twice.
+arrive, in the same order within each flow. Kinds that begin with socket- are talks between ordinary sockets: payload, \
+errors, and what the kernel says beside a message must be the same. Listed: the difference is wanted, and its reason stands \
+below the table. DIFFERENT: it is a fault. A difference has to be seen twice.
 
   wideload lab transparency --short
   wideload lab transparency --kind tcp-syn-mss --role border --port packet
@@ -822,6 +910,15 @@ list that is shown with the table: how often each difference was met, and those 
 shown as small as it was made, with the command that repeats it.
 
 Exit status: 0 all differences are known; 1 some are not, or something is missing.";
+const HOLD_HELP: &str = "\
+A bridge and a border with `hold = \"adaptive\"` and `hold = \"burst\"` take turns. TCP segments arrive one by one at 20, 100 and \
+500 Mbit/s. The table has the mean packet length at the wide host, the round trip of a 64-byte message, and the delay of the last \
+segment of a burst: with PSH, and without it.
+
+  wideload lab hold
+  wideload lab hold --rounds 5 --json
+
+Exit status: 0 every byte arrived; 1 it did not, or something is missing.";
 const REWRITE_HELP: &str = "\
 Nothing is lost in silence: what is no IP packet, does not parse, has a bad header checksum or is cut by the snap \
 length passes unchanged, and every fate that happened is in the table at the end. Hop counts stay as they are.

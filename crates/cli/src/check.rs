@@ -4,8 +4,10 @@ use crate::args::Check;
 use crate::command::{Status, complain, failed, show, tell};
 use gateway::config::{Config, Problems};
 use gateway::control;
+use gateway::gro;
 use gateway::interface_watch::disagreements;
-use gateway::wide_interface;
+use gateway::own_addresses;
+use gateway::wide_routes;
 use serde::Serialize;
 
 /// What a check found.
@@ -18,17 +20,24 @@ struct Found<'a> {
     surroundings: Option<&'a str>,
     /// Where interfaces of this machine are otherwise than it says.
     interfaces: &'a [String],
+    /// What is changed at them while it runs.
+    changes: &'a [String],
 }
 
 /// `wideload check`.
 pub fn check(args: &Check) -> Status {
-    let read = Config::read(&args.config);
+    let mut read = Config::read(&args.config);
+    if let Ok(config) = &mut read {
+        own_addresses::find(config);
+    }
     let (problems, warnings) = match &read {
         Ok(config) => (None, Some(&config.warnings)),
         Err(problems) => (Some(problems), None),
     };
     let surroundings = read.as_ref().ok().and_then(unsuited);
-    let interfaces = read.as_ref().map(disagreements).unwrap_or_default();
+    let mut interfaces = read.as_ref().map(disagreements).unwrap_or_default();
+    interfaces.extend(read.as_ref().map(own_addresses::doubts).unwrap_or_default());
+    let changes = read.as_ref().map(gro::foresee).unwrap_or_default();
     let status = match (problems, &surroundings) {
         (Some(_), _) => Status::Usage,
         (None, Some(_)) => Status::Failed,
@@ -36,8 +45,9 @@ pub fn check(args: &Check) -> Status {
     };
     if args.json {
         let is_good = status == Status::Done;
-        let found =
-            Found { is_good, problems, warnings, surroundings: surroundings.as_deref(), interfaces: &interfaces };
+        let surroundings = surroundings.as_deref();
+        let (interfaces, changes) = (&interfaces, &changes);
+        let found = Found { is_good, problems, warnings, surroundings, interfaces, changes };
         return match serde_json::to_string_pretty(&found) {
             Ok(text) => show(&format!("{text}\n"), status),
             Err(error) => failed(&error),
@@ -52,6 +62,9 @@ pub fn check(args: &Check) -> Status {
     }
     for sentence in &interfaces {
         tell(&format!("warning: {sentence}"));
+    }
+    for sentence in &changes {
+        tell(sentence);
     }
     match surroundings {
         Some(said) => {
@@ -69,9 +82,27 @@ pub(crate) fn unsuited(config: &Config) -> Option<String> {
 
 /// `wideload undo`.
 pub fn undo() -> Status {
-    match wide_interface::undo() {
-        Ok(true) => show("the rule that led packets to the wide interface is gone\n", Status::Done),
-        Ok(false) => show("nothing is left to put back\n", Status::Done),
-        Err(error) => failed(&error),
+    let (rules, gro, sockets) = (wide_routes::undo(), gro::undo(), control::undo());
+    let mut said = String::new();
+    if let Ok(true) = rules {
+        said.push_str("the rule and the table of the wide interface are gone\n");
     }
+    for name in gro.iter().flatten() {
+        said.push_str(&format!("{name}: GRO is off again, as it was before a gateway that was killed\n"));
+    }
+    for path in sockets.iter().flatten() {
+        said.push_str(&format!("{}: removed; a gateway that was killed left it\n", path.display()));
+    }
+    let errors = [rules.err(), gro.err(), sockets.err()];
+    let mut status = Status::Done;
+    if said.is_empty() && errors.iter().all(Option::is_none) {
+        said.push_str("nothing is left to put back\n");
+    }
+    if !said.is_empty() {
+        status = show(&said, status);
+    }
+    for error in errors.into_iter().flatten() {
+        status = failed(&error);
+    }
+    status
 }

@@ -1,10 +1,11 @@
-//! Nothing in, a table of before and after out: `wideload demo`.
+//! Nothing -> a table of three middles, and its meaning: `wideload demo`.
 
 use crate::args::Demo as Args;
 use crate::command::{Status, complain, unless_closed};
 use crate::report::grouped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::demo::{self, Demo, Row};
+use lab::demo::{self, Costs, Demo, Links, Row, Settings};
+use lab::experiments::{Conditions, Spread};
 use port::namespace::become_own_root;
 use std::fmt::Write;
 use std::io::{self, IsTerminal, Write as _};
@@ -16,8 +17,9 @@ pub fn demo(args: &Args) -> Status {
         complain(&error.to_string());
         return Status::Failed;
     }
-    let progress = progress(args.json);
-    let outcome = demo::run(|step| progress.set_message(step.to_owned()));
+    let progress = progress(false);
+    let settings = Settings::new(if args.plain { Links::Plain } else { Links::Usual });
+    let outcome = demo::run(&settings, |step| progress.set_message(step.to_owned()));
     progress.finish_and_clear();
     match outcome.and_then(|demo| print(args, &demo).map(|()| demo)) {
         Ok(demo) => verdict(&demo),
@@ -56,81 +58,208 @@ fn print(args: &Args, demo: &Demo) -> io::Result<()> {
     unless_closed(io::stdout().write_all(text.as_bytes()))
 }
 
-/// The demo as a person reads it.
+/// The demo as a person reads it, within 78 columns.
 pub fn table(demo: &Demo) -> String {
-    let [wide, narrow] = demo.mtus.map(|mtu| grouped(mtu.into()));
+    let Conditions { kernel, processors, load, rounds, build } = &demo.conditions;
+    let load = load.first().map_or_else(String::new, |load| format!(", load {load:.1} at the start"));
+    let links = match demo.links {
+        Links::Usual => "GRO on at every interface; cards compute checksums and receive into one buffer",
+        Links::Plain => "no offload and no GRO anywhere",
+    };
     let mut text = format!(
-        "A wide host on a link of {wide} bytes and a narrow one on a link of {narrow}; between them the kernel's bridge, then Wideload.\n\n\
-         {:<28} {:>8} {:>10} {:>7} {:>9}   {:>6} {:>6} {:>7}\n\
-         {:<28} {:>8} {:>10} {:>7} {:>9}   {:>23}\n",
+        "{INTRODUCTION}\n\
+         Linux {kernel}, {processors} processors{load}\n\
+         Wideload {build}\n\
+         {links}\n\
+         medians of {rounds} rounds, each with the lowest-highest\n\n\
+         {:<12} {:>15} {:>11} {:>36}\n\
+         {:<12} {:>15} {:>11} {:>15} {:>6} {:>6} {:>6}\n",
         "",
-        "goodput",
-        "packets at",
-        "mean",
-        "header",
-        "wide",
-        "narrow",
-        "gateway",
+        "goodput,",
+        "packets/GB,",
+        "CPU seconds for one GB of payload",
         "",
         "Gbit/s",
         "wide host",
-        "length",
-        "MB",
-        "processor s / GB",
+        "wide host",
+        "narrow",
+        "middle",
+        "all",
     );
-    let mut last = String::new();
-    for row in &demo.rows_by_load() {
-        let title = format!("{} {}, {}", row.protocol, row.version, row.direction);
-        if title != last {
-            let _ = writeln!(text, "{title}");
-            last = title;
-        }
-        line(&mut text, row);
+    for rows in demo.loads() {
+        let _ = writeln!(text, "{}", rows[0].load.name());
+        rows.iter().for_each(|row| line(&mut text, row));
     }
-    let _ = writeln!(
-        text,
-        "\nevery byte of TCP arrived, compared by SHA-256: {}; of the UDP messages arrived {}; wide packets at the wide host, both ways: {}",
-        yes(demo.intact),
-        messages(demo),
-        yes(demo.wide)
-    );
-    if demo.hosts_join {
-        text.push_str("The hosts' kernels joined packets themselves as they came (GRO): without the rights of root, their processor time cannot be told otherwise.\n");
-    }
-    text.push_str("Packets and bytes are the kernel's counts on the wide host's interface. Links without offloads: every packet is a real one.\n");
+    text.push('\n');
+    text.push_str(&meaning(demo));
+    text.push_str(NOTES);
     text
 }
 
 fn line(text: &mut String, row: &Row) {
-    let figure = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.2}"));
-    let header = row.wide.header_bytes.map(|bytes| bytes as f64 / 1e6);
-    let gigabytes = row.transfer.bytes as f64 / 1e9;
-    let _ = writeln!(
+    let _ = write!(
         text,
-        "  {:<26} {:>8.2} {:>10} {:>7} {:>9}   {:>6} {:>6} {:>7}",
-        row.middle,
-        row.transfer.rate() / 1e9,
-        grouped(row.wide.packets),
-        grouped(row.wide.mean_len as u64),
-        figure(header),
-        figure(row.wide.seconds_per_gigabyte),
-        figure(row.narrow.seconds_per_gigabyte),
-        figure(row.gateway_seconds.map(|seconds| seconds / gigabytes)),
+        "  {:<10} {:>15} {:>11} ",
+        row.middle.name(),
+        with_spread(row.goodput),
+        grouped(row.packets_per_gigabyte.median as u64),
     );
+    let _ = match row.costs {
+        Some(Costs { wide, narrow, middle, sum }) => writeln!(
+            text,
+            "{:>15} {:>6.2} {:>6.2} {:>6.2}",
+            with_spread(wide),
+            narrow.median,
+            middle.median,
+            sum.median
+        ),
+        None => writeln!(text, "{:>15} {:>6} {:>6} {:>6}", "-", "-", "-", "-"),
+    };
 }
 
-/// How many messages arrived through each middle, of how many.
-fn messages(demo: &Demo) -> String {
-    let rows = demo.rows.iter().filter(|row| row.transfer.messages_sent > 0);
-    let counts = rows.map(|row| {
-        let (came, sent) = (grouped(row.transfer.messages), grouped(row.transfer.messages_sent));
-        format!("{came} of {sent} ({})", row.middle)
-    });
-    counts.collect::<Vec<_>>().join(", ")
+/// Figures with two digits behind the point, and with one where they are large.
+fn with_spread(Spread { median, least, most }: Spread) -> String {
+    if most < 10.0 {
+        format!("{median:.2} {least:.2}-{most:.2}")
+    } else {
+        format!("{median:.1} {least:.1}-{most:.1}")
+    }
+}
+
+/// Wideload beside the bridge, and what was proved.
+fn meaning(demo: &Demo) -> String {
+    let mut text = String::from("Wideload / bridge, lowest and highest of the rows (1.00 = the same)\n");
+    let packets = demo.beside_bridge(|sample| Some(sample.packets_per_gigabyte()));
+    ratio(&mut text, "packets at the wide host", &range(&packets));
+    if let Some(why) = &demo.untold {
+        text.push_str("  CPU time: unknown\n");
+        wrapped(&mut text, why);
+    } else {
+        for (host, name) in ["of the wide host", "of the narrow host", "of the middle"].into_iter().enumerate() {
+            let ratios = demo.beside_bridge(|sample| Some(sample.seconds_per_gigabyte()?[host]));
+            ratio(&mut text, &format!("CPU time {name}"), &range(&ratios));
+        }
+        let all = demo.beside_bridge(|sample| Some(sample.seconds_per_gigabyte()?.iter().sum()));
+        ratio(&mut text, "CPU time of all together", &range(&all));
+    }
+    for (to_wide, name) in [(true, "to the wide host"), (false, "to the narrow host")] {
+        let is_meant = |row: &Row| row.load.pace.is_none() && row.load.to_wide == to_wide;
+        let ratios = demo.beside_bridge_where(is_meant, |sample| Some(sample.transfer.rate()));
+        let ratios: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        ratio(&mut text, &format!("top goodput {name}"), &ratios.join(", "));
+    }
+    let ours = demo.loads().map(|[_, ours, _]| ours).flat_map(|row| &row.samples);
+    let (offloaded, all) = ours
+        .fold((0, 0), |(offloaded, all), sample| (offloaded + sample.offloaded_bytes, all + sample.transfer.bytes));
+    if offloaded == 0 {
+        text.push_str("The gateway's workers carried every byte; flow offload needs root.\n");
+    } else {
+        let share = offloaded as f64 / all as f64 * 100.0;
+        let _ = writeln!(text, "Of Wideload's bytes the kernel carried {share:.0} % (flow offload).");
+    }
+    let _ = writeln!(
+        text,
+        "Every byte arrived, by SHA-256: {}. Wide packets at the wide host: {}.",
+        yes(demo.intact),
+        yes(demo.wide)
+    );
+    text
+}
+
+fn ratio(text: &mut String, name: &str, figures: &str) {
+    let _ = writeln!(text, "  {name:<31} {figures}");
+}
+
+/// A sentence in lines of a screen.
+fn wrapped(text: &mut String, sentence: &str) {
+    let mut len = 0;
+    for word in sentence.split(' ') {
+        let is_new = len == 0 || len + 1 + word.len() > LINE_LEN;
+        if is_new && len > 0 {
+            text.push('\n');
+        }
+        len = if is_new { 4 + word.len() } else { len + 1 + word.len() };
+        text.push_str(if is_new { "    " } else { " " });
+        text.push_str(word);
+    }
+    text.push('\n');
+}
+
+fn range(ratios: &[f64]) -> String {
+    Spread::of(ratios.iter().copied())
+        .map_or_else(|| "-".to_owned(), |Spread { least, most, .. }| format!("{least:.2} to {most:.2}"))
 }
 
 fn yes(is_so: bool) -> &'static str {
     if is_so { "yes" } else { "NO" }
 }
 
+/// Of a screen, in characters.
+const LINE_LEN: usize = 78;
 const TICK: Duration = Duration::from_millis(100);
+const INTRODUCTION: &str = "\
+A host with 9,000-byte packets (wide) and a host with 1,500-byte packets
+(narrow) send each other TCP. Three things take turns between them:
+  bridge     The kernel bridges the two links. No packet exceeds 1,500 bytes.
+  Wideload   A border gateway joins segments toward the wide host and cuts
+             them toward the narrow one.
+  all 9,000  The kernel bridges, and both hosts and links take 9,000 bytes:
+             the most that a gateway could save the wide host.
+";
+const NOTES: &str = "
+What it means
+  A host pays for packets, not only for bytes. With Wideload the wide host
+  handles fewer and longer packets. What that saves it, and what the middle
+  pays for it, the CPU columns say. It is worth it where wide hosts are short
+  of CPU time and the middle is not: many hosts behind one gateway.
+  CPU time of a host is that of its sending or receiving thread and of the
+  kernel thread that receives for its interface. CPU time of the middle is
+  that of both its interfaces' kernel threads and of Wideload's workers.
+Where to expect no gain
+  - short flows: they end before there is much to join
+  - requests and answers of one segment: there is nothing to join
+  - flows that the narrow host or its link limits: they get no faster, though
+    the wide host still saves CPU time
+  - UDP: datagrams keep their size
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::demo::{Load, MiddleKind};
+
+    #[test]
+    fn the_table_fits_78_columns_with_large_figures_and_with_none() {
+        for large in [false, true] {
+            let text = table(&demo(large));
+            for line in text.lines() {
+                assert!(line.chars().count() <= LINE_LEN, "{line}");
+            }
+            assert!(text.contains("Wideload "), "{text}");
+            assert_eq!(text.contains("CPU time: unknown"), !large, "{text}");
+        }
+    }
+
+    fn demo(large: bool) -> Demo {
+        let spread = |median: f64| Spread { median, least: median * 0.9, most: median * 1.2 };
+        let cost = spread(38.0);
+        let row = |middle| Row {
+            load: Load { to_wide: false, pace: None },
+            middle,
+            goodput: spread(55.0),
+            packets_per_gigabyte: spread(9_999_999.0),
+            mean_len: spread(8_948.0),
+            costs: large.then_some(Costs { wide: cost, narrow: cost, middle: cost, sum: spread(114.0) }),
+            samples: Vec::new(),
+        };
+        Demo {
+            conditions: Conditions::here(3),
+            links: Links::Usual,
+            mtus: [9_000, 1_500],
+            rows: [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide].map(row).into(),
+            untold: (!large).then(|| ["the kernel's threads cannot be seen"; 4].join("; ")),
+            intact: true,
+            wide: true,
+        }
+    }
+}

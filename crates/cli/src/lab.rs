@@ -1,8 +1,8 @@
 //! An experiment's name in, its table out: `wideload lab`.
 
 use crate::args::{
-    self, AttacksArgs, Congestion, DifferentialArgs, Experiment, Lab as Args, LinkArgs, NetworkArgs, SwarmArgs,
-    TcpArgs, TransparencyArgs, TransparencyLinks, TransparencyPort, TransparencyRole,
+    self, AttacksArgs, Congestion, DifferentialArgs, Event, Experiment, GatewayRole, Lab as Args, LifecycleArgs,
+    LinkArgs, NetworkArgs, SwarmArgs, TcpArgs, TransparencyArgs, TransparencyLinks, TransparencyPort,
 };
 use crate::command::{Status, complain, unless_closed, watch_for_interrupt};
 use crate::demo::progress;
@@ -10,8 +10,8 @@ use indicatif::ProgressBar;
 use lab::emulator::{Outcome, Scheduling, Trial};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
-    FloodsSettings, Receiving, Scene, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings,
-    WideInterfaceSettings, WorkersSettings,
+    FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, Receiving, Scene, SoakSettings, SwarmSettings,
+    TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
 use port::namespace::become_own_root;
@@ -59,7 +59,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         }
         Experiment::Transparency(args) => {
             let outcome = experiments::transparency(&transparency_settings(args), tell)?;
-            shown(&progress, json, &outcome, outcome.is_good(args.allow_open))
+            shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::Tcp(args) => {
             let outcome = experiments::tcp(&tcp_settings(args), |row| tell(&row.to_string()))?;
@@ -96,6 +96,14 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let outcome = experiments::workers(&settings, tell)?;
             shown(&progress, json, &outcome, outcome.intact && outcome.broken.is_empty())
         }
+        Experiment::Hold { rounds } => {
+            let outcome = experiments::hold(&HoldSettings { rounds: *rounds, ..HoldSettings::default() }, tell)?;
+            shown(&progress, json, &outcome, outcome.intact)
+        }
+        Experiment::Lifecycle(args) => {
+            let outcome = experiments::lifecycle(&lifecycle_settings(args)?, tell)?;
+            shown(&progress, json, &outcome, outcome.faults.is_empty())
+        }
         Experiment::Soak(args) => {
             let settings = SoakSettings {
                 program: std::env::current_exe()?,
@@ -118,16 +126,14 @@ fn played(scene: args::Scene) -> Scene {
         args::Scene::Apart => Scene::Wires(Receiving::ThreadWithoutCopy),
         args::Scene::Joined => Scene::Wires(Receiving::ThreadWithGro),
         args::Scene::Plain => Scene::Wires(Receiving::Plain),
+        args::Scene::Between => Scene::GroBetween,
         args::Scene::Trains => Scene::Trains,
     }
 }
 
 fn transparency_settings(args: &TransparencyArgs) -> TransparencySettings {
     let usual = if args.short { TransparencySettings::short() } else { TransparencySettings::default() };
-    let roles = args.role.iter().map(|role| match role {
-        TransparencyRole::Border => experiments::Role::Border,
-        TransparencyRole::Router => experiments::Role::Router,
-    });
+    let roles = args.role.iter().copied().map(role);
     let ports = args.port.iter().map(|port| match port {
         TransparencyPort::Packet => experiments::PortKind::Packet,
         TransparencyPort::Xdp => experiments::PortKind::Xdp,
@@ -143,6 +149,38 @@ fn transparency_settings(args: &TransparencyArgs) -> TransparencySettings {
         links: Some(links.collect::<Vec<_>>()).filter(|list| !list.is_empty()).unwrap_or(usual.links),
         is_short: usual.is_short,
     }
+}
+
+fn role(role: GatewayRole) -> experiments::Role {
+    match role {
+        GatewayRole::Border => experiments::Role::Border,
+        GatewayRole::Router => experiments::Role::Router,
+        GatewayRole::WideInterface => experiments::Role::WideInterface,
+    }
+}
+
+fn lifecycle_settings(args: &LifecycleArgs) -> io::Result<LifecycleSettings> {
+    let usual = if args.short { LifecycleSettings::short() } else { LifecycleSettings::default() };
+    let events = args.event.iter().map(|event| match event {
+        Event::Stop => LifecycleEvent::Stop,
+        Event::Interrupt => LifecycleEvent::Interrupt,
+        Event::Drain => LifecycleEvent::Drain,
+        Event::Reload => LifecycleEvent::Reload,
+        Event::Restart => LifecycleEvent::Restart,
+        Event::BadProgram => LifecycleEvent::BadProgram,
+        Event::BadConfiguration => LifecycleEvent::BadConfiguration,
+        Event::KillWorker => LifecycleEvent::KillWorker,
+        Event::KillSupervisor => LifecycleEvent::KillSupervisor,
+        Event::KillBoth => LifecycleEvent::KillBoth,
+    });
+    let roles = args.role.iter().copied().map(role);
+    Ok(LifecycleSettings {
+        program: std::env::current_exe()?,
+        roles: Some(roles.collect::<Vec<_>>()).filter(|list| !list.is_empty()).unwrap_or(usual.roles),
+        events: Some(events.collect::<Vec<_>>()).filter(|list| !list.is_empty()).unwrap_or(usual.events),
+        flow_count: args.flows.unwrap_or(usual.flow_count),
+        ..usual
+    })
 }
 
 fn tcp_settings(args: &TcpArgs) -> TcpSettings {

@@ -54,7 +54,8 @@ pub fn restart(args: &Restart) -> Status {
             return Status::Usage;
         }
     };
-    match Client::connect(&config.control).and_then(|mut gateway| gateway.restart()) {
+    let control = args.control.as_ref().unwrap_or(&config.control);
+    match Client::connect(control).and_then(|mut gateway| gateway.restart()) {
         Ok(()) => Status::Done,
         Err(error) => failed(&error),
     }

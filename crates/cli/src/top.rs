@@ -54,9 +54,9 @@ pub struct WayView {
     pub from: String,
     /// The port that they go to.
     pub to: String,
-    /// What came.
+    /// What came, offloaded flows counted.
     pub came: Flow,
-    /// What went on.
+    /// What went on, offloaded flows counted.
     pub went: Flow,
     /// Of the packets that came, how many are longer than 8,000 bytes: from 0 to 1. None where none came.
     pub wide_share: Option<f64>,
@@ -381,8 +381,12 @@ impl Pace {
         from: [&EndFigures; 2],
         to: [&EndFigures; 2],
     ) -> WayView {
-        let came_bytes = from.map(|end| end.came(Came::Bytes));
-        let went_bytes = to.map(|end| end.went(Went::Bytes));
+        // What the kernel passes on by itself comes and goes, too; of that, ports count the payload.
+        let offloaded = from.map(|end| end.came(Came::LentBytes));
+        let with_offloaded = |[before, after]: [u64; 2]| [before + offloaded[0], after + offloaded[1]];
+        let came_bytes = with_offloaded(from.map(|end| end.came(Came::Bytes)));
+        let went_bytes = with_offloaded(to.map(|end| end.went(Went::Bytes)));
+        let [before, after] = [0, 1].map(|at| ways[at].totals(from[at]));
         let packets = from.map(|end| end.came(Came::Packets));
         let wide = from.map(|end| end.came(Came::WidePackets));
         let share = |part: [u64; 2], whole: [u64; 2]| {
@@ -394,8 +398,8 @@ impl Pace {
             way,
             from: from[1].address.clone(),
             to: to[1].address.clone(),
-            came: self.flow(ways.map(|way| way.received), came_bytes),
-            went: self.flow(ways.map(|way| way.forwarded), went_bytes),
+            came: self.flow([before[0], after[0]], came_bytes),
+            went: self.flow([before[1], after[1]], went_bytes),
             wide_share: share(wide, packets),
             held: new.held,
             stages: new.stages.clone(),

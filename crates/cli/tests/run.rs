@@ -5,9 +5,10 @@
 use gateway::figures::Gap;
 use lab::net::{End, Offloading, cable};
 use lab::pair::Pair;
-use lab::traffic;
+use lab::traffic::{self, Messages};
 use lab::trio::{NARROW, Trio, WIDE, v4, v6};
 use port::addresses::Prefix;
+use port::helper::Direction;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -330,6 +331,43 @@ fn what_is_no_gateway_is_not_restarted() {
 }
 
 #[test]
+fn a_restart_by_which_the_control_socket_moves_is_told_as_done() {
+    let net = Net::new("");
+    let gateway = net.run();
+    let text = fs::read_to_string(&net.config).expect("it was written");
+    let moved = net.folder.path().join("moved.sock");
+    let text = text.replace(&net.control.display().to_string(), &moved.display().to_string());
+    fs::write(&net.config, text).expect("the file can be written");
+    let restart = || {
+        let mut command = Command::new(PROGRAM);
+        command.arg("restart").arg(&net.config).arg("--control").arg(&net.control);
+        command.output().expect("it runs")
+    };
+    let told = restart();
+    assert!(told.status.success(), "{told:?}");
+    assert!(moved.exists() && !net.control.exists());
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_gateway_goes_on_where_the_pipe_for_what_it_says_is_full() {
+    let net = Net::new("");
+    let (_read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("descriptors are free");
+    rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::NONBLOCK).expect("it is open");
+    while rustix::io::write(&write, &[b'.'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::empty()).expect("it is open");
+    let mut command = Command::new(PROGRAM);
+    command.arg("run").arg(&net.config).stderr(Stdio::from(write));
+    let spawned = net.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+    let gateway = Gateway { process: spawned, words: Arc::default(), last_worker: Mutex::new(0) };
+    net.answers();
+    assert!(net.restart().status.success());
+    gateway.tell(Signal::HUP);
+    net.answers();
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
     let net = Net::new("");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
@@ -552,30 +590,130 @@ fn an_interface_that_is_down_for_a_while_costs_no_worker_process() {
 }
 
 #[test]
-fn a_wide_interface_that_somebody_removes_is_made_again_for_a_worker_process_without_rights() {
-    for (device, mtu) in [("tun:again0", 65_535), ("tap:again0", 65_521)] {
+fn a_helper_that_somebody_removes_is_made_again_for_a_worker_process_without_rights() {
+    let wide = Wide::new();
+    let gateway = wide.run();
+    let before = gateway.worker();
+    for direction in [Direction::Egress, Direction::Ingress, Direction::Egress] {
+        let device = direction.device(wide.pair.names()[0]);
+        wide.pair.hosts[0].tell(|netlink| netlink.remove(&device)).expect("it is there");
+        let took = wide.carries(4, Duration::from_secs(5));
+        println!("{device}: long messages both ways after {took:.0?}");
+        let until = Instant::now() + PATIENCE;
+        while wide.pair.hosts[0].tell(|netlink| netlink.interface(&device)).ok().is_none_or(|again| !again.is_up) {
+            assert!(Instant::now() < until, "{device} is not made again");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert_eq!(gateway.worker(), before, "{:?}", gateway.words());
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leaves_a_host_that_works() {
+    let wide = Wide::new();
+    let host = &wide.pair.hosts[0];
+    let state = || {
+        let rules = host.tell(|netlink| netlink.rules()).expect("they can be read");
+        let routes = host.tell(|netlink| netlink.routes()).expect("they can be read");
+        let names =
+            host.tell(|netlink| Ok(netlink.interfaces()?.into_iter().map(|it| it.name).collect::<Vec<_>>()));
+        (rules, routes, names.expect("they can be read"))
+    };
+    let before = state();
+    let mut gateway = wide.run();
+    assert_eq!(wide.route_mtu(4), Some(65_520));
+    assert_eq!(wide.route_mtu(6), Some(65_520));
+    // Without a worker fragments are the kernel's, and what is long waits.
+    for _ in 0..3 {
+        gateway.kill_worker(Signal::KILL);
+        gateway.new_worker();
+        wide.carries(4, Duration::from_secs(2));
+    }
+    // A restart loses nothing.
+    let [one, other] = &wide.pair.hosts;
+    thread::scope(|scope| {
+        for (from, to, number) in [(one, other, 2), (other, one, 1)] {
+            scope.spawn(move || {
+                let messages = Messages { len: 20_000, count: 600, rate: Some(40e6) };
+                let transfer = traffic::udp(from.space(), to.space(), v4(number), messages, 3).expect("it passes");
+                assert_eq!((transfer.messages, transfer.intact), (600, true), "to host {number}");
+            });
+        }
+        for round in 0..3 {
+            thread::sleep(Duration::from_millis(300));
+            gateway.tell(Signal::USR2);
+            gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
+        }
+    });
+    assert_eq!(wide.route_mtu(4), Some(65_520));
+    // Nobody is left to put anything back.
+    gateway.process.kill().expect("it runs");
+    let took = wide.carries(4, Duration::from_secs(2));
+    println!("after kill -9: long messages over IPv4 after {took:.0?}");
+    let took = wide.carries(6, Duration::from_secs(15));
+    println!("after kill -9: long messages over IPv6 after {took:.0?}");
+    assert_eq!((wide.route_mtu(4), wide.route_mtu(6)), (None, None));
+    let undone = host.space().enter(|| Command::new(PROGRAM).arg("undo").output()).expect("it runs");
+    assert!(undone.status.success());
+    assert_eq!(state(), before, "{}", String::from_utf8_lossy(&undone.stdout));
+    // A successor finds its way, and its end leaves nothing.
+    let gateway = wide.run();
+    assert_eq!(wide.route_mtu(6), Some(65_520));
+    assert!(gateway.end().success());
+    assert_eq!(state(), before);
+    wide.carries(6, Duration::from_secs(2));
+}
+
+/// Two hosts on one link, the first of which has a wide interface.
+struct Wide {
+    pair: Pair,
+    config: PathBuf,
+    _folder: TempDir,
+}
+
+impl Wide {
+    fn new() -> Wide {
         let pair = Pair::new(1_500, Offloading::Off).expect("tests of a live gateway run as root");
         let folder = TempDir::new().expect("there is room");
         let (config, control) = (folder.path().join("wide.toml"), folder.path().join("wide.sock"));
         let more = format!("control = \"{}\"\nuser = \"nobody\"", control.display());
-        fs::write(&config, pair.wide_interface(0, device, mtu, [&more, "", ""])).expect("there is room");
-        let [one, other] = &pair.hosts;
-        let gateway = Gateway::start(Command::new(PROGRAM), one.space(), &config);
-        let before = gateway.worker();
-        for round in 0..3 {
-            let transfer = traffic::tcp(one.space(), other.space(), v4(2), 1 << 20, round);
-            assert!(transfer.expect("it passes").intact, "{:?}", gateway.words());
-            let back = traffic::tcp(other.space(), one.space(), v4(1), 1 << 20, round);
-            assert!(back.expect("it passes").intact, "{:?}", gateway.words());
-            one.tell(|netlink| netlink.remove("again0")).expect("it is there");
-            let until = Instant::now() + Duration::from_secs(10);
-            while one.tell(|netlink| netlink.interface("again0").map(|it| it.is_up)).ok() != Some(true) {
-                assert!(Instant::now() < until, "{device} is not made again: {:?}", gateway.words());
-                thread::sleep(Duration::from_millis(5));
+        fs::write(&config, pair.wide_interface(0, 65_535, [&more, "", ""])).expect("there is room");
+        let wide = Wide { pair, config, _folder: folder };
+        // IPv6 addresses are not usable at once.
+        wide.carries(6, Duration::from_secs(10));
+        wide
+    }
+
+    fn run(&self) -> Gateway {
+        let mut gateway = Gateway::start(Command::new(PROGRAM), self.pair.hosts[0].space(), &self.config);
+        gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": works")));
+        gateway
+    }
+
+    /// How long it takes until long messages come both ways.
+    fn carries(&self, version: u8, patience: Duration) -> Duration {
+        let began = Instant::now();
+        let messages = Messages { len: 20_000, count: 3, rate: Some(100e6) };
+        let [one, other] = &self.pair.hosts;
+        let of = if version == 4 { v4 } else { v6 };
+        for (from, to, number) in [(one, other, 2), (other, one, 1)] {
+            while !traffic::udp(from.space(), to.space(), of(number), messages, 3).is_ok_and(|it| it.messages == 3)
+            {
+                assert!(
+                    began.elapsed() < patience,
+                    "long messages of version {version} do not come to host {number}"
+                );
+                thread::sleep(Duration::from_millis(10));
             }
         }
-        assert_eq!(gateway.worker(), before, "{:?}", gateway.words());
-        assert!(gateway.end().success());
+        began.elapsed()
+    }
+
+    /// The MTU of the route to the other host, where it says one.
+    fn route_mtu(&self, version: u8) -> Option<u32> {
+        let of = if version == 4 { v4 } else { v6 };
+        self.pair.hosts[0].tell(|netlink| netlink.route_to(of(2))).expect("there is one").mtu
     }
 }
 
@@ -730,27 +868,33 @@ fn no_two_gateways_serve_one_interface() {
         let text = fs::read_to_string(&net.config).expect("it was written").replace("border.sock", "other.sock");
         fs::write(&other, text).expect("there is room");
         let [_, to_wide, to_narrow, _] = net.trio.names();
-        let refused = |name: &str| {
+        let refused = |names: &[&str]| {
             let mut command = Command::new(PROGRAM);
             command.arg("run").arg(&other);
             let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
-            let said = format!(
-                "wideload: {name}: another wideload gateway (process {}) serves it; stop it, or name another interface\n",
-                gateway.process.id()
-            );
-            assert_eq!((told.status.code(), String::from_utf8_lossy(&told.stderr)), (Some(1), said.into()));
+            let served = |name: &&str| {
+                let process = gateway.process.id();
+                format!(
+                    "{name}: another wideload gateway (process {process}) serves it; stop it, or name another interface"
+                )
+            };
+            // In the order of the interfaces' numbers.
+            let mut sentences: Vec<String> = names.iter().map(served).collect();
+            let said = String::from_utf8_lossy(&told.stderr).into_owned();
+            sentences.sort_by_key(|sentence| said.find(sentence));
+            assert_eq!((told.status.code(), said), (Some(1), format!("wideload: {}\n", sentences.join("; "))));
         };
-        refused(to_wide);
+        refused(&[to_wide, to_narrow]);
         assert!(net.restart().status.success());
-        refused(to_wide);
+        refused(&[to_wide, to_narrow]);
         net.make_anew(true);
         net.trio.settle().expect("it works again");
-        refused(to_wide);
+        refused(&[to_wide, to_narrow]);
         // The other interface is claimed by itself.
         let text = fs::read_to_string(&other).expect("it was written");
         let wide = format!("packet:{to_wide}");
         fs::write(&other, text.replace(&wide, "tap:other0")).expect("there is room");
-        refused(to_narrow);
+        refused(&[to_narrow]);
         fs::write(&other, text).expect("there is room");
         gateway.tell(Signal::HUP);
         gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": reloaded")));

@@ -81,6 +81,25 @@ fn no_figure_is_cut_at_any_usual_width() {
 }
 
 #[test]
+fn what_the_kernel_passes_on_by_itself_is_among_what_passes() {
+    let mut figures = after();
+    let offloaded = [("lent_packets", 2_000_000), ("lent_packets_out", 300_000), ("lent_bytes", 2_000_000_000)];
+    for (name, count) in offloaded {
+        figures.all.narrow.came.insert(name.to_owned(), count);
+    }
+    let view = View::between(&before(), &figures);
+    let [to_wide, to_narrow] = &view.ways;
+    assert_eq!((to_wide.came.packets, to_wide.went.packets), (1_080_000.0, 163_333.5));
+    let bits = (to_wide.came.bits, to_wide.went.bits);
+    assert_eq!(bits, (8e9 + 8.0 * 80_000.0 * 1_514.0, 8e9 + 4.0 * 26_667.0 * 8_754.0));
+    assert_eq!(to_wide.went.payload_len, Some((2e9 + 26_667.0 * 8_720.0) / 326_667.0));
+    assert_eq!(to_narrow, &View::between(&before(), &after()).ways[1]);
+    let metrics = gateway::metrics::text(&figures);
+    let line = "wideload_all_received_packets_total{way=\"to-wide\"} 2160000";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
 fn json_is_printed_once_with_and_without_once() {
     let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_wideload")).arg("top").args(args).output().unwrap();
     for args in [&["/nowhere/x.sock", "--json"][..], &["/nowhere/x.sock", "--json", "--once"]] {

@@ -469,6 +469,11 @@ impl<K: Key, V> Held<K, V> {
         self.slots.places.iter().filter_map(|slot| slot.value.as_ref())
     }
 
+    /// The same, with what each is held under.
+    pub fn entries(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.slots.places.iter().filter_map(|slot| Some((&slot.key, slot.value.as_ref()?)))
+    }
+
     /// The first of each line, and the newest, which is behind them all.
     fn heads(&self) -> impl Iterator<Item = u32> {
         let newest = (self.newest != NONE).then_some(self.newest);

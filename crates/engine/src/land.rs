@@ -118,16 +118,14 @@ impl Bet<'_> {
     }
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
-    /// front of `frames`. `landed` is what came first, one for each place in their order. Where `takes` says that somebody would
-    /// not push a fragment, it is not taken in here; `took` hears of those that are. Of pieces of one datagram that have the same
-    /// headers but for the offset both are asked about one, and `took` hears how many there were.
+    /// front of `frames`. `landed` is what came first, one for each place in their order. `took` hears of the fragments that are taken
+    /// in: of pieces of one datagram that have the same headers but for the offset of one, and how many there were.
     pub fn settle(
         self,
         now: Time,
         landed: &mut Vec<Landed>,
         frames: &mut Vec<Frame>,
         out: &mut Output,
-        mut takes: impl FnMut(&Packet) -> bool,
         mut took: impl FnMut(&Packet, usize),
     ) {
         let came_count = landed.len() + frames.len();
@@ -142,11 +140,8 @@ impl Bet<'_> {
                     break;
                 }
             };
-            let is_wanted = takes(piece.packet());
-            let landfall =
-                if is_wanted { self.side.land(now, &place, piece.packet(), out) } else { Landfall::Wrong };
             let mut count = 1;
-            match landfall {
+            match self.side.land(now, &place, piece.packet(), out) {
                 Landfall::Wrong => {
                     self.side.landed_in().rescue(place, piece.into_landed());
                     break;

@@ -60,6 +60,7 @@ counters! {
         SnapCut "snap_cut" "The capture holds only the front of the packet."
         Truncated "truncated" "The frame ends before the length that its headers claim."
         TooLong "too_long" "The packet is longer than 65,535 bytes."
+        TooManySegments "too_many_segments" "A GSO packet inside of a tunnel that stands for more than 2,048 segments."
         BadVersion "bad_version" "The IP version is neither 4 nor 6, or not the one that the link header announces."
         BadHeaderLen "bad_header_len" "The IPv4 header length is below 20 bytes."
         BadTotalLen "bad_total_len" "The total length is below the header's."
@@ -67,6 +68,7 @@ counters! {
         ChainTooLong "chain_too_long" "More than 8 extension headers, or more than 256 bytes of them."
         ChainCut "chain_cut" "An extension header runs past the end of the packet."
         FragNested "frag_nested" "A Fragment header stands behind a Fragment header."
+        HopByHopMisplaced "hop_by_hop_misplaced" "A Fragment header names Hop-by-Hop options, which only the IPv6 header may."
         FragZeroLen "frag_zero_len" "A fragment without payload."
         FragLenNot8 "frag_len_not8" "More fragments follow, but the payload is no multiple of 8 bytes."
         FragOversize "frag_oversize" "The datagram would end past 65,535 bytes."
@@ -124,6 +126,7 @@ counters! {
         Divided "divided" "Packets that were cut into fragments."
         Pieces "pieces" "Fragments that cutting made."
         CutForHost "cut_for_host" "Packets that no router may cut (DF, IPv6), cut in their host's stead."
+        DfCut "df_cut" "UDP and ICMP datagrams with DF that were cut all the same, where that is asked for."
         LeftAlone "left_alone" "Packets that stayed too long: no stage that works here may cut them, or no link of their version has so small an MTU."
         ChecksumFinished "checksum_finished" "Half-filled transport checksums that were finished."
         LengthFinished "length_finished" "Missing lengths of offloading senders that were written."
@@ -313,7 +316,9 @@ impl From<Unfit> for Reason {
             Unfit::ChainTooLong => Reason::ChainTooLong,
             Unfit::ChainCut => Reason::ChainCut,
             Unfit::NestedFragment => Reason::FragNested,
+            Unfit::HopByHopMisplaced => Reason::HopByHopMisplaced,
             Unfit::TooLong => Reason::TooLong,
+            Unfit::TooManySegments => Reason::TooManySegments,
         }
     }
 }

@@ -75,7 +75,7 @@ pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
 pub use land::{Bet, Guesses, Guessing};
 pub use lay::{Copying, Lay};
 pub use ledger::{Event, Ledger, Reason, Tally};
-pub use mss::{Border, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
+pub use mss::{Border, Connection, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
 pub use output::{Output, Way};
 pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};

@@ -14,20 +14,30 @@
 //! suppresses raising for the network that it claims to be in, and nothing else.
 //!
 //! Limits change by a handshake alone: a SYN, and the SYN-ACK that acknowledges its sequence number. A further SYN of a live
-//! connection is kept aside until such a SYN-ACK answers it (RFC 5961 section 4: a live host answers a forged one with an ACK). Only
-//! after a whole handshake may segments become longer than they came. No limit is below what every host takes.
+//! connection is kept aside until such a SYN-ACK answers it (RFC 5961 section 4: a live host answers a forged one with an ACK). Where
+//! its connection goes on though no answer passed, the answer went another way: nothing becomes longer until the next handshake.
+//! Only after a whole handshake may segments become longer than they came. No limit is below what every host takes.
 //!
 //! Hosts that open with TCP Fast Open remember the MSS that they were told, for SYNs with data, which cannot be cut: they are told
 //! what the narrow host announced (RFC 7413 section 4.1.3).
+//!
+//! Where a border ends for good, what a wide host sends to a narrow one is too long from then on, and nobody says so to it. So it is
+//! told before, by an ICMP error for each connection whose MSS was raised ([`Mss::raised_connections`], [`Mss::tell`]). Its sender takes it for its own only
+//! where it quotes a sequence number that is not acknowledged yet, or the next one: the last that the narrow host asked for.
 //!
 //! SYNs that are damaged, signed (RFC 2385, RFC 5925, RFC 4302), in fragments or without one clear MSS pass untouched.
 
 use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Ledger, Tally};
+use crate::output::Output;
 use crate::secret::{Secret, TableKey};
+use core::net::IpAddr;
 use core::time::Duration;
+use packet::icmp::Complaint;
 use packet::ip::TCP;
-use packet::{Address, Announced, Damaged, Ip, Packet, SegmentLimit, Time, tcp};
+use packet::{
+    Address, Announced, Damaged, Frame, Ingress, Ip, LINK_LEN_MAX, Medium, Packet, SegmentLimit, Sum, Time, tcp,
+};
 
 /// Changes the MSS of SYNs that cross a border, and marks how long the packets of each flow may be.
 #[derive(Debug)]
@@ -37,7 +47,13 @@ pub struct Mss {
     pairs: Held<PairKey, Pair>,
     /// The flow of the last packet: the next is mostly of the same.
     recent: Handle,
+    /// Connections with a raised MSS that may go on, and of which nothing is known any more.
+    forgotten_count: u64,
 }
+
+/// A connection that is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection(FlowKey);
 
 /// Where wide packets meet narrow ones.
 #[derive(Clone, Debug)]
@@ -84,6 +100,15 @@ pub enum Toward {
     Narrow,
 }
 
+impl Toward {
+    fn other(self) -> Toward {
+        match self {
+            Toward::Wide => Toward::Narrow,
+            Toward::Narrow => Toward::Wide,
+        }
+    }
+}
+
 /// Both directions of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlowKey {
@@ -98,8 +123,8 @@ struct FlowKey {
 struct Flow {
     narrow: End,
     wide: End,
-    /// The last SYN that began no connection yet, as its sender may begin another one.
-    offered: Option<Offer>,
+    /// The SYNs of the narrow end and of the wide one that began no connection yet, as their sender may begin another one.
+    offers: [Option<Offers>; 2],
     /// Has a SYN-ACK acknowledged a SYN that passed?
     is_agreed: bool,
     /// Do its hosts count marks by three bits of each segment?
@@ -111,6 +136,21 @@ struct Flow {
     is_judged: bool,
     /// When its life was last lengthened.
     touched: Time,
+    /// What its wide end was told that it may send.
+    raised: Option<Raised>,
+}
+
+/// A wide host was told that longer segments are welcome than the narrow side takes.
+#[derive(Clone, Copy, Debug)]
+struct Raised {
+    /// Longest packet that it may send, IP header counted, in bytes.
+    len: u16,
+    /// The next byte that the narrow host expects, as far as it has said.
+    acked: Option<u32>,
+    /// The link header of packets to the wide host.
+    link: [u8; LINK_LEN_MAX],
+    link_len: u8,
+    medium: Medium,
 }
 
 /// One end of a connection.
@@ -130,16 +170,18 @@ struct End {
     has_answered: bool,
     /// Does it open with data?
     is_fast_open: bool,
+    /// Has a SYN of it asked for accurate ECN?
+    asks_accurate_ecn: bool,
     /// Has anything of it passed?
     has_passed: bool,
 }
 
-/// What a SYN would announce, if it began a connection.
+/// What the SYNs of one end would announce, if they began a connection.
 #[derive(Clone, Copy, Debug)]
-struct Offer {
-    toward: Toward,
-    end: End,
-    accurate_ecn_field: u8,
+struct Offers {
+    last: End,
+    /// What all of them allow: each may be the one that is answered where this cannot be seen.
+    least: End,
 }
 
 /// A wide host, and the network of a narrow one.
@@ -168,6 +210,7 @@ impl Mss {
             flows: Held::new(limit - pairs_limit, &[PATIENCE, SHORT_PATIENCE], secret),
             pairs: Held::new(pairs_limit, &[BYPASS_PATIENCE], secret),
             recent: Handle::NONE,
+            forgotten_count: 0,
         }
     }
 
@@ -184,7 +227,7 @@ impl Mss {
         self.flows.set_limit(other.flows.limit());
         self.pairs.set_limit(other.pairs.limit());
         while let Some(at) = self.flows.surplus() {
-            self.flows.remove(at);
+            self.forget(at);
         }
         while let Some(at) = self.pairs.surplus() {
             self.pairs.remove(at);
@@ -194,9 +237,9 @@ impl Mss {
     /// Sees a packet before the side that it leaves by takes it: changes the MSS of a SYN, and marks any whole TCP packet with
     /// the length that its receiver takes.
     pub fn see(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {
-        let Some((key, flags)) = FlowKey::of(packet, toward) else { return };
+        let Some((key, flags, ack)) = FlowKey::of(packet, toward) else { return };
         if flags & tcp::SYN == 0 {
-            return self.follow(now, key, flags, packet, toward, ledger);
+            return self.follow(now, key, (flags, ack), packet, toward, ledger);
         }
         match Announced::by(packet) {
             Some(Ok(announced)) => self.shake(now, key, announced, packet, toward, ledger),
@@ -208,13 +251,9 @@ impl Mss {
     /// How long packets may be to the receiver of this packet, which goes toward this side, and to its sender; none of what is no
     /// whole TCP.
     pub fn limits(&mut self, packet: &Packet, toward: Toward) -> Option<[SegmentLimit; 2]> {
-        let (key, _) = FlowKey::of(packet, toward)?;
-        let back = match toward {
-            Toward::Wide => Toward::Narrow,
-            Toward::Narrow => Toward::Wide,
-        };
+        let (key, ..) = FlowKey::of(packet, toward)?;
         let found = self.find(&key);
-        Some([toward, back].map(|toward| {
+        Some([toward, toward.other()].map(|toward| {
             let flow = found.map(|at| *self.flows.at_mut(at));
             self.limit(flow.as_ref(), toward)
         }))
@@ -234,6 +273,48 @@ impl Mss {
         Some(self.limit(Some(&flow), toward))
     }
 
+    /// The narrow end of a connection whose packets go on without being seen here has acknowledged all before this byte. Its ends are as in
+    /// [`hear`](Mss::hear), the narrow one first.
+    pub fn hear_ack(&mut self, [narrow, wide]: [(Address, u16); 2], ack: u32) {
+        let key = FlowKey { narrow: narrow.0, wide: wide.0, ports: [narrow.1, wide.1], tags: 0 };
+        if let Some(at) = self.find(&key)
+            && let Some(raised) = &mut self.flows.at_mut(at).raised
+        {
+            raised.go_on_to(ack);
+        }
+    }
+
+    /// No MSS is raised from here on.
+    pub fn stop_raising(&mut self) {
+        self.border.raise = Raise::Never;
+    }
+
+    /// The connections whose wide host was told that longer segments are welcome than the narrow side takes.
+    pub fn raised_connections(&self) -> impl Iterator<Item = Connection> {
+        let raised = self.flows.entries().filter(|(_, flow)| flow.raised.is_some());
+        raised.map(|(key, _)| Connection(*key))
+    }
+
+    /// How many of those may go on though nothing is known of them any more.
+    pub fn forgotten_count(&self) -> u64 {
+        self.forgotten_count
+    }
+
+    /// Tells the wide host of a connection, outside of the usual rate limit, that its packets are too long for the narrow side. Says whether that
+    /// could be: it is not known yet which byte to quote, or no address is there to say it from.
+    ///
+    /// `out` belongs to what comes from the wide side.
+    pub fn tell(&self, connection: &Connection, ingress: Ingress, out: &mut Output) -> bool {
+        let Connection(key) = connection;
+        let Some(at) = self.flows.find(key) else { return false };
+        let frame = self.flows.peek(at).and_then(|flow| flow.raised).and_then(|raised| raised.segment(key));
+        let Some((frame, medium)) = frame else { return false };
+        let Ok(about) = Frame::copy(&frame, medium, ingress, &mut out.pool) else { return false };
+        let is_told = out.tell(Complaint::TooBig { mtu: self.border.narrow_mtu }, &about);
+        out.done(about);
+        is_told
+    }
+
     /// How long packets toward this side may be in a connection, or in one that is not known.
     fn limit(&self, flow: Option<&Flow>, toward: Toward) -> SegmentLimit {
         let unknown = SegmentLimit { len_max: self.border.unknown_len_max(toward), may_grow: false };
@@ -243,7 +324,7 @@ impl Mss {
     /// Forgets what is late.
     pub fn expire(&mut self, now: Time) {
         while let Some(at) = self.flows.late(now) {
-            self.flows.remove(at);
+            self.forget(at);
         }
         while let Some(at) = self.pairs.late(now) {
             self.pairs.remove(at);
@@ -296,6 +377,51 @@ impl Mss {
         };
         announced.write(packet, wanted);
         ledger.note(event, Tally::of(packet));
+        if event == Event::MssRaised {
+            self.note_raised(key, &flow, &announced, wanted, packet);
+        }
+    }
+
+    /// A wide host sends what is longer than the narrow side takes in a connection whose beginning did not pass: it was told so before this
+    /// was here. What its receiver takes is not known by that.
+    fn notice(&mut self, now: Time, key: FlowKey, packet: &Packet, toward: Toward) -> Option<Handle> {
+        let len = packet.wire_len().min(usize::from(self.border.wide_mtu)) as u16;
+        if toward != Toward::Narrow || len <= self.border.narrow_mtu {
+            return None;
+        }
+        let mut raised = Raised::new(packet, len, None);
+        if packet.medium() == Medium::Ethernet {
+            raised.link[..2 * STATION_LEN].rotate_left(STATION_LEN);
+        }
+        let flow = Flow { raised: Some(raised), ..Flow::new(now) };
+        self.recent = self.flows.insert(now, key, flow, FLOW_CHARGE, SHORT_PATIENCE);
+        while let Some(at) = self.flows.surplus() {
+            self.forget(at);
+        }
+        self.find(&key)
+    }
+
+    /// Remembers what a wide host was told, and how it is reached.
+    fn note_raised(&mut self, key: FlowKey, before: &Flow, announced: &Announced, mss: u16, packet: &Packet) {
+        let Some(at) = self.find(&key) else { return };
+        let len = mss.saturating_add(headers_len(packet.ip()));
+        if len <= self.border.narrow_mtu {
+            return;
+        }
+        let flow = self.flows.at_mut(at);
+        let is_same = (flow.wide.seq, flow.narrow.seq) == (before.wide.seq, before.narrow.seq);
+        let acked = match before.raised.filter(|_| is_same) {
+            Some(raised) => raised.acked,
+            None => None,
+        };
+        flow.raised = Some(Raised::new(packet, len, acked.or((!announced.opens).then_some(announced.ack))));
+    }
+
+    /// Forgets a connection, and counts it where its wide host may go on to send what is too long.
+    fn forget(&mut self, at: Handle) {
+        let flow = self.flows.remove(at);
+        self.forgotten_count +=
+            u64::from(flow.raised.is_some() && (flow.is_agreed || flow.is_open) && !flow.is_closing);
     }
 
     /// The MSS that packets toward the other side's hosts may have: what this side's MTU carries, and no less than every host
@@ -312,6 +438,9 @@ impl Mss {
     ///
     /// A longest segment that is no whole number of narrow ones ends in a short piece. Where that costs more packets for each
     /// byte, wide and narrow together, than the longest segment that is a whole number, that one is told. One alone would be no raising.
+    ///
+    /// A receiver with a small buffer opens a window that may be shorter than a long segment; its sender would then wait for its timer
+    /// before each (RFC 9293 section 3.8.6.2.1). So where the first window is small it holds at least four segments, or nothing is raised.
     fn raised(&self, announced: &Announced, ip: &Ip) -> u16 {
         let payload = |mss: u16| u32::from(mss.saturating_sub(announced.options_len));
         let longest = self.mss_toward(Toward::Wide, ip);
@@ -319,6 +448,11 @@ impl Mss {
         let narrow = payload(taken.min(self.mss_toward(Toward::Narrow, ip))).max(1);
         let count = payload(longest) / narrow;
         let is_less = (count + 1) * payload(longest) < (count + 2) * count * narrow;
+        let window = u32::from(announced.window) / SEGMENTS_IN_WINDOW;
+        if announced.window < WINDOW_SMALL && window < payload(longest) {
+            let count = window / narrow;
+            return if count >= 2 { (count * narrow) as u16 + announced.options_len } else { announced.mss };
+        }
         let whole = (count * narrow) as u16 + announced.options_len;
         if count >= 2 && is_less && whole >= announced.mss { whole } else { longest.max(announced.mss) }
     }
@@ -346,7 +480,7 @@ impl Mss {
             None => {
                 self.recent = self.flows.insert(now, key, flow, FLOW_CHARGE, SHORT_PATIENCE);
                 while let Some(at) = self.flows.surplus() {
-                    self.flows.remove(at);
+                    self.forget(at);
                 }
             }
         }
@@ -370,12 +504,15 @@ impl Mss {
         &mut self,
         now: Time,
         key: FlowKey,
-        flags: u8,
+        (flags, ack): (u8, u32),
         packet: &mut Packet,
         toward: Toward,
         ledger: &mut Ledger,
     ) {
         let found = self.find(&key);
+        if let Some(at) = found {
+            self.flows.at_mut(at).doubt(packet, toward);
+        }
         let flow = found.map(|at| *self.flows.at_mut(at));
         packet.segment_limit = Some(self.limit(flow.as_ref(), toward));
         packet.has_accurate_ecn = flow.is_some_and(|flow| flow.has_accurate_ecn);
@@ -383,9 +520,15 @@ impl Mss {
         if is_unknown && toward == Toward::Narrow && packet.wire_len() > usize::from(self.border.safe_len) {
             ledger.note(Event::MssUnknown, Tally::of(packet));
         }
-        let Some(at) = found else { return };
+        let Some(at) = found.or_else(|| self.notice(now, key, packet, toward)) else { return };
         let flow = self.flows.at_mut(at);
         flow.sender(toward).has_passed = true;
+        if toward == Toward::Wide
+            && flags & (tcp::ACK | tcp::RST) == tcp::ACK
+            && let Some(raised) = &mut flow.raised
+        {
+            raised.go_on_to(ack);
+        }
         // A narrow host that goes on has heard the SYN-ACK, wherever that went by.
         let has_shaken = flow.narrow.opened || flow.narrow.has_answered;
         let is_bypassed = toward == Toward::Wide && has_shaken && !flow.wide.has_passed;
@@ -466,9 +609,9 @@ impl Mss {
 }
 
 impl FlowKey {
-    /// The connection of a whole TCP packet, and its flags.
+    /// The connection of a whole TCP packet, its flags, and what it acknowledges.
     #[inline]
-    fn of(packet: &Packet, toward: Toward) -> Option<(FlowKey, u8)> {
+    fn of(packet: &Packet, toward: Toward) -> Option<(FlowKey, u8, u32)> {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none())?;
         let header = tcp::Segment::parse(packet.upper_bytes(upper))?.header;
@@ -479,7 +622,7 @@ impl FlowKey {
             Toward::Wide => (source, destination, [from, to]),
             Toward::Narrow => (destination, source, [to, from]),
         };
-        Some((FlowKey { narrow, wide, ports, tags }, header.flags()))
+        Some((FlowKey { narrow, wide, ports, tags }, header.flags(), header.ack.get()))
     }
 
     fn pair(&self) -> PairKey {
@@ -518,19 +661,20 @@ impl Flow {
         Flow {
             narrow,
             wide,
-            offered: None,
+            offers: [None; 2],
             is_agreed,
             has_accurate_ecn,
             is_open,
             is_closing,
             is_judged,
             touched: now,
+            raised: None,
         }
     }
 
     /// What the wide host's SYN with this sequence number announced, if it passed.
     fn asked(&self, seq: u32) -> Option<End> {
-        let offered = self.offered.filter(|offer| offer.toward == Toward::Narrow).map(|offer| offer.end);
+        let [_, offered] = self.offers.map(|offers| Some(offers?.last));
         let began = Some(self.wide).filter(|wide| wide.opened && !wide.is_stale);
         offered.into_iter().chain(began).find(|end| end.seq == seq)
     }
@@ -538,9 +682,9 @@ impl Flow {
     /// How long packets toward this side may be; none where their receiver announced nothing.
     fn limit(&self, toward: Toward) -> Option<SegmentLimit> {
         let receiver = self.receiver(toward);
-        let is_settled = self.is_agreed && !(self.is_closing && self.offered.is_some());
-        let offered = self.offered.filter(|offer| !is_settled && offer.toward != toward);
-        let end = offered.map_or(*receiver, |offer| receiver.least(&offer.end));
+        let is_settled = self.is_agreed && !(self.is_closing && self.has_offers());
+        let offered = self.receiver_offers(toward).filter(|_| !is_settled);
+        let end = offered.map_or(*receiver, |offers| receiver.least(&offers.least));
         let may_grow = is_settled && !end.is_below_floor;
         (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
     }
@@ -548,22 +692,20 @@ impl Flow {
     /// A SYN came: says whether it changed what is known. Of several that may begin the connection, each may be the one that does.
     fn open(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
         let lives = self.is_agreed;
+        let offer = End::announcing(announced, ip);
         let end = self.sender(toward);
         let is_again = end.len_max > 0 && !end.is_stale && end.seq == announced.seq;
-        if lives && !is_again {
-            self.offered = Some(Offer::of(announced, ip, toward));
-            return false;
-        }
-        let offer = Offer::of(announced, ip, toward);
         let is_first = end.len_max == 0 || end.is_stale;
-        if is_first || is_again {
-            let least = if is_first { offer.end } else { end.least(&offer.end) };
+        if is_again || is_first && !lives {
+            let least = if is_first { offer } else { end.least(&offer) };
             *end = End { opened: true, has_passed: true, has_answered: end.has_answered, ..least };
-            self.has_accurate_ecn = offer.accurate_ecn_field == ACCURATE_ECN_ASKED;
-        } else {
-            (end.opened, end.has_passed) = (true, true);
-            self.offered = Some(offer);
+            return !lives;
         }
+        if !lives {
+            (end.opened, end.has_passed) = (true, true);
+        }
+        let offers = self.sender_offers(toward);
+        *offers = Some(Offers::with(*offers, offer));
         !lives
     }
 
@@ -572,24 +714,33 @@ impl Flow {
         // A forged end proves nothing: until a handshake is whole, the connection before it counts.
         let lives = self.is_agreed;
         let answered = announced.ack.wrapping_sub(1);
-        let offered = self.offered.filter(|offer| offer.toward != toward && offer.end.seq == answered);
-        let receiver = self.receiver(toward);
+        let offered = self.receiver_offers(toward).map(|offers| offers.last).filter(|offer| offer.seq == answered);
+        let receiver = *self.receiver(toward);
         let is_known = receiver.len_max > 0 && !receiver.is_stale && receiver.opened && receiver.seq == answered;
-        let end = Offer::of(announced, ip, toward).end;
-        let asked = match offered {
-            Some(offer) => offer.accurate_ecn_field == ACCURATE_ECN_ASKED,
-            None => self.has_accurate_ecn,
-        };
         let sender = self.sender(toward);
         let is_again = sender.len_max > 0 && !sender.is_stale && sender.seq == announced.seq;
-        let passed = End { has_passed: true, opened: sender.opened, ..end };
+        let end = End::announcing(announced, ip);
+        let passed = End { opened: sender.opened, ..end };
+        let agrees = ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
         match (offered, is_known) {
-            _ if lives && offered.is_none() && !(is_known && is_again) => return false,
-            (Some(offer), _) => {
-                *self.sender(toward) = End { has_passed: true, ..end };
-                *self.receiver_mut(toward) = offer.end;
+            _ if lives && offered.is_none() => {
+                // It repeats the answer that agreed: the connection lives as long as before.
+                if is_known && is_again {
+                    *sender = sender.least(&passed);
+                    self.has_accurate_ecn |= receiver.asks_accurate_ecn && agrees;
+                }
+                return false;
             }
-            (None, true) => *sender = if is_again { sender.least(&passed) } else { passed },
+            (Some(offer), _) => {
+                *sender = end;
+                *self.receiver_mut(toward) = offer;
+                (self.is_open, self.is_closing, self.is_judged) = (false, false, false);
+                self.has_accurate_ecn = offer.asks_accurate_ecn && agrees;
+            }
+            (None, true) => {
+                *sender = if is_again { sender.least(&passed) } else { passed };
+                self.has_accurate_ecn = receiver.asks_accurate_ecn && agrees;
+            }
             // Its SYN went another way: what it announces holds, and nothing becomes longer.
             (None, false) => {
                 let least = if sender.len_max == 0 || sender.is_stale { passed } else { sender.least(&passed) };
@@ -597,13 +748,35 @@ impl Flow {
                 return true;
             }
         }
-        self.offered = None;
-        if offered.is_some() {
-            (self.is_open, self.is_closing, self.is_judged) = (false, false, false);
-        }
-        self.is_agreed = true;
-        self.has_accurate_ecn = asked && ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
+        (self.offers, self.is_agreed) = ([None; 2], true);
         true
+    }
+
+    /// A packet without a SYN passes: where it shows that the handshake of a further connection was completed by another way, the
+    /// limits of the one before may be wrong, and nothing grows.
+    fn doubt(&mut self, packet: &Packet, toward: Toward) {
+        if !self.is_agreed || !self.has_offers() {
+            return;
+        }
+        let segment = packet.ip().upper.and_then(|upper| tcp::Segment::parse(packet.upper_bytes(upper)));
+        if segment.is_some_and(|segment| self.goes_on_unanswered(segment.header, toward)) {
+            (self.is_agreed, self.has_accurate_ecn) = (false, false);
+        }
+    }
+
+    /// Does this packet toward a side, without a SYN, belong to the connection of a SYN that no SYN-ACK has answered here? It does
+    /// where it begins just behind that SYN, or acknowledges just that. An answer to a forged SYN does neither.
+    fn goes_on_unanswered(&self, header: &tcp::TcpHeader, toward: Toward) -> bool {
+        let is_behind = |offers: Option<Offers>, number: u32| {
+            offers.is_some_and(|offers| number == offers.last.seq.wrapping_add(1))
+        };
+        header.flags() & (tcp::ACK | tcp::RST) == tcp::ACK
+            && (is_behind(self.receiver_offers(toward.other()), header.seq.get())
+                || is_behind(self.receiver_offers(toward), header.ack.get()))
+    }
+
+    fn has_offers(&self) -> bool {
+        self.offers.iter().any(Option::is_some)
     }
 
     /// The next connection between the same ports; until its ends announce anew, what they did counts.
@@ -617,6 +790,24 @@ impl Flow {
         match toward {
             Toward::Wide => &mut self.narrow,
             Toward::Narrow => &mut self.wide,
+        }
+    }
+
+    /// The SYNs of the end that sends packets toward this side.
+    fn sender_offers(&mut self, toward: Toward) -> &mut Option<Offers> {
+        let [narrow, wide] = &mut self.offers;
+        match toward {
+            Toward::Wide => narrow,
+            Toward::Narrow => wide,
+        }
+    }
+
+    /// Those of the end that takes them.
+    fn receiver_offers(&self, toward: Toward) -> Option<Offers> {
+        let [narrow, wide] = self.offers;
+        match toward {
+            Toward::Wide => wide,
+            Toward::Narrow => narrow,
         }
     }
 
@@ -637,6 +828,61 @@ impl Flow {
     }
 }
 
+impl Raised {
+    /// With the link header of a packet to the wide host.
+    fn new(packet: &Packet, len: u16, acked: Option<u32>) -> Raised {
+        let mut link = [0; LINK_LEN_MAX];
+        let link_len = packet.link().len().min(LINK_LEN_MAX);
+        link.iter_mut().zip(packet.link()).for_each(|(to, from)| *to = *from);
+        Raised { len, acked, link, link_len: link_len as u8, medium: packet.medium() }
+    }
+
+    /// Goes on to a later byte. None is later by more than a window may be (RFC 7323 section 2.3).
+    #[inline]
+    fn go_on_to(&mut self, ack: u32) {
+        if self.acked.is_none_or(|before| ack.wrapping_sub(before) <= WINDOW_MAX) {
+            self.acked = Some(ack);
+        }
+    }
+
+    /// A frame such as the wide host may have sent, as long as it may be, from the first byte on that is not acknowledged; none
+    /// while nothing is.
+    fn segment(&self, key: &FlowKey) -> Option<(Vec<u8>, Medium)> {
+        let (seq, len) = (self.acked?, usize::from(self.len));
+        let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();
+        if self.medium == Medium::Ethernet {
+            frame.get_mut(..2 * STATION_LEN)?.rotate_left(STATION_LEN);
+        }
+        let link_len = frame.len();
+        let ip_len = match (IpAddr::from(key.wide), IpAddr::from(key.narrow)) {
+            (IpAddr::V4(wide), IpAddr::V4(narrow)) => {
+                frame.extend([0x45, 0]);
+                frame.extend(self.len.to_be_bytes());
+                frame.extend([0, 0, 0x40, 0, TTL, TCP, 0, 0]);
+                frame.extend([wide.octets(), narrow.octets()].concat());
+                let checksum = Sum::of(frame.get(link_len..)?).checksum();
+                frame.get_mut(link_len + 10..link_len + 12)?.copy_from_slice(&checksum.to_be_bytes());
+                20
+            }
+            (IpAddr::V6(wide), IpAddr::V6(narrow)) => {
+                frame.extend([0x60, 0, 0, 0]);
+                frame.extend((self.len - 40).to_be_bytes());
+                frame.extend([TCP, TTL]);
+                frame.extend([wide.octets(), narrow.octets()].concat());
+                40
+            }
+            _ => return None,
+        };
+        let [narrow_port, wide_port] = key.ports;
+        frame.extend([wide_port.to_be_bytes(), narrow_port.to_be_bytes()].concat());
+        frame.extend(seq.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 0x50, tcp::ACK, 0, 0, 0, 0, 0, 0]);
+        debug_assert!(frame.len() == link_len + ip_len + tcp::HEADER_LEN, "headers are written");
+        frame.resize(link_len + len, 0);
+        Some((frame, self.medium))
+    }
+}
+
 impl End {
     /// This, as far as both announcements allow.
     fn least(&self, other: &End) -> End {
@@ -644,24 +890,33 @@ impl End {
             len_max: self.len_max.min(other.len_max),
             is_below_floor: self.is_below_floor || other.is_below_floor,
             is_fast_open: self.is_fast_open || other.is_fast_open,
+            asks_accurate_ecn: self.asks_accurate_ecn || other.asks_accurate_ecn,
             ..*self
         }
     }
-}
 
-impl Offer {
-    fn of(announced: &Announced, ip: &Ip, toward: Toward) -> Offer {
+    /// The sender of a SYN or SYN-ACK.
+    fn announcing(announced: &Announced, ip: &Ip) -> End {
         let floor = ip.mss_default();
-        let end = End {
+        End {
             len_max: announced.mss.max(floor).saturating_add(headers_len(ip)),
             is_below_floor: announced.mss < floor,
             seq: announced.seq,
             opened: announced.opens,
             has_passed: true,
             is_fast_open: announced.is_fast_open,
+            asks_accurate_ecn: announced.accurate_ecn_field == ACCURATE_ECN_ASKED,
             ..End::default()
-        };
-        Offer { toward, end, accurate_ecn_field: announced.accurate_ecn_field }
+        }
+    }
+}
+
+impl Offers {
+    /// These and one more SYN of the same end. A SYN that is repeated announces the least of what it did.
+    fn with(before: Option<Offers>, offer: End) -> Offers {
+        let Some(before) = before else { return Offers { last: offer, least: offer } };
+        let last = if before.last.seq == offer.seq { offer.least(&before.last) } else { offer };
+        Offers { last, least: before.least.least(&offer) }
     }
 }
 
@@ -680,6 +935,10 @@ const ACCURATE_ECN_ASKED: u8 = 0b111;
 const ACCURATE_ECN_ANSWERS: [u8; 4] = [0b010, 0b011, 0b100, 0b110];
 /// How long an idle connection is remembered: two hours and four minutes (RFC 5382 section 5, REQ-5).
 const PATIENCE: Duration = Duration::from_secs(7_440);
+/// Segments that the first window of a receiver holds, at least, where it is small and they are raised.
+const SEGMENTS_IN_WINDOW: u32 = 4;
+/// From here on a window is taken for the start of one that grows: half of what a SYN can say, in bytes.
+const WINDOW_SMALL: u16 = 1 << 15;
 /// The same of one that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
 const SHORT_PATIENCE: Duration = Duration::from_secs(240);
 /// How long what passed tells which way packets go. Routes change, but seldom within minutes.
@@ -692,6 +951,12 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub const FLOW_CHARGE: usize = 512;
 /// The same of a pair.
 const PAIR_CHARGE: usize = 384;
+/// Longest window (RFC 7323 section 2.3), in bytes.
+const WINDOW_MAX: u32 = 1 << 30;
+/// Hops that a quoted packet has left.
+const TTL: u8 = 64;
+/// An Ethernet address, in bytes.
+const STATION_LEN: usize = 6;
 /// The part of the memory that is for pairs.
 const PAIRS_SHARE: usize = 4;
 

@@ -133,6 +133,17 @@ impl Output {
             self.queue.push_back(Way::Answer(answer));
         }
     }
+
+    /// Tells a packet's sender what is wrong with it outside of the rate limit; says whether it could be told.
+    pub(crate) fn tell(&mut self, complaint: Complaint, about: &Packet) -> bool {
+        let answers = self.answers.as_ref();
+        let Some(answer) = answers.and_then(|answers| answers.about_all(complaint, about, &mut self.pool)) else {
+            return false;
+        };
+        self.ledger.note(Event::Answered, Tally::of(&answer));
+        self.queue.push_back(Way::Answer(answer));
+        true
+    }
 }
 
 /// Packets that one push usually makes, at most.

@@ -977,9 +977,7 @@ impl Run {
     fn release(&mut self, mtu: u16) {
         let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
         let cut = self.cut(mtu, content);
-        // Where some pieces take part in ECN and some do not, the host behind us judges.
-        let first = self.packet.ip().ecn;
-        let ecn = self.marks.joined(first).unwrap_or(first);
+        let ecn = self.marks.released(self.packet.ip().ecn);
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
@@ -1107,6 +1105,13 @@ impl Marks {
             (false, true) => Some(Ecn::Ce),
             (false, false) => Some(first),
         }
+    }
+
+    /// The mark of pieces that are released: congestion where one of them met it, so that none loses it. Where some take part and some
+    /// do not, the host behind us judges.
+    fn released(self, first: Ecn) -> Ecn {
+        let has_ce = self.0 & 1 << Ecn::Ce.bits() != 0;
+        if has_ce { Ecn::Ce } else { self.joined(first).unwrap_or(first) }
     }
 }
 

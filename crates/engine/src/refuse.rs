@@ -69,6 +69,13 @@ impl Answers {
         }
     }
 
+    /// The same outside of the limit: for who bounds otherwise how many there are.
+    pub(crate) fn about_all(&self, complaint: Complaint, packet: &Packet, pool: &mut Pool) -> Option<Packet> {
+        let wanted = packet.ip().version;
+        let source = self.sources.iter().find(|source| source.is_ipv4() == (wanted == Version::V4));
+        icmp::error(complaint, packet, *source?, pool)
+    }
+
     fn take_tokens(&mut self, now: Time, told: Address) -> bool {
         self.asked += 1;
         let steps = (self.secret.hash(&self.asked) % JITTER_STEPS) as u32;

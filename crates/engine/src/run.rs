@@ -8,7 +8,9 @@ use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use core::time::Duration;
-use packet::{Checksum, Glance, Identifications, Ip, Packet, Part, Sum, TcpPart, Time, Train, share_headers};
+use packet::{
+    Checksum, Glance, Identifications, Ip, Maker, Packet, Part, Sum, TcpPart, Time, Train, share_headers,
+};
 
 /// Segments in order, in the buffer of the first.
 #[derive(Debug)]
@@ -297,7 +299,7 @@ impl Run {
     pub(crate) fn leave(mut self, rules: &Rules, out: &mut Output) {
         if self.count > 1 {
             let segment_len = if self.is_strict(rules) { self.first_len } else { self.longest };
-            let train = Train { segment_len, ids: self.ids.unwrap_or_default() };
+            let train = Train { segment_len, ids: self.ids.unwrap_or_default(), maker: Maker::Gateway };
             self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum - self.less, train);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));
             if leaves != came {

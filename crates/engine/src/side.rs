@@ -10,8 +10,8 @@ use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use packet::icmp::Complaint;
 use packet::{
-    Checksum, Content, Cut, Fill, Identifications, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
-    may_be_segmented,
+    Checksum, Content, Cut, Fill, Identifications, Maker, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
+    Version, may_be_segmented,
 };
 
 /// All that happens to a packet on its way out of one side.
@@ -56,6 +56,9 @@ pub struct Narrowing {
     pub trains: Trains,
     /// Who finishes half-filled checksums.
     pub checksums: Checksums,
+    /// Identifiers for UDP and ICMP datagrams with DF that are cut on the way all the same; none where they are refused. A sender gives datagrams that
+    /// nobody may cut any identification (RFC 6864 section 4.1), so theirs cannot be kept.
+    pub df_cut: Option<Identifiers>,
 }
 
 /// Whether a stage works.
@@ -115,6 +118,9 @@ pub enum Role {
     Source(Identifiers),
     /// A router: what must not be cut is refused, and its sender is told.
     Transit,
+    /// The helper of a kernel that forwards or delivers: the kernel cuts or refuses, so packets stay as they came. What was
+    /// joined here and is too long leaves in pieces no longer than the longest that came, whatever DF says.
+    Helper,
 }
 
 impl Side {
@@ -233,6 +239,9 @@ impl Side {
         other.hand_over(now, out);
         out.again(mark, |packet, out| self.take_held(now, packet, out));
         if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.narrowing.role, other.narrowing.role) {
+            mine.go_on_from(theirs);
+        }
+        if let (Some(mine), Some(theirs)) = (&mut self.narrowing.df_cut, other.narrowing.df_cut) {
             mine.go_on_from(theirs);
         }
     }
@@ -356,6 +365,7 @@ impl Narrowing {
             fragment: Switch::On,
             trains: Trains::Resized,
             checksums: Checksums::Finished,
+            df_cut: None,
         }
     }
 
@@ -376,7 +386,7 @@ impl Narrowing {
             note_finished(&packet, out);
         }
         self.segment(&mut packet, out);
-        if self.is_below_every_link(&packet) {
+        if self.is_below_every_link(&packet) || self.leaves_to_kernel(&packet) {
             self.leave_alone(packet, out);
             return Ok(());
         }
@@ -396,8 +406,13 @@ impl Narrowing {
         self.finish_checksum(&mut packet, out);
         match self.cut(now, &packet) {
             Ok(cut) => {
-                if packet.ip().dont_fragment && matches!(self.role, Role::Source(_)) {
-                    out.ledger.note(Event::CutForHost, Tally::of(&packet));
+                match self.role {
+                    _ if !packet.ip().dont_fragment => {}
+                    Role::Source(_) => out.ledger.note(Event::CutForHost, Tally::of(&packet)),
+                    Role::Transit if packet.longest_piece().is_none() => {
+                        out.ledger.note(Event::DfCut, Tally::of(&packet));
+                    }
+                    Role::Transit | Role::Helper => {}
                 }
                 packet.cut = Some(cut);
                 out.forward(packet);
@@ -429,6 +444,11 @@ impl Narrowing {
         usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
+    /// Whoever forwards it finds it as it came, and decides.
+    fn leaves_to_kernel(&self, packet: &Packet) -> bool {
+        matches!(self.role, Role::Helper) && !packet.came_in_pieces()
+    }
+
     /// Longest TCP packet that both this side and the packet's receiver take.
     #[inline]
     fn tcp_len_max(&self, packet: &Packet) -> u16 {
@@ -455,7 +475,7 @@ impl Narrowing {
         }
         let stays = match packet.train {
             // A sender's own segments are cut or refused as they came. Those of a run that was made here have identifications of ours.
-            Some(_) if self.segment == Switch::Off && packet.is_unchanged() => true,
+            Some(train) if self.segment == Switch::Off && train.maker == Maker::Sender => true,
             Some(_) => fits && !self.may_grow(packet.segment_limit),
             None => fits || self.segment == Switch::Off,
         };
@@ -468,9 +488,10 @@ impl Narrowing {
             return;
         }
         let segment_len = self.segment_len(payload_len, room);
-        let ids = packet.train.map_or(Identifications::Rise, |train| train.ids);
+        let (ids, maker) =
+            packet.train.map_or((Identifications::Rise, Maker::Gateway), |train| (train.ids, train.maker));
         let before = Tally::of(packet);
-        packet.train = (payload_len > usize::from(segment_len)).then_some(Train { segment_len, ids });
+        packet.train = (payload_len > usize::from(segment_len)).then_some(Train { segment_len, ids, maker });
         let after = Tally::of(packet);
         if before != after {
             out.ledger.note(Event::Resized, before);
@@ -502,7 +523,7 @@ impl Narrowing {
 
     fn refuse(&self, now: Time, packet: Packet, reason: Reason, sender: Sender, out: &mut Output) {
         match (&self.role, reason, sender) {
-            (Role::Source(_), Reason::TooBig, _) => return self.leave_alone(packet, out),
+            (Role::Source(_) | Role::Helper, Reason::TooBig, _) => return self.leave_alone(packet, out),
             (_, Reason::TooBig, Sender::Told) => out.answer(now, Complaint::TooBig { mtu: self.mtu }, &packet),
             _ => {}
         }
@@ -524,13 +545,23 @@ impl Narrowing {
     /// section 4.5; R011, R086, R111).
     fn cut(&mut self, now: Time, packet: &Packet) -> Result<Cut, Reason> {
         let cut = Cut { mtu: self.mtu, id: packet.ip().id, fill: self.fill, content: Content::Whole };
+        if matches!(self.role, Role::Helper) {
+            let mtu = packet.longest_piece().ok_or(Reason::TooBig)?;
+            return Ok(Cut { mtu: mtu.min(u16::MAX.into()) as u16, ..cut });
+        }
         if self.fragment == Switch::Off {
             return Err(Reason::TooBig);
         }
         if matches!(self.role, Role::Transit) && packet.ip().dont_fragment {
             // What came in pieces may leave in pieces, none longer than the longest that came.
             let mtu = packet.longest_piece().filter(|piece_len| *piece_len <= usize::from(self.mtu));
-            return mtu.map(|mtu| Cut { mtu: mtu as u16, ..cut }).ok_or(Reason::TooBig);
+            if let Some(mtu) = mtu {
+                return Ok(Cut { mtu: mtu as u16, ..cut });
+            }
+            let fits = packet.headers_in_payload_len() <= self.room(packet);
+            let identifiers = self.df_cut.as_mut().filter(|_| fits && may_be_cut_despite_df(packet));
+            let id = identifiers.ok_or(Reason::TooBig)?.next(now, packet).ok_or(Reason::NoIdentifier)?;
+            return Ok(Cut { id, ..cut });
         }
         if let Some(reason) = uncuttable_piece(packet) {
             return Err(reason);
@@ -574,6 +605,13 @@ fn lost(piece: &Piece<'_>, of: &Packet) -> Tally {
         None => of.link().len() + usize::from(of.ip().payload_at),
     };
     Tally::new(1, piece.frame_len() - header_len)
+}
+
+/// Is it a whole datagram of IPv4 whose sender takes no harm where DF is cleared? TCP's is told, and sends shorter segments.
+fn may_be_cut_despite_df(packet: &Packet) -> bool {
+    let ip = packet.ip();
+    let is_datagram = [packet::ip::UDP, packet::ip::ICMP].contains(&ip.protocol);
+    ip.version == Version::V4 && ip.fragment.is_none() && packet.longest_piece().is_none() && is_datagram
 }
 
 /// Why a fragment cannot be cut again: its pieces would end past every datagram, or between two units of its offsets.

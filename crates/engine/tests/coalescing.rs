@@ -465,7 +465,11 @@ fn trains_that_came_pass_behind_what_is_held() {
     let mut rig = Rig::carrying(resize(9_000));
     rig.push(&p(0, 100));
     let mut packet = packet_of(&mut rig, &p(100, 300));
-    packet.train = Some(wideload_engine::packet::Train { segment_len: 100, ids: Identifications::Rise });
+    packet.train = Some(wideload_engine::packet::Train {
+        segment_len: 100,
+        ids: Identifications::Rise,
+        maker: wideload_engine::packet::Maker::Sender,
+    });
     rig.side.push(rig.now, packet, &mut rig.out);
     let mut left = rig.push(&p(400, 100));
     left.extend(rig.flush());

@@ -9,7 +9,9 @@ mod flows;
 
 use flows::*;
 use std::time::Duration;
-use wideload_engine::packet::{Checksum, Fill, Frame, Identifications, Ingress, Medium, NoPacket, Train, Unfit};
+use wideload_engine::packet::{
+    Checksum, Fill, Frame, Identifications, Ingress, Maker, Medium, NoPacket, Train, Unfit,
+};
 use wideload_engine::{Event, Narrowing, Reason, Role, Rules, Trains};
 
 // Conformance 1.1: Linux, tools/testing/selftests/net/gro.c, all rows that are about untunnelled packets.
@@ -361,7 +363,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
             1 << 20,
         );
         let mut packet = Frame::copy(&one.bytes(), Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
-        packet.train = Some(Train { segment_len: 1_000, ids });
+        packet.train = Some(Train { segment_len: 1_000, ids, maker: Maker::Sender });
         rig.side.push(rig.now, packet, &mut rig.out);
         let left = rig.release();
         let seen: Vec<_> = wire(left).iter().map(|frame| Seen::of(frame, Medium::Ip)).collect();
@@ -585,7 +587,8 @@ fn push_train(rig: &mut Rig, one: &Spec, segment_len: Option<usize>) -> Vec<Left
     if one.sum == Summed::Half {
         packet.checksum = Checksum::Partial;
     }
-    packet.train = segment_len.map(|len| Train { segment_len: len as u16, ids: Identifications::Rise });
+    packet.train =
+        segment_len.map(|len| Train { segment_len: len as u16, ids: Identifications::Rise, maker: Maker::Sender });
     rig.side.push(rig.now, packet, &mut rig.out);
     rig.release()
 }

@@ -224,14 +224,23 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
     // Whole in the first piece they are fine.
     let wire = Rig::host().push_all(&[part(0, 32, true), part(32, 48, false)]);
     assert_eq!(wire.len(), 1);
-    // Hop-by-hop options where none may stand: they drop it after joining, we leave that to
-    // the host.
+    // Hop-by-hop options where none may stand (RFC 8200 section 4.1): they drop it after joining. Here the pieces pass as they
+    // came, in any order and also as an only one: without the Fragment header the options would stand where they may.
     let (kind, hop) = chain(&[padding(HOP_BY_HOP, 8)], EXPERIMENT);
     let bytes = [hop, pattern(16)].concat();
     let part = |offset: usize, end: usize, more| {
         V6 { next_header: kind, ..V6::piece(offset, &bytes[offset..end], more) }.bytes()
     };
-    assert_eq!(Rig::host().push_all(&[part(0, 16, true), part(16, 24, false)]).len(), 1);
+    let (first, last) = (part(0, 16, true), part(16, 24, false));
+    for pieces in [vec![first.clone(), last.clone()], vec![last, first.clone()], vec![part(0, 24, false)]] {
+        let mut rig = Rig::host();
+        assert_eq!(rig.push_all(&pieces), pieces);
+        assert_eq!(rig.out.ledger.passed(Reason::HopByHopMisplaced).packets, pieces.len() as u64);
+    }
+    // Where only the first says so, the others wait in vain.
+    let mut rig = Rig::host();
+    let other = V6 { next_header: EXPERIMENT, ..V6::piece(16, &bytes[16..], false) }.bytes();
+    assert_eq!(rig.push_all(&[other, first.clone()]), [first]);
 }
 
 // OpenBSD: refrag; VPP: fragments of 400 bytes cut again at 200.

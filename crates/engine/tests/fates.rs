@@ -6,8 +6,8 @@ use packets::*;
 use std::time::Duration;
 use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Version};
 use wideload_engine::{
-    Answers, Border, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Mss,
-    Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
+    Answers, Border, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME, Late, Limits,
+    Mode, Mss, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
 };
 
 #[test]
@@ -23,6 +23,10 @@ fn every_reason_is_reached() {
         (Reason::ChainTooLong, after(Rig::host(), &[behind(vec![padding(DESTINATION_OPTIONS, 8); 9])])),
         (Reason::ChainCut, after(Rig::host(), &[behind(vec![(DESTINATION_OPTIONS, vec![0, 200, 0, 0])])])),
         (Reason::FragNested, after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]); 2])])),
+        (
+            Reason::HopByHopMisplaced,
+            after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]), padding(HOP_BY_HOP, 8)])]),
+        ),
         (Reason::FragZeroLen, after(Rig::host(), &[piece(Version::V4, 0, &[], true)])),
         (Reason::FragLenNot8, after(Rig::host(), &[piece(Version::V4, 0, &[0; 7], true)])),
         (Reason::FragOversize, after(Rig::host(), &[piece(Version::V4, 65_528, &[0; 8], false)])),
@@ -54,8 +58,8 @@ fn every_reason_is_reached() {
         let count = rig.out.ledger.retired(*reason).packets + rig.out.ledger.passed(*reason).packets;
         assert!(count > 0, "{reason} is not reached: {:?}", rig.out.ledger);
     }
-    // Only who reads files meets these.
-    let elsewhere = [Reason::OtherLink, Reason::SnapCut];
+    // Only who reads files meets the first two, and only a port of a kernel the third.
+    let elsewhere = [Reason::OtherLink, Reason::SnapCut, Reason::TooManySegments];
     for reason in Reason::ALL {
         let reached = table.iter().any(|(known, _)| known == reason);
         assert!(reached != elsewhere.contains(reason), "{reason} has its line in the table");
@@ -138,6 +142,11 @@ fn every_event_is_reached() {
         (Event::Level, after(gathering(Mode::Resize), &THREE.map(|(seq, len, flags)| segment(seq, len, flags)))),
         (Event::Resized, after(Rig::router(576), &[segment(0, 1_000, 0)])),
         (Event::Segments, after(Rig::router(576), &[segment(0, 1_000, 0)])),
+        (Event::DfCut, {
+            let mut rig = Rig::router(576);
+            rig.side.narrowing.df_cut = Some(Identifiers::new(secret(), LIFETIME));
+            after(rig, &[V4 { protocol: 17, flags: DF, ..V4::whole(vec![0; 1_000]) }.bytes()])
+        }),
         (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
         (Event::MssLowered, crossing(&[(Toward::Narrow, syn(8_960, 0))])),
         (Event::MssUntouched, crossing(&[(Toward::Narrow, syn(8_960, 1))])),
@@ -216,7 +225,7 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
 
 /// A SYN with this MSS, and a checksum that is wrong by so much.
 fn syn(mss: u16, sum_off: u16) -> Vec<u8> {
-    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 2, 1, 0, 0, 0, 0, 0, 2, 4];
+    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 2, 0xFF, 0xFF, 0, 0, 0, 0, 2, 4];
     tcp.extend(mss.to_be_bytes());
     let pseudo = [&HOST_V4[..], &PEER_V4, &[0, TCP], &(tcp.len() as u16).to_be_bytes()].concat();
     let sum = !ones_sum(&[&pseudo[..], &tcp].concat()) ^ sum_off;

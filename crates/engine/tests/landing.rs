@@ -143,17 +143,6 @@ fn other_traffic_is_not_guessed_about() {
     assert!(guesses.made <= 64 && guesses.right == 0, "{guesses:?}");
 }
 
-#[test]
-fn a_fragment_that_is_not_wanted_goes_the_ordinary_way() {
-    let mut station = Station::usual(Some(Call::Batch), Guessing::Always);
-    let [first, second, third] = [1, 2, 3].map(|id| datagram(4, 1, id, 9_000, 1_480));
-    station.step(NOW, &first);
-    station.refused = Some(2);
-    station.step(NOW, &[second, third].concat());
-    assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 2);
-    assert_eq!(station.out.ledger.retired(Reason::FragLate).packets, 0);
-}
-
 /// A side, and how frames come to it.
 struct Station {
     side: Side,
@@ -162,8 +151,6 @@ struct Station {
     /// Are headers seen before places are lent?
     looks_first: bool,
     gone: Vec<Vec<u8>>,
-    /// An identification that is none of ours.
-    refused: Option<u32>,
 }
 
 impl Station {
@@ -176,7 +163,7 @@ impl Station {
         let addresses = [IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])];
         let answers = Answers::new(addresses, 1_000, 100, Secret::new(6));
         let out = Output::new(Pool::new(1 << 30), Some(answers));
-        Station { side, out, call, looks_first: false, gone: Vec::new(), refused: None }
+        Station { side, out, call, looks_first: false, gone: Vec::new() }
     }
 
     fn usual(call: Option<Call>, guessing: Guessing) -> Station {
@@ -187,8 +174,6 @@ impl Station {
     fn step(&mut self, now: Time, batch: &[Vec<u8>]) -> (String, Vec<Vec<u8>>) {
         self.side.expire(now, &mut self.out);
         let (mut landed, mut frames) = (Vec::new(), Vec::new());
-        let refused = self.refused;
-        let takes = |packet: &packet::Packet| refused != packet.ip().fragment.map(|fragment| fragment.id);
         match self.call {
             None => receive(batch, Call::Batch, None, &mut self.out.pool, &mut landed, &mut frames),
             Some(call) => {
@@ -201,15 +186,14 @@ impl Station {
                     None => self.side.bet(pool),
                 };
                 receive(batch, call, bet.places(), pool, &mut landed, &mut frames);
-                bet.settle(now, &mut landed, &mut frames, &mut self.out, takes, |_, _| {});
+                bet.settle(now, &mut landed, &mut frames, &mut self.out, |_, _| {});
                 next.into_iter().for_each(|next| self.out.pool.give(next.into_buffer()));
             }
         }
         assert!(landed.is_empty());
         for frame in frames {
             match frame {
-                Frame::Ip(packet) if takes(&packet) => self.side.push(now, packet, &mut self.out),
-                Frame::Ip(packet) => self.out.done(packet),
+                Frame::Ip(packet) => self.side.push(now, packet, &mut self.out),
                 Frame::Other(raw, unfit) => {
                     self.gone.push([format!("{unfit:?}").as_bytes(), raw.frame()].concat());
                     self.out.pool.give(raw.into_buffer());

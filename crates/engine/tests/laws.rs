@@ -181,6 +181,37 @@ fn congestion_marks_join_as_rfc_3168_says_for_every_tuple() {
 }
 
 #[test]
+fn pieces_that_are_released_lose_no_congestion_mark_for_any_tuple() {
+    for version in [4, 6] {
+        for tuple in 0..4u32.pow(4) {
+            let marks: [u8; 4] = [0, 2, 4, 6].map(|shift| (tuple >> shift & 3) as u8);
+            // One is missing, at any place, and those that come do so in any turn.
+            for (missing, turned) in (0..5).flat_map(|missing| (0..4).map(move |turned| (missing, turned))) {
+                let datagram = Datagram::plain(version, 64 * 5);
+                let mut station = Station::joining(USUAL, Late::Release { mtu: mtu_min(&datagram.header) as u16 });
+                for index in 0..4 {
+                    let index = (index + turned) % 4;
+                    let mut header = datagram.header.clone();
+                    header.ecn = marks[index];
+                    let piece = Datagram { header, payload: datagram.payload.clone() };
+                    let at = index + usize::from(index >= missing);
+                    let place = Place { range: 64 * at..64 * (at + 1), more: at < 4 };
+                    assert_eq!(station.push(Time::ZERO, &piece.piece(&place), &datagram.header), []);
+                }
+                let left = station.flush(Time::ZERO);
+                let seen: Vec<u8> = left.iter().map(|piece| read(piece.ip()).ecn).collect();
+                let what =
+                    format!("{marks:?} in version {version}, {missing} is missing, first {turned}: {seen:?}");
+                assert!(!seen.is_empty(), "{what}");
+                let has_ce = marks.contains(&CE);
+                assert!(seen.iter().all(|mark| (*mark == CE) == has_ce), "{what}");
+                assert!(seen.iter().all(|mark| marks.contains(mark)), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_header_of_a_datagram_is_that_of_the_piece_at_offset_0() {
     for version in [4, 6] {
         let datagram = Datagram::plain(version, 3_000);

@@ -4,11 +4,11 @@ mod flows;
 
 use flows::*;
 use wideload_engine::packet::{
-    Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train,
+    Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train,
 };
 use wideload_engine::{
-    Answers, Checksums, Coalescer, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side, Trains, Way,
-    Widening,
+    Answers, Checksums, Coalescer, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side, Switch,
+    Trains, Way, Widening,
 };
 
 #[test]
@@ -24,7 +24,10 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
                 let mut out = output();
                 side.push(Time::ZERO, train(&spec, Some(segment_len), &mut out), &mut out);
                 let packet = out.next().expect("it goes on");
-                assert_eq!(packet.train, Some(Train { segment_len: expected, ids: Identifications::Rise }));
+                assert_eq!(
+                    packet.train,
+                    Some(Train { segment_len: expected, ids: Identifications::Rise, maker: Maker::Sender })
+                );
                 assert!(packet.frame() == spec.bytes(), "not a byte changes");
                 assert_eq!(packet.checksum, Checksum::Partial, "and nothing is summed");
                 check_stream(&packet, &spec, usize::from(mtu));
@@ -33,6 +36,31 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
                 assert!(out.next().is_none());
             }
         }
+    }
+}
+
+#[test]
+fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented() {
+    for (version, len_at) in [(4, 2), (6, 4)] {
+        let spec = Spec { sum: Summed::Half, ..Spec::tcp(version).carrying(0, 20_000) };
+        let mut frame = spec.bytes();
+        frame[len_at..len_at + 2].fill(0);
+        if version == 4 {
+            frame[10..12].fill(0);
+        }
+        let narrowing = Narrowing { segment: Switch::Off, ..Narrowing::new(9_000, Role::Transit) };
+        let mut side = narrow(narrowing);
+        let mut out = output();
+        let mut packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+        let came = Train { segment_len: 1_000, ids: Identifications::Rise, maker: Maker::Sender };
+        (packet.checksum, packet.train) = (Checksum::Partial, Some(came));
+        side.push(Time::ZERO, packet, &mut out);
+        let packet = out.next().expect("it goes on");
+        assert_eq!(packet.train, Some(came), "IPv{version}");
+        assert_eq!(out.ledger.event(Event::LengthFinished).packets, 20);
+        check_stream(&packet, &Spec { sum: Summed::Right, ..spec }, 9_000);
+        out.done(packet);
+        side.check(&out).unwrap();
     }
 }
 
@@ -232,7 +260,10 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             side.push(Time::ZERO, long, &mut out);
             let long = out.next().expect("its flow holds nothing");
             assert_eq!(long.bytes().as_ptr(), place, "no byte moves");
-            assert_eq!(long.train, Some(Train { segment_len: 1_400, ids: Identifications::Rise }));
+            assert_eq!(
+                long.train,
+                Some(Train { segment_len: 1_400, ids: Identifications::Rise, maker: Maker::Sender })
+            );
             assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
             out.done(long);
             // Two segments wait; a train of their flow lets them go first, and the stream goes on behind it.
@@ -312,7 +343,8 @@ fn train(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
     if spec.sum == Summed::Half {
         packet.checksum = Checksum::Partial;
     }
-    packet.train = segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise });
+    packet.train =
+        segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
     packet
 }
 

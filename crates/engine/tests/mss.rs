@@ -6,12 +6,36 @@ use flows::*;
 use std::collections::HashSet;
 use std::time::Duration;
 use wideload_engine::packet::{
-    Checksum, Fill, Frame, Identifications, Ingress, Medium, Packet, Pool, SegmentLimit, Time, Train,
+    Checksum, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, SegmentLimit, Time, Train,
 };
 use wideload_engine::{
     Border, Coalescer, Event, Ledger, Mode, Mss, Narrowing, Output, Pieces, Raise, Role, Rules, SAFE_LEN, Secret,
     Side, Switch, Toward, Trains, Widening,
 };
+
+#[test]
+fn a_receiver_with_a_small_buffer_is_sent_no_segment_that_its_window_hardly_holds() {
+    let plain = vec![2, 4, 5, 180];
+    let stamped = [&plain[..], &[1, 1, 8, 10], &[0; 8]].concat();
+    // Toward hosts on 9,000 bytes: six segments of 1,460 cost the fewest packets.
+    for (window, options, told) in [
+        (65_535, &plain, 6 * 1_460),
+        (32_768, &plain, 6 * 1_460),
+        (32_767, &plain, 5 * 1_460),
+        (16_384, &plain, 2 * 1_460),
+        (16_384, &stamped, 2 * 1_448 + 12),
+        (11_680, &plain, 2 * 1_460),
+        (11_679, &plain, 1_460),
+        (0, &stamped, 1_460),
+    ] {
+        let spec = Spec { flags: SYN, window, options: options.clone(), ..Spec::tcp(VERSIONS[0]).carrying(0, 0) };
+        let mut gateway = Gateway::new(Raise::Always);
+        let (frame, _) = gateway.see(&spec, Toward::Wide, Checksum::Unverified);
+        let at = frame.len() - options.len() + 2;
+        let mss = u16::from_be_bytes([frame[at], frame[at + 1]]);
+        assert_eq!(mss, told, "a window of {window}, {} bytes of options", options.len());
+    }
+}
 
 #[test]
 fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
@@ -573,6 +597,84 @@ fn a_live_connections_limits_change_by_its_own_handshake_alone() {
 }
 
 #[test]
+fn no_limit_rises_by_a_syn_other_than_the_one_that_is_answered() {
+    let syn = |seq, mss| saying(Toward::Wide, SYN, [seq, 0], mss);
+    let asked = |gateway: &mut Gateway| gateway.len_max(&data(4, 1, Toward::Narrow, 10), Toward::Narrow);
+    for (is_new, unanswered) in [(true, 576), (false, 576)] {
+        let offered = || {
+            let mut gateway = Gateway::new(Raise::BothWays);
+            if !is_new {
+                gateway.pass(&syn(1, 1_200), Toward::Wide, None);
+                gateway.pass(&saying(Toward::Narrow, SYN | ACK, [70, 2], 8_900), Toward::Narrow, None);
+                gateway.pass(&saying(Toward::Wide, FIN | ACK, [2, 71], 0), Toward::Wide, None);
+            }
+            for (seq, mss) in [(500, 1_400), (9, 48), (80, 1_300), (80, 9_000)] {
+                gateway.pass(&syn(seq, mss), Toward::Wide, None);
+            }
+            // One of the other end changes nothing of it.
+            gateway.pass(&saying(Toward::Narrow, SYN, [7, 0], 9_000), Toward::Narrow, None);
+            gateway
+        };
+        let mut gateway = offered();
+        assert_eq!(asked(&mut gateway), unanswered, "{is_new}");
+        // The last one is answered; then one that was offered, but is not known any more.
+        for (seq, expected) in [(80, 1_340), (9, unanswered), (8, unanswered)] {
+            let mut gateway = offered();
+            gateway.pass(&saying(Toward::Narrow, SYN | ACK, [90, seq + 1], 8_900), Toward::Narrow, None);
+            assert_eq!(asked(&mut gateway), expected, "{is_new}, {seq}");
+        }
+    }
+}
+
+#[test]
+fn nothing_grows_once_a_connection_of_the_same_ports_goes_on_without_its_answer() {
+    let handshake = |gateway: &mut Gateway, seq: u32| {
+        gateway.pass(&saying(Toward::Wide, SYN, [seq, 0], 1_400), Toward::Wide, None);
+        gateway.pass(&saying(Toward::Narrow, SYN | ACK, [70, seq + 1], 8_900), Toward::Narrow, None);
+    };
+    let grows = |gateway: &mut Gateway| {
+        let left = [Toward::Wide, Toward::Narrow].map(|toward| lens(gateway, toward, 500));
+        assert!(left[0] == left[1] && [&[1_040][..], &[540, 540]].contains(&&left[0][..]), "{left:?}");
+        left[0].len() == 1
+    };
+    for syn_toward in [Toward::Wide, Toward::Narrow] {
+        for (toward, numbers) in [(syn_toward, [1_001, 90]), (other(syn_toward), [90, 1_001])] {
+            let ack = |[seq, ack]: [u32; 2]| Spec { flags: ACK, seq, ack, ..data(4, 1, toward, 0) };
+            let mut gateway = Gateway::new(Raise::BothWays);
+            handshake(&mut gateway, 500);
+            gateway.pass(&saying(syn_toward, SYN, [1_000, 0], 1_000), syn_toward, None);
+            // Of the connection before.
+            gateway.pass(&ack([999, 999]), toward, None);
+            assert!(grows(&mut gateway), "{toward:?}");
+            gateway.pass(&ack(numbers), toward, None);
+            assert!(!grows(&mut gateway), "{toward:?}");
+            // Another SYN alone changes nothing of it; a whole handshake does.
+            gateway.pass(&saying(Toward::Wide, SYN, [2_000, 0], 1_400), Toward::Wide, None);
+            assert!(!grows(&mut gateway), "{toward:?}");
+            handshake(&mut gateway, 2_000);
+            assert!(grows(&mut gateway), "{toward:?}");
+        }
+    }
+}
+
+#[test]
+fn a_repeated_answer_ends_the_life_of_no_connection_any_sooner() {
+    let mut gateway = Gateway::new(Raise::BothWays);
+    let answer = saying(Toward::Narrow, SYN | ACK, [70, 501], 8_900);
+    gateway.pass(&saying(Toward::Wide, SYN, [500, 0], 1_400), Toward::Wide, None);
+    gateway.pass(&answer, Toward::Narrow, None);
+    gateway.now = gateway.now + Duration::from_secs(2);
+    gateway.step(4, 1, ACK_FROM_WIDE);
+    gateway.pass(&answer, Toward::Narrow, None);
+    gateway.now = gateway.now + Duration::from_secs(1_000);
+    gateway.mss.expire(gateway.now);
+    assert_eq!(gateway.mss.flow_count(), 1);
+    // It is heard all the same: the least counts.
+    gateway.pass(&Spec { options: mss_option(7_000), ..answer }, Toward::Narrow, None);
+    assert_eq!(gateway.len_max(&data(4, 1, Toward::Wide, 10), Toward::Wide), 7_040);
+}
+
+#[test]
 fn one_forged_answer_stops_no_raising_and_two_forged_segments_do() {
     let forged = saying(Toward::Wide, SYN | ACK, [9, 71], 1_460);
     for (goes_on, raised) in [(false, 1), (true, 0)] {
@@ -644,6 +746,8 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
             gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked), Toward::Narrow, None);
             gateway.pass(&with(saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), answered), Toward::Wide, None);
             let long = with(data(4, 1, Toward::Narrow, 4_000), counter);
+            // A SYN that comes once more, late, agrees to nothing, and takes nothing back.
+            gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked ^ 0b111), Toward::Narrow, None);
             let left = gateway.pass(&long, Toward::Narrow, None);
             let said: Vec<u8> = left.iter().map(|frame| (frame[32] & 1) << 2 | frame[33] >> 6).collect();
             // AE says it without a handshake.
@@ -865,7 +969,8 @@ impl Gateway {
     fn seen(&mut self, spec: &Spec, toward: Toward, checksum: Checksum, segment_len: Option<u16>) -> Packet {
         let mut packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
         packet.checksum = checksum;
-        packet.train = segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise });
+        packet.train =
+            segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
         self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
         packet
     }

@@ -1,7 +1,7 @@
 //! Trains are cut into the segments that a sender would have sent.
 
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
-use wideload_engine::packet::{Frame, Identifications, Ingress, Medium, Packet, Pool, Time, Train};
+use wideload_engine::packet::{Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train};
 use wideload_engine::{Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening};
 
 #[test]
@@ -91,7 +91,7 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
         let mut out = Output::new(Pool::new(1 << 20), None);
         let payload = noise(20_000);
         let mut packet = Frame::copy(&tcp(version, ACK, &payload), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-        packet.train = Some(Train { segment_len: 4_000, ids: Identifications::Rise });
+        packet.train = Some(Train { segment_len: 4_000, ids: Identifications::Rise, maker: Maker::Sender });
         side.push(Time::ZERO, packet, &mut out);
         let packet = out.next().expect("it goes on");
         let segments = pieces(&packet);
@@ -110,7 +110,7 @@ fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
         let mut side = Side { widening: Widening::default(), narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut packet = Frame::copy(&udp(4, &noise(1_200)), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-        packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise });
+        packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });
         side.push(Time::ZERO, packet, &mut out);
         let (mut seen, mut wire) = (0, 0);
         while let Some(packet) = out.next() {
@@ -132,7 +132,7 @@ fn source() -> Role {
 /// The packets on the wire that stand for a train.
 fn cut(train: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) -> Vec<Vec<u8>> {
     let mut packet = Frame::copy(train, Medium::Ip, Ingress(0), pool).expect("a train parses");
-    packet.train = Some(Train { segment_len, ids });
+    packet.train = Some(Train { segment_len, ids, maker: Maker::Sender });
     let segments = pieces(&packet);
     assert_eq!(segments.len(), packet.wire_count());
     assert_eq!(segments.iter().map(Vec::len).max(), Some(packet.wire_len()));

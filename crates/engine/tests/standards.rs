@@ -1194,7 +1194,7 @@ fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
 #[test]
 fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
     let cited = cited_ids();
-    let departures = table_column(&read("DEVIATIONS.md"), 0);
+    let [departures, _] = deviations();
     for row in rows() {
         let is_covered = cited.contains_key(&row.id) || departures.contains(&row.id);
         let of = [row.applies.as_str(), row.component.as_str()];
@@ -1209,7 +1209,7 @@ fn every_id_of_a_paper_is_cited_or_named_as_one_that_nothing_cites() {
     let (_, open) = page.split_once("\n## What nothing cites\n").expect("PAPERS.md has the section");
     let named: BTreeSet<String> = ids_in(open).into_iter().collect();
     let cited = cited_ids();
-    let departures = table_column(&read("DEVIATIONS.md"), 0);
+    let [departures, _] = deviations();
     for id in table_column(&page, 0).into_iter().map(|id| id.trim_matches('`').to_string()) {
         let leads_somewhere = cited.contains_key(&id) || departures.iter().any(|it| it.trim_matches('`') == id);
         assert!(leads_somewhere || named.contains(&id), "{id}: no code cites it, and PAPERS.md does not say so");
@@ -1229,20 +1229,58 @@ fn every_id_that_is_cited_exists() {
 
 // R110
 #[test]
-fn every_departure_from_a_standard_is_written_down() {
-    let written: BTreeSet<String> = table_column(&read("DEVIATIONS.md"), 0).into_iter().collect();
-    for row in rows() {
-        let departs = matches!(row.applies.as_str(), "deviation" | "conflict");
-        if departs && OURS.contains(&row.component.as_str()) {
-            assert!(written.contains(&row.id), "{} ({}) is not in DEVIATIONS.md", row.id, row.requirement);
-        }
-    }
-    let rows: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
+fn every_departure_from_a_standard_is_written_down_and_no_other() {
     let papers: BTreeSet<String> =
         table_column(&read("PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
-    for id in written {
-        assert!(rows.contains(&id) || papers.contains(id.trim_matches('`')), "DEVIATIONS.md: no {id}");
+    let [departures, _] = deviations();
+    let (of_rows, of_papers): (Vec<_>, Vec<_>) = departures.into_iter().partition(|id| is_row_id(id));
+    let departs = |row: &Row| matches!(row.applies.as_str(), "deviation" | "conflict");
+    assert_same_rows(of_rows, departs, "departs from the standard");
+    for id in of_papers {
+        assert!(papers.contains(id.trim_matches('`')), "DEVIATIONS.md: no {id}");
     }
+}
+
+#[test]
+fn every_row_that_nothing_keeps_yet_is_written_down_and_no_other() {
+    let tested = tested_ids();
+    let [_, waiting] = deviations();
+    let waits = |row: &Row| {
+        let of = [row.applies.as_str(), row.component.as_str()];
+        of.iter().any(|word| WAITING.contains(word))
+            && !of.iter().any(|word| ABSENT.contains(word))
+            && !tested.contains(&row.id)
+    };
+    assert_same_rows(waiting, waits, "is not kept yet");
+}
+
+/// Are these, each once, the ids of the rows of which this holds?
+#[track_caller]
+fn assert_same_rows(mut written: Vec<String>, holds: impl Fn(&Row) -> bool, what: &str) {
+    written.sort();
+    for pair in written.windows(2) {
+        assert_ne!(pair[0], pair[1], "DEVIATIONS.md has it twice");
+    }
+    for row in rows() {
+        let is_written = written.contains(&row.id);
+        let Row { id, requirement, applies, .. } = &row;
+        assert_eq!(
+            is_written,
+            holds(&row),
+            "{id} ({requirement}): DEVIATIONS.md {} that it {what}; STANDARDS.tsv: {applies}",
+            if is_written { "says" } else { "does not say" }
+        );
+    }
+    let rows: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
+    written.iter().for_each(|id| assert!(rows.contains(id), "DEVIATIONS.md: no {id}"));
+}
+
+/// The ids of both tables of DEVIATIONS.md: what is done otherwise, and what is not there yet.
+fn deviations() -> [Vec<String>; 2] {
+    let page = read("DEVIATIONS.md");
+    let (departures, waiting) =
+        page.split_once("\n## What is not there yet\n").expect("DEVIATIONS.md has the section");
+    [departures, waiting].map(|part| table_column(part, 0))
 }
 
 // What the tests stand on.
@@ -1268,21 +1306,40 @@ fn rows() -> Vec<Row> {
 /// The ids that comments cite, each with one file that does.
 fn cited_ids() -> HashMap<String, PathBuf> {
     let mut cited = HashMap::new();
+    each_citation(|id, file, _| {
+        cited.entry(id).or_insert_with(|| file.to_owned());
+    });
+    cited
+}
+
+/// The ids that comments of tests cite.
+fn tested_ids() -> BTreeSet<String> {
+    let mut tested = BTreeSet::new();
+    each_citation(|id, _, is_in_test| {
+        if is_in_test {
+            tested.insert(id);
+        }
+    });
+    tested
+}
+
+/// Tells each id that a comment cites, the file, and whether it is in a test.
+fn each_citation(mut tell: impl FnMut(String, &Path, bool)) {
     for crate_entry in fs::read_dir(root().join("crates")).unwrap() {
         for part in ["src", "tests"] {
             let mut files = Vec::new();
             rust_files(&crate_entry.as_ref().unwrap().path().join(part), &mut files);
             for file in files {
                 let text = fs::read_to_string(&file).unwrap();
-                for comment in text.lines().filter_map(|line| line.split_once("//")) {
-                    for id in ids_in(comment.1) {
-                        cited.entry(id).or_insert_with(|| file.clone());
-                    }
+                let mut is_in_test = part == "tests";
+                for line in text.lines() {
+                    is_in_test |= line.starts_with("#[cfg(test)]");
+                    let Some((_, comment)) = line.split_once("//") else { continue };
+                    ids_in(comment).into_iter().for_each(|id| tell(id, &file, is_in_test));
                 }
             }
         }
     }
-    cited
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -1411,8 +1468,6 @@ fn with_last(mut address: [u8; 16], last: u8) -> [u8; 16] {
     address
 }
 
-/// Components of the table that stand.
-const OURS: [&str; 6] = ["reassemble", "fragment", "GIR", "LRO", "GSO", "gateway"];
 /// What rows apply to that this program is not.
 const ABSENT: [&str; 3] = ["tunnel-mode", "optional", "endpoint"];
 /// What rows speak of that does not exist yet: path MTU discovery of our own, and acknowledgements of our own.

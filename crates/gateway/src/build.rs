@@ -1,7 +1,8 @@
 //! A configuration in, the sides that it asks for out.
 
-use crate::config::{self, Config, Holding, Role as ConfigRole, SideConfig, Stage};
+use crate::config::{self, Config, DontFragment, Holding, Role as ConfigRole, SideConfig, Stage};
 use crate::orders::Replacement;
+use crate::roles::is_beside_kernel;
 use crate::worker::Way;
 use core::time::Duration;
 use engine::{
@@ -42,13 +43,25 @@ impl Secrets {
 pub fn way(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets) -> Way {
     let pool = Pool::new(pool_limit(config));
     let answers = match config.role {
-        ConfigRole::WideInterface => None,
-        ConfigRole::Router | ConfigRole::Border => {
-            Some(Answers::new(config.answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, secrets.seed))
-        }
+        // The kernel tells senders itself.
+        ConfigRole::WideInterface | ConfigRole::Router => None,
+        ConfigRole::Border => Some(Answers::new(
+            config.answers_at(answering_end(toward)),
+            ANSWERS_PER_SECOND,
+            ANSWERS_BURST,
+            secrets.seed,
+        )),
     };
     let releases_when_idle = of(config, toward).hold == Holding::Burst;
     Way::new(side(config, toward, offloads, secrets), Output::new(pool, answers), releases_when_idle)
+}
+
+/// The end by which answers leave about what goes to a side: that which it came in by.
+fn answering_end(toward: Toward) -> usize {
+    match toward {
+        Toward::Narrow => 0,
+        Toward::Wide => 1,
+    }
 }
 
 /// What the pool of each way may take, in bytes.
@@ -70,7 +83,7 @@ pub fn replacement(
         sides,
         mtus: [config.wide.mtu, config.narrow.mtu],
         pool_limit: pool_limit(config),
-        answer_from: config.answer_from,
+        answer_from: [Toward::Narrow, Toward::Wide].map(|toward| config.answers_at(answering_end(toward))),
         mss: mss(config, secrets),
         lends: lends(config),
         done,
@@ -79,22 +92,33 @@ pub fn replacement(
 
 /// A side, as it is configured.
 pub fn side(config: &Config, toward: Toward, offloads: Offloads, secrets: Secrets) -> Side {
-    let is_for_own_host = config.role == ConfigRole::WideInterface && toward == Toward::Wide;
     let side = of(config, toward);
-    let role = match config.role {
-        ConfigRole::WideInterface => Role::Source(Identifiers::new(secrets.seed, config.limits.datagram_lifetime)),
-        ConfigRole::Router | ConfigRole::Border => Role::Transit,
+    let role = match (config.role, toward) {
+        (ConfigRole::WideInterface, Toward::Wide) | (ConfigRole::Router, _) if is_beside_kernel(config) => {
+            Role::Helper
+        }
+        (ConfigRole::WideInterface, _) => {
+            Role::Source(Identifiers::new(secrets.seed, config.limits.datagram_lifetime))
+        }
+        (ConfigRole::Router | ConfigRole::Border, _) => Role::Transit,
     };
     let narrowing = Narrowing {
         fill: side.fill,
         segment: unless(config, Stage::Segment, side.segment),
         fragment: unless(config, Stage::Fragment, side.fragment),
-        trains: Trains::of(side.coalesce.filter(|_| is_on(config, Stage::Coalesce)), is_for_own_host),
+        trains: trains(config, toward, unless(config, Stage::Coalesce, Switch::On)),
         checksums: if offloads.checksum { Checksums::Left } else { Checksums::Finished },
+        df_cut: (side.df == DontFragment::Cut).then(|| Identifiers::new(secrets.seed, engine::LIFETIME)),
         unknown_len_max: border(config).map_or(u16::MAX, |border| border.unknown_len_max(toward)),
         ..Narrowing::new(side.mtu, role)
     };
     Side { widening: widening(config, side, secrets), narrowing }
+}
+
+/// How long the segments of trains leave by a side whose coalescing is left out or not.
+pub fn trains(config: &Config, toward: Toward, coalesces: Switch) -> Trains {
+    let is_for_own_host = config.role == ConfigRole::WideInterface && toward == Toward::Wide;
+    Trains::of(of(config, toward).coalesce.filter(|_| coalesces == Switch::On), is_for_own_host)
 }
 
 /// The stages of a side that join, as they are configured.
@@ -136,10 +160,15 @@ pub fn mss(config: &Config, secrets: Secrets) -> Option<Mss> {
     border(config).map(|border| Mss::new(limit, border, secrets.seed).with_table_key(secrets.table_key))
 }
 
-/// May flows be lent to the kernel, where ports are able to? Each port has more descriptors then, and no more go from one process
-/// to another at once than those of so many workers.
+/// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more go from one
+/// process to another at once than those of so many workers.
+pub fn can_lend(config: &Config) -> bool {
+    config.role == ConfigRole::Border && config.workers <= LENDERS_MAX
+}
+
+/// May flows be lent to the kernel, where ports are able to?
 pub fn lends(config: &Config) -> bool {
-    config.role == ConfigRole::Border && config.workers <= LENDERS_MAX && !config.bypass.contains(&Stage::Lease)
+    can_lend(config) && is_on(config, Stage::Lease)
 }
 
 fn border(config: &Config) -> Option<Border> {

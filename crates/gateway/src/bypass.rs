@@ -8,7 +8,7 @@ use crate::config::{Config, SideConfig, Stage};
 use crate::figures::named;
 use crate::orders::{Order, Reins};
 use crate::worker::Way;
-use engine::{Join, Side, Switch, Widening};
+use engine::{Join, Side, Switch, Toward, Trains, Widening};
 use packet::Time;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -45,7 +45,7 @@ pub fn switch(
     }
     let (to, done) = mpsc::channel();
     for worker in crew {
-        let fresh = fresh(config)?;
+        let fresh = fresh(config, switch)?;
         let to = to.clone();
         let change = move |now: Time, ways: &mut [Way; 2]| {
             for ((way, fresh), chosen) in ways.iter_mut().zip(fresh).zip(chosen) {
@@ -95,14 +95,26 @@ fn stages(side: &SideConfig, stage: Stage) -> Option<Stages> {
     has.then_some(stages)
 }
 
-/// New stages for both ways, with none left out.
-fn fresh(config: &Config) -> io::Result<[Widening; 2]> {
-    let config = Config { bypass: Vec::new(), ..config.clone() };
-    let secrets = Secrets::draw()?;
-    Ok([&config.narrow, &config.wide].map(|side| build::widening(&config, side, secrets)))
+/// What a stage that is switched is given.
+struct Fresh {
+    /// New stages, with none left out.
+    widening: Widening,
+    /// How long the segments of trains leave if coalescing is switched.
+    trains: Trains,
 }
 
-fn turn(way: &mut Way, stages: Stages, switch: Switch, fresh: Widening, now: Time) {
+/// For both ways.
+fn fresh(config: &Config, switch: Switch) -> io::Result<[Fresh; 2]> {
+    let config = Config { bypass: Vec::new(), ..config.clone() };
+    let secrets = Secrets::draw()?;
+    Ok([Toward::Narrow, Toward::Wide].map(|toward| Fresh {
+        widening: build::widening(&config, build::of(&config, toward), secrets),
+        trains: build::trains(&config, toward, switch),
+    }))
+}
+
+fn turn(way: &mut Way, stages: Stages, switch: Switch, fresh: Fresh, now: Time) {
+    let Fresh { widening: fresh, trains } = fresh;
     if matches!((stages, switch), (Stages::Joining { reassembler: true, .. }, Switch::Off)) {
         way.keep_guesses();
     }
@@ -120,10 +132,14 @@ fn turn(way: &mut Way, stages: Stages, switch: Switch, fresh: Widening, now: Tim
             side.flush(now, out);
             (side.widening.reassembler, side.widening.joiner) = stays;
         }
-        (Stages::Coalescing, Switch::On) => begin(&mut widening.coalescer, fresh.coalescer),
+        (Stages::Coalescing, Switch::On) => {
+            begin(&mut widening.coalescer, fresh.coalescer);
+            narrowing.trains = trains;
+        }
         (Stages::Coalescing, Switch::Off) => {
             side.release(now, out);
             side.widening.coalescer = None;
+            side.narrowing.trains = trains;
         }
     }
 }
@@ -139,3 +155,38 @@ fn begin<T>(stage: &mut Option<T>, fresh: Option<T>) {
 const NAMES: [&str; 2] = ["to-narrow", "to-wide"];
 /// How long a worker may take.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use port::Offloads;
+
+    #[test]
+    fn coalescing_that_is_switched_leaves_trains_as_a_side_that_was_built_so_does() {
+        let wide_interface = "role = \"wide-interface\"\n[wide]\nmtu = 9000\n";
+        let border = "role = \"border\"\n[wide]\nport = \"packet:w0\"\nmtu = 9000\n";
+        for text in [wide_interface, border] {
+            let text = format!("{text}coalesce = \"resize\"\n[narrow]\nport = \"packet:n0\"\nmtu = 1500\n");
+            let config = Config::parse(&text, "test.toml").expect("it is a configuration");
+            let left_out = Config { bypass: vec![Stage::Coalesce], ..config.clone() };
+            let secrets = Secrets::draw().expect("the kernel gives random numbers");
+            for (toward, at) in [(Toward::Narrow, 0), (Toward::Wide, 1)] {
+                let way = |config| build::way(config, toward, Offloads::default(), secrets);
+                let Some(stages) = stages(build::of(&config, toward), Stage::Coalesce) else { continue };
+                let wanted = [&config, &left_out].map(|config| way(config).side.narrowing.trains);
+                assert_ne!(wanted[0], wanted[1], "{text}");
+                for began in [&config, &left_out] {
+                    let mut way = way(began);
+                    for (switch, wanted) in [(Switch::Off, wanted[1]), (Switch::On, wanted[0])] {
+                        let fresh =
+                            fresh(began, switch).expect("the kernel gives random numbers").into_iter().nth(at);
+                        let fresh = fresh.expect("there are two ways");
+                        turn(&mut way, stages, switch, fresh, Time::from_nanos(1));
+                        assert_eq!(way.side.narrowing.trains, wanted, "{switch:?}: {text}");
+                        assert_eq!(way.side.widening.coalescer.is_some(), switch == Switch::On);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //! | `{"do":"status"}` | tells the [`Figures`] under `status` |
 //! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
 //! | `{"do":"reload","config":"/path"}` | goes on as the configuration says that it runs by, or tells all that is wrong with it; a gateway of `wideload run` refuses any other file |
-//! | `{"do":"restart"}` | starts the program and the configuration anew, without losing a packet, or tells why not; only where `wideload run` runs it |
+//! | `{"do":"restart"}` | starts the program and the configuration anew, without losing a packet, or tells why not; only where `wideload run` runs it. Tells under `control` where it is asked from then on |
 //! | `{"do":"stop"}` | ends the gateway, once what is held has left |
 //! | `{"do":"version"}` | tells version, name and process |
 //!
@@ -16,12 +16,13 @@ use crate::bypass::{self, Ways};
 use crate::config::{Config, Problems, Stage};
 use crate::doors::{Door, Guest, Host};
 use crate::figures::{Figures, Watch};
-use crate::messages::Wish;
+use crate::messages::{Done, Wish};
 use crate::service::Service;
 use crate::work;
 use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fs::{self, Permissions};
@@ -381,7 +382,7 @@ impl Desk {
                 )
                 .into());
             }
-            return Ok(json!({ "config": path, "said": keeper.ask(Wish::Reload)? }));
+            return Ok(json!({ "config": path, "said": keeper.ask(Wish::Reload)?.said }));
         }
         let config = Config::read(path)?;
         let warnings = config.warnings.clone();
@@ -394,7 +395,8 @@ impl Desk {
         let Some((keeper, _)) = &self.keeper else {
             return Err("only a gateway that `wideload run` runs can be restarted".into());
         };
-        Ok(json!({ "said": keeper.ask(Wish::Restart)?, "process": std::process::id() }))
+        let Done { said, control } = keeper.ask(Wish::Restart)?;
+        Ok(json!({ "said": said, "control": control, "process": std::process::id() }))
     }
 }
 
@@ -554,8 +556,9 @@ impl Client {
         })?;
         let before = who.get("process").cloned().filter(|_| who.contains_key("version")).ok_or_else(no_gateway)?;
         self.stream.get_ref().set_read_timeout(Some(RESTART_PATIENCE))?;
-        self.ask(&Request::Restart {})?;
-        // It has written what it holds for another process, which answers from here on.
+        let told = self.ask(&Request::Restart {})?;
+        // It has written what it holds for another process, which answers from here on, by the path that it is configured to.
+        let path = told.get("control").and_then(Value::as_str).map_or(path, PathBuf::from);
         let until = Instant::now() + RESTART_PATIENCE;
         loop {
             let now = Client::connect(&path).and_then(|mut next| next.ask(&Request::Version {}));
@@ -605,12 +608,59 @@ pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
     }
 }
 
-fn only_one(directory: &Path) -> io::Result<PathBuf> {
+/// Removes control sockets from the directory where they usually are that killed gateways have left: the paths of those.
+///
+/// # Errors
+/// One cannot be removed.
+pub fn undo() -> io::Result<Vec<PathBuf>> {
+    undo_in(Path::new(DIRECTORY), OPEN_PATIENCE)
+}
+
+fn undo_in(directory: &Path, patience: Duration) -> io::Result<Vec<PathBuf>> {
+    let left: Vec<_> = paths_in(directory).into_iter().filter_map(|path| Some((left_at(&path)?, path))).collect();
+    if !left.is_empty() {
+        // One that is being opened has its file before it listens.
+        std::thread::sleep(patience);
+    }
+    let mut removed = Vec::new();
+    for (identity, path) in left {
+        if left_at(&path) != Some(identity) {
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => removed.push(path),
+            // Another one was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let text = format!("{}: cannot remove it: {error}", path.display());
+                return Err(io::Error::new(error.kind(), text));
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// The socket at a path, where nobody listens at it.
+fn left_at(path: &Path) -> Option<Identity> {
+    let it = fs::symlink_metadata(path).ok().filter(|it| it.file_type().is_socket())?;
+    // One whose queue is full would have us wait.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    let answer = connect(&socket, &SocketAddrUnix::new(path).ok()?);
+    (answer == Err(Errno::CONNREFUSED)).then(|| (it.dev(), it.ino()))
+}
+
+/// What may be control sockets in a directory, in order.
+fn paths_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
     paths.sort();
-    match &paths[..] {
+    paths
+}
+
+fn only_one(directory: &Path) -> io::Result<PathBuf> {
+    match &paths_in(directory)[..] {
         [path] => Ok(path.clone()),
         [] => {
             let said = format!("{}: no gateway runs here; give the path of its socket", directory.display());
@@ -644,3 +694,41 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a restart may take: longer than a program may to say that it takes over, and a worker process to come up.
 const RESTART_PATIENCE: Duration = Duration::from_secs(15);
 const RESTART_LOOK: Duration = Duration::from_millis(10);
+/// How long it may take until a socket that has a file is listened at.
+const OPEN_PATIENCE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_at_which_nobody_listens_are_removed_and_nothing_else_is() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let at = |name: &str| folder.path().join(name);
+        let listens = UnixListener::bind(at("works.sock")).expect("the path is free");
+        for name in ["killed.sock", "killed.other"] {
+            drop(UnixListener::bind(at(name)).expect("the path is free"));
+        }
+        fs::write(at("file.sock"), "precious").expect("there is room");
+        std::os::unix::fs::symlink(at("killed.other"), at("link.sock")).expect("there is room");
+        // This one is listened at a moment later.
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("it is free");
+        let address = SocketAddrUnix::new(at("begins.sock")).expect("it is short");
+        bind(&socket, &address).expect("the path is free");
+        let folder = &folder;
+        let removed = std::thread::scope(|scope| {
+            let patience = Duration::from_secs(1);
+            let undoing = scope.spawn(move || undo_in(folder.path(), patience));
+            std::thread::sleep(patience / 4);
+            listen(&socket, BACKLOG).expect("any socket can listen");
+            undoing.join().expect("it does not panic")
+        });
+        assert_eq!(removed.expect("all can be removed"), [at("killed.sock")]);
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).expect("it is there").flatten().map(|it| it.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["begins.sock", "file.sock", "killed.other", "link.sock", "works.sock"]);
+        drop(listens);
+    }
+}

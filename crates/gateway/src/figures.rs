@@ -9,6 +9,7 @@ use crate::orders::Reins;
 use crate::service::Service;
 use crate::siblings::Moved;
 use crate::snapshot::{EndSnapshot, Snapshot, WaySnapshot};
+use crate::worker::Path;
 use engine::{Event, Guesses, Reason, Switch, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,8 +115,6 @@ pub struct WayFigures {
     pub stages: Vec<StageFigures>,
     /// How guesses of where payloads belong went.
     pub guesses: GuessFigures,
-    /// Packets on the wire that wait for a next hop.
-    pub unresolved: u64,
     /// Heap memory of its pool, lent and free, in bytes.
     pub pool_bytes: u64,
     /// Buffers on loan.
@@ -216,9 +215,7 @@ counters! {
         WidePackets "wide_packets" "packets" seen.wide_packets "Packets on the wire that came and are longer than 8,000 bytes."
         Lost "lost" "frames" seen.lost "Frames that came and found no buffer, or came cut: dropped."
         Passed "passed" "frames" seen.passed "Frames that carry no packet for us, and passed."
-        Left "left" "frames" seen.left "Frames that are the kernel's, and were left to it."
         Oversize "oversize" "frames" seen.oversize "Frames that carry no packet and are longer than the other side takes: dropped."
-        Unreachable "unreachable" "packets" seen.unreachable "Packets that were to leave by the port and whose next hop does not answer, or that have no route: dropped."
         Errors "errors" "times" seen.errors "Times that the port could not be read."
         Missed "missed" "frames" missed "Frames that the kernel dropped because nobody took them in time."
         LentFrames "lent_frames" "frames" lent.frames "Packets and trains that the kernel passed on by itself, of flows that were lent to it; the counters above and those of what went do not have them."
@@ -236,6 +233,7 @@ counters! {
         Bytes "bytes" "bytes" sent.bytes "Bytes that the port took, link headers once for each train."
         Wires "wires" "wires" sent.wires "Packets, trains and frames that the port took, each in one piece."
         Full "full" "packets" sent.full "Packets that were dropped because the port stayed full."
+        Torn "torn" "packets" sent.torn "Fragments that were dropped because the port stayed full when another one of their datagram was to leave."
         Refused "refused" "packets" sent.refused "Packets that the port does not take, too long or malformed to it: dropped."
         Down "down" "packets" sent.down "Packets that were dropped because the port's interface is down or gone."
         OffloadsRefused "offloads_refused" "times" sent.offloads_refused "Trains and half-filled checksums that the port said it takes, and did not; they left all the same."
@@ -263,12 +261,12 @@ counters! {
 
 impl Came {
     /// What of it is a loss.
-    pub const DROPS: [Came; 5] = [Came::Lost, Came::Oversize, Came::Unreachable, Came::Missed, Came::LentLost];
+    pub const DROPS: [Came; 4] = [Came::Lost, Came::Oversize, Came::Missed, Came::LentLost];
 }
 
 impl Went {
     /// What of it is a loss.
-    pub const DROPS: [Went; 3] = [Went::Full, Went::Refused, Went::Down];
+    pub const DROPS: [Went; 4] = [Went::Full, Went::Torn, Went::Refused, Went::Down];
 }
 
 impl Watch {
@@ -324,15 +322,33 @@ impl Part {
         [("wide", &self.wide), ("narrow", &self.narrow)]
     }
 
+    /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those the bytes are TCP's payload
+    /// alone.
+    pub fn totals(&self) -> [(&'static str, [Count; 2]); 2] {
+        let [to_narrow, to_wide] = self.ways();
+        [(to_narrow, &self.wide), (to_wide, &self.narrow)].map(|((label, way), from)| (label, way.totals(from)))
+    }
+
     fn of(snapshot: &Snapshot) -> Part {
         let [to_narrow, to_wide] = &snapshot.ways;
         let [wide, narrow] = &snapshot.ends;
         let Moved { given, given_ways: [narrow_given, wide_given], taken, refused } = snapshot.siblings;
+        let [at_wide, at_narrow] = match snapshot.path {
+            Path::Across => [
+                unexplained([to_wide, to_narrow], [wide, narrow], wide_given),
+                unexplained([to_narrow, to_wide], [narrow, wide], narrow_given),
+            ],
+            // What came in by an end leaves by it.
+            Path::Back => [
+                unexplained([to_narrow; 2], [wide; 2], narrow_given),
+                unexplained([to_wide; 2], [narrow; 2], wide_given),
+            ],
+        };
         Part {
             to_narrow: WayFigures::of(to_narrow),
             to_wide: WayFigures::of(to_wide),
-            wide: EndFigures::of(wide, unexplained([to_wide, to_narrow], [wide, narrow], wide_given)),
-            narrow: EndFigures::of(narrow, unexplained([to_narrow, to_wide], [narrow, wide], narrow_given)),
+            wide: EndFigures::of(wide, at_wide),
+            narrow: EndFigures::of(narrow, at_narrow),
             processor_seconds: snapshot.processor_time.as_secs_f64(),
             wakes: snapshot.wake_count,
             siblings: SiblingFigures { given, taken, refused },
@@ -341,12 +357,11 @@ impl Part {
 }
 
 /// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the answers about
-/// what came by the other, and what the other end gave that is no packet; what was given to siblings leaves by theirs.
+/// what came by it, and what the end that feeds it gave that is no packet; what was given to siblings leaves by theirs.
 fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
     let sent = &end.sent;
-    let known =
-        sent.packets + sent.full + sent.refused + sent.down + end.seen.unreachable + toward.unresolved + given;
+    let known = sent.packets + sent.full + sent.torn + sent.refused + sent.down + given;
     due.wrapping_sub(known) as i64
 }
 
@@ -366,6 +381,15 @@ impl WayFigures {
         self.events.get(event.name()).copied().unwrap_or_default()
     }
 
+    /// All packets that came by this end and that went on, those of offloaded flows too.
+    pub fn totals(&self, from: &EndFigures) -> [Count; 2] {
+        let bytes = from.came(Came::LentBytes);
+        [(self.received, Came::LentPackets), (self.forwarded, Came::LentPacketsOut)].map(|(mut all, offloaded)| {
+            all += Count { packets: from.came(offloaded), bytes };
+            all
+        })
+    }
+
     fn of(way: &WaySnapshot) -> WayFigures {
         let reasons = |count: &dyn Fn(Reason) -> Tally| {
             Reason::ALL.iter().map(|it| (it.name().to_owned(), count(*it).into())).collect()
@@ -380,7 +404,6 @@ impl WayFigures {
             held: way.held.into(),
             stages: way.stages.iter().map(StageFigures::of).collect(),
             guesses: way.guesses.into(),
-            unresolved: way.unresolved,
             pool_bytes: way.pool_len,
             lent_buffers: way.lent_count,
             unexplained: Gap {
@@ -478,7 +501,6 @@ impl AddAssign<&WayFigures> for WayFigures {
         self.guesses.right += other.guesses.right;
         self.guesses.landed_bytes += other.guesses.landed_bytes;
         self.guesses.copied_out_bytes += other.guesses.copied_out_bytes;
-        self.unresolved += other.unresolved;
         self.pool_bytes += other.pool_bytes;
         self.lent_buffers += other.lent_buffers;
         self.unexplained.packets += other.unexplained.packets;

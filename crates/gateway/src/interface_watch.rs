@@ -59,10 +59,11 @@ fn disagreement(table: &str, mtu: u16, interface: &Interface) -> Option<String> 
 }
 
 /// The name of an interface that is the host's own; a TUN or TAP device gets its MTU from the gateway.
-fn existing(side: &SideConfig) -> Option<String> {
+pub(crate) fn existing(side: &SideConfig) -> Option<String> {
     match side.port.parse() {
         Ok(Address::Packet(name) | Address::Xdp(name)) => Some(name),
-        Ok(Address::Tun(_) | Address::Tap(_)) | Err(_) => None,
+        // Of a helper's interface the other side speaks.
+        Ok(Address::Tun(_) | Address::Tap(_) | Address::Ingress(_) | Address::Egress(_)) | Err(_) => None,
     }
 }
 

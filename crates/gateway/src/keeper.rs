@@ -9,19 +9,23 @@
 //! two of them is lost there.
 
 use crate::claims::Claims;
-use crate::config::{Config, Fail, Problems};
+use crate::config::{Config, Fail, Problems, Role};
 pub use crate::kept::VERSION;
 
+use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
 use crate::kept::{self, Doors, Estate, Inherited, KeptPort};
-use crate::messages::{Begin, Heard, ToKeeper, ToWorker, Wish, hear, say};
+use crate::messages::{Begin, Done, Heard, ToKeeper, ToWorker, Wish, hear, say};
 use crate::notify::{self, Notify};
-use crate::roles::Seized;
+use crate::orders::Farewell;
+use crate::own_addresses;
+use crate::roles::{Seized, is_beside_kernel};
 use crate::service::{may_reload, stays};
 use crate::trial;
+use crate::voice::Voice;
+use crate::worker::FAREWELL_PATIENCE;
 use port::Offloads;
 use port::descriptors::{self, Signals, Stay};
-use port::netlink::Netlink;
 use port::pulse::{Pulse, Watched};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -30,11 +34,12 @@ use rustix::process::{
 };
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The process that keeps a gateway running.
@@ -48,13 +53,16 @@ pub struct Keeper {
     program: PathBuf,
     signals: Signals,
     notify: Notify,
+    voice: Voice,
     /// The interfaces that no other gateway may serve.
     claims: Claims,
     ports: Vec<KeptPort>,
     doors: Doors,
     seized: Option<Seized>,
+    /// The interfaces at which GRO was switched on.
+    gro: Gro,
     /// Where workers say that they work, and what has packets pass without them: where the configuration says so.
-    pulse: Option<Pulse>,
+    pulse: Option<Arc<Pulse>>,
     watched: Vec<Watched>,
     /// What the program before this one had seized, where it could not be seized again.
     left: Option<Inherited>,
@@ -65,15 +73,17 @@ pub struct Keeper {
     /// No other is started before.
     pauses_until: Instant,
     is_careful: bool,
-    /// What a worker process is trying to go on with, and whether one that it serves waits for the outcome.
-    reload: Option<(String, Config, bool)>,
-    /// Does somebody whom the worker process serves wait for the outcome of a restart?
-    is_awaited: bool,
-    /// What is to be done, and whether somebody waits for the outcome.
-    wanted: VecDeque<(Wish, bool)>,
-    netlink: Option<Netlink>,
+    /// What a worker process is trying to go on with, and the number under which one that it serves waits for the outcome.
+    reload: Option<(String, Config, Waiter)>,
+    /// Who waits for the outcome of a restart.
+    awaited: Waiter,
+    /// What is to be done, and who waits for the outcome.
+    wanted: VecDeque<(Wish, Waiter)>,
     interfaces: InterfaceWatch,
 }
+
+/// The number of a wish whose outcome somebody waits for whom the worker process serves.
+type Waiter = Option<u64>;
 
 /// A worker process.
 #[derive(Debug)]
@@ -151,7 +161,8 @@ impl Keeper {
         let (text, config) = read(path).map_err(Failure::Config)?;
         let doors = Doors::open(&config)?;
         let mut claims = Claims::default();
-        let unseen = claims.renew(&config)?;
+        let (unseen, claimed) = claims.renew(&config);
+        claimed?;
         let (trusted, doubts) = match trial::try_offloads(&config) {
             Ok(proofs) => (proofs.each_ref().map(|proof| proof.offloads), trial::doubts(&proofs)),
             Err(error) => {
@@ -164,10 +175,11 @@ impl Keeper {
         keeper.claims = claims;
         keeper.warn();
         unseen.iter().chain(&doubts).for_each(|doubt| keeper.say(doubt));
-        keeper.seized = Some(Seized::start(&keeper.config)?);
-        if keeper.config.fail == Fail::Open {
-            keeper.pulse = Some(Pulse::new(keeper.config.workers)?);
+        keeper.suit_gro();
+        if keeper.config.fail == Fail::Open || is_beside_kernel(&keeper.config) {
+            keeper.pulse = Some(Arc::new(Pulse::new(keeper.config.workers)?));
         }
+        keeper.seized = Some(Seized::start(&keeper.config, keeper.pulse.clone(), Vec::new())?);
         keeper.watch()?;
         keeper.worker = Some(keeper.spawn(None)?);
         match keeper.first_beat() {
@@ -195,7 +207,7 @@ impl Keeper {
         if keeper.text != estate.text {
             keeper.warn();
         }
-        (keeper.is_awaited, keeper.wanted) = (estate.is_awaited, estate.wanted);
+        (keeper.awaited, keeper.wanted) = (estate.awaited, estate.wanted);
         keeper.claims = inherited.claims(&estate.claims);
         // A program that claimed nothing is not ended by who does.
         if let Err(error) = keeper.claim() {
@@ -205,14 +217,17 @@ impl Keeper {
             keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
         }
         if let Some(number) = estate.pulse {
-            keeper.pulse = Some(Pulse::adopt(inherited.take(number)?, keeper.config.workers)?);
+            keeper.pulse = Some(Arc::new(Pulse::adopt(inherited.take(number)?, keeper.config.workers)?));
         }
+        keeper.suit_gro();
         // What the program before had seized goes with the rest of what it left, once the same is seized here.
-        match Seized::start(&keeper.config) {
+        let before = inherited.links(&estate.links);
+        match Seized::start(&keeper.config, keeper.pulse.clone(), before) {
             Ok(seized) => keeper.seized = Some(seized),
             Err(error) => {
                 keeper.say(&error.to_string());
-                keeper.left = Some(inherited);
+                // Beside a kernel, routes without programs would lead nowhere.
+                keeper.left = (!is_beside_kernel(&keeper.config)).then_some(inherited);
             }
         }
         if let Err(error) = keeper.watch() {
@@ -228,7 +243,8 @@ impl Keeper {
         match Config::parse(text_before, &self.path.to_string_lossy()) {
             Ok(before) => {
                 self.say(&format!("goes on by the configuration before: {error}"));
-                (self.text, self.config) = (text_before.to_owned(), before);
+                let own_addresses = self.config.own_addresses;
+                (self.text, self.config) = (text_before.to_owned(), Config { own_addresses, ..before });
             }
             Err(_) => self.say(&format!("goes on without it: {error}")),
         }
@@ -237,12 +253,13 @@ impl Keeper {
     fn new(
         path: &Path,
         text: String,
-        config: Config,
+        mut config: Config,
         signals: Signals,
         ports: Vec<KeptPort>,
         doors: Doors,
     ) -> io::Result<Keeper> {
         let path = path::absolute(path)?;
+        own_addresses::find(&mut config);
         let (program, notify) = (std::env::current_exe()?, Notify::from_environment());
         Ok(Keeper {
             path,
@@ -251,10 +268,12 @@ impl Keeper {
             program,
             signals,
             notify,
+            voice: Voice::standard_error(),
             claims: Claims::default(),
             ports,
             doors,
             seized: None,
+            gro: Gro::recorded(),
             pulse: None,
             watched: Vec::new(),
             left: None,
@@ -264,18 +283,22 @@ impl Keeper {
             pauses_until: Instant::now(),
             is_careful: false,
             reload: None,
-            is_awaited: false,
+            awaited: None,
             wanted: VecDeque::new(),
-            netlink: None,
             interfaces: InterfaceWatch::default(),
         })
     }
 
     /// Has no other gateway serve the interfaces that are there.
     fn claim(&mut self) -> io::Result<()> {
-        let doubts = self.claims.renew(&self.config)?;
+        let (doubts, claimed) = self.claims.renew(&self.config);
         doubts.iter().for_each(|doubt| self.say(doubt));
-        Ok(())
+        claimed
+    }
+
+    /// Has GRO on at the interfaces where the configuration says so.
+    fn suit_gro(&mut self) {
+        self.gro.suit(&self.config).iter().for_each(|doubt| self.say(doubt));
     }
 
     /// Waits until the first worker process works.
@@ -331,8 +354,9 @@ impl Keeper {
             has_metrics: self.doors.metrics.is_some(),
             has_pulse: self.pulse.is_some(),
             has_heritage: pipe.is_some(),
+            own_addresses: self.config.own_addresses,
         });
-        let mut descriptors = kept::handed(&self.ports, &self.doors, self.pulse.as_ref());
+        let mut descriptors = kept::handed(&self.ports, &self.doors, self.pulse.as_deref());
         descriptors.extend(pipe.map(AsFd::as_fd));
         match say(&child.socket, &begin, &descriptors) {
             Ok(()) => Ok(child),
@@ -360,9 +384,8 @@ impl Keeper {
 
     /// Tells who waits for the outcome of a restart.
     fn answer_restart(&mut self, said: Result<String, String>) {
-        if std::mem::take(&mut self.is_awaited) {
-            self.answer(said);
-        }
+        let waiter = self.awaited.take();
+        self.answer(waiter, said);
     }
 }
 
@@ -383,14 +406,17 @@ impl Keeper {
             looked_at = Instant::now();
             while let Some(signal) = self.signals.next() {
                 match signal {
-                    libc::SIGHUP => self.wanted.push_back((Wish::Reload, false)),
-                    libc::SIGUSR2 => self.wanted.push_back((Wish::Restart, false)),
+                    libc::SIGHUP => self.wanted.push_back((Wish::Reload, None)),
+                    libc::SIGUSR2 => self.wanted.push_back((Wish::Restart, None)),
                     _ => return,
                 }
             }
             self.look_at_worker();
             self.look_at_heir();
             self.interfaces.news(&self.config).iter().for_each(|news| self.say(news));
+            if let Some(trouble) = self.seized.as_ref().and_then(Seized::trouble) {
+                self.say(&trouble);
+            }
             if self.fulfil() == Go::End {
                 return;
             }
@@ -405,10 +431,10 @@ impl Keeper {
         }
         match self.wanted.pop_front() {
             None => {}
-            Some((Wish::Reload, somebody_waits)) => self.reload(somebody_waits),
-            Some((Wish::Restart, somebody_waits)) => self.restart(somebody_waits),
-            Some((Wish::Stop, _)) => {
-                self.answer(Ok("it ends".to_owned()));
+            Some((Wish::Reload, waiter)) => self.reload(waiter),
+            Some((Wish::Restart, waiter)) => self.restart(waiter),
+            Some((Wish::Stop, waiter)) => {
+                self.answer(waiter, Ok("it ends".to_owned()));
                 return Go::End;
             }
         }
@@ -467,28 +493,16 @@ impl Keeper {
                 self.notify.lives();
             }
             ToKeeper::Reloaded(outcome) => self.reloaded(outcome, child),
-            ToKeeper::Resolve { index, address } => self.resolve(index, address),
             ToKeeper::Reopen { end, index } => self.reopen(end, index, child),
-            ToKeeper::Wish(wish) if self.wanted.len() < WISHES_MAX => self.wanted.push_back((wish, true)),
-            // Who asks without end is not heard.
-            ToKeeper::Wish(_) => {}
+            ToKeeper::Wish { number, wish } if self.wanted.len() < WISHES_MAX => {
+                self.wanted.push_back((wish, Some(number)));
+            }
+            ToKeeper::Wish { number, .. } => {
+                self.answer_by(child, Some(number), Err("too much is asked for at once; try again".to_owned()));
+            }
+            ToKeeper::Farewell(farewell) => self.say_farewell(farewell),
         }
         child.heard_at = Instant::now();
-    }
-
-    /// Has the kernel ask for a neighbour: the one thing with rights that a worker process needs while it works.
-    fn resolve(&mut self, index: u32, address: std::net::IpAddr) {
-        if self.netlink.is_none() {
-            self.netlink = Netlink::open().ok();
-        }
-        let Some(netlink) = &mut self.netlink else { return };
-        let is_ours = netlink
-            .interface_at(index)
-            .is_ok_and(|interface| self.ports.iter().any(|port| port.name() == interface.name));
-        if is_ours {
-            // The worker process asks again.
-            let _ = netlink.resolve(index, address);
-        }
     }
 
     /// Opens the ports of an end anew where their interface is another one than it was, and hands them over. Who asks by the
@@ -511,10 +525,9 @@ impl Keeper {
         }
         let of_end = || self.ports.iter().skip(end).step_by(SIDE_COUNT);
         let descriptors: Vec<_> = of_end().flat_map(|port| &port.descriptors).map(AsFd::as_fd).collect();
-        let mac = of_end().next().and_then(|port| Netlink::open().ok()?.interface(port.name()).ok()?.mac);
         let ports = ports.map(|()| of_end().map(|port| port.told.clone()).collect());
         let handed = if ports.is_ok() { &descriptors[..] } else { &[] };
-        let said = ToWorker::Reopened { end, ports: ports.map_err(|error| error.to_string()), mac };
+        let said = ToWorker::Reopened { end, ports: ports.map_err(|error| error.to_string()) };
         // Who does not listen asks again.
         let _ = say(&child.socket, &said, handed);
     }
@@ -525,8 +538,9 @@ impl Keeper {
         self.claim()?;
         match &mut self.seized {
             Some(seized) => seized.renew(&self.config)?,
-            None => self.seized = Some(Seized::start(&self.config)?),
+            None => self.seized = Some(Seized::start(&self.config, self.pulse.clone(), Vec::new())?),
         }
+        self.suit_gro();
         for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
             *place = port;
         }
@@ -538,8 +552,8 @@ impl Keeper {
 
     /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from the host.
     fn watch(&mut self) -> io::Result<()> {
-        if let Some(pulse) = &self.pulse {
-            self.watched = kept::watch(&self.config, &self.ports, pulse)?;
+        if let Some(pulse) = self.pulse.as_ref().filter(|_| self.config.role == Role::Border) {
+            self.watched = kept::watch(&self.ports, pulse)?;
         }
         Ok(())
     }
@@ -548,8 +562,8 @@ impl Keeper {
     fn mourn(&mut self, how: &str, had_begun: bool) {
         // Whom it served is gone with it; once it has handed over, who waits is served by its successor.
         if self.heir.as_ref().is_none_or(|heir| heir.pipe.is_some()) {
-            self.is_awaited = false;
-            self.wanted.iter_mut().for_each(|(_, somebody_waits)| *somebody_waits = false);
+            self.awaited = None;
+            self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
         }
         if self.reload.take().is_some() {
             self.say("not reloaded, all goes on as it was: the worker process died over it");
@@ -597,64 +611,70 @@ impl Keeper {
     /// Says what is right and hardly meant in the configuration.
     fn warn(&self) {
         self.config.warnings.iter().for_each(|warning| self.say(&warning.to_string()));
+        own_addresses::doubts(&self.config).iter().for_each(|doubt| self.say(doubt));
     }
 
-    fn answer(&self, said: Result<String, String>) {
+    fn answer(&self, waiter: Waiter, said: Result<String, String>) {
         if let Some(worker) = &self.worker {
-            // Who asked waits no longer than its patience.
-            let _ = say(&worker.socket, &ToWorker::Said(said), &[]);
+            self.answer_by(worker, waiter, said);
         }
+    }
+
+    /// Tells who waits, by the worker process that serves them.
+    fn answer_by(&self, child: &Child, waiter: Waiter, said: Result<String, String>) {
+        let Some(number) = waiter else { return };
+        let outcome = said.map(|said| Done { said, control: self.doors.control.path().to_owned() });
+        // Who asked waits no longer than its patience.
+        let _ = say(&child.socket, &ToWorker::Said { number, outcome }, &[]);
     }
 
     /// Says a sentence to whoever reads what this process writes.
     fn say(&self, sentence: &str) {
         // Where nobody reads it, or the disk is full, packets pass all the same.
-        let _ = writeln!(io::stderr(), "wideload {}: {sentence}", self.config.name);
+        self.voice.say(&format!("wideload {}: {sentence}", self.config.name));
     }
 }
 
 /// Another configuration.
 impl Keeper {
     /// Reads the file anew and has the worker process go on by it. Where it is wrong, all goes on as it was.
-    fn reload(&mut self, somebody_waits: bool) {
+    fn reload(&mut self, waiter: Waiter) {
         self.notify.reloading();
-        if let Err(error) = self.begin_reload(somebody_waits) {
+        if let Err(error) = self.begin_reload(waiter) {
             self.say(&format!("not reloaded, all goes on as it was: {error}"));
             self.notify.ready();
-            if somebody_waits {
-                self.answer(Err(error));
-            }
+            self.answer(waiter, Err(error));
         }
     }
 
-    fn begin_reload(&mut self, somebody_waits: bool) -> Result<(), String> {
-        let (text, config) = read(&self.path).map_err(|problems| problems.to_string())?;
+    fn begin_reload(&mut self, waiter: Waiter) -> Result<(), String> {
+        let (text, mut config) = read(&self.path).map_err(|problems| problems.to_string())?;
+        own_addresses::find(&mut config);
         may_reload(&self.config, &config).map_err(|error| error.to_string())?;
         let worker = self.worker.as_ref().ok_or("no worker process is there; try again")?;
-        say(&worker.socket, &ToWorker::Reload(text.clone()), &[]).map_err(|error| error.to_string())?;
-        self.reload = Some((text, config, somebody_waits));
+        say(&worker.socket, &ToWorker::Reload(text.clone(), config.own_addresses), &[])
+            .map_err(|error| error.to_string())?;
+        self.reload = Some((text, config, waiter));
         Ok(())
     }
 
     fn reloaded(&mut self, outcome: Result<(), String>, child: &Child) {
-        let Some((text, config, somebody_waits)) = self.reload.take() else { return };
+        let Some((text, config, waiter)) = self.reload.take() else { return };
         match &outcome {
             Ok(()) => {
                 (self.text, self.config, self.is_careful) = (text, config, false);
                 self.deaths.clear();
                 self.warn();
                 if let Some(Err(error)) = self.seized.as_mut().map(|seized| seized.suit(&self.config)) {
-                    self.say(&format!("all that the host sends crosses the worker process: {error}"));
+                    self.say(&format!("the kernel still goes by the configuration before: {error}"));
                 }
+                self.suit_gro();
                 self.say("reloaded");
             }
             Err(error) => self.say(&format!("not reloaded, all goes on as it was: {error}")),
         }
         self.notify.ready();
-        if somebody_waits {
-            let said = ToWorker::Said(outcome.map(|()| "reloaded".to_owned()));
-            let _ = say(&child.socket, &said, &[]);
-        }
+        self.answer_by(child, waiter, outcome.map(|()| "reloaded".to_owned()));
     }
 }
 
@@ -662,8 +682,8 @@ impl Keeper {
 impl Keeper {
     /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or the
     /// configuration is no good, all goes on as it was.
-    fn restart(&mut self, somebody_waits: bool) {
-        self.is_awaited = somebody_waits;
+    fn restart(&mut self, waiter: Waiter) {
+        self.awaited = waiter;
         if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {
             self.say(&format!("not restarted, all goes on as it was: {error}"));
             self.answer_restart(Err(format!("not restarted, all goes on as it was: {error}")));
@@ -726,7 +746,8 @@ impl Keeper {
             pulse: self.pulse.as_ref().map(|pulse| descriptors::number(pulse.fd())),
             worker: self.worker.as_ref().map(open),
             claims: self.claims.numbers(),
-            is_awaited: self.is_awaited,
+            links: self.seized.as_ref().map(Seized::links).unwrap_or_default(),
+            awaited: self.awaited,
             wanted: self.wanted.clone(),
         };
         let (_memory, number) = estate.leave().map_err(|error| error.to_string())?;
@@ -760,7 +781,11 @@ impl Keeper {
         {
             // Before it hands over, for then it answers no more.
             self.answer_restart(Ok("it hands over to the next".to_owned()));
-            self.wanted.iter_mut().for_each(|(_, somebody_waits)| *somebody_waits = false);
+            self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
+            if let Some(pulse) = &self.pulse {
+                // What comes meanwhile waits: pieces of one datagram meet.
+                pulse.excuse(HAND_OVER_PATIENCE);
+            }
             if let Some(worker) = &mut self.worker {
                 worker.heard_at = Instant::now();
                 // One that does not listen is ended when its patience is.
@@ -787,27 +812,53 @@ impl Keeper {
     /// Has the worker process let go of what it holds; with what is dropped here goes what was changed.
     fn end(mut self) {
         self.notify.stopping();
+        if let Some(seized) = &self.seized {
+            seized.stop_taking();
+        }
         match self.heir.take() {
             Some(heir) if heir.pipe.is_some() => heir.child.kill(),
-            Some(heir) => self.let_go(&heir.child),
+            Some(heir) => self.let_go(heir.child),
             None => {}
         }
         if let Some(worker) = self.worker.take() {
-            self.let_go(&worker);
+            self.let_go(worker);
         }
     }
 
-    fn let_go(&self, child: &Child) {
+    fn let_go(&mut self, mut child: Child) {
         // One that does not listen is ended when its patience is.
-        let _ = say(&child.socket, &ToWorker::Drain, &[]);
-        let until = Instant::now() + DRAIN_PATIENCE;
-        while let State::Lives = child.state() {
+        let _ = say(&child.socket, &ToWorker::Finish, &[]);
+        let until = Instant::now() + FAREWELL_PATIENCE + DRAIN_PATIENCE;
+        while let State::Lives = self.attend(&mut child) {
             if Instant::now() > until {
                 child.kill();
                 return self.say("the worker process did not end by itself; what it held is lost");
             }
             let mut fds = [PollFd::from_borrowed_fd(child.process.as_fd(), PollFlags::IN)];
             let _ = poll(&mut fds, Some(&LOOK));
+        }
+        // What it said last.
+        let _ = self.attend(&mut child);
+    }
+}
+
+/// What is said of hosts that were told, where there are any.
+impl Keeper {
+    fn say_farewell(&self, farewell: Farewell) {
+        let Farewell { told, untold, forgotten } = farewell;
+        let mtu = self.config.narrow.mtu;
+        let of = |count: u64| format!("{count} connection{}", if count == 1 { "" } else { "s" });
+        if told > 0 {
+            self.say(&format!(
+                "told the wide hosts of {} that packets of at most {mtu} bytes pass from here on",
+                of(told)
+            ));
+        }
+        if untold + forgotten > 0 {
+            let all = of(untold + forgotten);
+            self.say(&format!(
+                "{all} may hang, as their wide hosts could not be told: {untold} not reached, {forgotten} forgotten"
+            ));
         }
     }
 }
@@ -874,6 +925,8 @@ const HANG_PATIENCE: Duration = Duration::from_secs(1);
 const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one may take to let go of what it holds.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long packets wait between two workers where one hands over.
+const HAND_OVER_PATIENCE: Duration = Duration::from_millis(500);
 /// After so many deaths, within so long, the next one joins nothing.
 const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);

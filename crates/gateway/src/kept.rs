@@ -1,15 +1,18 @@
 //! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its worker processes and
 //! through programs of its own that take each other's place.
 
+use crate::beside::Spot;
 use crate::claims::Claims;
-use crate::config::{Config, Role, SideConfig};
+use crate::config::Config;
 use crate::control::{Identity, Socket};
 use crate::messages::{HandedPort, Wish};
-use crate::reopen::{open, side};
+use crate::reopen::open;
+use crate::roles;
 use crate::trial;
 use port::descriptors::{self, Stay};
 use port::netlink::Netlink;
-use port::pulse::{Onward, Pulse, Watched};
+use port::pulse::{Pulse, Watched};
+use port::redirect::Links;
 use port::{Address, Offloads};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
@@ -69,12 +72,15 @@ pub struct Estate {
     /// The interfaces that it has claimed, by their numbers.
     #[serde(default)]
     pub claims: Vec<(u32, RawFd)>,
-    /// Does somebody wait for the outcome of the restart?
+    /// What stands beside the kernel.
     #[serde(default)]
-    pub is_awaited: bool,
-    /// What is to be done afterwards, and whether somebody waits for that.
+    pub links: Vec<(Spot, [RawFd; 3])>,
+    /// The number of the wish for the restart, if somebody waits for its outcome.
     #[serde(default)]
-    pub wanted: VecDeque<(Wish, bool)>,
+    pub awaited: Option<u64>,
+    /// What is to be done afterwards, and under which number somebody waits for that.
+    #[serde(default)]
+    pub wanted: VecDeque<(Wish, Option<u64>)>,
 }
 
 /// Descriptors that came through a change of programs, by their numbers.
@@ -89,20 +95,21 @@ impl KeptPort {
     pub fn open_all(config: &Config, trusted: [Offloads; 2]) -> io::Result<Vec<KeptPort>> {
         let mut kept = Vec::new();
         for number in 0..config.workers {
-            for (side, trusted) in [&config.wide, &config.narrow].into_iter().zip(trusted) {
-                kept.push(KeptPort::open(config, side, number, trusted)?);
+            for (end, trusted) in trusted.into_iter().enumerate() {
+                kept.push(KeptPort::open(config, end, number, trusted)?);
             }
         }
         Ok(kept)
     }
 
-    fn open(config: &Config, side: &SideConfig, number: usize, trusted: Offloads) -> io::Result<KeptPort> {
-        if is_of_one_process(&side.port) {
-            let index = index_of(&side.port);
-            let told = HandedPort { address: side.port.clone(), offloads: None, index, count: 0 };
+    fn open(config: &Config, end: usize, number: usize, trusted: Offloads) -> io::Result<KeptPort> {
+        let address = roles::address(config, end);
+        if is_of_one_process(&address) {
+            let index = index_of(&address);
+            let told = HandedPort { address, offloads: None, index, count: 0 };
             return Ok(KeptPort { told, descriptors: Vec::new() });
         }
-        let port = open(config, side, number)?;
+        let port = open(config, end, number)?;
         let Offloads { checksum, tcp, udp } = trial::both(port.offloads(), trusted);
         let address = port.address().to_owned();
         let index = index_of(&address);
@@ -118,35 +125,37 @@ impl KeptPort {
     /// # Errors
     /// The interface is not there, or what the kernel refuses.
     pub fn open_again(&self, config: &Config, end: usize) -> io::Result<Option<Vec<KeptPort>>> {
-        let is_ours_to_make = matches!(self.told.address.parse(), Ok(Address::Tun(_) | Address::Tap(_)));
-        match Netlink::open()?.interface(self.name()) {
+        let is_ours_to_make = self.told.address.parse::<Address>().is_ok_and(|address| address.makes_device());
+        match Netlink::open()?.interface(&self.name()) {
             Ok(interface) if self.told.index == Some(interface.index) || !interface.is_up => return Ok(None),
             Err(error) if !is_ours_to_make => return Err(error),
             Ok(_) | Err(_) => {}
         }
-        let side = side(config, end);
         let trusted = self.told.offloads().unwrap_or_default();
-        let open = |number| KeptPort::open(config, side, number, trusted);
+        let open = |number| KeptPort::open(config, end, number, trusted);
         (0..config.workers).map(open).collect::<io::Result<_>>().map(Some)
     }
 
-    /// The name of its interface.
-    pub fn name(&self) -> &str {
-        self.told.address.split_once(':').map_or("", |(_, name)| name)
+    /// The name of the device that it reads.
+    pub fn name(&self) -> String {
+        device_of(&self.told.address)
     }
 }
 
-/// Number of the interface at this address, where it is there.
-fn index_of(address: &str) -> Option<u32> {
-    let (_, name) = address.split_once(':')?;
-    Netlink::open().ok()?.interface(name).ok().map(|interface| interface.index)
+fn device_of(address: &str) -> String {
+    address.parse().map_or_else(|_| String::new(), |address: Address| address.device())
 }
 
-/// Has packets pass without workers while one of them is silent: between the interfaces of a border, to the host of a router.
+/// Number of the device at this address, where it is there.
+fn index_of(address: &str) -> Option<u32> {
+    Netlink::open().ok()?.interface(&device_of(address)).ok().map(|interface| interface.index)
+}
+
+/// Has packets pass between the interfaces of a border while one of its workers is silent.
 ///
 /// # Errors
 /// The right is missing.
-pub fn watch(config: &Config, ports: &[KeptPort], pulse: &Pulse) -> io::Result<Vec<Watched>> {
+pub fn watch(ports: &[KeptPort], pulse: &Pulse) -> io::Result<Vec<Watched>> {
     let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
         return Ok(Vec::new());
     };
@@ -155,8 +164,7 @@ pub fn watch(config: &Config, ports: &[KeptPort], pulse: &Pulse) -> io::Result<V
             pulse.hush(socket.as_fd(), others.first().map(AsFd::as_fd))?;
         }
     }
-    let onward = |to| if config.role == Role::Border { Onward::By(to) } else { Onward::ToHost };
-    Ok(vec![pulse.watch(wide, onward(narrow))?, pulse.watch(narrow, onward(wide))?])
+    Ok(vec![pulse.watch(wide, narrow)?, pulse.watch(narrow, wide)?])
 }
 
 /// Does the memory of such a port belong to one process? It cannot be handed over then.
@@ -275,6 +283,15 @@ impl Inherited {
         Claims::adopt(told.iter().filter_map(|(index, number)| Some((*index, self.take(*number).ok()?))))
     }
 
+    /// What stood beside the kernel, as far as it was handed on.
+    pub(crate) fn links(&mut self, told: &[(Spot, [RawFd; 3])]) -> Vec<(Spot, Links)> {
+        let taken = told.iter().filter_map(|(spot, [at_interface, at_ingress, at_egress])| {
+            let links = [self.take(*at_interface).ok()?, self.take(*at_ingress).ok()?, self.take(*at_egress).ok()?];
+            Some((*spot, links))
+        });
+        taken.collect()
+    }
+
     /// The ports of an estate.
     ///
     /// # Errors
@@ -315,6 +332,6 @@ pub fn handed<'a>(ports: &'a [KeptPort], doors: &'a Doors, pulse: Option<&'a Pul
 }
 
 /// Which way of leaving an estate, and of speaking with worker processes, this program knows.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Names what was left to this program.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";

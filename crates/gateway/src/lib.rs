@@ -1,20 +1,19 @@
 //! The live service: workers, configuration, counters, control, shutdown.
 #![forbid(unsafe_code)]
 
-pub mod broker;
 pub mod bypass;
 pub mod config;
 pub mod control;
 pub mod figures;
+pub mod gro;
 pub mod handover;
 pub mod interface_watch;
 pub mod keeper;
-pub mod links;
 pub mod messages;
 pub mod metrics;
-pub mod next_hops;
 pub mod notify;
 pub mod orders;
+pub mod own_addresses;
 pub mod privileges;
 pub mod reopen;
 pub mod roles;
@@ -22,11 +21,14 @@ pub mod send;
 pub mod service;
 pub mod siblings;
 pub mod snapshot;
+pub mod stations;
 pub mod trial;
-pub mod wide_interface;
+pub mod voice;
+pub mod wide_routes;
 pub mod work;
 pub mod worker;
 
+mod beside;
 mod build;
 mod claims;
 mod doors;

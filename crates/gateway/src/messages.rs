@@ -1,34 +1,41 @@
 //! What the keeper and its worker process say to each other in, messages on their socket out; and back.
 
+use crate::config::OwnAddresses;
+use crate::orders::Farewell;
 use port::Offloads;
 use port::descriptors;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 /// What the keeper says to a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
     /// Begin: the first that is said. With it come the descriptors that it speaks of, in its order.
     Begin(Begin),
-    /// Go on as this configuration says.
-    Reload(String),
+    /// Go on as this configuration says, with these addresses of its interfaces.
+    Reload(String, OwnAddresses),
     /// Let go of what is held, and end.
     Drain,
+    /// None goes on: tell hosts that were told to send longer packets; then do the same.
+    Finish,
     /// Write what is held to the pipe that comes with this, and end: another goes on.
     HandOver,
-    /// What became of a wish: what was done, or why it was not.
-    Said(Result<String, String>),
+    /// What became of the wish of this number, or why it was not fulfilled.
+    Said {
+        /// That of the wish.
+        number: u64,
+        /// What was done.
+        outcome: Result<Done, String>,
+    },
     /// The ports of an end were opened anew, those of all workers in their order: they come with this. Or why they could not be.
     Reopened {
         /// The wide end (0) or the narrow one (1).
         end: usize,
         /// The ports.
         ports: Result<Vec<HandedPort>, String>,
-        /// The link address of their interface.
-        mac: Option<[u8; 6]>,
     },
 }
 
@@ -41,13 +48,6 @@ pub enum ToKeeper {
     Beat,
     /// It goes on as it was told, or it does not, for this reason.
     Reloaded(Result<(), String>),
-    /// Have the kernel ask who has this address behind an interface.
-    Resolve {
-        /// Number of the interface.
-        index: u32,
-        /// Who is looked for.
-        address: IpAddr,
-    },
     /// Open the ports of an end anew: their interface is gone, or is another one by now.
     Reopen {
         /// The wide end (0) or the narrow one (1).
@@ -55,8 +55,24 @@ pub enum ToKeeper {
         /// Number of the interface that the asker's ports are on.
         index: Option<u32>,
     },
-    /// Somebody who may ask asks for this.
-    Wish(Wish),
+    /// Somebody who may ask asks for this, and is answered under this number.
+    Wish {
+        /// No other of this process has it.
+        number: u64,
+        /// What is asked for.
+        wish: Wish,
+    },
+    /// It ends, and told so many hosts that their packets are too long from here on.
+    Farewell(Farewell),
+}
+
+/// How a wish was fulfilled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// What was done, in words.
+    pub said: String,
+    /// Where the gateway is asked from here on.
+    pub control: PathBuf,
 }
 
 /// What those who may speak to a worker process may ask of the keeper.
@@ -89,6 +105,8 @@ pub struct Begin {
     pub has_pulse: bool,
     /// Does a pipe come with this out of which comes what another process holds?
     pub has_heritage: bool,
+    /// What addresses its interfaces have.
+    pub own_addresses: OwnAddresses,
 }
 
 /// A port as it is handed to another process.

@@ -235,13 +235,13 @@ impl Sheet<'_, '_> {
         self.way_counts(figures, "forwarded", "Packets that went on, as they stand on the wire", |way| {
             way.forwarded
         })?;
+        self.totals(figures, "all_received", "All IP packets that came, those of offloaded flows too", 0)?;
+        self.totals(figures, "all_forwarded", "All packets that went on, those of offloaded flows too", 1)?;
         self.reasons(figures, "passed", ["frames", ""], "Frames that passed as they came", WayFigures::passed)?;
         self.reasons(figures, "retired", ["packets", "payload"], "Packets that ended", WayFigures::retired)?;
         let held = "Packets that are held";
         self.levels(figures, "held", packets(), held, |way| way.held.packets)?;
         self.levels(figures, "held_payload", Unit::Bytes, "Payload that is held", |way| way.held.bytes)?;
-        let unresolved = "Packets that wait for a next hop";
-        self.levels(figures, "unresolved", packets(), unresolved, |way| way.unresolved)?;
         let pool = "Heap memory of the pool of buffers, lent and free";
         self.levels(figures, "pool", Unit::Bytes, pool, |way| way.pool_bytes)?;
         let lent = "Buffers on loan";
@@ -269,6 +269,20 @@ impl Sheet<'_, '_> {
         };
         self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
         let help = format!("{what}: bytes of payload behind the IP headers.");
+        self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
+    }
+
+    /// The same of all that passes, the worker or not: what came (0), or what went (1).
+    fn totals(&mut self, figures: &Figures, name: &str, what: &str, which: usize) -> fmt::Result {
+        let totals = figures.all.totals();
+        let rows = |part: fn(Count) -> u64| {
+            let row = |(label, counts): &(&'static str, [Count; 2])| {
+                (vec![("way", *label)], Value::Total(part(counts[which])))
+            };
+            totals.iter().map(row).collect::<Vec<_>>()
+        };
+        self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
+        let help = format!("{what}: bytes of payload behind the IP headers, of offloaded flows behind TCP's.");
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 

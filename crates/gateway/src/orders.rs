@@ -8,6 +8,7 @@ use crate::worker::Way;
 use engine::{Mss, Side};
 use packet::Time;
 use port::pulse::Pulse;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -26,6 +27,30 @@ pub enum Order {
     Replace(Box<Replacement>),
     /// Write what is held, and end: another goes on.
     HandOver(Will),
+    /// None goes on: tell the hosts that were told to send longer packets, and say how many there were.
+    Farewell(Sender<Farewell>),
+}
+
+/// How many hosts were told that their packets are too long once a border has ended: a connection each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// Those that were told.
+    pub told: u64,
+    /// Those that could not be: nothing of theirs had passed, or time was up.
+    pub untold: u64,
+    /// Those of which nothing was known any more.
+    pub forgotten: u64,
+}
+
+impl Farewell {
+    /// The sum of two.
+    pub fn and(self, other: Farewell) -> Farewell {
+        Farewell {
+            told: self.told + other.told,
+            untold: self.untold + other.untold,
+            forgotten: self.forgotten + other.forgotten,
+        }
+    }
 }
 
 /// All that another configuration changes in a worker.
@@ -38,8 +63,8 @@ pub struct Replacement {
     pub mtus: [u16; 2],
     /// What the pool of each way may take, in bytes.
     pub pool_limit: usize,
-    /// Where ICMP errors come from, if any are sent.
-    pub answer_from: [IpAddr; 2],
+    /// Where ICMP errors come from, if any are sent: about what goes to the narrow side, and to the wide one.
+    pub answer_from: [[IpAddr; 2]; 2],
     /// What remembers the MSS of a border's hosts: one that works goes on with the limits and lengths of this.
     pub mss: Option<Mss>,
     /// May flows be lent to the kernel?
@@ -81,6 +106,7 @@ impl fmt::Debug for Order {
             Order::Change(_) => "Change",
             Order::Replace(_) => "Replace",
             Order::HandOver(_) => "HandOver",
+            Order::Farewell(_) => "Farewell",
         })
     }
 }

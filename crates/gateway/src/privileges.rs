@@ -79,22 +79,28 @@ pub fn confine() -> io::Result<()> {
     let said = |error: &dyn std::fmt::Display| {
         io::Error::other(format!("cannot confine the system calls: {error}; use a kernel with seccomp"))
     };
-    for program in [refused(), allowed(SeccompAction::KillProcess)] {
+    let programs = [
+        refused(libc::SYS_openat, libc::EACCES),
+        refused(libc::SYS_clone3, libc::ENOSYS),
+        allowed(SeccompAction::KillProcess),
+    ];
+    for program in programs {
         let program = program.map_err(|error| said(&error))?;
         seccompiler::apply_filter_all_threads(&program).map_err(|error| said(&error))?;
     }
     Ok(())
 }
 
-/// What the C library may ask for, and does without: nothing is opened.
-fn refused() -> Result<BpfProgram, BackendError> {
+/// What the C library may ask for, and does without: nothing is opened, and threads are made by `clone`, whose flags a filter sees.
+fn refused(call: i64, why: libc::c_int) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let denied = SeccompAction::Errno(libc::EACCES as u32);
-    SeccompFilter::new([(libc::SYS_openat, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
+    let denied = SeccompAction::Errno(why as u32);
+    SeccompFilter::new([(call, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
 }
 
 /// What is allowed, and what becomes of all else; the stricter of two filters holds. A socket can be made only of the kind by
-/// which an interface is asked what it is: whether it is up, which MTU it has. None can that connects.
+/// which an interface is asked what it is: whether it is up, which MTU it has. None can that connects. Threads can be made, and
+/// neither processes nor namespaces.
 fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -103,13 +109,24 @@ fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     };
     let asks = vec![is(0, libc::AF_INET)?, is(1, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?, is(2, 0)?];
     rules.insert(libc::SYS_socket, vec![SeccompRule::new(asks)?]);
+    let flags = SeccompCmpOp::MaskedEq((libc::CLONE_THREAD | NAMESPACES) as u32 as u64);
+    let is_thread = SeccompCondition::new(0, SeccompCmpArgLen::Dword, flags, libc::CLONE_THREAD as u64)?;
+    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]);
     SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
 }
 
 /// As a priority of a process: no other comes before it but those of real time.
 const FIRST: i32 = -20;
-/// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions. The last one is
-/// let through here for [`refused`] to refuse.
+/// What `clone` would make a namespace by (clone(2)).
+const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+/// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions. Two are let
+/// through here for [`refused`] to refuse.
 const CALLS: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_readv,
@@ -139,6 +156,7 @@ const CALLS: &[i64] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_read,
+    libc::SYS_pread64,
     libc::SYS_write,
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
@@ -154,6 +172,8 @@ const CALLS: &[i64] = &[
     libc::SYS_openat,
     // Who asks over the control socket or for figures.
     libc::SYS_getpid,
+    // Newer architectures have only `ppoll`.
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_setsockopt,
     // Which interface a port is on, where it is down or gone.
@@ -178,6 +198,23 @@ mod tests {
         let started = std::thread::spawn(own);
         drop(above);
         assert_eq!((own(), started.join().expect("it asks")), (before, FIRST));
+    }
+
+    #[test]
+    #[expect(deprecated, reason = "the call that takes its place is unsafe, and this crate has none")]
+    fn a_thread_can_be_made_and_neither_a_process_nor_a_namespace() {
+        let outcomes = thread::spawn(|| {
+            for program in
+                [refused(libc::SYS_clone3, libc::ENOSYS), allowed(SeccompAction::Errno(libc::EPERM as u32))]
+            {
+                seccompiler::apply_filter(&program.expect("it is right")).expect("the kernel takes it");
+            }
+            let thread = thread::Builder::new().spawn(|| 7).map(|thread| thread.join().expect("it ends"));
+            let process = std::process::Command::new("/bin/true").spawn().map(drop);
+            let namespace = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWUSER);
+            (thread.ok(), process.is_err(), namespace.is_err())
+        });
+        assert_eq!(outcomes.join().expect("it ends"), (Some(7), true, true));
     }
 
     #[test]

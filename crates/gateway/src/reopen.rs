@@ -5,8 +5,7 @@
 
 use crate::build;
 use crate::config::{Config, SideConfig};
-use crate::links::Links;
-use crate::roles::{self, Seized, links};
+use crate::roles::{self, Seized};
 use engine::Switch;
 use port::netlink::Netlink;
 use port::{Address, Fanout, Offloads, Options, Port, Spread, steer};
@@ -24,16 +23,8 @@ pub struct Reopening {
     state: Mutex<State>,
 }
 
-/// A port that was opened anew, and how packets get link headers there.
-pub struct Reopened {
-    /// The port.
-    pub port: Box<dyn Port>,
-    /// How packets get link headers; none where they do as before.
-    pub links: Option<Links>,
-}
-
 /// Has the port of the worker with this number opened anew; none while its interface is as it was, or nobody has done so yet.
-pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Reopened>> + Send + Sync>;
+pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Box<dyn Port>>> + Send + Sync>;
 
 /// Ports of one side that a keeper opens anew, for all workers of a process without rights.
 pub struct Asking {
@@ -48,8 +39,6 @@ pub struct Handed {
     pub index: Option<u32>,
     /// Those of all workers, in their order.
     pub ports: Vec<Box<dyn Port>>,
-    /// The link address of their interface.
-    pub mac: Option<[u8; 6]>,
 }
 
 /// Asks the keeper, by the end and the number of the interface that its ports were on.
@@ -61,7 +50,6 @@ struct Asked {
     asked_at: Option<Instant>,
     /// Ports whose workers have not missed them yet.
     waiting: Vec<Option<Box<dyn Port>>>,
-    mac: Option<[u8; 6]>,
     /// Why there are none.
     refused: Option<String>,
 }
@@ -79,7 +67,7 @@ impl Reopening {
     /// # Errors
     /// The interface is not there.
     pub fn new(config: &Config, end: usize, seized: Arc<Mutex<Seized>>) -> io::Result<Reopening> {
-        let index = match name(side(config, end))? {
+        let index = match foreign(config, end)? {
             Some(name) => Some(Netlink::open()?.interface(&name)?.index),
             None => None,
         };
@@ -91,31 +79,25 @@ impl Reopening {
     ///
     /// # Errors
     /// The interface is not there, or what the kernel refuses.
-    pub fn port(&self, number: usize) -> io::Result<Option<Reopened>> {
+    pub fn port(&self, number: usize) -> io::Result<Option<Box<dyn Port>>> {
         let mut state = locked(&self.state);
         if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
-            return self.with_links(port).map(Some);
+            return Ok(Some(port));
         }
-        let side = side(&self.config, self.end);
         let mut index = None;
-        if let Some(name) = name(side)? {
+        if let Some(name) = foreign(&self.config, self.end)? {
             let interface = Netlink::open()?.interface(&name)?;
             if state.index == Some(interface.index) || !interface.is_up {
                 return Ok(None);
             }
             index = Some(interface.index);
         }
-        let ports = (0..self.config.workers).map(|number| open(&self.config, side, number).map(Some));
+        let ports = (0..self.config.workers).map(|number| open(&self.config, self.end, number).map(Some));
         let mut ports = ports.collect::<io::Result<Vec<_>>>()?;
         locked(&self.seized).renew(&self.config)?;
         let port = ports.get_mut(number).and_then(Option::take);
         (state.index, state.waiting) = (index, ports);
-        port.map(|port| self.with_links(port)).transpose()
-    }
-
-    fn with_links(&self, port: Box<dyn Port>) -> io::Result<Reopened> {
-        let [wide, narrow] = links(&self.config, port.as_ref())?;
-        Ok(Reopened { port, links: Some(if self.end == WIDE { wide } else { narrow }) })
+        Ok(port)
     }
 }
 
@@ -129,13 +111,10 @@ impl Asking {
     ///
     /// # Errors
     /// Why the keeper could not open it, or that it is gone.
-    pub fn port(&self, number: usize) -> io::Result<Option<Reopened>> {
+    pub fn port(&self, number: usize) -> io::Result<Option<Box<dyn Port>>> {
         let mut state = locked(&self.state);
         if let Some(port) = state.waiting.get_mut(number).and_then(Option::take) {
-            // A device of ours has a link address of its own each time; all others are looked for by their neighbours.
-            let is_station = self.end == WIDE && port.address().starts_with("tap:");
-            let links = state.mac.filter(|_| is_station).map(Links::Station);
-            return Ok(Some(Reopened { port, links }));
+            return Ok(Some(port));
         }
         if state.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
             state.asked_at = Some(Instant::now());
@@ -148,9 +127,9 @@ impl Asking {
     pub fn hear(&self, said: Result<Handed, String>) {
         let mut state = locked(&self.state);
         match said {
-            Ok(Handed { index, ports, mac }) => {
+            Ok(Handed { index, ports }) => {
                 state.waiting = ports.into_iter().map(Some).collect();
-                (state.index, state.mac, state.refused) = (index, mac, None);
+                (state.index, state.refused) = (index, None);
             }
             Err(why) => state.refused = Some(why),
         }
@@ -159,7 +138,7 @@ impl Asking {
 
 impl fmt::Debug for Handed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handed").field("index", &self.index).field("mac", &self.mac).finish_non_exhaustive()
+        f.debug_struct("Handed").field("index", &self.index).finish_non_exhaustive()
     }
 }
 
@@ -169,29 +148,31 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// Opens the port of one side of a worker, in the namespace of this thread. Those of several workers share what comes: to be
+/// Opens the port of one end of a worker, in the namespace of this thread. Those of several workers share what comes: to be
 /// opened in the order of their numbers.
 ///
 /// # Errors
 /// What is missing, and what to do.
-pub fn open(config: &Config, side: &SideConfig, _number: usize) -> io::Result<Box<dyn Port>> {
+pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Port>> {
+    let side = side(config, end);
     let offloads = match side.offloads {
         Switch::On => Options::default().offloads,
         Switch::Off => Offloads::default(),
     };
-    let takes = roles::takes(config);
-    let may_lend = build::lends(config);
-    let mut options = Options { mtu: Some(side.mtu.into()), offloads, takes, may_lend, ..Options::default() };
+    let may_lend = build::can_lend(config);
+    let counts_drops = number == 0;
+    let mut options =
+        Options { mtu: Some(side.mtu.into()), offloads, may_lend, counts_drops, ..Options::default() };
     if config.workers > 1 {
         let spread = if steer::allowed().is_ok() { Spread::Steered(config.workers as u16) } else { Spread::Flow };
-        let index = match name(side)? {
+        let index = match foreign(config, end)? {
             Some(name) => Netlink::open()?.interface(&name)?.index,
             None => 0,
         };
         options.has_queues = true;
         options.fanout = Some(Fanout { group: GROUP ^ index as u16, spread });
     }
-    port::open(&side.port, &options)
+    port::open(&roles::address(config, end), &options)
 }
 
 /// What became of sharing packets out otherwise than one would think; nothing where all is well.
@@ -210,20 +191,12 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of an interface that others made; none of a device of ours.
-fn name(side: &SideConfig) -> io::Result<Option<String>> {
-    let address: Address =
-        side.port.parse().map_err(|error: String| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    Ok(match address {
-        Address::Packet(name) | Address::Xdp(name) => Some(name),
-        Address::Tun(_) | Address::Tap(_) => None,
-    })
-}
-
-impl fmt::Debug for Reopened {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reopened").field("port", &self.port.address()).field("links", &self.links).finish()
-    }
+/// The name of the device of an end that others made; none of a device of ours.
+fn foreign(config: &Config, end: usize) -> io::Result<Option<String>> {
+    let address: Address = roles::address(config, end)
+        .parse()
+        .map_err(|error: String| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok((!address.makes_device()).then(|| address.device()))
 }
 
 impl fmt::Debug for State {

@@ -1,13 +1,15 @@
 //! Packets that leave in, wires of a port out: whole where the port takes trains, spelled out where it does not.
 //!
 //! What leaves is gathered, never copied but for headers, and goes to the port many at a time. A port that is full is waited
-//! for, but not long; a port that refuses a train it said it takes is given finished segments from then on.
+//! for, but not long; where it stays full in the middle of a datagram, the other fragments of that are dropped as well, as nobody
+//! could join those that would leave (RFC 6274 section 4.2.4). A port that refuses a train it said it takes is given finished segments from then on.
 
 use arrayvec::ArrayVec;
 use engine::{Cuts, Event, Output, Tally};
-use packet::{PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
+use packet::{Address, Origin, PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
 use port::{Offloads, Port, Refusal, ToDo, TrainKind, TrainToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::time::{Duration, Instant};
 
 /// Sends to one port.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub struct Sender {
     /// Where headers are written that stand in no packet.
     rooms: Box<[u8]>,
     batch: Vec<Leaving>,
+    /// Datagrams of which a fragment was dropped not long ago, the latest last.
+    torn: ArrayVec<Torn, TORN_MAX>,
     sent: Sent,
 }
 
@@ -31,6 +35,8 @@ pub struct Sent {
     pub wires: u64,
     /// Packets that were dropped because it stayed full.
     pub full: u64,
+    /// Fragments that were dropped because it stayed full when another one of their datagram was to leave.
+    pub torn: u64,
     /// Packets that it does not take: too long for its interface, or malformed to it.
     pub refused: u64,
     /// Packets that were dropped because its interface is down or gone.
@@ -46,6 +52,22 @@ struct Leaving {
     plan: Plan,
 }
 
+/// A datagram that cannot become whole any more.
+#[derive(Debug)]
+struct Torn {
+    datagram: Datagram,
+    since: Instant,
+}
+
+/// What the fragments of a datagram have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Datagram {
+    ends: (Address, Address),
+    protocol: u8,
+    id: u32,
+    origin: Origin,
+}
+
 /// How a packet is put on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
@@ -59,6 +81,8 @@ enum Plan {
 enum Stop {
     /// Everything was sent, or dropped and counted.
     Done,
+    /// The port stayed full: from this wire on, all were dropped and counted.
+    Full(usize),
     /// The port refuses what it was to do for the packet at this place.
     Unable(usize),
 }
@@ -70,6 +94,7 @@ impl Sender {
             offloads,
             rooms: vec![0; WIRE_COUNT * ROOM_LEN].into_boxed_slice(),
             batch: Vec::with_capacity(BATCH_COUNT),
+            torn: ArrayVec::new(),
             sent: Sent::default(),
         }
     }
@@ -101,7 +126,7 @@ impl Sender {
         let mut from = 0;
         while from < self.batch.len() {
             match self.round(from, port) {
-                Stop::Done => break,
+                Stop::Done | Stop::Full(_) => break,
                 Stop::Unable(at) => {
                     self.relieve(at, out);
                     from = at;
@@ -128,6 +153,10 @@ impl Sender {
             for room in rooms {
                 if current.is_none() {
                     let Some((place, leaving)) = waiting.next() else { break };
+                    if is_torn(&mut self.torn, &leaving.packet) {
+                        self.sent.torn += leaving.packet.wire_count() as u64;
+                        continue;
+                    }
                     if let Plan::Whole(to_do) = leaving.plan {
                         wires.push(Wire { header: leaving.packet.frame(), payload: &[], to_do });
                         owners.push(Owner { place, packets: leaving.packet.wire_count() as u64 });
@@ -144,11 +173,25 @@ impl Sender {
                     None => current = None,
                 }
             }
-            if wires.is_empty() {
-                return Stop::Done;
-            }
-            if let Stop::Unable(at) = give(&wires, &owners, port, &mut self.sent) {
-                return Stop::Unable(at);
+            let stop = give(&wires, &owners, port, &mut self.sent);
+            // The last packet may have further fragments.
+            let goes_on = current.as_ref().map(|(place, _)| *place);
+            match stop {
+                Stop::Done if wires.is_empty() && waiting.len() == 0 => return Stop::Done,
+                Stop::Done => {}
+                Stop::Unable(at) => return Stop::Unable(at),
+                Stop::Full(first) => {
+                    let dropped = owners.iter().skip(first).filter_map(|owner| self.batch.get(owner.place));
+                    dropped.for_each(|leaving| tear(&mut self.torn, &leaving.packet));
+                    let is_cut = |place: usize| self.batch.get(place).is_some_and(|it| it.packet.cut.is_some());
+                    if goes_on.is_some_and(is_cut) {
+                        let (_, mut cuts) = current.take().expect("it goes on");
+                        let mut room = [0; ROOM_LEN];
+                        while cuts.next(&mut room).is_some() {
+                            self.sent.torn += 1;
+                        }
+                    }
+                }
             }
         }
     }
@@ -193,7 +236,7 @@ fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Se
             }
             Ok(0) => {
                 sent.full += count(&owners[done..]);
-                break;
+                return Stop::Full(done);
             }
             Ok(taken) => {
                 for (wire, owner) in wires.iter().zip(owners).skip(done).take(taken) {
@@ -220,6 +263,40 @@ fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Se
         }
     }
     Stop::Done
+}
+
+/// Remembers the datagram of a fragment that is dropped.
+#[cold]
+fn tear(torn: &mut ArrayVec<Torn, TORN_MAX>, packet: &Packet) {
+    let Some(datagram) = Datagram::of(packet) else { return };
+    torn.retain(|torn| torn.datagram != datagram);
+    if torn.is_full() {
+        torn.remove(0);
+    }
+    torn.push(Torn { datagram, since: Instant::now() });
+}
+
+/// Was a fragment of the same datagram dropped not long ago?
+#[inline]
+fn is_torn(torn: &mut ArrayVec<Torn, TORN_MAX>, packet: &Packet) -> bool {
+    if torn.is_empty() {
+        return false;
+    }
+    torn.retain(|torn| torn.since.elapsed() < TORN_PATIENCE);
+    Datagram::of(packet).is_some_and(|datagram| torn.iter().any(|torn| torn.datagram == datagram))
+}
+
+impl Datagram {
+    /// That of a fragment.
+    fn of(packet: &Packet) -> Option<Datagram> {
+        let id = packet.ip().fragment?.id;
+        Some(Datagram {
+            ends: packet.addresses(),
+            protocol: packet.ip().key_protocol(),
+            id,
+            origin: packet.origin(),
+        })
+    }
 }
 
 fn count(owners: &[Owner]) -> u64 {
@@ -300,6 +377,10 @@ const ROOM_LEN: usize = PIECE_HEADER_LEN_MAX;
 /// How often a full port is waited for, each time at most [`WAIT`], before packets are dropped.
 const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
+/// Datagrams of which a fragment was dropped that are remembered at once: as many as a port may drop at once.
+const TORN_MAX: usize = WIRE_COUNT;
+/// How long they are remembered: the fragments of a datagram follow one another closely, and its identification may soon be another's.
+const TORN_PATIENCE: Duration = Duration::from_millis(50);
 /// IP headers without options or extension headers, in bytes.
 const PLAIN_V4_LEN: u16 = 20;
 /// See [`PLAIN_V4_LEN`].

@@ -1,15 +1,18 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
 use crate::build::{Secrets, lends, mss, replacement, way};
-use crate::config::{Config, Role};
+use crate::config::{Config, OwnAddresses, Role};
+use crate::gro::Gro;
 use crate::handover::{Legacy, Will};
-use crate::orders::{Order, Orders, Reins, orders};
+use crate::orders::{Farewell, Order, Orders, Reins, orders};
+use crate::own_addresses;
 use crate::privileges;
 use crate::reopen::{self, Opener, Reopening, open};
-use crate::roles::{Seized, links};
+use crate::roles::{self, Seized};
 use crate::siblings::Siblings;
 use crate::snapshot::Snapshot;
-use crate::worker::{End, Reopen, Worker};
+use crate::stations::Stations;
+use crate::worker::{End, FAREWELL_PATIENCE, Path, Reopen, Worker};
 use engine::Toward;
 use port::clock::Clock;
 use port::pulse::Pulse;
@@ -21,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A gateway that runs in this process.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub struct Service {
     note: Option<String>,
     /// What the host has given up for it, where this process has the right to ask for that; it is put back when this ends.
     seized: Arc<Mutex<Seized>>,
+    /// Interfaces at which it switched GRO on; none where another process has seen to that.
+    gro: Option<Gro>,
 }
 
 /// A worker on its thread.
@@ -71,6 +76,7 @@ struct Start {
     legacies: Vec<Legacy>,
     after_panic: AfterPanic,
     openers: Option<[Opener; 2]>,
+    stations: Option<Arc<Stations>>,
 }
 
 impl Service {
@@ -78,9 +84,10 @@ impl Service {
     ///
     /// # Errors
     /// What is missing, and what to do.
-    pub fn start(config: Config) -> io::Result<Service> {
+    pub fn start(mut config: Config) -> io::Result<Service> {
+        own_addresses::find(&mut config);
         let ports = (0..config.workers)
-            .map(|number| Ok([open(&config, &config.wide, number)?, open(&config, &config.narrow, number)?]))
+            .map(|number| Ok([open(&config, 0, number)?, open(&config, 1, number)?]))
             .collect::<io::Result<Vec<_>>>()?;
         let seized = Arc::new(Mutex::new(Seized::default()));
         let opener = |end| -> io::Result<Opener> {
@@ -91,7 +98,13 @@ impl Service {
         let mut service =
             Service::assemble(config, ports, Vec::new(), AfterPanic::ThreadEnds, Some(openers), None)?;
         service.seized = seized;
-        reopen::locked(&service.seized).renew(&service.config)?;
+        *reopen::locked(&service.seized) = Seized::start(&service.config, None, Vec::new())?;
+        let gro = service.gro.insert(Gro::default());
+        // Without it, packets come one by one.
+        let doubts = gro.suit(&service.config);
+        if !doubts.is_empty() {
+            service.note.get_or_insert(doubts.join("; "));
+        }
         Ok(service)
     }
 
@@ -121,11 +134,13 @@ impl Service {
         let note = reopen::note(&config);
         let offloads =
             ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
+        let stations = (config.role == Role::Border).then(Arc::<Stations>::default);
         let places = places(&config, note.is_none(), pulse.as_ref())?;
         legacies.resize(ports.len(), Vec::new());
-        let mut service = Service { config, offloads, crew: Vec::new(), note, seized: Arc::default() };
+        let mut service = Service { config, offloads, crew: Vec::new(), note, seized: Arc::default(), gro: None };
         for (number, ((ports, place), legacies)) in ports.into_iter().zip(places).zip(legacies).enumerate() {
-            let start = Start { ports, place, legacies, after_panic, openers: openers.clone() };
+            let start =
+                Start { ports, place, legacies, after_panic, openers: openers.clone(), stations: stations.clone() };
             service.crew.push(hire(&service.config, number, start)?);
         }
         Ok(service)
@@ -176,8 +191,11 @@ impl Service {
     ///
     /// # Errors
     /// Something differs that cannot change while it runs; nothing has changed then.
-    pub fn reload(&mut self, config: Config) -> io::Result<()> {
+    pub fn reload(&mut self, mut config: Config) -> io::Result<()> {
         may_reload(&self.config, &config)?;
+        if config.own_addresses == OwnAddresses::default() {
+            config.own_addresses = self.config.own_addresses;
+        }
         let secrets = Secrets::draw()?;
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
@@ -187,10 +205,30 @@ impl Service {
             }
         }
         self.config = config;
+        if let Some(gro) = &mut self.gro {
+            // Without it, packets come one by one.
+            let _ = gro.suit(&self.config);
+        }
         let suited = reopen::locked(&self.seized).suit(&self.config);
         // A worker that has no time obeys when it has; one that hangs is replaced by one that begins so.
         let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(PATIENCE));
         suited
+    }
+
+    /// Tells the hosts that were told to send longer packets than pass without it, before it ends for good; meanwhile it works. How many there
+    /// were.
+    pub fn farewell(&self) -> Farewell {
+        let (done, all_done) = mpsc::channel();
+        for member in &self.crew {
+            member.reins.give(Order::Farewell(done.clone()));
+        }
+        drop(done);
+        let until = Instant::now() + FAREWELL_PATIENCE + PATIENCE;
+        let told = self
+            .crew
+            .iter()
+            .map_while(|_| all_done.recv_timeout(until.saturating_duration_since(Instant::now())).ok());
+        told.fold(Farewell::default(), Farewell::and)
     }
 
     /// Lets go of what is held, and ends.
@@ -200,6 +238,7 @@ impl Service {
 
     /// The same, for who shares it.
     pub fn end(&mut self) {
+        reopen::locked(&self.seized).stop_taking();
         self.crew.iter().for_each(|member| member.reins.stop());
         self.join();
     }
@@ -245,7 +284,6 @@ pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
 /// # Errors
 /// What has changed, and what to do.
 pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
-    let is_express = before.role == Role::WideInterface && before.narrow.port.starts_with("xdp:");
     let is_same = [
         ("role", before.role == after.role),
         ("wide.port", before.wide.port == after.wide.port),
@@ -254,8 +292,6 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
         ("fail", before.fail == after.fail),
         ("priority", before.priority == after.priority),
         ("wide-interface", before.wide_interface == after.wide_interface),
-        // What an AF_XDP port takes from the kernel is settled when it is opened.
-        ("wide.coalesce", !is_express || before.wide.coalesce.is_some() == after.wide.coalesce.is_some()),
     ];
     match is_same.iter().find(|(_, is_same)| !is_same) {
         None => Ok(()),
@@ -285,21 +321,23 @@ fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::
 }
 
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
-    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, openers } = start;
+    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, openers, stations } =
+        start;
     let secrets = Secrets::draw()?;
     let ways = [
         way(config, Toward::Narrow, narrow.offloads(), secrets),
         way(config, Toward::Wide, wide.offloads(), secrets),
     ];
-    let [at_wide, at_narrow] = links(config, wide.as_ref())?;
-    let mut ends = [End::new(wide, at_wide, config.wide.mtu), End::new(narrow, at_narrow, config.narrow.mtu)];
+    let mut ends = [End::new(wide, config.wide.mtu), End::new(narrow, config.narrow.mtu)];
     if let Some(openers) = openers {
         let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
         let [wide, narrow] = ends;
         ends = [wide.with_reopen(wide_again), narrow.with_reopen(narrow_again)];
     }
     let worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
-    let mut worker = worker.with_siblings(siblings).lending(lends(config));
+    let path = if roles::is_beside_kernel(config) { Path::Back } else { Path::Across };
+    let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
+    let mut worker = worker.on(path);
     let _above = privileges::above_others(config.priority);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
@@ -325,30 +363,3 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Exit status of a process whose worker panicked: that of Rust's own.
 const PANICKED: i32 = 101;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_port_takes_from_the_kernel_stays() {
-        let config = |port: &str, coalesces: bool| {
-            let coalesce = if coalesces { "resize" } else { "off" };
-            let text = format!(
-                "role = \"wide-interface\"\n[wide]\nport = \"tun:wide0\"\nmtu = 65535\ncoalesce = \"{coalesce}\"\n\
-                 [narrow]\nport = \"{port}:eth0\"\nmtu = 1500\n"
-            );
-            Config::parse(&text, "wide.toml").expect("it is right")
-        };
-        for (port, before, after, is_well) in [
-            ("packet", false, true, true),
-            ("xdp", true, true, true),
-            ("xdp", false, true, false),
-            ("xdp", true, false, false),
-        ] {
-            let outcome = stays(&config(port, before), &config(port, after)).map_err(|error| error.to_string());
-            let said = "wide.coalesce cannot change while it runs; stop it and start it anew".to_owned();
-            assert_eq!(outcome, if is_well { Ok(()) } else { Err(said) }, "{port}, {before} to {after}");
-        }
-    }
-}

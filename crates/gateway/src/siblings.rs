@@ -46,6 +46,8 @@ pub struct Rebuilt {
     pub frame: Vec<u8>,
     checksum: Checksum,
     train: Option<Train>,
+    /// Length of the longest piece that it came in, and their identification.
+    pieces: Option<(usize, u32)>,
 }
 
 impl Siblings {
@@ -71,7 +73,8 @@ impl Siblings {
         let number = steer::worker(packet.medium(), frame, self.boxes.len());
         let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
         let (medium, checksum, train) = (packet.medium(), packet.checksum, packet.train);
-        if !to.put(taken_len(frame), || Rebuilt { way, medium, frame: frame.to_vec(), checksum, train }) {
+        let pieces = packet.longest_piece().map(|len| (len, packet.ip().id));
+        if !to.put(taken_len(frame), || Rebuilt { way, medium, frame: frame.to_vec(), checksum, train, pieces }) {
             self.moved.refused += 1;
             return false;
         }
@@ -114,6 +117,9 @@ impl Rebuilt {
     /// Says of its packet, which was read from the bytes, what they do not say.
     pub fn tell(&self, packet: &mut Packet) {
         (packet.checksum, packet.train) = (self.checksum, self.train);
+        if let Some((longest, id)) = self.pieces {
+            packet.set_pieces(longest, id);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::Stage;
 use crate::send::Sent;
 use crate::siblings::Moved;
+use crate::worker::Path;
 use engine::{Coalescer, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use packet::Packet;
 use port::leases::Passed;
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub ways: [WaySnapshot; 2],
     /// The wide end, the narrow end.
     pub ends: [EndSnapshot; 2],
+    /// By which end packets leave.
+    pub path: Path,
     /// Processor time that it took so far.
     pub processor_time: Duration,
     /// What went between it and its siblings.
@@ -35,8 +38,6 @@ pub struct WaySnapshot {
     pub stages: Vec<StageSnapshot>,
     /// How guesses of where payloads belong went.
     pub guesses: Guesses,
-    /// Packets on the wire that wait for a next hop.
-    pub unresolved: u64,
     /// Heap memory of its pool, lent and free, in bytes.
     pub pool_len: u64,
     /// Buffers on loan.
@@ -88,12 +89,8 @@ pub struct Seen {
     pub lost: u64,
     /// Frames that carry no packet for us, and passed.
     pub passed: u64,
-    /// Frames that are the kernel's, and were left to it.
-    pub left: u64,
     /// Frames that carry no packet and are longer than the other side takes: dropped.
     pub oversize: u64,
-    /// Packets whose next hop does not answer, or that have no route: dropped.
-    pub unreachable: u64,
     /// Times that the port could not be read.
     pub errors: u64,
     /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none did.

@@ -4,6 +4,7 @@
 //! So it is the kernel's own cutting that is tried, and a card's is not: what a card refuses, the port says when it does.
 
 use crate::config::{Config, SideConfig};
+use crate::roles;
 use engine::Switch;
 use packet::Pool;
 use port::namespace::Namespace;
@@ -17,9 +18,10 @@ use std::io;
 /// No device can be made to try it on.
 pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
     let room = Namespace::new().or_else(|_| Namespace::here())?;
-    let wide = room.enter(|| try_side(&config.wide))?;
-    let are_alike = kind(&config.wide) == kind(&config.narrow) && config.wide.offloads == config.narrow.offloads;
-    let narrow = if are_alike { wide.clone() } else { room.enter(|| try_side(&config.narrow))? };
+    let [one, other] = [0, 1].map(|end| roles::address(config, end));
+    let wide = room.enter(|| try_side(&config.wide, &one))?;
+    let are_alike = kind(&one) == kind(&other) && config.wide.offloads == config.narrow.offloads;
+    let narrow = if are_alike { wide.clone() } else { room.enter(|| try_side(&config.narrow, &other))? };
     Ok([wide, narrow])
 }
 
@@ -36,13 +38,13 @@ pub fn both(one: Offloads, other: Offloads) -> Offloads {
     Offloads { checksum: one.checksum && other.checksum, tcp: one.tcp && other.tcp, udp: one.udp && other.udp }
 }
 
-fn try_side(side: &SideConfig) -> io::Result<Proof> {
+fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
     let all = Options::default();
     let none = Options { offloads: Offloads::default(), ..all };
-    let (Some(kind), Switch::On) = (kind(side), side.offloads) else {
+    let (Some(kind), Switch::On) = (kind(address), side.offloads) else {
         return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
     };
-    let is_ours = matches!(side.port.parse(), Ok(Address::Tun(_) | Address::Tap(_)));
+    let is_ours = address.parse::<Address>().is_ok_and(|address| address.makes_device());
     // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to its host.
     let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
     let name = device.name().to_owned();
@@ -52,15 +54,15 @@ fn try_side(side: &SideConfig) -> io::Result<Proof> {
     let (one, other): (&mut dyn Port, &mut dyn Port) =
         if is_ours { (&mut device, &mut socket) } else { (&mut socket, &mut device) };
     let proof = self_test(one, other, &mut pool)?;
-    let doubts = proof.doubts.iter().map(|doubt| doubt.replace(&name, &side.port)).collect();
+    let doubts = proof.doubts.iter().map(|doubt| doubt.replace(&name, address)).collect();
     Ok(Proof { doubts, ..proof })
 }
 
-/// The device that stands for a side's interface; none where nothing is left to the kernel.
-fn kind(side: &SideConfig) -> Option<Kind> {
-    match side.port.parse() {
+/// The device that stands for what is at an address; none where nothing is left to the kernel.
+fn kind(address: &str) -> Option<Kind> {
+    match address.parse() {
         Ok(Address::Tun(_)) => Some(Kind::Tun),
-        Ok(Address::Tap(_) | Address::Packet(_)) => Some(Kind::Tap),
+        Ok(Address::Tap(_) | Address::Packet(_) | Address::Ingress(_) | Address::Egress(_)) => Some(Kind::Tap),
         Ok(Address::Xdp(_)) | Err(_) => None,
     }
 }
@@ -87,7 +89,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     start.wait();
-                    let tried = room.enter(|| try_side(&config.wide)).expect("a device can be made");
+                    let tried = room.enter(|| try_side(&config.wide, "packet:a")).expect("a device can be made");
                     assert_eq!(tried.doubts, Vec::<String>::new());
                 });
             }

@@ -3,12 +3,11 @@
 //! It is handed all that it works on, gives up its rights before it touches a packet, and tells the keeper ten times a second
 //! that all of its workers get around. When the keeper is gone it lets go of what it holds, and ends.
 
-use crate::broker;
 use crate::config::{Config, Stage};
 use crate::control::Control;
 use crate::figures::Watch;
 use crate::handover::{self, Legacy};
-use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, Wish, hear, say};
+use crate::messages::{Begin, Done, HandedPort, Heard, ToKeeper, ToWorker, Wish, hear, say};
 use crate::metrics::Metrics;
 use crate::privileges;
 use crate::reopen::{self, Asking, Opener, locked, open};
@@ -16,51 +15,69 @@ use crate::service::{AfterPanic, Service, Ties};
 use port::Port;
 use port::pulse::Pulse;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Takes wishes to the keeper.
 #[derive(Clone, Debug)]
 pub struct Desk {
     socket: Arc<OwnedFd>,
-    waiting: Arc<Mutex<VecDeque<Answer>>>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// Who waits for an answer, by the numbers of what was asked.
+#[derive(Debug, Default)]
+struct Waiting {
+    last_number: u64,
+    answers: HashMap<u64, Answer>,
 }
 
 /// Where what became of a wish is said.
-type Answer = Sender<Result<String, String>>;
+type Answer = Sender<Result<Done, String>>;
 
 impl Desk {
     /// Asks the keeper for something, and says what became of it.
     ///
     /// # Errors
     /// It was not done, and why.
-    pub fn ask(&self, wish: Wish) -> io::Result<String> {
-        let (to, from) = mpsc::channel();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        say(&self.socket, &ToKeeper::Wish(wish), &[])?;
-        waiting.push_back(to);
-        drop(waiting);
+    pub fn ask(&self, wish: Wish) -> io::Result<Done> {
         let patience = if wish == Wish::Restart { RESTART_PATIENCE } else { WISH_PATIENCE };
-        match from.recv_timeout(patience) {
+        self.ask_within(patience, wish)
+    }
+
+    fn ask_within(&self, patience: Duration, wish: Wish) -> io::Result<Done> {
+        let (to, from) = mpsc::channel();
+        let mut waiting = self.waiting();
+        waiting.last_number += 1;
+        let number = waiting.last_number;
+        say(&self.socket, &ToKeeper::Wish { number, wish }, &[])?;
+        waiting.answers.insert(number, to);
+        drop(waiting);
+        let heard = from.recv_timeout(patience);
+        self.waiting().answers.remove(&number);
+        match heard {
             Ok(said) => said.map_err(io::Error::other),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper does not answer")),
         }
     }
 
-    /// Gives the answer to who has waited longest.
-    fn answer(&self, said: Result<String, String>) {
-        let first = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        if let Some(to) = first {
+    /// Gives the answer to who waits for it. One that comes late is for nobody.
+    fn answer(&self, number: u64, outcome: Result<Done, String>) {
+        if let Some(to) = self.waiting().answers.remove(&number) {
             // Who asked may be gone.
-            let _ = to.send(said);
+            let _ = to.send(outcome);
         }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,8 +110,6 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
         privileges::give_up(config.user.as_deref())?;
         (ports, legacies)
     };
-    let asked = Arc::clone(&socket);
-    broker::ask_by(Box::new(move |index, address| say(&asked, &ToKeeper::Resolve { index, address }, &[])));
     let asking = [0, 1].map(|end| {
         let asked = Arc::clone(&socket);
         let ask = move |end, index| say(&asked, &ToKeeper::Reopen { end, index }, &[]);
@@ -134,6 +149,7 @@ fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
 
 fn config(begin: &Begin) -> io::Result<Config> {
     let mut config = parse(&begin.text, &begin.file)?;
+    config.own_addresses = begin.own_addresses;
     if begin.is_careful {
         config.bypass.extend(WIDENING.iter().filter(|stage| !config.bypass.contains(stage)).collect::<Vec<_>>());
     }
@@ -173,8 +189,8 @@ type Adopted = Option<Box<dyn Port>>;
 fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<dyn Port>; 2]>> {
     let mut ports = Vec::new();
     for (number, [wide, narrow]) in adopted.into_iter().enumerate() {
-        let complete = |adopted: Adopted, side| adopted.map_or_else(|| open(config, side, number), Ok);
-        ports.push([complete(wide, &config.wide)?, complete(narrow, &config.narrow)?]);
+        let complete = |adopted: Adopted, end| adopted.map_or_else(|| open(config, end, number), Ok);
+        ports.push([complete(wide, 0)?, complete(narrow, 1)?]);
     }
     Ok(ports)
 }
@@ -212,6 +228,13 @@ fn attend(
                 locked(service).end();
                 return Ok(());
             }
+            Heard::Said(ToWorker::Finish, _) => {
+                let farewell = locked(service).farewell();
+                // Where the keeper is gone, nobody wants to know.
+                let _ = say(socket, &ToKeeper::Farewell(farewell), &[]);
+                locked(service).end();
+                return Ok(());
+            }
             Heard::Said(ToWorker::HandOver, descriptors) => {
                 match descriptors.into_iter().next() {
                     Some(pipe) => locked(service).hand_over(pipe),
@@ -219,16 +242,17 @@ fn attend(
                 }
                 return Ok(());
             }
-            Heard::Said(ToWorker::Reload(text), _) => {
-                let done = parse(&text, file).and_then(|config| locked(service).reload(config));
+            Heard::Said(ToWorker::Reload(text, own_addresses), _) => {
+                let done = parse(&text, file)
+                    .and_then(|config| locked(service).reload(Config { own_addresses, ..config }));
                 say(socket, &ToKeeper::Reloaded(done.map_err(|error| error.to_string())), &[])?;
             }
-            Heard::Said(ToWorker::Said(said), _) => desk.answer(said),
-            Heard::Said(ToWorker::Reopened { end, ports, mac }, descriptors) => {
+            Heard::Said(ToWorker::Said { number, outcome }, _) => desk.answer(number, outcome),
+            Heard::Said(ToWorker::Reopened { end, ports }, descriptors) => {
                 if let Some(asking) = asking.get(end) {
                     let index = ports.iter().flatten().find_map(|port| port.index);
                     let adopted = ports.and_then(|told| adopt_all(&told, descriptors));
-                    asking.hear(adopted.map(|ports| reopen::Handed { index, ports, mac }));
+                    asking.hear(adopted.map(|ports| reopen::Handed { index, ports }));
                 }
             }
             Heard::Said(ToWorker::Begin(_), _) => {}
@@ -260,3 +284,43 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 const WISH_PATIENCE: Duration = Duration::from_secs(5);
 /// The same for a restart: another program says that it takes over, and another worker process comes up.
 const RESTART_PATIENCE: Duration = Duration::from_secs(12);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::thread;
+
+    #[test]
+    fn an_answer_reaches_who_asked_though_others_are_answered_first_or_too_late() {
+        let [ours, theirs] = port::descriptors::pair().expect("descriptors are free");
+        let desk = Desk { socket: Arc::new(ours), waiting: Arc::default() };
+        let asked = || loop {
+            match hear(&theirs).expect("it is understood") {
+                Heard::Said(ToKeeper::Wish { number, wish }, _) => break (number, wish),
+                Heard::Said(other, _) => panic!("{other:?} is no wish"),
+                Heard::Nothing => thread::sleep(Duration::from_millis(1)),
+                Heard::Gone => panic!("it is there"),
+            }
+        };
+        let done = |said: &str| Ok(Done { said: said.to_owned(), control: PathBuf::new() });
+        // Nobody answers in time: what is said afterwards is for nobody.
+        assert!(desk.ask_within(Duration::from_millis(1), Wish::Reload).is_err());
+        let (late, _) = asked();
+        thread::scope(|scope| {
+            let ask = |wish| {
+                let desk = &desk;
+                let asks =
+                    scope.spawn(move || desk.ask(wish).map(|done| done.said).map_err(|error| error.to_string()));
+                (asks, asked().0)
+            };
+            let [(restart, first), (reload, second)] = [Wish::Restart, Wish::Reload].map(ask);
+            desk.answer(late, done("late"));
+            desk.answer(second, done("reloaded"));
+            desk.answer(first, Err("not restarted".to_owned()));
+            assert_eq!(reload.join().expect("it lives"), Ok("reloaded".to_owned()));
+            assert_eq!(restart.join().expect("it lives"), Err("not restarted".to_owned()));
+        });
+        assert!(desk.waiting().answers.is_empty());
+    }
+}

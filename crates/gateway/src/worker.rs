@@ -1,17 +1,17 @@
 //! Frames of two ports in, packets of the right sizes to the other port out: one thread, nothing shared.
 //!
-//! There are two ways through it, to the narrow side and to the wide one. Each has a pool, a ledger and a [`Side`] of its own:
-//! what comes in by one end leaves by the other, answers go back, and no buffer ever changes ways.
+//! There are two ways through it, to the narrow side and to the wide one. Each has a pool, a ledger and a [`Side`] of its own, and no
+//! buffer ever changes ways. A bump in the wire sends by the other end what came in by one. Beside a kernel that forwards and
+//! delivers, all goes back to where it was taken.
 
 use crate::handover::{Legacy, Will};
-use crate::links::{Link, Links, Origin};
-use crate::orders::{Order, Orders, Replacement};
-use crate::reopen::Reopened;
+use crate::orders::{Farewell, Order, Orders, Replacement};
 use crate::send::Sender;
 use crate::siblings::{Rebuilt, Siblings};
 use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
+use crate::stations::Stations;
 use arrayvec::ArrayVec;
-use engine::{Checksums, Guesses, Mss, Output, Side, Toward, Way as Leaving};
+use engine::{Checksums, Connection, Guesses, Mss, Output, Side, Toward, Way as Going};
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
@@ -21,10 +21,10 @@ use port::clock::Clock;
 use port::leases::{self, Flow, Passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// One thread's work: two ends, two ways.
@@ -42,18 +42,42 @@ pub struct Worker {
     has_heir: bool,
     /// Who else works here, where flows are steered.
     siblings: Option<Siblings>,
+    /// Which stations are on which side of a border.
+    stations: Option<Arc<Stations>>,
     /// May flows be lent to the kernel?
     lends: bool,
     /// Does the kernel know where packets of flows that are lent to it go?
     leads: bool,
     /// When leases that are in use are lengthened.
     renewal: Option<Time>,
+    path: Path,
+    /// Hosts that are told before the end.
+    leaving: Option<Leaving>,
+}
+
+/// The end of a border, while those are told who were told to send longer packets.
+struct Leaving {
+    /// Whom to tell yet, the last first.
+    connections: Vec<Connection>,
+    /// When the next is told, and when no more are.
+    due: Time,
+    until: Time,
+    farewell: Farewell,
+    done: mpsc::Sender<Farewell>,
+}
+
+/// By which end packets leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// By the other: a bump in the wire.
+    Across,
+    /// By the one that they came in by: the kernel goes on with them.
+    Back,
 }
 
 /// A port and what belongs to it.
 pub struct End {
     port: Box<dyn Port>,
-    links: Links,
     /// Longest packet that its link takes, IP header counted, in bytes.
     mtu: usize,
     sender: Sender,
@@ -72,7 +96,7 @@ pub struct End {
 }
 
 /// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
-pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Reopened>> + Send>;
+pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Box<dyn Port>>> + Send>;
 
 /// All that happens to packets of one direction.
 #[derive(Debug)]
@@ -85,17 +109,6 @@ pub struct Way {
     pub releases_when_idle: bool,
     /// How guesses of sides went that another has taken the place of.
     guesses_before: Guesses,
-    /// Packets whose next hop is being asked for, and until when they wait.
-    unresolved: VecDeque<Unresolved>,
-}
-
-/// A packet that waits for its next hop.
-#[derive(Debug)]
-struct Unresolved {
-    until: Time,
-    packet: Packet,
-    /// The end that it leaves by.
-    to: usize,
 }
 
 /// What became of a port that was down.
@@ -117,12 +130,11 @@ enum Turn {
 }
 
 impl End {
-    /// An end with a port, whose packets get link headers in this manner.
-    pub fn new(port: Box<dyn Port>, links: Links, mtu: u16) -> End {
+    /// An end with a port, whose link takes packets of this length.
+    pub fn new(port: Box<dyn Port>, mtu: u16) -> End {
         let sender = Sender::new(port.offloads());
         End {
             port,
-            links,
             mtu: mtu.into(),
             sender,
             seen: Seen::default(),
@@ -149,14 +161,11 @@ impl End {
         self.tried_at = now;
         match reopen() {
             Ok(None) => {}
-            Ok(Some(Reopened { port, links })) => {
+            Ok(Some(port)) => {
                 self.seen.missed_before += self.port.missed();
                 self.lent_before = self.lent();
                 self.port.give_back(&mut out.pool);
                 self.port = port;
-                if let Some(links) = links {
-                    self.links = links;
-                }
                 self.sender.trust(self.port.offloads());
                 self.is_up = true;
                 return Mended::Anew;
@@ -230,7 +239,7 @@ impl End {
 impl Way {
     /// A way with nothing held.
     pub fn new(side: Side, out: Output, releases_when_idle: bool) -> Way {
-        Way { side, out, releases_when_idle, guesses_before: Guesses::default(), unresolved: VecDeque::new() }
+        Way { side, out, releases_when_idle, guesses_before: Guesses::default() }
     }
 
     /// Remembers how guesses went that went by a stage which is about to end.
@@ -238,16 +247,10 @@ impl Way {
         self.guesses_before = sum(self.guesses_before, self.side.guesses());
     }
 
-    /// When it has work without a packet that comes.
-    fn next_deadline(&self, now: Time) -> Option<Time> {
-        let unresolved = (!self.unresolved.is_empty()).then(|| now.later(LOOK.as_nanos() as u64));
-        self.side.next_deadline().into_iter().chain(unresolved).min()
-    }
-
     fn snapshot(&self, kept_count: usize) -> WaySnapshot {
         let (held, buffers) = self.side.widening.held();
         let lent_count = self.out.pool.lent_count();
-        let accounted = buffers + self.out.queued_count() + self.unresolved.len() + kept_count;
+        let accounted = buffers + self.out.queued_count() + kept_count;
         let broken = if lent_count != accounted {
             Some(format!("{lent_count} buffers are lent, {accounted} are held, kept or waiting"))
         } else {
@@ -256,7 +259,6 @@ impl Way {
         WaySnapshot {
             ledger: self.out.ledger.clone(),
             held,
-            unresolved: self.unresolved.iter().map(|waiting| waiting.packet.wire_count() as u64).sum(),
             stages: StageSnapshot::all(&self.side),
             guesses: sum(self.guesses_before, self.side.guesses()),
             pool_len: self.out.pool.heap_len() as u64,
@@ -278,10 +280,18 @@ impl Worker {
             orders,
             has_heir: false,
             siblings: None,
+            stations: None,
             lends: false,
             leads: false,
             renewal: None,
+            path: Path::Across,
+            leaving: None,
         }
+    }
+
+    /// The same, whose packets leave by this end.
+    pub fn on(self, path: Path) -> Worker {
+        Worker { path, ..self }
     }
 
     /// The same, which lends flows to the kernel or does not.
@@ -292,6 +302,11 @@ impl Worker {
     /// The same, which gives its siblings what is of their flows.
     pub fn with_siblings(self, siblings: Option<Siblings>) -> Worker {
         Worker { siblings, ..self }
+    }
+
+    /// The same, at a border: no station is told of what it sent to another one of its side.
+    pub fn with_stations(self, stations: Option<Arc<Stations>>) -> Worker {
+        Worker { stations, ..self }
     }
 
     /// Works until it is told to stop; what is held leaves then.
@@ -327,6 +342,7 @@ impl Worker {
                 }
             }
             self.lead();
+            self.tell_raised(now);
             if ready[ORDERS] {
                 // First: what comes from here on rings again.
                 self.orders.hush();
@@ -346,7 +362,7 @@ impl Worker {
         for way in [TO_NARROW, TO_WIDE] {
             let Way { side, out, .. } = &mut self.ways[way];
             side.flush(now, out);
-            self.drain(way, now);
+            self.drain(way);
         }
     }
 
@@ -356,8 +372,9 @@ impl Worker {
         let timeout = match turn {
             Turn::Busy => Duration::ZERO,
             Turn::Idle => {
-                let deadlines = self.ways.iter().filter_map(|way| way.next_deadline(now));
-                let deadline = deadlines.chain(self.renewal).min();
+                let deadlines = self.ways.iter().filter_map(|way| way.side.next_deadline());
+                let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
+                let deadline = deadlines.chain(self.renewal).chain(leaving).min();
                 let patience = self.orders.patience();
                 deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
             }
@@ -383,14 +400,12 @@ impl Worker {
     /// Takes a batch that came in for this way, and sends what leaves.
     fn receive(&mut self, way: usize, now: Time) -> Turn {
         let mut frames = std::mem::take(&mut self.frames);
-        let [wide, narrow] = &mut self.ends;
-        let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
+        let from = &mut self.ends[way];
         let Way { side, out, .. } = &mut self.ways[way];
         let mut bet = side.bet(&mut out.pool);
         let turn = from.receive(Ingress(way as u32), bet.places(), out, &mut frames);
-        let End { links, seen, landed, .. } = from;
-        let takes = |packet: &Packet| links.takes(now, packet) && to.links.leads_to(now, packet);
-        bet.settle(now, landed, &mut frames, out, takes, |packet, count| seen.packets(packet, count));
+        let End { seen, landed, .. } = from;
+        bet.settle(now, landed, &mut frames, out, |packet, count| seen.packets(packet, count));
         for frame in frames.drain(..) {
             match frame {
                 Frame::Ip(packet) => self.push(way, now, packet),
@@ -402,7 +417,7 @@ impl Worker {
         if turn == Turn::Idle && *releases_when_idle {
             side.release(now, out);
         }
-        self.drain(way, now);
+        self.drain(way);
         turn
     }
 
@@ -477,8 +492,11 @@ impl Worker {
         for way in [TO_NARROW, TO_WIDE] {
             let Some(leases) = self.ends[way].port.leases() else { continue };
             let side = &self.ways[way].side;
-            let limit = |flow: Flow| {
+            let limit = |flow: Flow, acked: Option<u32>| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
+                if let (TO_WIDE, Some(ack)) = (way, acked) {
+                    mss.hear_ack(ends, ack);
+                }
                 side.resizes_to(mss.hear(now, ends, TOWARD[way])?)
             };
             if leases.renew(limit) > 0 {
@@ -498,21 +516,21 @@ impl Worker {
 
     /// Where nothing that came in for a way is left, its flows may go on without us.
     fn settle(&mut self, way: usize) {
-        let Way { side, out, unresolved, .. } = &self.ways[way];
+        let Way { side, out, .. } = &self.ways[way];
         let holds_none = side.widening.coalescer.as_ref().is_none_or(|coalescer| coalescer.held().1 == 0);
-        if self.leads && out.queued_count() == 0 && unresolved.is_empty() && holds_none {
+        if self.leads && out.queued_count() == 0 && holds_none {
             self.ends[way].port.settle();
         }
     }
 
     fn push(&mut self, way: usize, now: Time, mut packet: Packet) {
-        let [wide, narrow] = &mut self.ends;
-        let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
+        let from = &mut self.ends[way];
         from.seen.packet(&packet);
-        let out = &mut self.ways[way].out;
-        if !from.links.takes(now, &packet) || !to.links.leads_to(now, &packet) {
-            from.seen.left += 1;
-            return out.done(packet);
+        if let Some(stations) = &self.stations
+            && let Some((to_station, from_station)) = ethernet_addresses(packet.link())
+        {
+            stations.hear(from_station, way, seconds(now));
+            packet.stays_on_its_side = stations.is_at(to_station, way, seconds(now));
         }
         if way == TO_WIDE
             && let Some(mtu) = advised_mtu(&packet)
@@ -520,7 +538,7 @@ impl Worker {
             from.seen.advised_mtu = mtu;
         }
         if let Some(mss) = &mut self.mss {
-            mss.see(now, &mut packet, TOWARD[way], &mut out.ledger);
+            mss.see(now, &mut packet, TOWARD[way], &mut self.ways[way].out.ledger);
         }
         if self.leads && packet.is_tcp() {
             self.lend(way, now, &packet);
@@ -531,19 +549,24 @@ impl Worker {
 
     /// A frame that carries no packet for us goes on as it is, behind what came before it.
     fn pass(&mut self, way: usize, now: Time, raw: Raw, unfit: Unfit) {
-        self.drain(way, now);
-        let [wide, narrow] = &mut self.ends;
-        let (from, to) = if way == TO_NARROW { (wide, narrow) } else { (narrow, wide) };
-        from.seen.frames += 1;
-        from.seen.bytes += raw.frame().len() as u64;
-        if !from.links.passes_others() {
-            from.seen.left += 1;
-        } else if raw.frame().len() > to.frame_len_max() {
-            from.seen.oversize += 1;
-        } else {
-            from.seen.passed += 1;
-            self.ways[way].out.ledger.pass(unfit.into(), raw.frame().len());
+        self.drain(way);
+        let (exit, len) = (self.exit(way), raw.frame().len());
+        let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
+        let seen = &mut self.ends[way].seen;
+        seen.frames += 1;
+        seen.bytes += len as u64;
+        if let Some(stations) = &self.stations
+            && let Some((_, from_station)) = ethernet_addresses(raw.frame())
+        {
+            stations.hear(from_station, way, seconds(now));
+        }
+        if fits {
+            seen.passed += 1;
+            self.ways[way].out.ledger.pass(unfit.into(), len);
+            let to = &mut self.ends[exit];
             to.sender.pass(raw.frame(), to.port.as_mut());
+        } else {
+            seen.oversize += 1;
         }
         self.ways[way].out.pool.give(raw.into_buffer());
     }
@@ -556,7 +579,7 @@ impl Worker {
             if *releases_when_idle {
                 side.release(now, out);
             }
-            self.drain(rebuilt.way, now);
+            self.drain(rebuilt.way);
         }
     }
 
@@ -580,88 +603,54 @@ impl Worker {
         let rest = self.siblings.as_mut().map(Siblings::close).unwrap_or_default();
         for rebuilt in &rest {
             self.push_rebuilt(now, rebuilt);
-            self.drain(rebuilt.way, now);
+            self.drain(rebuilt.way);
         }
     }
 
     fn expire(&mut self, way: usize, now: Time) {
-        let Way { side, out, unresolved, .. } = &mut self.ways[way];
-        let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
-        if is_due(side.next_deadline()) {
+        let Way { side, out, .. } = &mut self.ways[way];
+        if side.next_deadline().is_some_and(|deadline| deadline <= now) {
             side.expire(now, out);
         }
-        if !unresolved.is_empty() {
-            self.retry(way, now);
-        }
         if self.ways[way].out.queued_count() > 0 {
-            self.drain(way, now);
+            self.drain(way);
         }
     }
 
     /// Sends all that waits for the ports.
-    fn drain(&mut self, way: usize, now: Time) {
+    fn drain(&mut self, way: usize) {
         while let Some(leaving) = self.ways[way].out.next_way() {
             match leaving {
-                Leaving::Forward(packet) => {
+                Going::Forward(packet) => {
                     if self.siblings.as_mut().is_some_and(|siblings| siblings.give(way, &packet)) {
                         self.ways[way].out.done(packet);
                     } else {
-                        self.send(way, now, packet, 1 - way);
+                        self.send(way, packet, self.exit(way));
                     }
                 }
-                Leaving::Answer(packet) => self.send(way, now, packet, way),
+                Going::Answer(packet) => self.send(way, packet, way),
             }
         }
         for end in &mut self.ends {
             end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
         }
         // What a port has refused to finish is finished, and counted, before it comes there.
-        let is_left = self.ends[1 - way].sender.offloads().checksum;
+        let is_left = self.ends[self.exit(way)].sender.offloads().checksum;
         self.ways[way].side.narrowing.checksums = if is_left { Checksums::Left } else { Checksums::Finished };
     }
 
-    fn send(&mut self, way: usize, now: Time, mut packet: Packet, to: usize) {
+    fn send(&mut self, way: usize, packet: Packet, to: usize) {
         let end = &mut self.ends[to];
-        let Way { out, unresolved, .. } = &mut self.ways[way];
-        match end.links.link(now, &mut packet, origin(way, to)) {
-            Link::Ready => {
-                if end.sender.put(packet) {
-                    end.sender.flush(end.port.as_mut(), out);
-                }
-            }
-            Link::Asked if unresolved.len() < UNRESOLVED_MAX => {
-                let until = now.later(UNRESOLVED_PATIENCE.as_nanos() as u64);
-                unresolved.push_back(Unresolved { until, packet, to });
-            }
-            Link::Asked | Link::None => {
-                end.seen.unreachable += packet.wire_count() as u64;
-                out.done(packet);
-            }
+        if end.sender.put(packet) {
+            end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
         }
     }
 
-    /// Tries again what had no next hop.
-    fn retry(&mut self, way: usize, now: Time) {
-        for _ in 0..self.ways[way].unresolved.len() {
-            let Some(Unresolved { until, mut packet, to }) = self.ways[way].unresolved.pop_front() else { return };
-            let end = &mut self.ends[to];
-            match end.links.link(now, &mut packet, origin(way, to)) {
-                Link::Ready => {
-                    if end.sender.put(packet) {
-                        end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
-                    }
-                }
-                Link::Asked if until > now => {
-                    self.ways[way].unresolved.push_back(Unresolved { until, packet, to });
-                }
-                Link::Asked | Link::None => {
-                    end.seen.unreachable += packet.wire_count() as u64;
-                    self.ways[way].out.done(packet);
-                }
-            }
-        }
-        for end in &mut self.ends {
-            end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+    /// The end by which packets of a way leave.
+    fn exit(&self, way: usize) -> usize {
+        match self.path {
+            Path::Across => 1 - way,
+            Path::Back => way,
         }
     }
 
@@ -676,15 +665,72 @@ impl Worker {
                     let now = self.clock.now();
                     self.revoke();
                     change(now, &mut self.ways);
-                    [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
+                    [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
                 }
                 Order::Replace(replacement) => {
                     self.revoke();
                     self.replace(*replacement);
                 }
                 Order::HandOver(will) => self.hand_over(&will),
+                Order::Farewell(done) => self.take_leave(done),
             }
         }
+    }
+
+    /// Passes on by itself all that comes from here on, raises nothing, and begins to tell those who were told to send longer packets.
+    fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
+        self.lends = false;
+        self.revoke();
+        self.lead();
+        let now = self.clock.now();
+        let Some(mss) = &mut self.mss else {
+            // Nobody was told to send longer packets. Who asked may be gone.
+            let _ = done.send(Farewell::default());
+            return;
+        };
+        let (mut connections, mut farewell) = (Vec::new(), Farewell::default());
+        mss.stop_raising();
+        farewell.forgotten = mss.forgotten_count();
+        if let Some(leases) = self.ends[TO_WIDE].port.leases() {
+            for (flow, ack) in leases.acked() {
+                mss.hear_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
+            }
+        }
+        connections.extend(mss.raised_connections().take(TOLD_MAX));
+        farewell.untold = (mss.raised_connections().count() - connections.len()) as u64;
+        let until = now.later(FAREWELL_PATIENCE.as_nanos() as u64);
+        self.leaving = Some(Leaving { connections, due: now, until, farewell, done });
+    }
+
+    /// Tells the next of them, once it is time: what comes at once may be too much for a host or a link.
+    fn tell_raised(&mut self, now: Time) {
+        let Some(Leaving { connections, due, until, farewell, done }) = &mut self.leaving else { return };
+        if self.mss.is_none() {
+            // A reload took what can tell them.
+            *until = now;
+        }
+        for _ in 0..TOLD_AT_ONCE {
+            if *due > now || *until <= now {
+                break;
+            }
+            let (Some(mss), Some(connection)) = (&self.mss, connections.pop()) else { break };
+            let is_told = mss.tell(&connection, Ingress(TO_NARROW as u32), &mut self.ways[TO_NARROW].out);
+            if is_told {
+                farewell.told += 1;
+                *due = due.later(FAREWELL_PACE.as_nanos() as u64);
+            } else {
+                farewell.untold += 1;
+            }
+        }
+        if *until <= now {
+            farewell.untold += connections.drain(..).count() as u64;
+        }
+        if connections.is_empty() {
+            // Who asked may be gone.
+            let _ = done.send(*farewell);
+            self.leaving = None;
+        }
+        self.drain(TO_NARROW);
     }
 
     /// How things are.
@@ -694,7 +740,8 @@ impl Worker {
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
-        Snapshot { ways, ends, processor_time: thread_time(), wake_count: port::clock::wake_count(), siblings }
+        let (processor_time, wake_count) = (thread_time(), port::clock::wake_count());
+        Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings }
     }
 }
 
@@ -728,23 +775,23 @@ impl Worker {
                 Err(_) => end.seen.lost += 1,
             }
         }
-        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way, now));
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
     }
 
     fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
         let Replacement { sides, mtus, pool_limit, answer_from, mss, lends, done } = replacement;
         for (way, (side, releases)) in sides.into_iter().enumerate() {
-            self.drain(way, now);
+            self.drain(way);
             let Way { side: place, out, releases_when_idle, guesses_before, .. } = &mut self.ways[way];
             *releases_when_idle = releases;
-            out.answer_from(answer_from);
+            out.answer_from(answer_from[way]);
             // What is held may be more than the new limit: it goes over first.
             let old = std::mem::replace(place, side);
             *guesses_before = sum(*guesses_before, old.guesses());
             place.take_over(now, old, out);
             out.pool.set_limit(pool_limit);
-            self.drain(way, now);
+            self.drain(way);
         }
         self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
         match (&mut self.mss, mss) {
@@ -760,25 +807,16 @@ impl Worker {
         let now = self.clock.now();
         self.close_to_siblings();
         for way in [TO_NARROW, TO_WIDE] {
-            self.drain(way, now);
-            let Way { side, out, unresolved, .. } = &mut self.ways[way];
-            for Unresolved { packet, to, .. } in unresolved.drain(..) {
-                if to == way {
-                    // An answer of ours: the heir would take it for a packet that goes on.
-                    self.ends[to].seen.unreachable += 1;
-                    out.done(packet);
-                    continue;
-                }
-                bequeath(will, way, packet, out);
-            }
+            self.drain(way);
+            let Way { side, out, .. } = &mut self.ways[way];
             side.hand_over(now, out);
             while let Some(leaving) = self.ways[way].out.next_way() {
                 match leaving {
-                    Leaving::Forward(packet) => bequeath(will, way, packet, &mut self.ways[way].out),
-                    Leaving::Answer(packet) => self.send(way, now, packet, way),
+                    Going::Forward(packet) => bequeath(will, way, packet, &mut self.ways[way].out),
+                    Going::Answer(packet) => self.send(way, packet, way),
                 }
             }
-            self.drain(way, now);
+            self.drain(way);
         }
         self.has_heir = true;
     }
@@ -801,9 +839,14 @@ fn bequeath(will: &Will, way: usize, mut packet: Packet, out: &mut Output) {
     out.done(packet);
 }
 
-/// An answer goes back the way its cause came.
-fn origin(way: usize, to: usize) -> Origin {
-    if to == way { Origin::Own } else { Origin::Passing }
+/// Whom an Ethernet frame is for, and who sent it.
+fn ethernet_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
+    let (to, rest) = frame.split_first_chunk()?;
+    Some((*to, *rest.first_chunk()?))
+}
+
+fn seconds(now: Time) -> u64 {
+    now.nanos() / 1_000_000_000
 }
 
 /// Processor time of this thread so far.
@@ -821,13 +864,14 @@ const TOWARD: [Toward; 2] = [Toward::Narrow, Toward::Wide];
 const ORDERS: usize = 2;
 /// How often a port that is down is opened anew.
 const MEND_EVERY: Duration = Duration::from_millis(100);
-/// How often next hops are looked at while packets wait for one.
-const LOOK: Duration = Duration::from_millis(1);
 /// How often leases that are in use are lengthened: more than once while one runs.
 const RENEWAL: Duration = Duration::from_millis(leases::TERM.as_millis() as u64 * 2 / 5);
-/// Packets that wait for next hops, at most, in each direction.
-const UNRESOLVED_MAX: usize = 256;
-/// How long a packet waits for its next hop: the kernel asks three times, a second apart (net.ipv4.neigh.default).
-const UNRESOLVED_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two hosts that are told before the end: 20,000 a second.
+const FAREWELL_PACE: Duration = Duration::from_micros(50);
+/// Hosts that are told before anything else is looked at.
+const TOLD_AT_ONCE: usize = 32;
+/// How long telling them may take, and how many are told at that pace.
+pub(crate) const FAREWELL_PATIENCE: Duration = Duration::from_secs(4);
+const TOLD_MAX: usize = (FAREWELL_PATIENCE.as_micros() / FAREWELL_PACE.as_micros()) as usize;
 /// Frames that a port gives at once.
 const FRAME_COUNT: usize = 64;

@@ -59,7 +59,9 @@ fn the_examples_are_valid_and_smell_of_nothing() {
 fn every_key_has_its_effect() {
     let config = valid(BORDER);
     assert_eq!((config.role, config.workers), (Role::Border, 2));
-    assert_eq!(config.answer_from.map(|ip| ip.to_string()), ["192.0.2.1", "2001:db8::1"]);
+    for end in [0, 1] {
+        assert_eq!(config.answers_at(end).map(|ip| ip.to_string()), ["192.0.2.1", "2001:db8::1"]);
+    }
     assert_eq!(config.control, Path::new("/run/wideload/b.sock"));
     assert_eq!(config.metrics.map(|socket| socket.to_string()).as_deref(), Some("127.0.0.1:9469"));
     assert_eq!(config.user.as_deref(), Some("nobody"));
@@ -105,17 +107,17 @@ fn every_key_has_its_effect() {
 
 #[test]
 fn what_a_file_leaves_out_is_as_its_role_has_it() {
-    let [wide_interface, border, router] = [("wide-interface", "tun"), ("border", "packet"), ("router", "packet")].map(|(role, kind)| {
-        let text = format!(
-            "role = \"{role}\"\n[wide]\nport = \"{kind}:a\"\nmtu = 9000\n[narrow]\nport = \"packet:b\"\nmtu = 1500\n"
-        );
+    let [wide_interface, border, router] = ["wide-interface", "border", "router"].map(|role| {
+        let wide = if role == "wide-interface" { "" } else { "port = \"packet:a\"\n" };
+        let text =
+            format!("role = \"{role}\"\n[wide]\n{wide}mtu = 9000\n[narrow]\nport = \"packet:b\"\nmtu = 1500\n");
         Config::parse(&text, "/etc/wideload/lab.west.toml").unwrap_or_else(|problems| panic!("{problems}"))
     });
     for config in [&wide_interface, &border, &router] {
         assert!(config.warnings.is_empty(), "{}", config.warnings);
         assert_eq!((config.name.as_str(), config.workers), ("lab.west", 1));
         assert_eq!(config.control, Path::new("/run/wideload/lab.west.sock"));
-        assert_eq!(config.answer_from.map(|ip| ip.to_string()), ["192.0.0.8", "fe80::1"]);
+        assert_eq!(config.answers_at(0).map(|ip| ip.to_string()), ["192.0.0.8", "fe80::1"]);
         assert_eq!((config.metrics, &config.user, config.bypass.len()), (None, &None, 0));
         assert_eq!((config.limits.memory, config.limits.flows), (64 << 20, 65_536));
         assert_eq!((config.limits.datagram_lifetime, config.mss.safe), (Duration::from_secs(2), 1_280));
@@ -128,7 +130,8 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
         }
     }
     let stages = |side: &SideConfig| (side.join, side.coalesce, side.segment);
-    assert_eq!(stages(&wide_interface.wide), (Join::Destination, Some(Mode::Resize), Switch::On));
+    assert_eq!(stages(&wide_interface.wide), (Join::Destination, None, Switch::On));
+    assert_eq!(wide_interface.wide.port, "egress:b");
     assert_eq!(stages(&wide_interface.narrow), (Join::Off, None, Switch::On));
     assert_eq!(stages(&border.wide), (Join::Off, Some(Mode::Resize), Switch::On));
     assert_eq!(stages(&border.narrow), (Join::Off, None, Switch::On));
@@ -195,7 +198,7 @@ fn what_is_usable_and_hardly_meant_is_a_warning() {
             WIDE_INTERFACE,
             "\n\n[wide]",
             "\nanswer-from = [\"192.0.2.1\"]\n[wide]",
-            "2:15: answer-from: a wide interface sends no ICMP errors of its own, so this has no effect; leave it out",
+            "2:15: answer-from: the host's kernel sends the ICMP errors here, so this has no effect; leave it out",
         ),
         (
             WIDE_INTERFACE,

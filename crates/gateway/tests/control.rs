@@ -369,3 +369,28 @@ fn assert_sound(figures: &Figures) {
         assert_eq!(end.unexplained, 0, "{name}: {end:#?}");
     }
 }
+
+#[test]
+fn a_restart_by_which_the_socket_moves_is_over_when_it_is_answered_there() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let [old, new] = ["old.sock", "new.sock"].map(|name| folder.path().join(name));
+    let answer = |listener: UnixListener, answers: Vec<String>| {
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("somebody comes");
+            let mut lines = BufReader::new(&stream);
+            for answer in answers {
+                lines.read_line(&mut String::new()).expect("it is a line");
+                writeln!(&stream, "{answer}").expect("it is read");
+            }
+        })
+    };
+    let version = |process: u32| format!(r#"{{"ok":true,"version":"1","name":"gw","process":{process}}}"#);
+    let moved = format!(r#"{{"ok":true,"said":"it hands over to the next","control":"{}"}}"#, new.display());
+    let before = answer(UnixListener::bind(&old).expect("it is free"), vec![version(1), moved]);
+    let after = answer(UnixListener::bind(&new).expect("it is free"), vec![version(2)]);
+    let mut client = Client::connect(&old).expect("it answers");
+    fs::remove_file(&old).expect("it is there");
+    client.restart().expect("the next process answers at the other path");
+    before.join().expect("all was asked");
+    after.join().expect("all was asked");
+}

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use wideload_gateway::handover::{self, Legacy, Will};
-use wideload_gateway::links::Links;
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
 use wideload_gateway::worker::{End, Way, Worker};
@@ -275,10 +274,7 @@ fn coalescing(mode: Mode) -> [Way; 2] {
 
 fn worker_with(ways: [Way; 2], frames: &[Vec<u8>], orders: Orders) -> (Worker, Left) {
     let left = Left::default();
-    let ends = [
-        End::new(Memory::port(frames, &left), Links::Bare, 9_000),
-        End::new(Memory::port(&[], &left), Links::Bare, 9_000),
-    ];
+    let ends = [End::new(Memory::port(frames, &left), 9_000), End::new(Memory::port(&[], &left), 9_000)];
     (Worker::new(Clock::start(), ends, ways, None, orders), left)
 }
 

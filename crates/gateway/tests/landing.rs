@@ -141,7 +141,7 @@ impl Arm {
                 None => self.port.receive(Ingress(0), &mut self.out.pool, frames),
             };
             assert_eq!(received.expect("the interface is up").lost_count, 0);
-            bet.settle(now, landed, frames, &mut self.out, |_| true, |_, _| {});
+            bet.settle(now, landed, frames, &mut self.out, |_, _| {});
             for frame in self.frames.drain(..) {
                 match frame {
                     Frame::Ip(packet) => self.side.push(now, packet, &mut self.out),

@@ -1,7 +1,7 @@
 //! A port that refuses in, what leaves by it all the same out: the same bytes, finished, in their order, or counted.
 
 use engine::{Event, Output};
-use packet::{Checksum, Frame, Identifications, Ingress, Medium, Packet, Pool, Train};
+use packet::{Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Train};
 use port::{Offloads, Port, Received, Refusal, ToDo, TrainKind, Wire};
 use std::fs::File;
 use std::io;
@@ -98,6 +98,59 @@ fn a_full_port_is_waited_for_a_little_and_then_dropped_for() {
     assert_eq!(fake.taken.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [0, 1, 2, 8]);
 }
 
+// RFC 6274 section 4.2.4
+#[test]
+fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_counted() {
+    let mut fake = Fake::new(NOTHING, |_| None);
+    let mut sender = Sender::new(NOTHING);
+    let mut out = Output::new(Pool::new(1 << 24), None);
+    // It has room for one packet and some fragments of the next, which leaves in 160, and again afterwards.
+    let cut = |out: &mut Output| {
+        let mut packet = udp(7, 60_000, None).packet(&mut out.pool);
+        packet.finish_checksum();
+        packet.cut = Some(Cut { mtu: 404, id: 7, fill: Fill::Full, content: Content::Whole });
+        packet
+    };
+    let packet = cut(&mut out);
+    let piece_count = packet.wire_count() as u64;
+    assert!(piece_count > 128);
+    fake.room = 6;
+    fake.frees_after = 5;
+    sender.put(tcp(1, 100, None).packet(&mut out.pool));
+    sender.put(packet);
+    sender.put(tcp(2, 100, None).packet(&mut out.pool));
+    sender.flush(&mut fake, &mut out);
+    let sent = sender.sent();
+    assert_eq!((fake.taken.len(), sent.packets), (7, 7), "{sent:?}");
+    assert_eq!(sent.full, 64 - 6);
+    assert_eq!(sent.full + sent.torn, piece_count - 5);
+    assert_eq!(number(&fake.taken[6]), 2, "what follows leaves");
+    // The next datagram of the same kind leaves whole: it has all its fragments with it.
+    sender.put(cut(&mut out));
+    sender.flush(&mut fake, &mut out);
+    assert_eq!((fake.taken.len() as u64, sender.sent().torn), (7 + piece_count, sent.torn));
+    // Fragments that came as such: those of the datagrams that were torn end, others leave, and before long all do.
+    fake.taken.clear();
+    (fake.room, fake.frees_after) = (1, 5);
+    for (id, offset) in [(1, 0), (2, 0), (1, 80)] {
+        sender.put(piece(id, offset).packet(&mut out.pool));
+    }
+    sender.flush(&mut fake, &mut out);
+    let before = sender.sent();
+    assert_eq!((fake.taken.len(), before.full - sent.full), (1, 2));
+    for (id, offset) in [(2, 160), (3, 0), (1, 160), (2, 80)] {
+        sender.put(piece(id, offset).packet(&mut out.pool));
+    }
+    sender.flush(&mut fake, &mut out);
+    assert_eq!((fake.taken.len(), sender.sent().torn - before.torn), (2, 3));
+    assert_eq!(fake.taken[1][18..20], [0, 3]);
+    std::thread::sleep(Duration::from_millis(60));
+    sender.put(piece(1, 0).packet(&mut out.pool));
+    sender.flush(&mut fake, &mut out);
+    assert_eq!(fake.taken.len(), 3);
+    assert_eq!(out.pool.lent_count(), 0, "every buffer came back");
+}
+
 #[test]
 fn a_port_that_takes_one_frame_at_a_time_gets_all_in_order() {
     let mut fake = Fake::new(NOTHING, |_| None);
@@ -125,6 +178,8 @@ struct Fake {
     /// Frames as they would be on the wire: checksums that were left to it are finished.
     taken: Vec<Vec<u8>>,
     room: usize,
+    /// After how many calls without room it has room for all.
+    frees_after: usize,
     at_once: usize,
     null: File,
 }
@@ -132,7 +187,15 @@ struct Fake {
 impl Fake {
     fn new(offloads: Offloads, refuses: impl FnMut(&Wire<'_>) -> Option<Refusal> + Send + 'static) -> Fake {
         let null = File::options().write(true).open("/dev/null").expect("it is there");
-        Fake { offloads, refuses: Box::new(refuses), taken: Vec::new(), room: usize::MAX, at_once: 64, null }
+        Fake {
+            offloads,
+            refuses: Box::new(refuses),
+            taken: Vec::new(),
+            room: usize::MAX,
+            frees_after: usize::MAX,
+            at_once: 64,
+            null,
+        }
     }
 }
 
@@ -158,6 +221,13 @@ impl Port for Fake {
     }
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        if self.taken.len() >= self.room {
+            self.frees_after = self.frees_after.saturating_sub(1);
+            if self.frees_after == 0 {
+                (self.room, self.frees_after) = (usize::MAX, usize::MAX);
+                return Ok(0);
+            }
+        }
         for (index, wire) in wires.iter().enumerate() {
             if index == self.at_once || self.taken.len() >= self.room {
                 return Ok(index);
@@ -208,7 +278,11 @@ impl Build {
     fn packet(self, pool: &mut Pool) -> Packet {
         let mut packet = Frame::copy(&self.bytes, Medium::Ethernet, Ingress(0), pool).expect("it is a packet");
         packet.checksum = Checksum::Partial;
-        packet.train = self.segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise });
+        packet.train = self.segment_len.map(|segment_len| Train {
+            segment_len,
+            ids: Identifications::Rise,
+            maker: Maker::Sender,
+        });
         packet
     }
 }
@@ -228,6 +302,17 @@ fn udp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
     upper.extend([len.to_be_bytes(), [0, 0]].concat());
     upper.extend((0..payload_len).map(|at| (at * 5 + number) as u8));
     Build { bytes: frame(17, 6, upper), segment_len }
+}
+
+/// A fragment of a UDP datagram, with more to come.
+fn piece(id: u16, offset: u16) -> Build {
+    let mut bytes = udp(1, 72, None).bytes;
+    bytes[18..20].copy_from_slice(&id.to_be_bytes());
+    bytes[20..22].copy_from_slice(&(0x2000 | (offset / 8)).to_be_bytes());
+    bytes[24..26].fill(0);
+    let sum = !folded(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    Build { bytes, segment_len: None }
 }
 
 fn frame(protocol: u8, sum_at: usize, mut upper: Vec<u8>) -> Vec<u8> {

@@ -1,85 +1,159 @@
-//! Nothing in, a before and after out: two hosts with links of two sizes, a bridge between them, then a border gateway.
+//! Nothing -> what wide packets save a host: TCP through a bridge, through a border gateway, and with wide links alone.
 //!
-//! Packets and bytes are those that the kernel counts on each host's interface; processor time is that of the thread that
-//! sends or receives, and of the kernel's thread that receives for the interface.
+//! The three middles take turns on the same kind of cables. All four interfaces receive on kernel threads of their own, so
+//! that every host's processor time can be told, the middle's too, and is measured alike for all three.
 
-use crate::net::Offloading;
-use crate::traffic::{self, Messages, Transfer};
-use crate::trio::{Middle, NARROW, Receiver, Trio, WIDE, v4, v6};
+use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
+use crate::net::{Host, Offloading};
+use crate::traffic::{self, Pace, Transfer, WriteEnd};
+use crate::trio::{Middle, NARROW, Trio, WIDE, v4};
+use port::features::{self, Switch};
 use port::interfaces::Counters;
 use serde::Serialize;
 use std::io;
-use std::net::IpAddr;
-use std::time::Duration;
+
+/// What the links are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Links {
+    /// Cards compute checksums and receive each packet into one buffer; every interface joins packets as it receives them
+    /// (GRO).
+    Usual,
+    /// No offload and no GRO anywhere.
+    Plain,
+}
+
+/// Size of a demo.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// What the links are like.
+    pub links: Links,
+    /// How often each transfer is measured.
+    pub rounds: usize,
+    /// Longest transfer at a steady rate, in seconds.
+    pub seconds: f64,
+    /// Bytes of each transfer that goes as fast as it can.
+    pub flat_out_len: usize,
+}
+
+impl Settings {
+    /// About a minute long.
+    pub fn new(links: Links) -> Settings {
+        Settings { links, rounds: 3, seconds: 1.0, flat_out_len: 256 << 20 }
+    }
+}
 
 /// What the demo showed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Demo {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// What the links were like.
+    pub links: Links,
     /// MTU of the wide link and of the narrow one, in bytes.
     pub mtus: [u32; 2],
-    /// One row for each transfer, the bridge's first.
+    /// For each load, one row for each middle, the bridge's first.
     pub rows: Vec<Row>,
-    /// Does each host's kernel join packets as they come (GRO)? Only where its processor time could not be told otherwise.
-    pub hosts_join: bool,
-    /// Did every byte of TCP arrive, and of UDP nothing that was changed?
+    /// Why processor time cannot be told, if so.
+    pub untold: Option<String>,
+    /// Did every byte arrive unchanged?
     pub intact: bool,
-    /// Did the wide host see wide packets, both ways, where the gateway stood?
+    /// Did the wide host see wide packets wherever the gateway stood?
     pub wide: bool,
 }
 
-/// One transfer through one middle.
+/// One load through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// `bridge` or `wideload`.
-    pub middle: &'static str,
-    /// `TCP` or `UDP`.
-    pub protocol: &'static str,
-    /// `IPv4` or `IPv6`.
-    pub version: &'static str,
-    /// `to wide` or `to narrow`.
-    pub direction: &'static str,
-    /// How it went.
-    pub transfer: Transfer,
-    /// The wide host.
-    pub wide: HostRow,
-    /// The narrow host.
-    pub narrow: HostRow,
-    /// Processor time of the gateway's workers, in seconds; of a bridge it is in nobody's account.
-    pub gateway_seconds: Option<f64>,
+    /// What was sent.
+    pub load: Load,
+    /// What stood between.
+    pub middle: MiddleKind,
+    /// Payload, in 10^9 bits per second.
+    pub goodput: Spread,
+    /// Packets for 10^9 bytes of payload at the wide host's interface, received and sent ones together.
+    pub packets_per_gigabyte: Spread,
+    /// Mean length of the packets that carry the data at the wide host's interface, in bytes.
+    pub mean_len: Spread,
+    /// Processor time for 10^9 bytes of payload.
+    pub costs: Option<Costs>,
+    /// The measurements, a round each.
+    pub samples: Vec<Sample>,
 }
 
-/// One host during one transfer, by its kernel.
+/// Processor seconds for 10^9 bytes of payload.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct HostRow {
-    /// Packets of the transfer's direction.
+pub struct Costs {
+    /// The wide host's.
+    pub wide: Spread,
+    /// The narrow host's.
+    pub narrow: Spread,
+    /// Those of what stands between.
+    pub middle: Spread,
+    /// The sum of the three.
+    pub sum: Spread,
+}
+
+/// One transfer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// How it went.
+    pub transfer: Transfer,
+    /// Packets of data at the wide host's interface.
     pub packets: u64,
-    /// Their bytes, link headers counted.
+    /// Their bytes.
     pub bytes: u64,
     /// Packets of the other direction: acknowledgements.
     pub back_packets: u64,
-    /// Bytes that are not payload, both ways, what TCP sent again counted too; none where messages were lost, since nobody
-    /// counts what arrived of them.
-    pub header_bytes: Option<u64>,
-    /// Mean length of the direction's packets, link header not counted, in bytes.
-    pub mean_len: f64,
-    /// Processor time for 10^9 bytes of payload, in seconds; none where the kernel's threads cannot be seen.
-    pub seconds_per_gigabyte: Option<f64>,
+    /// Processor time of the wide host, the narrow host and the middle, in seconds; none where it cannot be told.
+    pub seconds: Option<[f64; 3]>,
+    /// Bytes of payload that the kernel passed on for the gateway (flow offload).
+    pub offloaded_bytes: u64,
 }
 
-/// What is sent.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    protocol: &'static str,
-    to_wide: bool,
-    address: IpAddr,
+/// What is sent, in one TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Load {
+    /// To the wide host, or to the narrow one?
+    pub to_wide: bool,
+    /// How fast; none: as fast as it can.
+    pub pace: Option<Pace>,
+}
+
+/// What stands between the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MiddleKind {
+    /// The kernel's bridge.
+    Bridge,
+    /// A border gateway in its default configuration.
+    Wideload,
+    /// The kernel's bridge, and wide packets at both ends.
+    AllWide,
 }
 
 impl Demo {
-    /// The rows in another order: what was sent, and below each other what it took through the bridge and through the gateway.
-    pub fn rows_by_load(&self) -> Vec<&Row> {
-        let half = self.rows.len() / 2;
-        let (before, after) = self.rows.split_at(half);
-        before.iter().zip(after).flat_map(|(before, after)| [before, after]).collect()
+    /// Rows of the same load, the bridge's, the gateway's, and that of wide links everywhere.
+    pub fn loads(&self) -> impl Iterator<Item = [&Row; 3]> {
+        self.rows.as_chunks().0.iter().map(|rows: &[Row; 3]| rows.each_ref())
+    }
+
+    /// For each load, what the gateway took for each that the bridge took.
+    pub fn beside_bridge(&self, of: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+        self.beside_bridge_where(|_| true, of)
+    }
+
+    /// The same of some loads: medians of what each round says, since rounds differ more than what is compared in one.
+    pub fn beside_bridge_where(
+        &self,
+        is_meant: impl Fn(&Row) -> bool,
+        of: impl Fn(&Sample) -> Option<f64>,
+    ) -> Vec<f64> {
+        let ratio = |[bridge, ours, _]: [&Row; 3]| {
+            let rounds = bridge.samples.iter().zip(&ours.samples);
+            median_of(rounds.map(|(bridge, ours)| Some(of(ours)? / of(bridge)?)))
+        };
+        self.loads().filter(|[row, ..]| is_meant(row)).filter_map(ratio).collect()
     }
 }
 
@@ -87,110 +161,240 @@ impl Demo {
 ///
 /// # Errors
 /// What is missing on this machine, and what to do.
-pub fn run(mut tell: impl FnMut(&str)) -> io::Result<Demo> {
-    let mtus = [9_000, 1_500];
-    tell("making two hosts and what stands between them");
-    let trio = Trio::new(mtus, Offloading::Off)?;
-    let receivers = trio.receivers();
-    let mut rows = Vec::new();
-    for name in ["bridge", "wideload"] {
-        let middle =
-            if name == "bridge" { trio.bridge()? } else { trio.gateway(&trio.border(BORDER, JOINED, ""))? };
-        trio.settle()?;
-        for load in loads() {
-            let to = if load.to_wide { "to wide" } else { "to narrow" };
-            tell(&format!("{name}: {} {to}", load.protocol));
-            rows.push(row(&trio, &middle, name, load, &receivers)?);
+pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> {
+    tell("making hosts and links");
+    let conditions = Conditions::here(settings.rounds);
+    let (mixed, all_wide) = (Place::new(settings.links, MTUS)?, Place::new(settings.links, ALL_WIDE)?);
+    let mut samples: [[Vec<Sample>; MIDDLES.len()]; LOADS.len()] = Default::default();
+    for round in 1..=settings.rounds {
+        for (number, kind) in MIDDLES.into_iter().enumerate() {
+            let place = if kind == MiddleKind::AllWide { &all_wide } else { &mixed };
+            let middle = place.stand(kind)?;
+            for (load, samples) in LOADS.into_iter().zip(&mut samples) {
+                tell(&format!("round {round} of {}: {}, {}", settings.rounds, kind.name(), load.name()));
+                samples[number].push(place.time(&middle, load, settings)?);
+            }
+            place.trio.clear(middle)?;
         }
-        trio.clear(middle)?;
     }
-    let intact = rows.iter().all(|row| row.transfer.intact && row.transfer.bytes > 0);
-    let mut through = rows.iter().filter(|row| row.middle == "wideload");
-    let wide = through.all(|row| row.wide.mean_len > f64::from(mtus[1]));
-    let hosts_join = receivers.iter().flatten().any(Receiver::joins);
-    Ok(Demo { mtus, rows, hosts_join, intact, wide })
-}
-
-fn loads() -> [Load; 4] {
-    [
-        Load { protocol: "TCP", to_wide: true, address: v4(WIDE) },
-        Load { protocol: "TCP", to_wide: false, address: v4(NARROW) },
-        Load { protocol: "TCP", to_wide: true, address: v6(WIDE) },
-        Load { protocol: "UDP", to_wide: true, address: v4(WIDE) },
-    ]
-}
-
-fn row(
-    trio: &Trio,
-    middle: &Middle,
-    name: &'static str,
-    load: Load,
-    receivers: &[Option<Receiver>; 2],
-) -> io::Result<Row> {
-    let [from, to] = if load.to_wide { [&trio.narrow, &trio.wide] } else { [&trio.wide, &trio.narrow] };
-    let before = (trio.counters()?, times(receivers), gateway_time(middle)?);
-    let transfer = match load.protocol {
-        "TCP" => traffic::tcp(from.space(), to.space(), load.address, TCP_LEN, SEED)?,
-        _ => traffic::udp(from.space(), to.space(), load.address, MESSAGES, SEED)?,
-    };
-    let after = (trio.counters()?, times(receivers), gateway_time(middle)?);
-    let gigabytes = transfer.bytes as f64 / 1e9;
-    let receiver = usize::from(!load.to_wide);
-    let host = |index: usize| {
-        let own = if index == receiver { transfer.receiver_seconds } else { transfer.sender_seconds };
-        let kernel = after.1[index].zip(before.1[index]).map(|(after, before)| (after - before).as_secs_f64());
-        let counters = [before.0[index], after.0[index]];
-        host_row(counters, index == receiver, &transfer, kernel.map(|kernel| (kernel + own) / gigabytes))
-    };
-    Ok(Row {
-        middle: name,
-        protocol: load.protocol,
-        version: if load.address.is_ipv4() { "IPv4" } else { "IPv6" },
-        direction: if load.to_wide { "to wide" } else { "to narrow" },
-        wide: host(0),
-        narrow: host(1),
-        gateway_seconds: after.2.zip(before.2).map(|(after, before)| (after - before).as_secs_f64()),
-        transfer,
+    let rows = LOADS.into_iter().zip(samples).flat_map(|(load, samples)| {
+        MIDDLES.into_iter().zip(samples).filter_map(move |(middle, samples)| Row::new(load, middle, samples))
+    });
+    let rows: Vec<Row> = rows.collect();
+    let mut through = rows.iter().filter(|row| row.middle == MiddleKind::Wideload);
+    Ok(Demo {
+        conditions,
+        links: settings.links,
+        mtus: MTUS,
+        untold: mixed.untold.or(all_wide.untold),
+        intact: rows.iter().flat_map(|row| &row.samples).all(|sample| sample.transfer.intact),
+        wide: through.all(|row| row.mean_len.median > f64::from(MTUS[1]) + ETHERNET_LEN),
+        rows,
     })
 }
 
-fn host_row([before, after]: [Counters; 2], receives: bool, transfer: &Transfer, cost: Option<f64>) -> HostRow {
-    let received = [
-        after.received.packet_count - before.received.packet_count,
-        after.received.byte_count - before.received.byte_count,
-    ];
-    let sent = [after.sent.packet_count - before.sent.packet_count, after.sent.byte_count - before.sent.byte_count];
-    let ([packets, bytes], [back_packets, back_bytes]) = if receives { (received, sent) } else { (sent, received) };
-    HostRow {
-        packets,
-        bytes,
-        back_packets,
-        header_bytes: (transfer.messages == transfer.messages_sent)
-            .then(|| (bytes + back_bytes).saturating_sub(transfer.bytes)),
-        mean_len: bytes as f64 / packets.max(1) as f64 - ETHERNET_LEN,
-        seconds_per_gigabyte: cost,
+impl Load {
+    /// In a few words.
+    pub fn name(self) -> String {
+        let direction = if self.to_wide { "to the wide host" } else { "to the narrow host" };
+        match self.pace {
+            None => format!("as fast as possible, {direction}"),
+            Some(Pace { rate, write_len, .. }) if write_len == SEGMENT_LEN => {
+                format!("{:.0} Mbit/s in single segments, {direction}", rate / 1e6)
+            }
+            Some(Pace { rate, write_len, .. }) => {
+                format!("{:.0} Gbit/s in writes of {} KiB, {direction}", rate / 1e9, write_len >> 10)
+            }
+        }
+    }
+
+    fn len(self, settings: &Settings) -> usize {
+        self.pace.map_or(settings.flat_out_len, |pace| (pace.rate / 8.0 * settings.seconds) as usize)
     }
 }
 
-fn times(receivers: &[Option<Receiver>; 2]) -> [Option<Duration>; 2] {
-    receivers.each_ref().map(|receiver| receiver.as_ref().and_then(|receiver| receiver.thread.time().ok()))
-}
-
-fn gateway_time(middle: &Middle) -> io::Result<Option<Duration>> {
-    match middle {
-        Middle::Bridge => Ok(None),
-        Middle::Gateway(service) => {
-            let snapshots = service.snapshots()?;
-            Ok(Some(snapshots.iter().map(|snapshot| snapshot.processor_time).sum()))
+impl MiddleKind {
+    /// As a table has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MiddleKind::Bridge => "bridge",
+            MiddleKind::Wideload => "Wideload",
+            MiddleKind::AllWide => "all 9,000",
         }
     }
 }
 
-/// A bump in the wire is the only path.
-const BORDER: &str = "[mss]\nraise = \"always\"\n";
-/// Fragments are joined too: a border does so only where it is asked to.
-const JOINED: &str = "join = \"graceful\"\n";
-const TCP_LEN: usize = 256 << 20;
-const MESSAGES: Messages = Messages { len: 8_192, count: 20_000, rate: Some(400e6) };
+impl Row {
+    fn new(load: Load, middle: MiddleKind, samples: Vec<Sample>) -> Option<Row> {
+        let spread = |figure: fn(&Sample) -> f64| Spread::of(samples.iter().map(figure));
+        let costs = || {
+            let shares: Option<Vec<[f64; 3]>> = samples.iter().map(Sample::seconds_per_gigabyte).collect();
+            let shares = shares?;
+            let of = |host: usize| Spread::of(shares.iter().map(|share| share[host]));
+            let sum = Spread::of(shares.iter().map(|share| share.iter().sum()))?;
+            Some(Costs { wide: of(0)?, narrow: of(1)?, middle: of(2)?, sum })
+        };
+        Some(Row {
+            load,
+            middle,
+            goodput: spread(|sample| sample.transfer.rate() / 1e9)?,
+            packets_per_gigabyte: spread(Sample::packets_per_gigabyte)?,
+            mean_len: spread(|sample| sample.bytes as f64 / sample.packets.max(1) as f64)?,
+            costs: costs(),
+            samples,
+        })
+    }
+}
+
+impl Sample {
+    fn gigabytes(&self) -> f64 {
+        self.transfer.bytes as f64 / 1e9
+    }
+
+    /// Packets for 10^9 bytes of payload at the wide host's interface, both ways.
+    pub fn packets_per_gigabyte(&self) -> f64 {
+        (self.packets + self.back_packets) as f64 / self.gigabytes()
+    }
+
+    /// Processor seconds for 10^9 bytes of payload of the wide host, the narrow host and the middle.
+    pub fn seconds_per_gigabyte(&self) -> Option<[f64; 3]> {
+        Some(self.seconds?.map(|seconds| seconds / self.gigabytes()))
+    }
+}
+
+/// Three hosts, and what each of their interfaces costs.
+struct Place {
+    trio: Trio,
+    /// Of the wide host, toward it, toward the narrow one, of the narrow host.
+    accounts: Option<[Account; 4]>,
+    /// Why there are no accounts.
+    untold: Option<String>,
+}
+
+impl Place {
+    fn new(links: Links, mtus: [u32; 2]) -> io::Result<Place> {
+        let (offloading, receiving) = match links {
+            Links::Usual => (Offloading::Checksums, Receiving::ThreadWithGro),
+            Links::Plain => (Offloading::Off, Receiving::ThreadWithoutCopy),
+        };
+        let trio = Trio::new(mtus, offloading)?;
+        let [wide, to_wide, to_narrow, narrow] = trio.names();
+        if links == Links::Usual {
+            // A veth hands on the memory of a packet as it is, in as many pieces as GRO joined. A card receives it into one
+            // buffer: so does this, at the middle's cost, whoever stands there.
+            for interface in [to_wide, to_narrow] {
+                drop(
+                    trio.middle
+                        .space()
+                        .enter(|| features::set(interface, &[("tx-scatter-gather", Switch::Off)]))?,
+                );
+            }
+        }
+        let open = |host: &Host, interface| Account::open(host, interface, receiving);
+        let [one, two, three, four] = [
+            open(&trio.wide, wide),
+            open(&trio.middle, to_wide),
+            open(&trio.middle, to_narrow),
+            open(&trio.narrow, narrow),
+        ];
+        let (accounts, untold) = match (|| Ok::<_, io::Error>([one?, two?, three?, four?]))() {
+            Ok(accounts) => (Some(accounts), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Ok(Place { trio, accounts, untold })
+    }
+
+    fn stand(&self, kind: MiddleKind) -> io::Result<Middle> {
+        let middle = match kind {
+            MiddleKind::Bridge | MiddleKind::AllWide => self.trio.bridge()?,
+            MiddleKind::Wideload => self.trio.gateway(&self.trio.border("", "", ""))?,
+        };
+        self.trio.settle()?;
+        // Not measured: whoever has to learn something from the first connections does.
+        for to_wide in [true, false] {
+            self.send(Load { to_wide, pace: None }, WARM_LEN)?;
+        }
+        Ok(middle)
+    }
+
+    fn send(&self, load: Load, len: usize) -> io::Result<Transfer> {
+        let Trio { wide, narrow, .. } = &self.trio;
+        let (from, to, host) = if load.to_wide { (narrow, wide, WIDE) } else { (wide, narrow, NARROW) };
+        let (from, to) = (from.space(), to.space());
+        match load.pace {
+            None => traffic::tcp(from, to, v4(host), len, SEED),
+            Some(pace) => traffic::tcp_paced(pace, from, to, v4(host), len, SEED),
+        }
+    }
+
+    fn time(&self, middle: &Middle, load: Load, settings: &Settings) -> io::Result<Sample> {
+        let before = (self.trio.counters()?[0], self.seconds(), Workers::of(middle)?);
+        let transfer = self.send(load, load.len(settings))?;
+        let after = (self.trio.counters()?[0], self.seconds(), Workers::of(middle)?);
+        let [received, sent] = counted(before.0, after.0);
+        let ([packets, bytes], [back_packets, _]) = if load.to_wide { (received, sent) } else { (sent, received) };
+        let (of_wide, of_narrow) = if load.to_wide {
+            (transfer.receiver_seconds, transfer.sender_seconds)
+        } else {
+            (transfer.sender_seconds, transfer.receiver_seconds)
+        };
+        let gateway = after.2.seconds - before.2.seconds;
+        let offloaded_bytes = after.2.offloaded_bytes - before.2.offloaded_bytes;
+        let seconds = after.1.zip(before.1).map(|(after, before)| {
+            let spent = |interface: usize| after[interface] - before[interface];
+            [spent(0) + of_wide, spent(3) + of_narrow, spent(1) + spent(2) + gateway]
+        });
+        Ok(Sample { packets, bytes, back_packets, seconds, offloaded_bytes, transfer })
+    }
+
+    fn seconds(&self) -> Option<[f64; 4]> {
+        let [one, two, three, four] = self.accounts.as_ref()?.each_ref().map(Account::seconds);
+        Some([one?, two?, three?, four?])
+    }
+}
+
+/// Packets and bytes that were received, and that were sent.
+fn counted(before: Counters, after: Counters) -> [[u64; 2]; 2] {
+    [(before.received, after.received), (before.sent, after.sent)]
+        .map(|(before, after)| [after.packet_count - before.packet_count, after.byte_count - before.byte_count])
+}
+
+/// What a gateway's workers did so far; a bridge has none, and works on the threads of its interfaces.
+#[derive(Default)]
+struct Workers {
+    /// Processor time.
+    seconds: f64,
+    /// Payload that they left to the kernel.
+    offloaded_bytes: u64,
+}
+
+impl Workers {
+    fn of(middle: &Middle) -> io::Result<Workers> {
+        let Middle::Gateway(service) = middle else { return Ok(Workers::default()) };
+        let snapshots = service.snapshots()?;
+        let ends = snapshots.iter().flat_map(|snapshot| &snapshot.ends);
+        Ok(Workers {
+            seconds: snapshots.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum(),
+            offloaded_bytes: ends.map(|end| end.lent.bytes).sum(),
+        })
+    }
+}
+
+const MTUS: [u32; 2] = [9_000, 1_500];
+const ALL_WIDE: [u32; 2] = [9_000, 9_000];
+const MIDDLES: [MiddleKind; 3] = [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide];
+const GIGABIT: Option<Pace> = Some(Pace { rate: 1e9, write_len: 256 << 10, end: WriteEnd::Push });
+/// Segments one by one, as a slow link delivers them.
+const HUNDRED_MEGABIT: Option<Pace> = Some(Pace { rate: 1e8, write_len: SEGMENT_LEN, end: WriteEnd::More });
+const LOADS: [Load; 5] = [
+    Load { to_wide: true, pace: GIGABIT },
+    Load { to_wide: false, pace: GIGABIT },
+    Load { to_wide: true, pace: HUNDRED_MEGABIT },
+    Load { to_wide: true, pace: None },
+    Load { to_wide: false, pace: None },
+];
+/// Payload of a full segment on the narrow link: without the headers of IPv4 and TCP, and its timestamps.
+const SEGMENT_LEN: usize = 1_500 - 20 - 32;
+const WARM_LEN: usize = 16 << 20;
 const SEED: u64 = 7;
 const ETHERNET_LEN: f64 = 14.0;

@@ -3,7 +3,7 @@
 //! Nothing has a name outside: a namespace is a descriptor of this process, and goes with it, however it ends.
 
 use port::addresses::Prefix;
-use port::features;
+use port::features::{self, Features, Previous, Switch};
 use port::namespace::Namespace;
 use port::netlink::Netlink;
 use std::io;
@@ -20,6 +20,8 @@ pub struct Host {
 pub enum Offloading {
     /// A real wire: every packet on it is one that a real link could carry.
     Off,
+    /// A real wire too, but the cards have checksums to themselves: none is computed or verified by a processor.
+    Checksums,
     /// As the kernel makes them: trains pass whole.
     On,
 }
@@ -74,9 +76,11 @@ pub fn cable(ends: [End<'_>; 2], offloading: Offloading) -> io::Result<()> {
     one.host.tell(|netlink| netlink.make_veth(one.interface, other.interface, other.host.space()))?;
     for end in ends {
         end.host.tell(|netlink| {
-            if offloading == Offloading::Off {
-                // Who made the interface keeps it so.
-                drop(features::as_a_wire(end.interface)?);
+            // Who made the interface keeps it so.
+            match offloading {
+                Offloading::Off => drop(features::as_a_wire(end.interface)?),
+                Offloading::Checksums => drop(without_segmentation(end.interface)?),
+                Offloading::On => {}
             }
             netlink.set_mtu(end.interface, end.mtu)?;
             for address in end.addresses {
@@ -86,4 +90,12 @@ pub fn cable(ends: [End<'_>; 2], offloading: Offloading) -> io::Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Has an interface leave nothing to its card that makes several packets of one; checksums it may leave.
+fn without_segmentation(name: &str) -> io::Result<Previous> {
+    let features = Features::of(name)?;
+    let segments = |feature: &&str| feature.ends_with("-segmentation") || feature.starts_with("tx-gso-");
+    let on = features.on().filter(segments).filter(|feature| features.can_change(feature));
+    features::set(name, &on.map(|feature| (feature, Switch::Off)).collect::<Vec<_>>())
 }

@@ -39,22 +39,10 @@ impl Pair {
     }
 
     /// The text of a configuration for a wide interface over the link of a host, with more lines for each part of the file.
-    pub fn wide_interface(&self, host: usize, device: &str, mtu: u32, more: [&str; 3]) -> String {
-        self.wide_interface_by(host, "packet", device, mtu, more)
-    }
-
-    /// The same, by a port of this kind on the link.
-    pub fn wide_interface_by(
-        &self,
-        host: usize,
-        port: &str,
-        device: &str,
-        mtu: u32,
-        [more, wide, narrow]: [&str; 3],
-    ) -> String {
+    pub fn wide_interface(&self, host: usize, mtu: u32, [more, wide, narrow]: [&str; 3]) -> String {
         format!(
-            "role = \"wide-interface\"\n{more}\n[wide]\nport = \"{device}\"\nmtu = {mtu}\n{wide}\n\
-             [narrow]\nport = \"{port}:{}\"\nmtu = {}\n{narrow}\n",
+            "role = \"wide-interface\"\n{more}\n[wide]\nmtu = {mtu}\n{wide}\n\
+             [narrow]\nport = \"packet:{}\"\nmtu = {}\n{narrow}\n",
             self.names[host], self.mtu
         )
     }

@@ -6,13 +6,16 @@
 
 use crate::usage::thread_time;
 use port::namespace::Namespace;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
-use rustix::thread::set_name;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, connect, ipproto, send, socket_with, sockopt,
+};
+use rustix::thread::{set_current_timer_slack, set_name};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,6 +66,26 @@ impl fmt::Display for Writes {
     }
 }
 
+/// Writes at even intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pace {
+    /// Payload, in bits per second.
+    pub rate: f64,
+    /// Length of each write, in bytes.
+    pub write_len: usize,
+    /// What a write ends with.
+    pub end: WriteEnd,
+}
+
+/// What the sender's kernel makes of the end of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum WriteEnd {
+    /// A segment with PSH, as usual.
+    Push,
+    /// Nothing: more follows at once (`MSG_MORE`), so full segments leave without PSH and a short one waits.
+    More,
+}
+
 /// Sends `len` bytes in one TCP connection from a host to an address of the other, with cubic congestion control, in writes of
 /// lengths that are drawn.
 ///
@@ -84,6 +107,32 @@ pub fn tcp_in(
     len: usize,
     seed: u64,
 ) -> io::Result<Transfer> {
+    transfer(from, to, address, len, seed, |stream, content| write_in(stream, content, writes, seed))
+}
+
+/// The same, in writes at even intervals. A sender that is late catches up.
+///
+/// # Errors
+/// What a socket says.
+pub fn tcp_paced(
+    pace: Pace,
+    from: &Namespace,
+    to: &Namespace,
+    address: IpAddr,
+    len: usize,
+    seed: u64,
+) -> io::Result<Transfer> {
+    transfer(from, to, address, len, seed, |stream, content| write_paced(stream, content, pace))
+}
+
+fn transfer(
+    from: &Namespace,
+    to: &Namespace,
+    address: IpAddr,
+    len: usize,
+    seed: u64,
+    write: impl FnOnce(&mut TcpStream, &[u8]) -> io::Result<()> + Send,
+) -> io::Result<Transfer> {
     let sent = content(seed, len);
     // Written once before anybody sends, so that no page is made while the clock runs.
     let room = vec![1; len];
@@ -91,7 +140,7 @@ pub fn tcp_in(
     let target = listener.local_addr()?;
     thread::scope(|scope| {
         let receiver = scope.spawn(|| to.enter(|| receive_tcp(&listener, room)));
-        let sender = scope.spawn(|| from.enter(|| send_tcp(target, &sent, writes, seed)));
+        let sender = scope.spawn(|| from.enter(|| send_tcp(target, &sent, write)));
         let sending = sender.join().expect("a sender that panics has said why");
         let receiving = receiver.join().expect("a receiver that panics has said why");
         let ((began, sender_time), (ended, receiver_time, received)) = (sending?, receiving?);
@@ -108,7 +157,11 @@ pub fn tcp_in(
     })
 }
 
-fn send_tcp(target: SocketAddr, content: &[u8], writes: Writes, seed: u64) -> io::Result<(Instant, Duration)> {
+fn send_tcp(
+    target: SocketAddr,
+    content: &[u8],
+    write: impl FnOnce(&mut TcpStream, &[u8]) -> io::Result<()>,
+) -> io::Result<(Instant, Duration)> {
     // A profiler tells threads by their names.
     set_name(c"lab-sends")?;
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -118,9 +171,17 @@ fn send_tcp(target: SocketAddr, content: &[u8], writes: Writes, seed: u64) -> io
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &target)?;
     let mut stream = TcpStream::from(socket);
+    let (began, before) = (Instant::now(), thread_time());
+    write(&mut stream, content)?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    // The other end closes when it has all.
+    let _ = stream.read(&mut [0]);
+    Ok((began, thread_time() - before))
+}
+
+fn write_in(stream: &mut TcpStream, content: &[u8], writes: Writes, seed: u64) -> io::Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut left = content;
-    let (began, before) = (Instant::now(), thread_time());
     while !left.is_empty() {
         let len = match writes {
             Writes::Drawn => rng.usize(1..2 * WRITE_LEN),
@@ -130,10 +191,26 @@ fn send_tcp(target: SocketAddr, content: &[u8], writes: Writes, seed: u64) -> io
         stream.write_all(part)?;
         left = rest;
     }
-    stream.shutdown(std::net::Shutdown::Write)?;
-    // The other end closes when it has all.
-    let _ = stream.read(&mut [0]);
-    Ok((began, thread_time() - before))
+    Ok(())
+}
+
+fn write_paced(stream: &mut TcpStream, content: &[u8], pace: Pace) -> io::Result<()> {
+    // The usual slack of a sleep, 50 µs, would make bursts of short intervals.
+    set_current_timer_slack(NonZeroU64::new(1))?;
+    let flags = if pace.end == WriteEnd::More { SendFlags::MORE } else { SendFlags::empty() };
+    let gap = Duration::from_secs_f64(pace.write_len as f64 * 8.0 / pace.rate);
+    let began = Instant::now();
+    for (part, index) in content.chunks(pace.write_len).zip(0u32..) {
+        let early = (began + gap * index).saturating_duration_since(Instant::now());
+        if !early.is_zero() {
+            thread::sleep(early);
+        }
+        let mut left = part;
+        while !left.is_empty() {
+            left = &left[send(&*stream, left, flags)?..];
+        }
+    }
+    Ok(())
 }
 
 fn receive_tcp(listener: &TcpListener, mut received: Vec<u8>) -> io::Result<(Instant, Duration, Vec<u8>)> {
@@ -274,7 +351,7 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 /// The usual one: the machine's own may pace.
-const CONGESTION: &str = "cubic";
+pub const CONGESTION: &str = "cubic";
 /// How long a transfer may stand still.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after the last message no more is waited for: longer than any reassembly of ours waits on the way.

@@ -11,10 +11,7 @@ use crate::net::{End, Host, Offloading, cable};
 use gateway::config::Config;
 use gateway::service::Service;
 use port::addresses::Prefix;
-use port::features::{self, Switch};
 use port::interfaces::Counters;
-use port::napi::ReceiveThread;
-use port::xdp::Passing;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -158,39 +155,6 @@ impl Trio {
         let [wide, _, _, narrow] = self.names();
         let of = |host: &Host, name: &str| host.tell(|netlink| Ok(netlink.interface(name)?.counters));
         Ok([of(&self.wide, wide)?, of(&self.narrow, narrow)?])
-    }
-
-    /// Gives both hosts' interfaces a thread of their own to receive by, as long as the receivers live.
-    pub fn receivers(&self) -> [Option<Receiver>; 2] {
-        let [wide, _, _, narrow] = self.names();
-        [(&self.wide, wide), (&self.narrow, narrow)].map(|(host, name)| Receiver::of(host, name).ok())
-    }
-}
-
-/// How a host's interface receives: by NAPI on a thread of its own, whose processor time can be read.
-#[derive(Debug)]
-pub struct Receiver {
-    /// The kernel's thread.
-    pub thread: ReceiveThread,
-    /// Has a veth receive by NAPI without joining packets; none where GRO had to be switched on for it.
-    passing: Option<Passing>,
-}
-
-impl Receiver {
-    fn of(host: &Host, name: &str) -> io::Result<Receiver> {
-        let index = host.tell(|netlink| Ok(netlink.interface(name)?.index))?;
-        host.space().enter(|| {
-            let passing = Passing::attach(index).ok();
-            if passing.is_none() {
-                drop(features::set(name, &[("rx-gro", Switch::On)])?);
-            }
-            Ok(Receiver { thread: ReceiveThread::of(name)?, passing })
-        })
-    }
-
-    /// Does the host's kernel join packets as they come (GRO)? Only where it had to be switched on to have the thread.
-    pub fn joins(&self) -> bool {
-        self.passing.is_none()
     }
 }
 

@@ -5,14 +5,37 @@ use port::netlink::Netlink;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use wideload_lab::demo;
 use wideload_lab::emulator::{Load, Rows, Scheduling, Shape, Trial};
 use wideload_lab::experiments::{
-    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, Joins, Observed, Pieces, Receiving, Scene,
-    Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips, floods, link, repeat,
-    wide_interface, workers,
+    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, HoldSettings, Joins, Observed, Pieces,
+    Receiving, Scene, Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips,
+    floods, hold, link, repeat, wide_interface, workers,
 };
 use wideload_lab::net::{End, Host, Offloading, cable};
 use wideload_lab::trio::v4;
+
+#[test]
+fn the_demo_accounts_for_everybody_alike_and_shows_wide_packets() {
+    for links in [demo::Links::Usual, demo::Links::Plain] {
+        let settings =
+            demo::Settings { rounds: 1, seconds: 0.1, flat_out_len: 8 << 20, ..demo::Settings::new(links) };
+        let demo = demo::run(&settings, |_| {}).unwrap();
+        assert!(demo.intact && demo.wide, "{demo:?}");
+        assert_eq!(demo.untold, None);
+        assert_eq!(demo.rows.len(), 5 * 3);
+        for [bridge, ours, all_wide] in demo.loads() {
+            let packets = [bridge, ours, all_wide].map(|row| row.packets_per_gigabyte.median);
+            assert!(packets[1] < packets[0] && packets[2] < packets[0], "{demo:?}");
+            for row in [bridge, ours, all_wide] {
+                let costs = row.costs.expect("all interfaces have threads");
+                let shares = [costs.wide, costs.narrow, costs.middle].map(|share| share.median);
+                assert!(shares.iter().all(|share| *share > 0.0), "{row:?}");
+                assert!((costs.sum.median - shares.iter().sum::<f64>()).abs() < 1e-9, "{row:?}");
+            }
+        }
+    }
+}
 
 #[test]
 fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
@@ -103,6 +126,7 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
         scenes: vec![
             Scene::Wires(Receiving::ThreadWithoutCopy),
             Scene::Wires(Receiving::ThreadWithGro),
+            Scene::GroBetween,
             Scene::Trains,
         ],
         ..BorderSettings::default()
@@ -110,7 +134,7 @@ fn a_border_is_wide_where_the_kernel_is_not_and_everything_arrives() {
     let border = border(&settings, |_| {}).unwrap();
     assert!(border.intact);
     assert_eq!(border.broken, [""; 0]);
-    assert_eq!(border.rows.len(), 3 * 4 * 4);
+    assert_eq!(border.rows.len(), 4 * 4 * 4);
     for row in &border.rows {
         let Observed { packets, wide_packets, longest, missed } = row.observed;
         let is_wide = ["wideload", "9,000"].contains(&row.middle);
@@ -148,13 +172,13 @@ fn a_wide_interface_loses_and_changes_nothing_in_any_order_of_fragments() {
     let outcome = wide_interface(&settings, |_| {}).unwrap();
     assert!(outcome.intact);
     assert_eq!(outcome.broken, [""; 0]);
-    assert_eq!((outcome.rows.len(), outcome.latencies.len()), (3 * 5, 5));
+    assert_eq!((outcome.rows.len(), outcome.latencies.len()), (3 * 4, 4));
     for row in &outcome.rows {
         assert_eq!(row.delivered, 1.0, "{row:?}");
         assert!(row.worker_micros > 0.0 || row.system.receiver == Stack::Stock || row.len < 1_472, "{row:?}");
         assert_eq!(row.versus_stock.is_some(), row.system.receiver != Stack::Stock, "{row:?}");
     }
-    assert_eq!(outcome.deliveries.len(), 3 * 2 * 2 * 2);
+    assert_eq!(outcome.deliveries.len(), 2 * 2 * 2 * 2);
     for delivery in &outcome.deliveries {
         assert_eq!(delivery.taken.arrived, delivery.sent, "{delivery:?}");
     }
@@ -182,6 +206,21 @@ fn one_worker_and_two_forward_every_packet_and_both_of_the_two_work() {
     assert_eq!(outcome.rows.iter().map(|row| row.workers).collect::<Vec<_>>(), [1, 2]);
     assert!(outcome.rows[0].busiest_share == 1.0 && outcome.rows[1].busiest_share < 0.9, "{outcome}");
     assert!(outcome.versus_one > 0.0 && outcome.to_string().contains("every packet arrived: yes"), "{outcome}");
+}
+
+#[test]
+fn an_adaptive_hold_joins_on_slow_links_what_a_burst_does_not_and_psh_ends_the_waiting() {
+    let settings = HoldSettings { rounds: 1, seconds: 0.2, messages: 100, bursts: 10 };
+    let outcome = hold(&settings, |_| {}).unwrap();
+    assert!(outcome.intact && outcome.middles == ["bridge", "adaptive", "burst"], "{outcome}");
+    let [bridge, adaptive, burst] = [0, 1, 2].map(|at| outcome.lens[0].mean_len[at].median);
+    assert!(bridge <= 1_514.0 && adaptive > burst, "{outcome}");
+    assert!(
+        outcome.delays.iter().flat_map(|row| &row.micros).all(|[median, most]| 0.0 < *median && median <= most)
+    );
+    // Without PSH a slow link's last segment waits for the longest hold, a millisecond.
+    let adaptive = |at: usize| outcome.delays[at].micros[1][0];
+    assert!(adaptive(2) > 900.0 && adaptive(2) > adaptive(1), "{outcome}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use engine::{
 };
 use gateway::snapshot::Snapshot;
 use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
+use port::helper::Direction;
 use port::{Options, Port};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -70,7 +71,10 @@ fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
 
 #[test]
 fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
-    let (trio, middle) = border(1);
+    // Packets come one by one: of trains that are too long, the interface drops the segments, and counts them itself.
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let as_is = "offloads = \"as-is\"";
+    let middle = trio.gateway(&trio.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
     trio.settle().unwrap();
     let [_, to_wide, to_narrow, _] = trio.names();
     thread::scope(|scope| {
@@ -144,34 +148,36 @@ fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
 }
 
 #[test]
-fn a_wide_interface_that_somebody_removes_is_made_again_with_its_routes() {
+fn a_helper_that_somebody_removes_is_made_again() {
     for workers in [1, 2] {
-        for device in ["tun:again0", "tap:again0"] {
+        for direction in [Direction::Ingress, Direction::Egress] {
             let pair = Pair::new(1_500, Offloading::Off).unwrap();
             let more = format!("workers = {workers}\n");
-            let mtu = if device.starts_with("tun") { 65_535 } else { 65_521 };
-            let service = pair.start(0, &pair.wide_interface(0, device, mtu, [&more, "", ""])).unwrap();
+            let service = pair.start(0, &pair.wide_interface(0, 65_535, [&more, "", ""])).unwrap();
             let echo = Echo::at(&pair.hosts[1], v4(2));
             echo.answers(&pair.hosts[0]).unwrap();
+            let device = direction.device(pair.names()[0]);
             for _ in 0..2 {
-                pair.hosts[0].tell(|netlink| netlink.remove("again0")).unwrap();
+                pair.hosts[0].tell(|netlink| netlink.remove(&device)).unwrap();
+                // Meanwhile the kernel cuts and joins by itself.
                 let began = Instant::now();
-                while over_device(&pair).is_none() {
-                    assert!(began.elapsed() < Duration::from_secs(1), "{device}: no route leads over it");
-                    thread::sleep(Duration::from_millis(10));
-                }
-                echo.answers(&pair.hosts[0]).unwrap();
-                let took = began.elapsed();
-                println!("{device}, {workers} workers: forwards again after {took:.0?}");
-                assert!(took < Duration::from_secs(1), "{device}: {took:?}");
-                let before = over_device(&pair).unwrap();
-                let messages = Messages { len: 20_000, count: 50, rate: Some(100e6) };
                 let [one, other] = &pair.hosts;
-                let transfer = traffic::udp(one.space(), other.space(), v4(2), messages, 3).unwrap();
-                assert_eq!((transfer.messages, transfer.intact), (50, true));
-                assert!(traffic::tcp(other.space(), one.space(), v4(1), 1 << 20, 4).unwrap().intact);
-                let sent = over_device(&pair).unwrap() - before;
-                assert!(sent >= 50, "they went over the wide interface: {sent}");
+                let messages = |count| Messages { len: 20_000, count, rate: Some(100e6) };
+                let counters = || one.tell(|netlink| Ok(netlink.interface(&device)?.counters)).ok();
+                while counters().is_none_or(|counters| counters.received.packet_count == 0) {
+                    assert!(began.elapsed() < Duration::from_secs(5), "{device}: nothing goes by it");
+                    for (from, to, host) in [(one, other, 2), (other, one, 1)] {
+                        traffic::udp(from.space(), to.space(), v4(host), messages(1), 2).unwrap();
+                    }
+                }
+                println!("{device}, {workers} workers: works again after {:.0?}", began.elapsed());
+                for (from, to, host) in [(one, other, 2), (other, one, 1)] {
+                    let transfer = traffic::udp(from.space(), to.space(), v4(host), messages(50), 3).unwrap();
+                    assert_eq!((transfer.messages, transfer.intact), (50, true));
+                }
+                let counters = counters().unwrap();
+                let both = [counters.sent.packet_count, counters.received.packet_count];
+                assert!(both.into_iter().all(|count| count >= 50), "they went by it: {both:?}");
             }
             for snapshot in service.snapshots().unwrap() {
                 assert!(snapshot.ways.iter().all(|way| way.broken.is_none()), "{snapshot:?}");
@@ -182,40 +188,21 @@ fn a_wide_interface_that_somebody_removes_is_made_again_with_its_routes() {
 }
 
 #[test]
-fn packets_for_a_silent_peer_wait_within_bounds_and_are_counted_while_others_pass() {
+fn a_silent_peer_holds_up_nobody_else() {
     let pair = Pair::new(1_500, Offloading::Off).unwrap();
-    let service = pair.start(0, &pair.wide_interface(0, "tun:silent0", 9_000, ["", "", ""])).unwrap();
+    let service = pair.start(0, &pair.wide_interface(0, 9_000, [""; 3])).unwrap();
     let echo = Echo::at(&pair.hosts[1], v4(2));
     echo.answers(&pair.hosts[0]).unwrap();
-    let before = service.snapshots().unwrap().remove(0);
     let socket = pair.hosts[0].space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
-    let count = 3_000_u64;
-    for number in 0..count {
-        socket.send_to(&[7; 8_000], (v4(99), 9)).unwrap();
+    for number in 0..3_000 {
+        // The kernel asks for its address, and keeps few of them meanwhile.
+        let _ = socket.send_to(&[7; 8_000], (v4(99), 9));
         if number % 20 == 0 {
             thread::sleep(Duration::from_millis(1));
         }
     }
-    let began = Instant::now();
-    let waiting = service.snapshots().unwrap().remove(0);
-    println!("{} wait, in a pool of {} bytes", waiting.ways[0].unresolved, waiting.ways[0].pool_len);
-    // As they will stand on the wire: six fragments each.
-    assert!((1..=256 * 6).contains(&waiting.ways[0].unresolved));
-    let grown = waiting.ways[0].pool_len - before.ways[0].pool_len;
-    assert!(grown < 400 * 18_000, "{grown} bytes more");
     assert!(echo.answers(&pair.hosts[0]).unwrap() < Duration::from_secs(1), "another peer is not held up");
-    // Six fragments each: all that was dropped is counted, on the wire.
-    let unreachable = |snapshot: &Snapshot| snapshot.ends[1].seen.unreachable - before.ends[1].seen.unreachable;
-    let after = until(Duration::from_secs(20), || {
-        let snapshot = service.snapshots().unwrap().remove(0);
-        (snapshot.ways[0].unresolved == 0).then_some(snapshot)
-    });
-    let counters = pair.hosts[0].tell(|netlink| Ok(netlink.interface("silent0")?.counters)).unwrap();
-    // The host's kernel counts what it sent faster than the gateway took it.
-    let overrun = counters.sent.drop_count;
-    println!("{} were given up after {:.1?}, {overrun} overran the device", unreachable(&after), began.elapsed());
-    assert_eq!(unreachable(&after), (count - overrun) * 6);
-    assert!(unreachable(&after) > 256 * 6, "more came than may wait");
+    let after = service.snapshots().unwrap().remove(0);
     assert_eq!(after.ways.each_ref().map(|way| way.broken.clone()), [None, None]);
     service.stop();
 }
@@ -496,18 +483,6 @@ fn make_anew(trio: &Trio, is_wide: bool) {
 /// A host that asks for its neighbour a moment before there is a way asks again after 100 ms, not a second.
 fn ask_again_soon(host: &Host, name: &str) {
     host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").unwrap();
-}
-
-/// Packets that the host sent over its wide interface, where a route leads over it.
-fn over_device(pair: &Pair) -> Option<u64> {
-    pair.hosts[0]
-        .tell(|netlink| {
-            let device = netlink.interface("again0")?;
-            let way = netlink.route_to(v4(2))?;
-            Ok((way.index == Some(device.index)).then_some(device.counters.sent.packet_count))
-        })
-        .ok()
-        .flatten()
 }
 
 fn until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {

@@ -1,4 +1,4 @@
-//! A host or router with more than one way out: each packet goes the way that the kernel would choose, in its order.
+//! A host or router with more than one way out: each packet goes the way that the kernel chooses, in its order.
 
 use gateway::config::Config;
 use gateway::service::Service;
@@ -13,15 +13,15 @@ use wideload_lab::traffic::{self, Messages};
 #[test]
 fn what_a_route_leads_over_a_third_interface_does_not_go_by_the_wide_one() {
     let net = Star::new();
-    // All goes over the wide interface that the narrow one's routes say; the right host is not behind it.
-    let service = net.wide_interface("wide0", "to-left");
+    // The right host is not behind the wide interface.
+    let service = net.wide_interface("to-left");
     for (host, address, goes_wide) in [(&net.left, LEFT, true), (&net.right, RIGHT, false)] {
         net.await_way(host, address);
-        let before = net.sent_over("wide0");
+        let before = net.sent_over("wlo-to-left");
         let messages = Messages { len: 4_000, count: 50, rate: Some(50e6) };
         let transfer = traffic::udp(net.centre.space(), host.space(), address, messages, 1).unwrap();
         assert_eq!((transfer.messages, transfer.intact), (50, true), "to {address}");
-        let over = net.sent_over("wide0") - before;
+        let over = net.sent_over("wlo-to-left") - before;
         assert_eq!(over >= 50, goes_wide, "{over} packets to {address} went over the wide interface");
         assert!(traffic::tcp(host.space(), net.centre.space(), net.own(address), 1 << 20, 2).unwrap().intact);
     }
@@ -31,9 +31,9 @@ fn what_a_route_leads_over_a_third_interface_does_not_go_by_the_wide_one() {
 #[test]
 fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
     let net = Star::new();
-    let services = [net.wide_interface("wide0", "to-left"), net.wide_interface("wide1", "to-right")];
+    let services = [net.wide_interface("to-left"), net.wide_interface("to-right")];
     for (host, address, device, other) in
-        [(&net.left, LEFT, "wide0", "wide1"), (&net.right, RIGHT, "wide1", "wide0")]
+        [(&net.left, LEFT, "wlo-to-left", "wlo-to-right"), (&net.right, RIGHT, "wlo-to-right", "wlo-to-left")]
     {
         net.await_way(host, address);
         let before = [device, other].map(|name| net.sent_over(name));
@@ -57,7 +57,7 @@ fn two_wide_interfaces_on_one_host_each_carry_what_is_behind_their_own() {
 #[test]
 fn a_datagram_for_all_on_the_link_reaches_them_over_the_wide_interface() {
     let net = Star::new();
-    let service = net.wide_interface("wide0", "to-left");
+    let service = net.wide_interface("to-left");
     net.await_way(&net.left, LEFT);
     let receiver = net.left.space().enter(|| UdpSocket::bind("0.0.0.0:4321")).unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -128,13 +128,13 @@ impl Star {
         Star { left, centre, right }
     }
 
-    /// Starts a wide interface of this name over one of the host in the middle.
-    fn wide_interface(&self, device: &str, narrow: &str) -> Service {
+    /// Starts a wide interface over one of the host in the middle.
+    fn wide_interface(&self, narrow: &str) -> Service {
         let text = format!(
-            "role = \"wide-interface\"\n[wide]\nport = \"tun:{device}\"\nmtu = 65535\n\
+            "role = \"wide-interface\"\n[wide]\nmtu = 65535\n\
              [narrow]\nport = \"packet:{narrow}\"\nmtu = 1500\n"
         );
-        let config = Config::parse(&text, &format!("{device}.toml")).unwrap();
+        let config = Config::parse(&text, &format!("{narrow}.toml")).unwrap();
         self.centre.space().enter(|| Service::start(config)).unwrap()
     }
 

@@ -2,6 +2,7 @@
 
 use port::addresses::AddressState;
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use wideload_lab::net::Offloading;
@@ -11,18 +12,10 @@ use wideload_lab::trio::{v4, v6};
 
 #[test]
 fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
-    for (port, mtu, device, wide_mtu) in [
-        ("packet", 1_500, "tun:wide0", 65_535),
-        ("packet", 9_000, "tun:wide0", 65_535),
-        ("packet", 1_500, "tap:wide0", 65_521),
-        ("packet", 1_500, "tun:wide0", 9_000),
-        ("xdp", 1_500, "tun:wide0", 65_535),
-        ("xdp", 9_000, "tun:wide0", 65_535),
-        ("xdp", 1_500, "tap:wide0", 65_521),
-    ] {
+    for (mtu, wide_mtu) in [(1_500, 65_535), (9_000, 65_535), (1_500, 9_000)] {
         for wide_count in [1, 2] {
             let pair = Pair::new(mtu, Offloading::Off).unwrap();
-            let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, port, device, wide_mtu)).collect();
+            let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, wide_mtu)).collect();
             await_way(&pair);
             for len in [8, 1_472, 1_473, 30_000, 65_487] {
                 for (from, to) in [(0, 1), (1, 0)] {
@@ -34,7 +27,7 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
                         assert!(transfer.intact);
                         assert_eq!(
                             transfer.messages, 12,
-                            "{len} bytes to {address}, {port} link {mtu}, {device}, {wide_count} wide"
+                            "{len} bytes to {address}, link {mtu}, wide MTU {wide_mtu}, {wide_count} wide"
                         );
                     }
                 }
@@ -46,20 +39,17 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
 
 #[test]
 fn tcp_crosses_both_ways_between_wide_and_stock_hosts() {
-    for (port, offloading) in
-        [("packet", Offloading::Off), ("packet", Offloading::On), ("xdp", Offloading::Off), ("xdp", Offloading::On)]
-    {
+    for offloading in [Offloading::Off, Offloading::On] {
         for wide_count in [1, 2] {
             let pair = Pair::new(1_500, offloading).unwrap();
-            let services: Vec<_> =
-                (0..wide_count).map(|host| start(&pair, host, port, "tun:wide0", 65_535)).collect();
+            let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, 65_535)).collect();
             await_way(&pair);
             for (from, to) in [(0, 1), (1, 0)] {
                 for address in [v4(to as u8 + 1), v6(to as u8 + 1)] {
                     let transfer =
                         traffic::tcp(pair.hosts[from].space(), pair.hosts[to].space(), address, 8 << 20, 6)
                             .unwrap();
-                    assert!(transfer.intact, "to {address}, {port} {offloading:?}, {wide_count} wide");
+                    assert!(transfer.intact, "to {address}, {offloading:?}, {wide_count} wide");
                 }
             }
             check_books(&services);
@@ -88,11 +78,14 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
         thread::sleep(Duration::from_millis(10));
         before = state();
     }
-    let service = pair.start(0, &pair.wide_interface(0, "tun:wide0", 65_535, [""; 3])).unwrap();
+    let service = pair.start(0, &pair.wide_interface(0, 65_535, [""; 3])).unwrap();
     await_way(&pair);
-    let during = host.tell(|netlink| netlink.route_to(v4(2))).unwrap();
-    let wide = host.tell(|netlink| Ok(netlink.interface("wide0")?.index)).unwrap();
-    assert_eq!((during.index, during.source), (Some(wide), Some(v4(1))));
+    for address in [v4(2), v6(2)] {
+        let during = host.tell(|netlink| netlink.route_to(address)).unwrap();
+        let narrow = host.tell(|netlink| Ok(netlink.interface(pair.names()[0])?.index)).unwrap();
+        assert_eq!((during.index, during.mtu), (Some(narrow), Some(65_520)), "{address}");
+    }
+    assert_eq!(host.tell(|netlink| netlink.routes()).unwrap().len(), before.0.len(), "the main table is nobody's");
     service.stop();
     let after = state();
     assert_eq!(after, before);
@@ -103,18 +96,56 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
 fn only_the_prefixes_that_are_named_move() {
     let pair = Pair::new(1_500, Offloading::Off).unwrap();
     let more = "[wide-interface]\nprefixes = [\"10.77.0.0/24\"]\n";
-    let _service = pair.start(0, &pair.wide_interface(0, "tun:wide0", 65_535, [more, "", ""])).unwrap();
+    let _service = pair.start(0, &pair.wide_interface(0, 65_535, [more, "", ""])).unwrap();
     await_way(&pair);
     let host = &pair.hosts[0];
-    let wide = host.tell(|netlink| Ok(netlink.interface("wide0")?.index)).unwrap();
-    assert_eq!(host.tell(|netlink| netlink.route_to(v4(2))).unwrap().index, Some(wide));
-    assert_ne!(host.tell(|netlink| netlink.route_to(v6(2))).unwrap().index, Some(wide));
+    assert_eq!(host.tell(|netlink| netlink.route_to(v4(2))).unwrap().mtu, Some(65_520));
+    assert_eq!(host.tell(|netlink| netlink.route_to(v6(2))).unwrap().mtu, None);
+}
+
+#[test]
+fn routes_that_say_more_are_left_alone_and_what_others_remove_is_set_again() {
+    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let (host, name) = (&pair.hosts[0], pair.names()[0]);
+    let ip = |arguments: String| {
+        let run = || Command::new("ip").args(arguments.split(' ')).status().unwrap();
+        assert!(host.space().enter(run).success(), "ip {arguments}");
+    };
+    ip(format!("route add 10.200.0.0/16 via 192.0.2.200 dev {name} onlink"));
+    ip("route add 10.201.0.0/16 via 10.77.0.2 mtu 1400".to_owned());
+    let _service = start(&pair, 0, 65_535);
+    await_way(&pair);
+    let mtu_to = |address: &str| {
+        let address = address.parse().unwrap();
+        host.tell(|netlink| netlink.route_to(address)).unwrap().mtu
+    };
+    assert_eq!(
+        [mtu_to("10.200.0.1"), mtu_to("10.201.0.1"), mtu_to("10.77.0.2")],
+        [None, Some(1_400), Some(65_520)]
+    );
+    let becomes = |what: &str, is_so: &dyn Fn() -> bool| {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !is_so() {
+            assert!(Instant::now() < until, "{what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    ip("route add 10.202.0.0/16 via 10.77.0.2".to_owned());
+    becomes("a new route becomes wide", &|| mtu_to("10.202.0.1") == Some(65_520));
+    ip("route del 10.202.0.0/16".to_owned());
+    becomes("one that is gone goes", &|| {
+        host.tell(|netlink| Ok(netlink.route_to("10.202.0.1".parse().unwrap()).is_err())).unwrap()
+    });
+    ip("rule del pref 32765".to_owned());
+    becomes("the rule comes again", &|| mtu_to("10.77.0.2") == Some(65_520));
+    ip("-6 rule del pref 32765".to_owned());
+    becomes("that of IPv6, too", &|| host.tell(|netlink| netlink.route_to(v6(2))).unwrap().mtu == Some(65_520));
 }
 
 #[test]
 fn a_burst_of_small_messages_waits_in_the_device() {
     let pair = Pair::new(1_500, Offloading::Off).unwrap();
-    let _service = pair.start(0, &pair.wide_interface(0, "tun:wide0", 65_535, [""; 3])).unwrap();
+    let _service = pair.start(0, &pair.wide_interface(0, 65_535, [""; 3])).unwrap();
     await_way(&pair);
     let messages = Messages { len: 64, count: 3_000, rate: None };
     let transfer = traffic::udp(pair.hosts[0].space(), pair.hosts[1].space(), v4(2), messages, 9).unwrap();
@@ -124,7 +155,7 @@ fn a_burst_of_small_messages_waits_in_the_device() {
 #[test]
 fn what_fits_the_link_crosses_no_gateway() {
     let pair = Pair::new(1_500, Offloading::Off).unwrap();
-    let service = start(&pair, 0, "xdp", "tun:wide0", 65_535);
+    let service = start(&pair, 0, 65_535);
     await_way(&pair);
     let seen = || service.snapshots().unwrap()[0].ends.each_ref().map(|end| end.seen.packets);
     let before = seen();
@@ -145,7 +176,7 @@ fn what_fits_the_link_crosses_no_gateway() {
 #[test]
 fn what_fits_is_another_length_after_a_reload() {
     let pair = Pair::new(1_500, Offloading::Off).unwrap();
-    let text = pair.wide_interface(0, "tun:wide0", 65_535, [""; 3]);
+    let text = pair.wide_interface(0, 65_535, [""; 3]);
     let mut service = pair.start(0, &text).unwrap();
     await_way(&pair);
     for (mtu, len, crosses) in [(1_300, 1_400, true), (1_500, 1_400, false), (1_500, 1_473, true)] {
@@ -167,7 +198,7 @@ fn what_fits_is_another_length_after_a_reload() {
 fn short_messages_that_follow_long_ones_come_in_order() {
     for (from, to) in [(0, 1), (1, 0)] {
         let pair = Pair::new(1_500, Offloading::Off).unwrap();
-        let _service = start(&pair, 0, "xdp", "tun:wide0", 65_535);
+        let _service = start(&pair, 0, 65_535);
         await_way(&pair);
         let receiver =
             pair.hosts[to].space().enter(|| UdpSocket::bind(SocketAddr::new(v4(to as u8 + 1), 0))).unwrap();
@@ -192,9 +223,9 @@ fn short_messages_that_follow_long_ones_come_in_order() {
     }
 }
 
-/// A wide interface on a host, by a port of this kind.
-fn start(pair: &Pair, host: usize, port: &str, device: &str, mtu: u32) -> gateway::service::Service {
-    pair.start(host, &pair.wide_interface_by(host, port, device, mtu, [""; 3])).unwrap()
+/// A wide interface on a host.
+fn start(pair: &Pair, host: usize, mtu: u32) -> gateway::service::Service {
+    pair.start(host, &pair.wide_interface(host, mtu, [""; 3])).unwrap()
 }
 
 /// Waits until a message of each version is answered; IPv6 addresses are not usable at once.

@@ -112,7 +112,7 @@ pub fn may_be_answered(complaint: Complaint, packet: &Packet) -> bool {
     // Only IPv4 forbids errors about later fragments.
     let initial = ip.version == Version::V6 || ip.starts();
     let for_one = receiver.is_one_host() && !packet.medium().is_for_many(packet.link());
-    sender.is_one_host() && (exempt || for_one) && initial && !is_error(packet)
+    sender.is_one_host() && (exempt || for_one) && initial && !packet.stays_on_its_side && !is_error(packet)
 }
 
 /// Is this packet itself an ICMP error, or may it be one? A redirect counts as one in version 6.

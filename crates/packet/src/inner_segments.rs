@@ -4,6 +4,9 @@
 //! GENEVE, FOU. Only the inner segments have a length, so each gets copies of all headers, with their own lengths,
 //! identifications and checksums, from the outermost to the transport's.
 //!
+//! Pseudo-headers have the final destination: that of a Routing header with segments left, or of an IPv4 source route (RFC 8200
+//! section 8.1, RFC 1122 section 3.2.1.8). A Routing header whose final destination cannot be read has no way through it.
+//!
 //! Where the transport header stands is known from the offload request. The headers in front of it are walked in each way that a tunnel
 //! over UDP may be read; only a way that ends there is taken. What has no such way is left to the caller.
 
@@ -31,8 +34,9 @@ pub struct InnerSegments<'a> {
 /// A header whose fields depend on what follows it, and where it starts in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    V4(usize),
-    V6(usize),
+    /// An IP header, and where its final destination stands.
+    V4(usize, usize),
+    V6(usize, usize),
     /// UDP that carries another header.
     Udp(usize),
     /// GRE with a checksum.
@@ -53,7 +57,7 @@ impl<'a> InnerSegments<'a> {
         }
         let layers = walk.layers;
         let &Layer::Transport(at, protocol) = layers.last()? else { return None };
-        let is_tunnel = layers.iter().filter(|layer| matches!(layer, Layer::V4(_) | Layer::V6(_))).count() > 1;
+        let is_tunnel = layers.iter().filter(|layer| matches!(layer, Layer::V4(..) | Layer::V6(..))).count() > 1;
         let header_len = match protocol {
             TCP => Segment::parse(frame.get(at..)?)?.header.header_len(),
             _ => udp::HEADER_LEN,
@@ -67,6 +71,11 @@ impl<'a> InnerSegments<'a> {
             segment_len: segment_len.into(),
             given_len: 0,
         })
+    }
+
+    /// Frames that it stands for.
+    pub fn count(&self) -> usize {
+        (self.frame.len() - self.payload_at).div_ceil(self.segment_len)
     }
 
     /// Length of the next frame, in bytes; none where all were given.
@@ -91,8 +100,8 @@ impl<'a> InnerSegments<'a> {
         // Lengths first: the sums of outer headers cover the inner ones.
         for layer in &self.layers {
             match *layer {
-                Layer::V4(at) => number_v4(room.get_mut(at..).unwrap_or_default(), index),
-                Layer::V6(at) => put(room, at + 4, (room.len() - at - V6_LEN) as u16),
+                Layer::V4(at, _) => number_v4(room.get_mut(at..).unwrap_or_default(), index),
+                Layer::V6(at, _) => put(room, at + 4, (room.len() - at - V6_LEN) as u16),
                 Layer::Udp(at) | Layer::Transport(at, UDP) => put(room, at + 4, (room.len() - at) as u16),
                 Layer::Gre(_) | Layer::Transport(..) => {}
             }
@@ -136,19 +145,20 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
             let sum = Sum::of(room.get(at..).unwrap_or_default()).checksum();
             put(room, at + 4, sum);
         }
-        Layer::V4(_) | Layer::V6(_) => {}
+        Layer::V4(..) | Layer::V6(..) => {}
     }
 }
 
 /// The sum over a transport header at `at`, all that follows it, and the pseudo-header of the IP header in front.
 fn covered(room: &[u8], at: usize, outer: &[Layer], protocol: u8) -> Sum {
     let addresses = outer.iter().rev().find_map(|layer| match *layer {
-        Layer::V4(at) => room.get(at + 12..at + 20),
-        Layer::V6(at) => room.get(at + 8..at + 40),
+        Layer::V4(at, to) => Some([room.get(at + 12..at + 16)?, room.get(to..to + 4)?]),
+        Layer::V6(at, to) => Some([room.get(at + 8..at + 24)?, room.get(to..to + 16)?]),
         _ => None,
     });
     let covered = room.get(at..).unwrap_or_default();
-    let pseudo = Sum::of(addresses.unwrap_or_default()) + Sum::word(protocol.into());
+    let [source, destination] = addresses.unwrap_or_default();
+    let pseudo = Sum::of(source) + Sum::of(destination) + Sum::word(protocol.into());
     pseudo + Sum::long(covered.len() as u32) + Sum::of(covered)
 }
 
@@ -167,15 +177,23 @@ impl Walk<'_> {
             (4, [first, _, _, _, _, _, _, _, _, protocol, ..]) if first >> 4 == 4 && header.len() >= V4_LEN => {
                 let is_fragment = word(header, 6) & !0x4000 != 0;
                 let len = usize::from(first & 0x0F) * 4;
-                len >= V4_LEN && !is_fragment && self.goes_on(Layer::V4(at), |walk| walk.upper(at + len, *protocol))
+                let options = header.get(V4_LEN..len).filter(|_| !is_fragment);
+                let Some(routed_at) = options.and_then(source_routed_at) else { return false };
+                let to = at + routed_at.map_or(V4_LEN - 4, |routed_at| V4_LEN + routed_at);
+                self.goes_on(Layer::V4(at, to), |walk| walk.upper(at + len, *protocol))
             }
             (6, [first, _, _, _, _, _, next, ..]) if first >> 4 == 6 && header.len() >= V6_LEN => {
-                let (mut next, mut len) = (*next, V6_LEN);
+                let (mut next, mut len, mut to) = (*next, V6_LEN, at + V6_LEN - 16);
                 while EXTENSIONS.contains(&next) {
                     let Some(&[upper, units]) = header.get(len..len + 2) else { return false };
-                    (next, len) = (upper, len + 8 * (1 + usize::from(units)));
+                    let end = len + 8 * (1 + usize::from(units));
+                    if next == ROUTING {
+                        let Some(routed_at) = header.get(len..end).and_then(routed_at) else { return false };
+                        to = routed_at.map_or(to, |routed_at| at + len + routed_at);
+                    }
+                    (next, len) = (upper, end);
                 }
-                self.goes_on(Layer::V6(at), |walk| walk.upper(at + len, next))
+                self.goes_on(Layer::V6(at, to), |walk| walk.upper(at + len, next))
             }
             _ => false,
         }
@@ -249,6 +267,46 @@ impl Walk<'_> {
     }
 }
 
+/// Where the final destination stands in the options of an IPv4 header that has a source route with hops left, in bytes from the
+/// first option (RFC 791 section 3.1); an inner none where the header itself says it, an outer one where options cannot be read.
+fn source_routed_at(options: &[u8]) -> Option<Option<usize>> {
+    let (mut at, mut found) = (0, None);
+    while let Some(&kind) = options.get(at) {
+        let len = match kind {
+            0 => break,
+            1 => 1,
+            _ => usize::from(*options.get(at + 1)?),
+        };
+        let option = options.get(at..at + len.max(1))?;
+        match (kind, option) {
+            (LOOSE_ROUTE | STRICT_ROUTE, [_, _, pointer, route @ ..]) if route.len().is_multiple_of(4) => {
+                let has_hops = !route.is_empty() && usize::from(*pointer) <= len;
+                found = if has_hops { Some(at + len - 4) } else { found };
+            }
+            (LOOSE_ROUTE | STRICT_ROUTE, _) => return None,
+            (_, [_]) if kind != 1 => return None,
+            _ => {}
+        }
+        at += len;
+    }
+    Some(found)
+}
+
+/// Where the final destination stands in a Routing header with segments left, in bytes from its start; an inner none where none
+/// are left, an outer one where the type is not known or the header lacks the address.
+fn routed_at(header: &[u8]) -> Option<Option<usize>> {
+    let (kind, left) = (*header.get(2)?, *header.get(3)?);
+    let at = match kind {
+        _ if left == 0 => return Some(None),
+        // The last of the addresses (RFC 2460 section 4.4; RFC 6275 section 6.4.1, which has one).
+        0 | 2 => header.len().checked_sub(16)?,
+        // The first, as they stand the other way round (RFC 8754 section 2).
+        4 => 8,
+        _ => return None,
+    };
+    (at >= 8 && header.len() >= at + 16).then_some(Some(at))
+}
+
 /// Gives an IPv4 header its length and its identification; its sum goes along (RFC 1624).
 fn number_v4(packet: &mut [u8], index: u16) {
     let len = packet.len() as u16;
@@ -291,7 +349,11 @@ const IPV4: u8 = 4;
 const IPV6: u8 = 41;
 const GRE: u8 = 47;
 /// Hop-by-hop options, routing, destination options.
-const EXTENSIONS: [u8; 3] = [0, 43, 60];
+const EXTENSIONS: [u8; 3] = [0, ROUTING, 60];
+const ROUTING: u8 = 43;
+/// Kinds of IPv4 options (RFC 791 section 3.1).
+const LOOSE_ROUTE: u8 = 131;
+const STRICT_ROUTE: u8 = 137;
 /// First byte of GRE: there is a checksum, a key (RFC 2890).
 const GRE_SUM: u8 = 0x80;
 const GRE_KEY: u8 = 0x20;

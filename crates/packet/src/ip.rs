@@ -130,8 +130,12 @@ pub enum Unfit {
     ChainCut,
     /// A Fragment header behind a Fragment header (rel:A17).
     NestedFragment,
+    /// Hop-by-Hop options behind a Fragment header, which only the IPv6 header may name (RFC 8200 section 4.1).
+    HopByHopMisplaced,
     /// Longer than 65,535 bytes.
     TooLong,
+    /// A GSO packet inside of a tunnel of more segments than a kernel makes.
+    TooManySegments,
 }
 
 impl Ip {

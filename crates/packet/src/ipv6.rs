@@ -151,6 +151,10 @@ impl Walk {
                 AUTHENTICATION => self.step(packet, 4, 8)?,
                 FRAGMENT => {
                     self.fragment_header(packet)?;
+                    // With the Fragment header taken out, they would stand behind the IPv6 header, as if they had been sent there.
+                    if self.next_header == HOP_BY_HOP {
+                        return Err(Unfit::HopByHopMisplaced);
+                    }
                     if self.fragment.is_some_and(|(fragment, _)| fragment.offset != 0) {
                         return Ok(None);
                     }

@@ -55,7 +55,7 @@ pub use place::{Apart, Front, Grid, Landed, Places};
 pub use sum::{Sum, patched};
 pub use time::Time;
 pub use train::{
-    Identifications, PIECE_HEADER_LEN_MAX, Place, SegmentLimit, SegmentTemplate, Share, Train, may_be_segmented,
-    may_be_segmented_hence,
+    Identifications, Maker, PIECE_HEADER_LEN_MAX, Place, SegmentLimit, SegmentTemplate, Share, Train,
+    may_be_segmented, may_be_segmented_hence,
 };
 pub use tunnel::Tunnel;

@@ -19,6 +19,8 @@ pub struct Announced {
     pub mss: u16,
     /// Bytes of options in each segment of the connection, if its other end agrees to time stamps; 0 where it offers none.
     pub options_len: u16,
+    /// What its sender takes before it is asked again, in bytes; a SYN's is never scaled (RFC 7323 section 2.2).
+    pub window: u16,
     /// Its sequence number.
     pub seq: u32,
     /// The next byte that its sender expects.
@@ -122,6 +124,7 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
         opens: false,
         mss,
         options_len,
+        window: header.window.get(),
         seq: header.seq.get(),
         ack: header.ack.get(),
         is_fast_open,

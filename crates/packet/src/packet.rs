@@ -48,6 +48,8 @@ pub struct Body {
     pub segment_limit: Option<SegmentLimit>,
     /// Do the hosts of its TCP connection count marks by three bits of each segment (RFC 9768)?
     pub has_accurate_ecn: bool,
+    /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it already.
+    pub stays_on_its_side: bool,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
     pub train: Option<Train>,
     /// How IP cuts this packet on its way out.
@@ -288,11 +290,6 @@ impl Body {
     /// True while these are, byte for byte, the packet that came.
     pub fn is_as_received(&self) -> bool {
         self.as_received && self.cut.is_none() && self.train.is_none()
-    }
-
-    /// True while its bytes are those that came, though it may stand for several packets, or be cut on its way out.
-    pub fn is_unchanged(&self) -> bool {
-        self.as_received
     }
 
     /// True for a piece of a datagram, and for a datagram that came in pieces.
@@ -810,6 +807,7 @@ impl Body {
         self.checksum = Checksum::Unverified;
         self.segment_limit = None;
         self.has_accurate_ecn = false;
+        self.stays_on_its_side = false;
         self.train = None;
         self.cut = None;
     }
@@ -831,6 +829,7 @@ impl Body {
             checksum: Checksum::Unverified,
             segment_limit: None,
             has_accurate_ecn: false,
+            stays_on_its_side: false,
             train: None,
             cut: None,
         }

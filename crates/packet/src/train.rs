@@ -17,6 +17,18 @@ pub struct Train {
     pub segment_len: u16,
     /// How IPv4 identifications go on from the first.
     pub ids: Identifications,
+    /// Whose segments they are.
+    pub maker: Maker,
+}
+
+/// Who made a train of segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Maker {
+    /// Its sender, which left the segmenting to its card.
+    #[default]
+    Sender,
+    /// The gateway, from segments that came, or from a longer one.
+    Gateway,
 }
 
 /// IPv4 identifications along a train.

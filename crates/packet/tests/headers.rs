@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 use wideload_packet::icmp::{self, Complaint};
 use wideload_packet::{
-    Address, Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX,
-    Packet, Pool, Template, Train, Unfit, Version,
+    Address, Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Maker, Medium,
+    PIECE_HEADER_LEN_MAX, Packet, Pool, Template, Train, Unfit, Version,
 };
 
 #[test]
@@ -327,7 +327,7 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
     packet.lacks_headers();
     packet.is_neighbour_discovery();
     packet.judge_checksum();
-    packet.train = Some(Train { segment_len: 100, ids: Identifications::Rise });
+    packet.train = Some(Train { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender });
     assert!(packet.wire_len() <= packet.len() && packet.wire_count() >= 1);
     packet.train = None;
     packet.finish_len();

@@ -155,6 +155,93 @@ fn what_leaves_is_what_the_tunnels_sender_would_have_sent_one_by_one() {
     }
 }
 
+/// A packet on its way along a source route: its header names the next hop, and this one its destination.
+fn routed(packet: &[u8], route: &[u8], to_at: usize) -> Vec<u8> {
+    let (is_v4, header_len) = if packet[0] >> 4 == 4 { (true, 20) } else { (false, 40) };
+    let address_len = if is_v4 { 4 } else { 16 };
+    let mut header = packet[..header_len].to_vec();
+    let mut route = route.to_vec();
+    let destination = header.split_off(header_len - address_len);
+    header.extend(vec![99; address_len]);
+    route[to_at..to_at + address_len].copy_from_slice(&destination);
+    if is_v4 {
+        header[0] += (route.len() / 4) as u8;
+        header[2..4].copy_from_slice(&((packet.len() + route.len()) as u16).to_be_bytes());
+        header.extend(route);
+        header[10..12].fill(0);
+        let sum = sum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        header[4..6].copy_from_slice(&((packet.len() - 40 + route.len()) as u16).to_be_bytes());
+        route[0] = std::mem::replace(&mut header[6], 43);
+        header.extend(route);
+    }
+    [&header, &packet[header_len..]].concat()
+}
+
+// RFC 8200 section 8.1
+#[test]
+fn pseudo_headers_have_the_final_destination_of_a_source_route() {
+    let payload: Vec<u8> = (0..3_000).map(|at| (at * 7) as u8).collect();
+    let v6 = |kind: u8, left: u8, count: u8| {
+        let mut header = vec![0, 2 * count, kind, left, count - 1, 0, 0, 0];
+        header.extend((0..16 * u16::from(count)).map(|at| at as u8));
+        header
+    };
+    let loose = |pointer: u8| vec![1, 131, 11, pointer, 7, 7, 7, 7, 8, 8, 8, 8];
+    let strict = vec![137, 7, 4, 0, 0, 0, 0, 0];
+    // The route, and where it has the destination.
+    let cases: [(u8, Vec<u8>, Option<usize>); 9] = [
+        (6, v6(0, 1, 1), Some(8)),
+        (6, v6(0, 2, 3), Some(40)),
+        (6, v6(2, 1, 1), Some(8)),
+        (6, v6(4, 1, 3), Some(8)),
+        (6, v6(3, 1, 1), None),
+        (6, vec![0, 0, 4, 1, 0, 0, 0, 0], None),
+        (4, loose(4), Some(8)),
+        (4, loose(8), Some(8)),
+        (4, strict, Some(3)),
+    ];
+    for (inner_version, route, to_at) in cases {
+        let on_its_way = |index, offset, part: &[u8], psh| {
+            let plain = inner(inner_version, index, offset, part, psh);
+            let packet = match to_at {
+                Some(to_at) => routed(&plain, &route, to_at),
+                None => {
+                    let mut route = route.clone();
+                    route[0] = 6;
+                    [&plain[..6], &[43], &plain[7..40], &route, &plain[40..]].concat()
+                }
+            };
+            outer(Kind::Ip, 4, index, &packet)
+        };
+        let whole = on_its_way(0, 0, &payload[..], true);
+        let transport_at = whole.len() - payload.len() - 20;
+        let segments = InnerSegments::of(&whole, Medium::Ethernet, transport_at, 1_448);
+        let Some(mut segments) = segments.filter(|_| to_at.is_some()) else {
+            assert_eq!(to_at, None, "{route:02x?}");
+            assert!(InnerSegments::of(&whole, Medium::Ethernet, transport_at, 1_448).is_none(), "{route:02x?}");
+            continue;
+        };
+        for (index, part) in payload.chunks(1_448).enumerate() {
+            let mut room = vec![0; segments.next_len().expect("there is more")];
+            segments.write(&mut room);
+            let expected = on_its_way(index as u16, index * 1_448, part, index == 2);
+            assert_eq!(room, expected, "{route:02x?}, segment {index}");
+        }
+        assert_eq!(segments.next_len(), None);
+    }
+    // Where no segments are left, the header has it.
+    let plain = inner(6, 0, 0, &payload, true);
+    let done = [&plain[..6], &[43], &plain[7..40], &[6, 0, 77, 0, 0, 0, 0, 0], &plain[40..]].concat();
+    let whole = outer(Kind::Ip, 4, 0, &done);
+    let mut segments =
+        InnerSegments::of(&whole, Medium::Ethernet, whole.len() - 3_020, 3_000).expect("there is a way");
+    let mut room = vec![0; segments.next_len().expect("it is one")];
+    segments.write(&mut room);
+    assert_eq!(room[room.len() - 3_020..], plain[40..]);
+}
+
 #[test]
 fn what_is_no_tunnel_or_does_not_lead_to_the_transport_header_is_left_alone() {
     let payload = [1; 3_000];

@@ -6,6 +6,7 @@
 use crate::device::{self, Device, checked, sentence};
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
 use crate::leases::{self, Leases};
+use crate::leases::{FOLDED_LEN, Folded};
 use crate::refusal::{is_down, refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
@@ -48,7 +49,10 @@ struct Receiving {
 /// What a batch of wires is sent from.
 struct Sending {
     headers: [[u8; vnet::LEN]; BATCH_COUNT],
-    parts: [[libc::iovec; 3]; BATCH_COUNT],
+    /// Link headers of frames whose tags are folded, and what the kernel is told of them.
+    links: [[u8; FOLDED_LEN]; BATCH_COUNT],
+    names: [libc::sockaddr_ll; BATCH_COUNT],
+    parts: [[libc::iovec; 4]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
     /// Where packets without a link header go, for IPv4 and IPv6.
     ways: [libc::sockaddr_ll; 2],
@@ -262,7 +266,9 @@ impl PacketSocket {
     /// Sends a batch and says how many wires the kernel took. Where it has no piece of memory for a long one, that goes alone, in
     /// several pieces.
     fn send(&mut self, batch: &[Wire<'_>]) -> io::Result<usize> {
-        let PacketSocket { sending, socket, vnet_len, medium, .. } = self;
+        let PacketSocket { sending, socket, vnet_len, medium, leases, .. } = self;
+        // The program that writes tags out is there with the leases.
+        let medium = &(*medium, leases.is_some() && *medium == Medium::Ethernet);
         let is_long = |wire: &Wire<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
         match (sending.call(socket, batch, *vnet_len, *medium, Memory::OnePiece), batch) {
             (Err(error), [first, ..]) if error.raw_os_error() == Some(libc::ENOBUFS) && is_long(first) => {
@@ -433,7 +439,7 @@ impl Receiving {
             let header = &mut self.messages[index].msg_hdr;
             (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
             let control = &mut self.controls[index].0;
-            (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), CONTROL_LEN);
+            (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), CONTROL_LEN as _);
         }
         receive_messages(socket, &mut self.messages[..count])
     }
@@ -470,7 +476,8 @@ impl Receiving {
         }
         let len = (message.msg_len as usize).checked_sub(vnet_len)?;
         let laid = Laid { len, ..laid };
-        let control_len = message.msg_hdr.msg_controllen.min(CONTROL_LEN);
+        #[allow(clippy::unnecessary_cast, reason = "musl counts it in another type")]
+        let control_len = (message.msg_hdr.msg_controllen as usize).min(CONTROL_LEN);
         let tag = tag(&self.controls[index].0[..control_len]);
         let came = match place {
             Some(place) => landing.take_apart(vnet_len, laid, place, may_stay && tag.is_none())?,
@@ -496,7 +503,9 @@ impl Sending {
     fn new(index: i32) -> Sending {
         Sending {
             headers: [[0; vnet::LEN]; BATCH_COUNT],
-            parts: [[NOTHING; 3]; BATCH_COUNT],
+            links: [[0; FOLDED_LEN]; BATCH_COUNT],
+            names: [way(index, 0); BATCH_COUNT],
+            parts: [[NOTHING; 4]; BATCH_COUNT],
             messages: [NO_MESSAGE; BATCH_COUNT],
             ways: [libc::ETH_P_IP, libc::ETH_P_IPV6].map(|protocol| way(index, protocol)),
         }
@@ -508,20 +517,35 @@ impl Sending {
         socket: &OwnedFd,
         wires: &[Wire<'_>],
         vnet_len: usize,
-        medium: Medium,
+        (medium, folds): (Medium, bool),
         memory: Memory,
     ) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            let header = VnetHeader::of(wire.to_do);
+            let folded = folds.then(|| Folded::of(wire.header)).flatten().filter(|_| wire.to_do.train.is_none());
+            let mut header = VnetHeader::of(wire.to_do);
+            let mut front = &wire.header[..0];
+            let mut rest = wire.header;
+            if let Some(Folded { link, from_len, protocol }) = folded {
+                self.links[index] = link;
+                self.names[index].sll_protocol = protocol.to_be();
+                front = &self.links[index];
+                rest = &wire.header[usize::from(from_len)..];
+                header = header.moved_back_by(from_len - FOLDED_LEN as u16);
+            }
             self.headers[index] = match memory {
-                Memory::OnePiece => header.in_one_piece(wire.header.len() + wire.payload.len()),
+                Memory::OnePiece => header.in_one_piece(front.len() + rest.len() + wire.payload.len()),
                 Memory::Pieces => header,
             }
             .write();
             let parts = &mut self.parts[index];
-            *parts = [part(&self.headers[index][..vnet_len]), part(wire.header), part(wire.payload)];
+            *parts = [part(&self.headers[index][..vnet_len]), part(front), part(rest), part(wire.payload)];
             let header = &mut self.messages[index].msg_hdr;
             (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
+            (header.msg_name, header.msg_namelen) = (ptr::null_mut(), 0);
+            if folded.is_some() {
+                header.msg_name = (&raw mut self.names[index]).cast();
+                header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            }
             // Without a link header the kernel is told which protocol it is.
             if medium == Medium::Ip {
                 let is_version_6 = wire.header.first().is_some_and(|first| first >> 4 == 6);

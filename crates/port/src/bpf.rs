@@ -183,6 +183,34 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, hook: Hook, flags:
     attributes.call(LINK_CREATE)
 }
 
+/// Has another program take the place of the one that a link attaches; no packet sees both or none.
+///
+/// # Errors
+/// The link is none, or the program is of another kind.
+pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attributes = Attributes::default();
+    attributes.put(0, link.as_raw_fd().cast_unsigned());
+    attributes.put(4, program.as_raw_fd().cast_unsigned());
+    attributes.call_only(LINK_UPDATE).map(drop)
+}
+
+/// Numbers of the programs that are attached to an interface, in their order.
+///
+/// # Errors
+/// The right is missing, or the kernel is older than Linux 6.6.
+pub(crate) fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
+    let mut numbers = [0_u32; PROGRAMS_MAX];
+    let mut attributes = Attributes::default();
+    attributes.put(0, interface);
+    attributes.put(4, hook as u32);
+    attributes.put_address(16, numbers.as_mut_ptr().cast());
+    attributes.put(24, PROGRAMS_MAX as u32);
+    let what = format!("interface {interface}: cannot ask for its programs");
+    attributes.call_only(PROG_QUERY).map_err(|why| advised(what, &why, RIGHTS))?;
+    let count = attributes.word(24) as usize;
+    Ok(numbers.into_iter().take(count).collect())
+}
+
 /// What a program says of a frame.
 ///
 /// # Errors
@@ -246,9 +274,8 @@ fn run_with(
         }
     }
     attributes.call_only(PROG_TEST_RUN)?;
-    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| attributes.0[at + byte]));
-    left.truncate(word(12) as usize);
-    Ok(word(4))
+    left.truncate(attributes.word(12) as usize);
+    Ok(attributes.word(4))
 }
 
 /// The front of the argument of bpf(2): a union of structures, here as their bytes.
@@ -264,6 +291,11 @@ impl Default for Attributes {
 impl Attributes {
     fn put(&mut self, at: usize, value: u32) {
         self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// What the kernel wrote there.
+    fn word(&self, at: usize) -> u32 {
+        u32::from_ne_bytes([0, 1, 2, 3].map(|byte| self.0[at + byte]))
     }
 
     fn put_address(&mut self, at: usize, address: *const u8) {
@@ -498,11 +530,15 @@ pub(crate) const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN o
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
+const PROG_QUERY: libc::c_int = 16;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_UPDATE: libc::c_int = 29;
 #[cfg(test)]
 const PROG_TEST_RUN: libc::c_int = 10;
 /// Bytes of the argument that we use.
 const ATTRIBUTES_LEN: usize = 64;
+/// As many programs as the kernel attaches to one side of an interface (BPF_MPROG_MAX).
+const PROGRAMS_MAX: usize = 64;
 /// Enough for what the verifier says of the longest program here, in bytes.
 const LOG_LEN: usize = 64 << 10;
 /// Lines of that which tell why, from the last on.

@@ -21,14 +21,14 @@ impl<'a> Device<'a> {
 
     /// Its number.
     pub fn index(&self) -> io::Result<i32> {
-        let answer = self.ask(libc::SIOCGIFINDEX, request(self.name))?;
+        let answer = self.ask(libc::SIOCGIFINDEX as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
     }
 
     /// Its MTU, in bytes.
     pub fn mtu(&self) -> io::Result<usize> {
-        let answer = self.ask(libc::SIOCGIFMTU, request(self.name))?;
+        let answer = self.ask(libc::SIOCGIFMTU as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
@@ -37,26 +37,26 @@ impl<'a> Device<'a> {
     pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
         let mut request = request(self.name);
         request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
-        self.ask(libc::SIOCSIFMTU, request).map(drop)
+        self.ask(libc::SIOCSIFMTU as libc::Ioctl, request).map(drop)
     }
 
     /// Gives it room for so many packets that wait to be sent.
     pub fn set_queue_count(&self, count: i32) -> io::Result<()> {
         let mut request = request(self.name);
         request.ifr_ifru.ifru_metric = count;
-        self.ask(libc::SIOCSIFTXQLEN, request).map(drop)
+        self.ask(libc::SIOCSIFTXQLEN as libc::Ioctl, request).map(drop)
     }
 
     /// Was it set up?
     pub fn is_up(&self) -> io::Result<bool> {
-        let answer = self.ask(libc::SIOCGIFFLAGS, request(self.name))?;
+        let answer = self.ask(libc::SIOCGIFFLAGS as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
     }
 
     /// The kind of its hardware, an ARPHRD number.
     pub fn hardware(&self) -> io::Result<u16> {
-        let answer = self.ask(libc::SIOCGIFHWADDR, request(self.name))?;
+        let answer = self.ask(libc::SIOCGIFHWADDR as libc::Ioctl, request(self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family })
     }

@@ -3,6 +3,7 @@
 //! Every call opens its own socket, so it speaks of the interfaces of the namespace in which the calling thread is; a
 //! [`Previous`] keeps the socket, and restores where it was made.
 
+use crate::device;
 use crate::failure::{failed, last};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::fmt;
@@ -78,10 +79,7 @@ pub fn set(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
     let features = card.features()?;
     let mut wishes = vec![Wish::default(); features.blocks.len()];
     for (feature, switch) in switches {
-        let (block, bit) = features.place(feature).ok_or_else(|| {
-            let text = format!("{name}: no feature {feature}; `ethtool -k {name}` lists those that there are");
-            io::Error::new(io::ErrorKind::InvalidInput, text)
-        })?;
+        let (block, bit) = features.place(feature).ok_or_else(|| no_feature(name, feature))?;
         if features.is_on(feature) == (*switch == Switch::On) {
             continue;
         }
@@ -119,6 +117,28 @@ pub fn as_a_wire(name: &str) -> io::Result<Previous> {
 }
 
 impl Previous {
+    /// What is to be put back where that was known before, such as from a record: these features as they say.
+    ///
+    /// # Errors
+    /// `NotFound` for the interface, `InvalidInput` for a feature that the kernel does not know.
+    pub fn known(name: &str, switches: &[(&str, Switch)]) -> io::Result<Previous> {
+        let card = Card::open(name)?;
+        let features = card.features()?;
+        let mut wishes = vec![Wish::default(); features.blocks.len()];
+        for (feature, switch) in switches {
+            let (block, bit) = features.place(feature).ok_or_else(|| no_feature(name, feature))?;
+            wishes[block].valid |= bit;
+            wishes[block].requested |= if *switch == Switch::On { bit } else { 0 };
+        }
+        Ok(Previous { card, wishes })
+    }
+
+    /// The same, of an interface that has another name by now.
+    pub fn renamed(mut self, name: &str) -> Previous {
+        name.clone_into(&mut self.card.name);
+        self
+    }
+
     /// Puts back what was wished before.
     ///
     /// # Errors
@@ -143,6 +163,11 @@ fn alters_packets(feature: &str) -> bool {
     let begins = |with: &[&str]| with.iter().any(|start| feature.starts_with(start));
     feature.ends_with("-segmentation")
         || begins(&["tx-checksum", "tx-scatter-gather", "tx-gso-", "rx-gro", "rx-lro", "rx-checksum", "rx-udp-gro"])
+}
+
+fn no_feature(name: &str, feature: &str) -> io::Error {
+    let text = format!("{name}: no feature {feature}; `ethtool -k {name}` lists those that there are");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 fn unsupported(text: String) -> io::Error {
@@ -205,11 +230,7 @@ impl Card {
 
     /// `words` begins with its command and is as long as that says.
     fn ioctl(&self, words: &mut [u32], what: &str) -> io::Result<()> {
-        // SAFETY: all zeros are an `ifreq`.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
-            *to = from.cast_signed();
-        }
+        let mut request = device::request(&self.name);
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
         // SAFETY: the kernel writes no more than `words` holds, as its head says.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };

@@ -3,14 +3,16 @@
 use crate::features::Switch;
 use crate::namespace::Namespace;
 use crate::netlink::{Netlink, malformed};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64,
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage, Stats64,
 };
 use packet::Medium;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// An interface as it was when it was asked for.
@@ -187,6 +189,23 @@ impl Netlink {
         Ok(Interface::read(&message))
     }
 
+    /// Has the host choose no route by an interface while it has no carrier (IPv4).
+    pub(crate) fn ignore_routes_without_carrier(&mut self, name: &str) -> io::Result<()> {
+        // struct nlattr with one number: length, kind, value.
+        let setting =
+            [&8_u16.to_ne_bytes()[..], &IGNORE_WITHOUT_CARRIER.to_ne_bytes(), &1_u32.to_ne_bytes()].concat();
+        let settings = AfSpecInet::Other(DefaultNla::new(INET_CONF | NESTED, setting));
+        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![settings])]);
+        self.set(name, attribute, format!("{name}: cannot have its routes ignored without carrier"))
+    }
+
+    /// Gives an interface no IPv6 address by itself.
+    pub(crate) fn make_no_address(&mut self, name: &str) -> io::Result<()> {
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        self.set(name, attribute, format!("{name}: cannot keep it from making IPv6 addresses"))
+    }
+
     pub(crate) fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {
         let mut message = named(name);
         message.attributes.push(attribute);
@@ -204,6 +223,8 @@ impl Netlink {
 impl Interface {
     pub(crate) fn read(message: &LinkMessage) -> Interface {
         let flags = message.header.flags;
+        // A tunnel of GRE to one host says whom it leads to. Others have link headers that name their packets' destination.
+        let is_gre = matches!(message.header.link_layer_type.into(), libc::ARPHRD_IPGRE | IP6GRE);
         let mut interface = Interface {
             index: message.header.index,
             name: String::new(),
@@ -219,6 +240,9 @@ impl Interface {
             match attribute {
                 LinkAttribute::IfName(name) => interface.name.clone_from(name),
                 LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+                LinkAttribute::Broadcast(peer) if is_gre && is_one_host(peer) => {
+                    interface.medium = Some(Medium::Ip);
+                }
                 LinkAttribute::Address(mac) => interface.mac = mac.as_slice().try_into().ok(),
                 LinkAttribute::LinkInfo(parts) => interface.kind = parts.iter().find_map(kind),
                 LinkAttribute::Stats64(stats) => interface.counters = Counters::read(stats),
@@ -275,6 +299,13 @@ fn kind(part: &LinkInfo) -> Option<String> {
     }
 }
 
+/// Is this the address of a host, and not that of a group, or all zeros for no one in particular?
+fn is_one_host(address: &[u8]) -> bool {
+    let v4 = <[u8; 4]>::try_from(address).map(IpAddr::from);
+    let address = v4.or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from));
+    address.is_ok_and(|address| !address.is_unspecified() && !address.is_multicast())
+}
+
 fn medium(hardware: u16) -> Option<Medium> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Medium::Ethernet),
@@ -284,5 +315,12 @@ fn medium(hardware: u16) -> Option<Medium> {
     }
 }
 
-/// ARPHRD_RAWIP of `linux/if_arp.h`.
+/// ARPHRD_RAWIP and ARPHRD_IP6GRE of `linux/if_arp.h`.
 const RAWIP: u16 = 519;
+const IP6GRE: u16 = 823;
+
+/// IFLA_INET_CONF, with NLA_F_NESTED.
+const INET_CONF: u16 = 1;
+const NESTED: u16 = 1 << 15;
+/// IPV4_DEVCONF_IGNORE_ROUTES_WITH_LINKDOWN (linux/ip.h).
+const IGNORE_WITHOUT_CARRIER: u16 = 29;

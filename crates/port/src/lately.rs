@@ -8,6 +8,7 @@ use crate::bpf::{
     self, IF_EQUAL, IF_MORE, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy, exclusive_or, go, jump, load_map,
     load_word, multiply_by, shift_left, shift_right, store_word, subtract_word,
 };
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,6 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub(crate) struct Lately {
     map: OwnedFd,
+    /// Drawn, odd: nobody outside can foresee which addresses share a number.
+    factor: i32,
 }
 
 impl Lately {
@@ -23,7 +26,21 @@ impl Lately {
     /// # Errors
     /// The right, or memory, is missing.
     pub fn new() -> io::Result<Lately> {
-        Ok(Lately { map: bpf::map(ARRAY, 1 << SLOT_BITS)? })
+        let drawn = RandomState::new().build_hasher().finish() as i32 | 1;
+        Ok(Lately { map: bpf::map(ARRAY, 1 << SLOT_BITS)?, factor: drawn })
+    }
+
+    /// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.
+    pub fn number(&self, count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
+        // Two hosts may have alike addresses of both versions.
+        let mut steps = vec![bpf::set(R7, count.into())];
+        let mix = |word| [load(word), exclusive_or(R7, bpf::R5), multiply_by(R7, self.factor), copy(R0, R7)];
+        for word in 0..count {
+            steps.extend(mix(word));
+            // The upper half, which hangs on all bits, goes into the lower.
+            steps.extend([shift_right(R0, 32), exclusive_or(R7, R0)]);
+        }
+        steps
     }
 
     /// Goes on at "take" with a piece, at which register 8 is 1, and with what follows one; at "pass" with all else. Register
@@ -58,14 +75,6 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
         store_word(R0, 0, R9),
         go("take"),
     ]);
-    steps
-}
-
-/// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.
-pub(crate) fn number(count: i16, load: impl Fn(i16) -> Step) -> Vec<Step> {
-    // Two hosts may have alike addresses of both versions.
-    let mut steps = vec![bpf::set(R7, count.into())];
-    steps.extend((0..count).flat_map(|word| [load(word), exclusive_or(R7, bpf::R5)]));
     steps
 }
 

@@ -15,8 +15,10 @@ pub mod clock;
 pub mod descriptors;
 pub mod features;
 pub mod frames;
+pub mod helper;
 pub mod intercept;
 pub mod interfaces;
+pub mod inventory;
 pub mod leases;
 pub mod monitor;
 pub mod namespace;
@@ -26,8 +28,9 @@ pub mod netlink;
 pub mod pulse;
 pub mod raw;
 pub mod realtime;
+pub mod redirect;
 pub mod routes;
-pub mod shortcut;
+pub mod sockets;
 pub mod steer;
 pub mod xdp;
 
@@ -47,8 +50,8 @@ pub use af_packet::PacketSocket;
 pub use open::{Address, Fanout, Options, Spread, adopt, open};
 pub use refusal::{Refusal, Refused};
 pub use self_test::{Proof, self_test};
-pub use tap::{Kind, Tap};
-pub use xdp::{Takes, XdpSocket};
+pub use tap::{Kind, Tap, TapDescriptors};
+pub use xdp::XdpSocket;
 
 /// Where packets come from and go to.
 pub trait Port: Send {

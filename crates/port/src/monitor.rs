@@ -3,7 +3,6 @@
 use crate::addresses::Address;
 use crate::failure::failed;
 use crate::interfaces::Interface;
-use crate::neighbours::Neighbour;
 use crate::netlink::{messages, until_done};
 use crate::routes::{self, Route};
 use netlink_packet_core::NetlinkPayload;
@@ -31,8 +30,8 @@ pub enum Change {
     Address(Turn, Address),
     /// A route, in any table.
     Route(Turn, Route),
-    /// A neighbour.
-    Neighbour(Turn, Neighbour),
+    /// A rule of routing.
+    Rule(Turn),
     /// Changes were lost, for they came faster than they were read: ask for everything anew.
     Lost,
 }
@@ -101,12 +100,8 @@ fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
         RouteNetlinkMessage::DelAddress(address) => {
             Address::read(&address).map(|address| Change::Address(Turn::Gone, address)).into_iter().collect()
         }
-        RouteNetlinkMessage::NewNeighbour(neighbour) => {
-            Neighbour::read(&neighbour).map(|it| Change::Neighbour(Turn::Set, it)).into_iter().collect()
-        }
-        RouteNetlinkMessage::DelNeighbour(neighbour) => {
-            Neighbour::read(&neighbour).map(|it| Change::Neighbour(Turn::Gone, it)).into_iter().collect()
-        }
+        RouteNetlinkMessage::NewRule(_) => vec![Change::Rule(Turn::Set)],
+        RouteNetlinkMessage::DelRule(_) => vec![Change::Rule(Turn::Gone)],
         RouteNetlinkMessage::NewRoute(_) => of_routes(message, Turn::Set),
         RouteNetlinkMessage::DelRoute(_) => of_routes(message, Turn::Gone),
         _ => Vec::new(),
@@ -123,5 +118,5 @@ fn of_routes(message: RouteNetlinkMessage, turn: Turn) -> Vec<Change> {
     routes::read(message).into_iter().map(|route| Change::Route(turn, route)).collect()
 }
 
-/// RTMGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE.
-const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+/// RTMGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE, and the bit of RTNLGRP_IPV6_RULE.
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;

@@ -3,15 +3,16 @@
 //! A socket, a TUN device or a [`Netlink`] stays for good in the namespace in which it was opened, whichever thread uses it
 //! later. So it is enough to open things inside.
 
-use crate::failure::{advised, failed};
+use crate::failure::{advised, failed, last};
 use crate::netlink::Netlink;
 use rustix::fs::fstat;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
 use rustix::thread::{capabilities, move_into_link_name_space, unshare_unsafe};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
@@ -51,6 +52,20 @@ impl Namespace {
             maker.join().unwrap_or_else(|panic| resume_unwind(panic))
         });
         made.map_err(|why: io::Error| advised("cannot make a network namespace", &why, RIGHTS))
+    }
+
+    /// The number of the namespace in which the calling thread is; the kernel gives it to no other until it starts anew.
+    ///
+    /// # Errors
+    /// The kernel is older than Linux 5.14.
+    pub fn cookie() -> io::Result<u64> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let (mut cookie, mut len) = (0_u64, size_of::<u64>() as libc::socklen_t);
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
+        // SAFETY: the kernel writes one number and its length, which outlive the call.
+        let outcome =
+            unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut cookie).cast(), &raw mut len) };
+        if outcome < 0 { Err(last("cannot ask for the number of the network namespace")) } else { Ok(cookie) }
     }
 
     /// The namespace in which the calling thread is.

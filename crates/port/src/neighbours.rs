@@ -1,59 +1,17 @@
 //! An IP address on a link in, the hardware address of who has it out.
 //!
-//! The kernel does the asking (ARP, and neighbour discovery): whoever sends frames itself reads what it found.
+//! The kernel does the asking (ARP, and neighbour discovery).
 
 use crate::addresses::family;
 use crate::interfaces::Mac;
 use crate::netlink::Netlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
-};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
 use std::io;
 use std::net::IpAddr;
 
-/// What the kernel knows of somebody on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// The interface behind which it is.
-    pub index: u32,
-    /// Its IP address.
-    pub address: IpAddr,
-    /// Its hardware address, where that is known and may be used.
-    pub mac: Option<[u8; 6]>,
-    /// What is known of it.
-    pub state: Standing,
-}
-
-/// How well a neighbour is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Its hardware address may be used: it answered, or a person said it, or it is being asked again.
-    Usable,
-    /// It was asked and has not answered yet.
-    Asked,
-    /// It was asked and did not answer.
-    Failed,
-    /// It was never asked.
-    Unknown,
-}
-
 impl Netlink {
-    /// All neighbours of both versions.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn neighbours(&mut self) -> io::Result<Vec<Neighbour>> {
-        let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
-        let answers = self.list(question, "cannot list neighbours")?;
-        let read = |answer| match answer {
-            RouteNetlinkMessage::NewNeighbour(message) => Neighbour::read(&message),
-            _ => None,
-        };
-        Ok(answers.into_iter().filter_map(read).collect())
-    }
-
     /// The hardware address of this neighbour, where it is known and may be used; [`Netlink::resolve`] asks for it.
     ///
     /// # Errors
@@ -61,9 +19,7 @@ impl Netlink {
     pub fn neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<Option<[u8; 6]>> {
         let question = RouteNetlinkMessage::GetNeighbour(about(index, address));
         match self.ask(question, format!("cannot look up neighbour {address} of interface {index}")) {
-            Ok(RouteNetlinkMessage::NewNeighbour(message)) => {
-                Ok(Neighbour::read(&message).and_then(|neighbour| neighbour.mac))
-            }
+            Ok(RouteNetlinkMessage::NewNeighbour(message)) => Ok(usable_mac(&message)),
             Ok(_) => Ok(None),
             Err(why) if why.kind() == io::ErrorKind::NotFound => self.interface_at(index).map(|_| None),
             Err(why) => Err(why),
@@ -104,35 +60,21 @@ impl Netlink {
     }
 }
 
-impl Neighbour {
-    /// `None` for a family that is not IP.
-    pub(crate) fn read(message: &NeighbourMessage) -> Option<Neighbour> {
-        let state = Standing::read(message.header.state);
-        let mut address = None;
-        let mut mac = None;
-        for attribute in &message.attributes {
-            match attribute {
-                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address = Some(IpAddr::V4(*v4)),
-                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address = Some(IpAddr::V6(*v6)),
-                NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.as_slice().try_into().ok(),
-                _ => {}
-            }
-        }
-        let mac = mac.filter(|_| state == Standing::Usable);
-        Some(Neighbour { index: message.header.ifindex, address: address?, mac, state })
-    }
-}
-
-impl Standing {
-    fn read(state: NeighbourState) -> Standing {
-        match state {
-            NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Delay => Standing::Usable,
-            NeighbourState::Probe | NeighbourState::Permanent | NeighbourState::Noarp => Standing::Usable,
-            NeighbourState::Incomplete => Standing::Asked,
-            NeighbourState::Failed => Standing::Failed,
-            _ => Standing::Unknown,
-        }
-    }
+/// The hardware address, where it may be used: its owner answered, or a person said it, or it is being asked again.
+fn usable_mac(message: &NeighbourMessage) -> Option<[u8; 6]> {
+    let is_usable = matches!(
+        message.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Permanent
+            | NeighbourState::Noarp
+    );
+    message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) if is_usable => bytes.as_slice().try_into().ok(),
+        _ => None,
+    })
 }
 
 fn about(index: u32, address: IpAddr) -> NeighbourMessage {

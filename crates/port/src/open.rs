@@ -1,7 +1,9 @@
 //! An address such as `packet:eth0` in, an open port out.
 
 use crate::device::NAME_LEN_MAX;
-use crate::{Kind, Offloads, PacketSocket, Port, Takes, Tap, XdpSocket};
+use crate::helper::{self, Direction};
+use crate::tap::TapDescriptors;
+use crate::{Kind, Offloads, PacketSocket, Port, Tap, XdpSocket};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,6 +20,10 @@ pub enum Address {
     Packet(String),
     /// `xdp:eth0`: an interface that exists, by AF_XDP.
     Xdp(String),
+    /// `ingress:eth0`: a device of ours for packets that come in by an interface that exists.
+    Ingress(String),
+    /// `egress:eth0`: the same for packets that leave by it.
+    Egress(String),
 }
 
 /// How a port is opened.
@@ -37,14 +43,14 @@ pub struct Options {
     pub bypasses_queue: bool,
     /// Memory of the kernel for frames that wait, in each direction, in bytes; of an AF_XDP socket, for frames that it sends.
     pub socket_buffer_len: u32,
-    /// Which frames an AF_XDP socket takes over from the kernel. Others take nothing over.
-    pub takes: Takes,
     /// Flows that need nothing but segments of another length may be lent to the kernel: see [`leases`](crate::leases). Packet
     /// sockets on Ethernet only, where the right is there.
     pub may_lend: bool,
     /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO): see
     /// [`napi::hold_joined`](crate::napi::hold_joined).
     pub has_napi: bool,
+    /// Does this port count the frames that a TUN or TAP device drops? Only one of its queues should, as they are not told apart.
+    pub counts_drops: bool,
 }
 
 /// A group of packet sockets that share what comes in on an interface.
@@ -81,9 +87,9 @@ impl Default for Options {
             fanout: None,
             bypasses_queue: false,
             socket_buffer_len: SOCKET_BUFFER_LEN,
-            takes: Takes::All,
             may_lend: false,
             has_napi: false,
+            counts_drops: true,
         }
     }
 }
@@ -99,6 +105,8 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
         Address::Tap(name) => Box::new(Tap::open(name, Kind::Tap, options)?),
         Address::Packet(name) => Box::new(PacketSocket::open(name, options)?),
         Address::Xdp(name) => Box::new(XdpSocket::open(name, options)?),
+        Address::Ingress(name) => Box::new(helper::open(Direction::Ingress, name, options)?),
+        Address::Egress(name) => Box::new(helper::open(Direction::Egress, name, options)?),
     })
 }
 
@@ -114,18 +122,47 @@ pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io
     let mut descriptors = descriptors.into_iter();
     let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: no descriptor came with it"));
     let descriptor = descriptors.next().ok_or_else(none)?;
+    let mut of_tap = |descriptor| TapDescriptors { queue: descriptor, counters: descriptors.next() };
     Ok(match &address {
-        Address::Tun(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tun, offloads)?),
-        Address::Tap(name) => Box::new(Tap::adopt(descriptor, name, Kind::Tap, offloads)?),
+        Address::Tun(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tun, offloads)?),
+        Address::Tap(name) => Box::new(Tap::adopt(of_tap(descriptor), name, Kind::Tap, offloads)?),
         Address::Packet(name) => {
             let leases = descriptors.collect::<Vec<_>>().try_into().ok();
             Box::new(PacketSocket::adopt(descriptor, leases, name, offloads)?)
         }
+        Address::Ingress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Ingress, name, offloads)?),
+        Address::Egress(name) => Box::new(helper::adopt(of_tap(descriptor), Direction::Egress, name, offloads)?),
         Address::Xdp(_) => {
             let sentence = format!("{address}: the memory of an AF_XDP port is one process's own; open it anew");
             return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
         }
     })
+}
+
+impl Address {
+    /// The interface that exists without the port; none of a device of its own.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Address::Packet(name) | Address::Xdp(name) | Address::Ingress(name) | Address::Egress(name) => {
+                Some(name)
+            }
+            Address::Tun(_) | Address::Tap(_) => None,
+        }
+    }
+
+    /// The name of the device that the port reads.
+    pub fn device(&self) -> String {
+        match self {
+            Address::Tun(name) | Address::Tap(name) | Address::Packet(name) | Address::Xdp(name) => name.clone(),
+            Address::Ingress(name) => Direction::Ingress.device(name),
+            Address::Egress(name) => Direction::Egress.device(name),
+        }
+    }
+
+    /// Is the device made when the port is opened, and gone with it?
+    pub fn makes_device(&self) -> bool {
+        !matches!(self, Address::Packet(_) | Address::Xdp(_))
+    }
 }
 
 impl FromStr for Address {
@@ -140,6 +177,8 @@ impl FromStr for Address {
             "tap" => Address::Tap,
             "packet" => Address::Packet,
             "xdp" => Address::Xdp,
+            "ingress" => Address::Ingress,
+            "egress" => Address::Egress,
             _ => return Err(format!("{text:?}: there is no kind of port called {scheme:?}; write {KNOWN}")),
         };
         let may_be_open = matches!(scheme, "tun" | "tap");
@@ -168,6 +207,8 @@ impl fmt::Display for Address {
             Address::Tap(name) => write!(formatter, "tap:{name}"),
             Address::Packet(name) => write!(formatter, "packet:{name}"),
             Address::Xdp(name) => write!(formatter, "xdp:{name}"),
+            Address::Ingress(name) => write!(formatter, "ingress:{name}"),
+            Address::Egress(name) => write!(formatter, "egress:{name}"),
         }
     }
 }

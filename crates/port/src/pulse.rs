@@ -33,15 +33,6 @@ unsafe impl Send for Pulse {}
 // SAFETY: as above.
 unsafe impl Sync for Pulse {}
 
-/// Where packets go while a beat is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Onward {
-    /// Out by the interface with this index, as they are.
-    By(u32),
-    /// To the host, which may forward them.
-    ToHost,
-}
-
 /// A program on an interface, until it is dropped.
 #[derive(Debug)]
 pub struct Watched {
@@ -72,8 +63,13 @@ impl Pulse {
 
     /// Says that the worker with this number works at this moment.
     pub fn beat(&self, number: usize) {
-        let now = clock_gettime(ClockId::Monotonic);
-        self.word(number).store(now.tv_sec as u64 * SECOND + now.tv_nsec as u64, Ordering::Relaxed);
+        self.word(number).store(now(), Ordering::Relaxed);
+    }
+
+    /// Takes all workers for ones that work, for so long: one hands over to the next, and packets wait for it.
+    pub fn excuse(&self, stretch: Duration) {
+        let until = now() + stretch.as_nanos() as u64;
+        (0..self.count).for_each(|number| self.word(number).store(until, Ordering::Relaxed));
     }
 
     /// To be handed to another process.
@@ -81,22 +77,18 @@ impl Pulse {
         self.map.as_fd()
     }
 
-    /// Has what comes in by an interface pass onward while a beat is missing: before any other program there sees it.
+    /// Has what comes in by an interface leave by the interface `to`, as it is, while a beat is missing: before any other program
+    /// there sees it.
     ///
     /// # Errors
     /// The right is missing, or the kernel is too old.
-    pub fn watch(&self, index: u32, onward: Onward) -> io::Result<Watched> {
+    pub fn watch(&self, index: u32, to: u32) -> io::Result<Watched> {
         let what = format!("interface {index}: cannot let its packets pass where no worker works");
         // What a worker has lent to the kernel passes as it was lent.
         let mut steps = leases::unless_noted().to_vec();
         steps.extend(self.silent("silent"));
         steps.extend([Step::Place("noted"), set(R0, NEXT), EXIT, Step::Place("silent")]);
-        match onward {
-            Onward::By(to) => {
-                steps.extend([set(R1, to.cast_signed()), set(R2, 0), call(REDIRECT), EXIT]);
-            }
-            Onward::ToHost => steps.extend([set(R0, PASS), EXIT]),
-        }
+        steps.extend([set(R1, to.cast_signed()), set(R2, 0), call(REDIRECT), EXIT]);
         let program = bpf::load(Kind::Classifier, 0, &assemble(&steps)).map_err(|refusal| refusal.about(&what))?;
         let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
             .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
@@ -118,7 +110,7 @@ impl Pulse {
     }
 
     /// Goes on at this place where a beat is older than its patience.
-    fn silent(&self, place: &'static str) -> Vec<Step> {
+    pub(crate) fn silent(&self, place: &'static str) -> Vec<Step> {
         let mut steps = vec![call(GET_TIME), copy(R7, R0)];
         for number in 0..self.count {
             steps.extend(load_map_value(R1, self.map.as_fd(), (number * WORD_LEN) as i32));
@@ -146,6 +138,12 @@ impl Drop for Pulse {
     }
 }
 
+/// As programs in the kernel tell the time.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * SECOND + now.tv_nsec as u64
+}
+
 /// Bytes of so many beats; the kernel maps whole pages.
 fn len(count: usize) -> usize {
     count * WORD_LEN
@@ -159,9 +157,8 @@ const WORD_LEN: usize = 8;
 /// bpf_ktime_get_ns and bpf_redirect.
 const GET_TIME: i32 = 5;
 const REDIRECT: i32 = 23;
-/// TCX_NEXT and TCX_PASS.
+/// TCX_NEXT.
 const NEXT: i32 = -1;
-const PASS: i32 = 0;
 /// How much of a frame a socket gets.
 const ALL: i32 = -1;
 const NOTHING: i32 = 0;

@@ -29,7 +29,7 @@ impl Realtime {
         // Under SCHED_FIFO there is no slack at all; this is for those who have to do without.
         let slack = set_current_timer_slack(NonZeroU64::new(1));
         let former_policy = policy().and_then(|former| {
-            let first = libc::sched_param { sched_priority: 1 };
+            let first = with_priority(1);
             // Threads that it starts are not its equals.
             set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, first)?;
             Ok(former)
@@ -81,8 +81,15 @@ fn unlock() {
     }
 }
 
+fn with_priority(priority: libc::c_int) -> libc::sched_param {
+    // SAFETY: all zeros are a value of this struct of numbers, which has more of them in some C libraries.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority;
+    parameters
+}
+
 fn policy() -> io::Result<(libc::c_int, libc::sched_param)> {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
+    let mut parameters = with_priority(0);
     // SAFETY: thread 0 is the calling one, and the parameters are a live, writable value for the length of the call.
     let policy = unsafe {
         checked(libc::sched_getparam(0, &mut parameters))?;

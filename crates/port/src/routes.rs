@@ -2,7 +2,7 @@
 
 use crate::addresses::{Prefix, family};
 use crate::netlink::{Netlink, malformed};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop, RouteProtocol,
     RouteScope, RouteType, RouteVia,
@@ -33,6 +33,22 @@ pub struct Route {
     /// Longest packet, in bytes, where the route says it: as a person set it or, in an answer of
     /// [`Netlink::route_to`], as the kernel learnt it of the path.
     pub mtu: Option<u32>,
+    /// How it ends without being removed; only said to the kernel.
+    pub ends: Option<Ends>,
+    /// Is there nothing more to it than what stands here, and its hop limit? Else it is, for instance, for one class of service, or
+    /// adds headers.
+    pub is_plain: bool,
+}
+
+/// How a route ends where nobody is left to remove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// After so many seconds: IPv6 only.
+    After(u32),
+    /// With the interface that has this number, which is a second next hop: IPv4 only, as Linux takes such a route away when the
+    /// interface of any of its next hops is removed. An interface without carrier, whose
+    /// `ignore_routes_with_linkdown` is set, is never chosen.
+    With(u32),
 }
 
 /// What becomes of packets that take a route.
@@ -63,6 +79,8 @@ pub struct Rule {
     pub priority: u32,
     /// The table it names, where it names one.
     pub table: Option<u32>,
+    /// Does it look at a mark or at ports? Fragments show no ports, and netfilter may mark a joined datagram otherwise.
+    pub selects_by_mark_or_ports: bool,
 }
 
 impl Route {
@@ -86,6 +104,8 @@ impl Route {
             source: None,
             metric: 0,
             mtu: None,
+            ends: None,
+            is_plain: true,
         }
     }
 }
@@ -143,6 +163,28 @@ impl Netlink {
         self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_EXCL, what)
     }
 
+    /// Adds a route, or has it take the place of the one for the same prefix with the same metric.
+    ///
+    /// # Errors
+    /// That its gateway cannot be reached, or that the right is missing.
+    pub fn replace_route(&mut self, route: &Route) -> io::Result<()> {
+        let what = format!("cannot set the route to {} in table {}", route.destination, route.table);
+        self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE | NLM_F_REPLACE, what)
+    }
+
+    /// Has a route that [ends by itself](Ends) live on: nothing else about it changes, nor about what the kernel learnt of its paths.
+    ///
+    /// # Errors
+    /// That its gateway cannot be reached, or that the right is missing.
+    pub fn extend_route(&mut self, route: &Route) -> io::Result<()> {
+        let what = format!("cannot extend the route to {} in table {}", route.destination, route.table);
+        match self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE, what) {
+            // So it says where it has extended one.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Removes a route.
     ///
     /// # Errors
@@ -167,7 +209,8 @@ impl Netlink {
         Ok(rules)
     }
 
-    /// Lets packets of both versions ask a table: `ip rule add pref PRIORITY lookup TABLE`.
+    /// Lets packets of both versions that this host itself sends ask a table: `ip rule add iif lo pref PRIORITY lookup TABLE`.
+    /// Packets that it forwards do not.
     ///
     /// # Errors
     /// `AlreadyExists` where either version has it, which leaves both as they were; or that the right is missing.
@@ -202,9 +245,14 @@ impl Rule {
             version: if message.header.family == AddressFamily::Inet { Version::V4 } else { Version::V6 },
             priority: 0,
             table: None,
+            selects_by_mark_or_ports: false,
         };
         for attribute in &message.attributes {
             match attribute {
+                RuleAttribute::FwMark(_)
+                | RuleAttribute::FwMask(_)
+                | RuleAttribute::SourcePortRange(_)
+                | RuleAttribute::DestinationPortRange(_) => rule.selects_by_mark_or_ports = true,
                 RuleAttribute::Priority(priority) => rule.priority = *priority,
                 RuleAttribute::Table(table) if message.header.action == RuleAction::ToTable => {
                     rule.table = Some(*table);
@@ -227,9 +275,14 @@ pub(crate) fn read(answer: RouteNetlinkMessage) -> Vec<Route> {
 fn read_routes(message: &RouteMessage) -> Vec<Route> {
     let Some(unspecified) = unspecified(message.header.address_family) else { return Vec::new() };
     let header = &message.header;
+    let is_plain = header.tos == 0
+        && header.source_prefix_length == 0
+        && !header.flags.contains(RouteFlags::Onlink)
+        && message.attributes.iter().all(is_plain);
     let mut route = Route {
         table: header.table.into(),
         kind: RouteKind::read(header.kind),
+        is_plain,
         ..Route::to(Prefix { address: unspecified, bit_count: header.destination_prefix_length })
     };
     let mut hops: &[RouteNextHop] = &[];
@@ -308,15 +361,36 @@ fn write(route: &Route) -> RouteMessage {
     let attributes = &mut message.attributes;
     attributes.push(RouteAttribute::Table(route.table));
     attributes.push(RouteAttribute::Destination(route.destination.address.into()));
-    attributes.extend(route.gateway.map(|gateway| {
-        let is_own_version = gateway.is_ipv4() == route.destination.address.is_ipv4();
-        if is_own_version { RouteAttribute::Gateway(gateway.into()) } else { RouteAttribute::Via(gateway.into()) }
-    }));
-    attributes.extend(route.index.map(RouteAttribute::Oif));
+    match route.ends {
+        Some(Ends::With(other)) => {
+            let paths = [hop(route.index, gateway(route)), hop(Some(other), None)];
+            attributes.push(RouteAttribute::MultiPath(paths.into()));
+        }
+        ends => {
+            attributes.extend(gateway(route));
+            attributes.extend(route.index.map(RouteAttribute::Oif));
+            if let Some(Ends::After(seconds)) = ends {
+                attributes.push(RouteAttribute::Expires(seconds));
+            }
+        }
+    }
     attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
     attributes.extend((route.metric > 0).then_some(RouteAttribute::Priority(route.metric)));
     attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
     message
+}
+
+fn gateway(route: &Route) -> Option<RouteAttribute> {
+    let gateway = route.gateway?;
+    let is_own_version = gateway.is_ipv4() == route.destination.address.is_ipv4();
+    Some(if is_own_version { RouteAttribute::Gateway(gateway.into()) } else { RouteAttribute::Via(gateway.into()) })
+}
+
+fn hop(index: Option<u32>, gateway: Option<RouteAttribute>) -> RouteNextHop {
+    let mut hop = RouteNextHop::default();
+    hop.interface_index = index.unwrap_or_default();
+    hop.attributes.extend(gateway);
+    hop
 }
 
 fn scope(route: &Route) -> RouteScope {
@@ -331,8 +405,34 @@ fn rule(family: AddressFamily, priority: u32, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family;
     message.header.action = RuleAction::ToTable;
-    message.attributes = vec![RuleAttribute::Priority(priority), RuleAttribute::Table(table)];
+    message.attributes = vec![
+        RuleAttribute::Priority(priority),
+        RuleAttribute::Table(table),
+        RuleAttribute::Iifname(LOOPBACK.to_owned()),
+    ];
     message
+}
+
+/// Is it one that [`Route`] has a place for, or that changes nothing about where and how packets leave?
+fn is_plain(attribute: &RouteAttribute) -> bool {
+    match attribute {
+        RouteAttribute::Metrics(metrics) => {
+            metrics.iter().all(|metric| matches!(metric, RouteMetric::Mtu(_) | RouteMetric::Hoplimit(_)))
+        }
+        RouteAttribute::Table(_)
+        | RouteAttribute::Destination(_)
+        | RouteAttribute::Gateway(_)
+        | RouteAttribute::Via(_)
+        | RouteAttribute::Oif(_)
+        | RouteAttribute::PrefSource(_)
+        | RouteAttribute::Priority(_)
+        | RouteAttribute::Preference(_)
+        | RouteAttribute::CacheInfo(_)
+        | RouteAttribute::Expires(_) => true,
+        // Several next hops.
+        RouteAttribute::MultiPath(_) => true,
+        _ => false,
+    }
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {
@@ -358,6 +458,8 @@ fn unspecified(family: AddressFamily) -> Option<IpAddr> {
     }
 }
 
+/// By this interface packets come that this host sends, as rules see it (ip-rule(8)).
+const LOOPBACK: &str = "lo";
 /// The number of the main table (RT_TABLE_MAIN).
 pub const MAIN: u32 = 254;
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];

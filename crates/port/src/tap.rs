@@ -9,10 +9,10 @@ use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use packet::{Frame, Front, Ingress, Landed, Medium, Places, Pool};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 /// What stands in front of the packets of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,16 @@ pub struct Tap {
     offloads: Offloads,
     layout: Layout,
     landing: Landing,
+    drops: Option<Drops>,
+}
+
+/// What a queue needs that another process opened.
+#[derive(Debug)]
+pub struct TapDescriptors {
+    /// The queue.
+    pub queue: OwnedFd,
+    /// The counters of the namespace's devices, where this queue counts drops.
+    pub counters: Option<OwnedFd>,
 }
 
 impl Tap {
@@ -62,17 +72,52 @@ impl Tap {
         }
         let mtu = settle_mtu(&name, options.mtu)?;
         let layout = Layout::new(kind.medium(), mtu);
-        Ok(Tap { file, name, address, kind, offloads, layout, landing: Landing::default() })
+        // Where the kernel's counters cannot be read, nothing is counted.
+        let drops = options.counts_drops.then(|| Drops::open(&name).ok()).flatten();
+        Ok(Tap { file, name, address, kind, offloads, layout, landing: Landing::default(), drops })
     }
 
     /// A queue that another process opened as [`Tap::open`] does, which agreed on these offloads.
     ///
     /// # Errors
     /// The device is gone.
-    pub fn adopt(file: OwnedFd, name: &str, kind: Kind, offloads: Offloads) -> io::Result<Tap> {
+    pub fn adopt(descriptors: TapDescriptors, name: &str, kind: Kind, offloads: Offloads) -> io::Result<Tap> {
+        let TapDescriptors { queue: file, counters } = descriptors;
         let layout = Layout::new(kind.medium(), mtu(name)?);
         let address = format!("{}:{name}", kind.scheme());
-        Ok(Tap { file, name: name.to_owned(), address, kind, offloads, layout, landing: Landing::default() })
+        let drops = counters.map(|counters| Drops::new(counters.into(), name));
+        Ok(Tap { file, name: name.to_owned(), address, kind, offloads, layout, landing: Landing::default(), drops })
+    }
+
+    /// Lets nobody but this user, and who may administer the network, open a queue of the device.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub(crate) fn own(&self) -> io::Result<()> {
+        let user = libc::c_ulong::from(rustix::process::geteuid().as_raw());
+        // SAFETY: this request takes a number.
+        device::checked(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOWNER, user) })
+            .map(drop)
+            .map_err(|error| sentence(&format!("{}: cannot own it", self.address), &error, "it may be gone"))
+    }
+
+    /// Says that no cable is plugged in.
+    ///
+    /// # Errors
+    /// The kernel is older than Linux 5.0.
+    pub fn unplug(&self) -> io::Result<()> {
+        let carrier: libc::c_int = 0;
+        // SAFETY: the kernel reads a number, which outlives the call.
+        device::checked(unsafe { libc::ioctl(self.file.as_raw_fd(), SET_CARRIER, &raw const carrier) })
+            .map(drop)
+            .map_err(|error| {
+                sentence(&format!("{}: cannot unplug it", self.address), &error, "use Linux 5.0 or newer")
+            })
+    }
+
+    /// The same, as whose address this stands in all that is said of it.
+    pub(crate) fn with_address(self, address: String) -> Tap {
+        Tap { address, ..self }
     }
 
     /// The device's name.
@@ -233,12 +278,74 @@ impl Port for Tap {
         Ok(wires.len())
     }
 
+    fn missed(&mut self) -> u64 {
+        self.drops.as_mut().map_or(0, Drops::count)
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        [self.fd()].into_iter().chain(self.drops.iter().map(Drops::fd)).collect()
+    }
+
     fn kept_count(&self) -> usize {
         self.landing.kept_count()
     }
 
     fn give_back(&mut self, pool: &mut Pool) {
         self.landing.give_back(pool);
+    }
+}
+
+/// Frames that the kernel dropped instead of giving them to a device's queues, most of them because those were full: its own
+/// counter, of all queues together.
+#[derive(Debug)]
+struct Drops {
+    /// The counters of all devices of the namespace, as text; it is written anew for whoever reads from its start.
+    file: File,
+    device: String,
+    /// What the counter said last.
+    last: u64,
+    total: u64,
+}
+
+impl Drops {
+    /// In the namespace of the calling thread.
+    fn open(device: &str) -> io::Result<Drops> {
+        Ok(Drops::new(File::open("/proc/thread-self/net/dev")?, device))
+    }
+
+    /// From here on.
+    fn new(file: File, device: &str) -> Drops {
+        let mut drops = Drops { file, device: device.to_owned(), last: 0, total: 0 };
+        drops.last = drops.counter().unwrap_or_default();
+        drops
+    }
+
+    fn count(&mut self) -> u64 {
+        if let Some(counter) = self.counter() {
+            // Another device of this name begins anew.
+            self.total += counter.checked_sub(self.last).unwrap_or(counter);
+            self.last = counter;
+        }
+        self.total
+    }
+
+    /// None where the device is gone.
+    fn counter(&self) -> Option<u64> {
+        let mut bytes = Vec::new();
+        let mut room = vec![0; 65_536];
+        // What is cut off in the middle of a device is read on from there.
+        while let Ok(len @ 1..) = self.file.read_at(&mut room, bytes.len() as u64) {
+            bytes.extend(&room[..len]);
+        }
+        String::from_utf8_lossy(&bytes).lines().find_map(|line| {
+            let (name, counters) = line.split_once(':')?;
+            let counter = counters.split_ascii_whitespace().nth(SENT_DROPS)?;
+            (name.trim() == self.device).then(|| counter.parse().ok())?
+        })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -346,5 +453,9 @@ fn write_parts(file: &OwnedFd, parts: [&[u8]; 3]) -> io::Result<()> {
 const QUEUE_COUNT: i32 = 8_192;
 /// Frames that one call to receive reads at most.
 const BATCH_COUNT: usize = 64;
+/// TUNSETCARRIER (linux/if_tun.h).
+const SET_CARRIER: libc::Ioctl = 0x4004_54E2;
 /// Where TUN and TAP devices come from.
 const DEVICE: &str = "/dev/net/tun";
+/// Where a line of the counters has the frames that a device dropped instead of sending, behind its name.
+const SENT_DROPS: usize = 11;

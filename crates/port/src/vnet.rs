@@ -4,7 +4,8 @@
 
 use crate::{ToDo, TrainKind};
 use packet::{
-    Buffer, Checksum, Frame, Identifications, Ingress, InnerSegments, Medium, Packet, Pool, Sum, Train, Unfit,
+    Buffer, Checksum, Frame, Identifications, Ingress, InnerSegments, Maker, Medium, Packet, Pool, Sum, Train,
+    Unfit,
 };
 
 /// What a virtio-net header says (virtio 1.2, section 5.1.6).
@@ -86,6 +87,11 @@ impl VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
     }
 
+    /// The header of a frame that lost `len` bytes there.
+    pub fn moved_back_by(self, len: u16) -> VnetHeader {
+        VnetHeader { sum_at: self.sum_at.saturating_sub(len), ..self }
+    }
+
     /// Does it leave nothing to do, so that the frame can be a fragment?
     #[inline]
     pub fn leaves_nothing(self) -> bool {
@@ -114,6 +120,13 @@ impl VnetHeader {
         let bytes = buffer.bytes(laid.at..laid.at + laid.len);
         match InnerSegments::of(bytes, laid.medium, self.sum_at.into(), self.segment_len) {
             None => frames.push(self.read_frame(buffer, laid)),
+            Some(segments) if segments.count() > INNER_COUNT_MAX => {
+                let raw = match self.read_frame(buffer, laid) {
+                    Frame::Ip(packet) => packet.into_raw(),
+                    Frame::Other(raw, _) => raw,
+                };
+                frames.push(Frame::Other(raw, Unfit::TooManySegments));
+            }
             Some(segments) => {
                 let lost_count = read_segments(segments, laid, pool, frames);
                 pool.give(buffer);
@@ -173,7 +186,7 @@ impl VnetHeader {
         };
         let has_many = self.segment_len > 0 && packet.train_len() > usize::from(self.segment_len);
         // Nobody says how identifications went; the kernel's own segments count up.
-        let train = Train { segment_len: self.segment_len, ids: Identifications::Rise };
+        let train = Train { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
         (is_of_kind && has_many).then_some(train)
     }
 
@@ -283,6 +296,9 @@ const UDP: u8 = 5;
 const CWR: u8 = 0x80;
 /// Longest frame that is asked for in one piece, in bytes: with the kernel's room around it, 16 KiB.
 const ONE_PIECE_LEN_MAX: u16 = 15 << 10;
+/// Segments inside of a tunnel that one packet may stand for. A kernel's longest packet has 65,535 bytes, and the shortest segments that
+/// it makes of it by itself 36: 48 (net.ipv4.tcp_min_snd_mss), less 12 of time stamps. That is 1,821 of them.
+const INNER_COUNT_MAX: usize = 2_048;
 /// Protocol number (IANA), and where the checksum stands in its header, in bytes (RFC 9260 section 3.1).
 const SCTP: u8 = 132;
 const SCTP_FIELD_AT: u16 = 8;
@@ -345,7 +361,10 @@ mod tests {
     fn a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left() {
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 34, field_at: 16, header_len: 54 };
         let packet = ip(said, &tcp(250));
-        assert_eq!(packet.train, Some(Train { segment_len: 100, ids: Identifications::Rise }));
+        assert_eq!(
+            packet.train,
+            Some(Train { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender })
+        );
         assert_eq!(packet.checksum, Checksum::Partial);
         assert!(ip(said, &tcp(101)).train.is_some());
         assert_eq!(ip(said, &tcp(100)).train, None);
@@ -403,6 +422,32 @@ mod tests {
         let single = |len| (len, None, Checksum::Unverified);
         assert_eq!((lost_count, lens), (0, vec![single(160), single(160), single(110)]));
         assert_eq!(pool.lent_count(), 3, "its own buffer is back");
+    }
+
+    #[test]
+    fn a_gso_packet_inside_of_a_tunnel_stands_for_no_more_segments_than_a_kernel_makes() {
+        let read = |payload_len: usize, segment_len| {
+            let inner = &tcp(payload_len)[14..];
+            let frame = ipv4(4, inner);
+            let said = VnetHeader { flags: 1, kind: TCP4, segment_len, sum_at: 54, field_at: 16, header_len: 74 };
+            let mut pool = Pool::new(64 << 20);
+            let mut buffer = pool.lend(frame.len()).expect("the pool has room");
+            buffer.put(HEADROOM - 14, &frame);
+            let laid = Laid { at: HEADROOM - 14, len: frame.len(), medium: Medium::Ethernet, ingress: Ingress(0) };
+            let mut frames = Vec::new();
+            assert_eq!(said.read_into(buffer, laid, &mut pool, &mut frames), 0);
+            assert_eq!(pool.lent_count(), frames.len());
+            frames
+        };
+        assert_eq!(read(65_000, 36).len(), 1_806);
+        assert_eq!(read(2_048, 1).len(), 2_048);
+        for (payload_len, segment_len) in [(2_049, 1), (65_000, 1), (65_000, 31)] {
+            let frames = read(payload_len, segment_len);
+            let [Frame::Other(raw, Unfit::TooManySegments)] = &frames[..] else {
+                panic!("{} frames", frames.len())
+            };
+            assert_eq!(raw.frame().len(), 14 + 40 + 20 + payload_len);
+        }
     }
 
     #[test]

@@ -63,6 +63,67 @@ fn a_vlan_tag_is_put_back_in_front() {
     });
 }
 
+// The kernel's own bridge passes them: it keeps the outer tag apart from the frame, and allows for one more in it.
+#[test]
+fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad() {
+    Namespace::new().run(|| {
+        ip("link add pa mtu 1500 type veth peer name pb mtu 1500");
+        ip("link set pa addrgenmode none arp off up");
+        ip("link set pb addrgenmode none arp off up");
+        let mut one =
+            PacketSocket::open("pa", &Options { may_lend: true, ..Options::default() }).expect("it is there");
+        let mut other = PacketSocket::open("pb", &Options::default()).expect("it is there");
+        settle(&mut one, &mut other);
+        drain(&mut other);
+        let (customer, service) = ([0x81, 0, 0x60, 7], [0x88, 0xA8, 0, 3]);
+        for tags in [&[customer][..], &[service], &[customer, customer], &[service, customer], &[service, service]]
+        {
+            for (version, protocol) in [(4, 6), (4, 17), (4, 1), (4, 50), (6, 6), (6, 17), (6, 58)] {
+                for len in [60, 1_500] {
+                    let frame = tagged(tags, version, protocol, len);
+                    send(&mut one, &frame);
+                    let mut pool = Pool::new(1 << 20);
+                    let came = receive_one(&mut other, &mut pool, |came| match came {
+                        Frame::Ip(packet) => Some(packet.frame().to_vec()),
+                        _ => None,
+                    });
+                    assert!(came == frame, "{tags:x?}, {version}, {protocol}, {len}: {:x?}", &came[..40]);
+                    other.give_back(&mut pool);
+                }
+            }
+        }
+    });
+}
+
+/// A packet of TCP or UDP behind these tags, whose sums are right.
+fn tagged(tags: &[[u8; 4]], version: u8, protocol: u8, len: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1];
+    frame.extend(tags.concat());
+    let at = frame.len() + 2;
+    if version == 4 {
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend(len.to_be_bytes());
+        frame.extend([0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum = packet::Sum::of(&frame[at..at + 20]).checksum().to_be_bytes();
+        frame[at + 10..at + 12].copy_from_slice(&sum);
+    } else {
+        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
+        frame.extend((len - 40).to_be_bytes());
+        frame.extend([protocol, 64]);
+        frame.extend([[0xFD; 16], [0xFC; 16]].concat());
+    }
+    if protocol == 6 {
+        frame.extend([0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    } else {
+        let header_len = if version == 4 { 20 } else { 40 };
+        frame.extend([0, 9, 0, 9]);
+        frame.extend((len - header_len).to_be_bytes());
+        frame.extend([0, 0]);
+    }
+    frame.resize(at + usize::from(len), 0xAB);
+    frame
+}
+
 #[test]
 fn what_it_sends_does_not_come_back() {
     pair(1_500, |one, other| {

@@ -124,6 +124,53 @@ fn a_frame_without_memory_is_lost_and_counted() {
 }
 
 #[test]
+fn frames_that_find_a_full_queue_are_counted_once_and_by_who_takes_the_device_over_from_then_on() {
+    Namespace::new().run(|| {
+        let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
+        let silent = Options { counts_drops: false, ..Options::default() };
+        let mut other = Tap::open("", Kind::Tun, &silent).expect("a device can be made");
+        for (number, name) in [(7, tap.name()), (8, other.name())] {
+            ip(&format!("addr add 10.{number}.0.1/24 dev {name}"));
+            ip(&format!("link set {name} up"));
+        }
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("any address is free");
+        let flood = |target: &str| (0..10_000).for_each(|_| drop(socket.send_to(&[7; 10], target)));
+        flood("10.7.0.2:9");
+        let mut pool = Pool::new(64 << 20);
+        let mut came = 0;
+        loop {
+            let mut frames = Vec::new();
+            let received = tap.receive(packet::Ingress(0), &mut pool, &mut frames).expect("it is up");
+            for frame in frames {
+                pool.give(match frame {
+                    Frame::Ip(packet) => packet.into_buffer(),
+                    Frame::Other(raw, _) => raw.into_buffer(),
+                });
+            }
+            came += received.count;
+            if received.was_last {
+                break;
+            }
+        }
+        assert!(
+            came < 10_000 && tap.missed() > 0 && came as u64 + tap.missed() >= 10_000,
+            "{came} came, {} missed",
+            tap.missed()
+        );
+        let descriptors: Vec<_> =
+            tap.fds().into_iter().map(|fd| fd.try_clone_to_owned().expect("there is room")).collect();
+        let address = tap.address().to_owned();
+        let mut heir = wideload_port::adopt(&address, descriptors, tap.offloads()).expect("it is there");
+        assert_eq!(heir.missed(), 0);
+        let before = tap.missed();
+        flood("10.7.0.2:9");
+        assert!(heir.missed() > 0 && tap.missed() > before);
+        flood("10.8.0.2:9");
+        assert_eq!(other.missed(), 0);
+    });
+}
+
+#[test]
 fn a_frame_is_sent_in_two_parts() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");

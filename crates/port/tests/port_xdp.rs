@@ -8,13 +8,13 @@ use port_support::{
     Namespace, Told, drain, drain_at_least, forward_until, into_buffer, ours, plain, receive_one, run, send,
     settle, transfer, wait,
 };
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use system_pair::{FAR, FAR6, NEAR, NEAR6, becomes};
-use wideload_port::{Kind, Options, PacketSocket, Port, Refusal, Takes, Tap, ToDo, Wire, XdpSocket, open};
+use system_pair::{FAR, becomes};
+use wideload_port::{Kind, Options, PacketSocket, Port, Refusal, Tap, ToDo, Wire, XdpSocket, open};
 
 #[test]
 fn a_stream_with_half_filled_checksums_crosses_and_they_are_finished() {
@@ -314,73 +314,6 @@ fn while_it_takes_all_its_interface_is_promiscuous_and_the_kernel_hears_nothing(
 }
 
 #[test]
-fn where_it_takes_unicast_the_kernel_keeps_neighbours_and_groups() {
-    let [mut near, mut far] = system_pair::pair();
-    let sockets = far.namespace.enter(|| {
-        let unicast = UdpSocket::bind((FAR, 7000)).expect("it has the address");
-        let group = UdpSocket::bind((GROUP, 7001)).expect("it is a group");
-        group.join_multicast_v4(&GROUP, &FAR).expect("it has the address");
-        [unicast, group]
-    });
-    sockets.iter().for_each(|socket| socket.set_nonblocking(true).expect("a socket can be"));
-    let options = Options { takes: Takes::Unicast, ..Options::default() };
-    let mut port = far.namespace.enter(|| open("xdp:wire", &options)).expect("it is there");
-    for address in [FAR.into(), FAR6.into()] {
-        near.netlink.resolve(near.index, address).expect("it is up");
-        assert_eq!(becomes(|| near.netlink.neighbour(near.index, address).expect("it can be asked")), far.mac);
-    }
-    far.netlink.resolve(far.index, NEAR.into()).expect("it is up");
-    assert_eq!(becomes(|| far.netlink.neighbour(far.index, NEAR.into()).expect("it can be asked")), near.mac);
-    let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
-    sender.set_multicast_ttl_v4(1).expect("it is a number");
-    let mut pool = Pool::new(1 << 20);
-    let near6 = near.namespace.enter(|| UdpSocket::bind((NEAR6, 0))).expect("it has the address");
-    for _ in 0..3 {
-        sender.send_to(b"group", (GROUP, 7001)).expect("there is a route");
-        for (socket, payload, to) in [(&sender, "version 4", IpAddr::from(FAR)), (&near6, "version 6", FAR6.into())]
-        {
-            socket.send_to(payload.as_bytes(), (to, 7000)).expect("there is a route");
-            receive_one(&mut *port, &mut pool, |frame| {
-                let Frame::Ip(packet) = frame else { panic!("it takes IP only: {frame:?}") };
-                assert!(!packet.bytes().ends_with(b"group"), "the kernel keeps groups");
-                packet.bytes().ends_with(payload.as_bytes()).then_some(())
-            });
-        }
-        let mut buffer = [0; 64];
-        let len = becomes(|| sockets[1].recv(&mut buffer).ok());
-        assert_eq!(&buffer[..len], b"group");
-        assert!(sockets[0].recv(&mut buffer).is_err(), "unicast does not reach the kernel");
-    }
-    assert_eq!(port.kept_count(), 0);
-}
-
-#[test]
-fn where_it_takes_fragments_the_kernel_keeps_whole_packets() {
-    let [near, far] = system_pair::pair();
-    let options = Options { takes: Takes::Fragments, ..Options::default() };
-    let mut port = far.namespace.enter(|| open("xdp:wire", &options)).expect("it is there");
-    let mut pool = Pool::new(1 << 20);
-    for (ours, theirs) in [(IpAddr::from(NEAR), IpAddr::from(FAR)), (NEAR6.into(), FAR6.into())] {
-        let receiver = far.namespace.enter(|| UdpSocket::bind((theirs, 7000))).expect("it has the address");
-        receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket can be");
-        let sender = near.namespace.enter(|| UdpSocket::bind((ours, 0))).expect("it has the address");
-        for number in 0..3_u8 {
-            let (mut buffer, whole) = ([0; 64], [number; 32]);
-            // Longer than a packet follows fragments.
-            thread::sleep(Duration::from_millis(10));
-            sender.send_to(&whole, (theirs, 7000)).expect("there is a route");
-            assert_eq!(receiver.recv(&mut buffer).expect("it reaches the kernel"), 32);
-            sender.send_to(&[number; 3_000], (theirs, 7000)).expect("there is a route");
-            receive_one(&mut *port, &mut pool, |frame| {
-                let Frame::Ip(packet) = frame else { panic!("it takes IP only: {frame:?}") };
-                assert!(packet.ip().fragment.is_some(), "the kernel keeps what is whole");
-                Some(())
-            });
-        }
-    }
-}
-
-#[test]
 fn what_cannot_be_opened_says_what_to_do() {
     Namespace::new().run(|| {
         let why = |address: &str| {
@@ -531,5 +464,4 @@ impl Pinger {
 }
 
 /// A group of nobody (RFC 5771 section 9).
-const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 7);
 const PATIENCE: Duration = Duration::from_secs(10);

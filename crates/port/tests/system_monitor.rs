@@ -4,7 +4,7 @@ mod system_pair;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
-use system_pair::{FAR, Host, becomes, ip, pair};
+use system_pair::{Host, becomes, ip, pair};
 use wideload_port::addresses::Prefix;
 use wideload_port::monitor::{Change, Monitor, Turn};
 use wideload_port::routes::Route;
@@ -64,21 +64,6 @@ fn changes_of_routes_are_told() {
         near.netlink.remove_route(&route).expect("it is there");
         told(&mut monitor, |change| matches!(change, Change::Route(Turn::Gone, it) if *it == route));
     }
-}
-
-#[test]
-fn changes_of_neighbours_are_told() {
-    let [mut near, far] = pair();
-    let mut monitor = monitor(&near);
-    near.netlink.resolve(near.index, FAR.into()).expect("it is up");
-    told(
-        &mut monitor,
-        |change| matches!(change, Change::Neighbour(Turn::Set, it) if it.address == FAR && it.mac == Some(far.mac)),
-    );
-    let address = ip("2001:db8::50");
-    near.netlink.add_neighbour(near.index, address, [2; 6]).expect("it is up");
-    near.netlink.remove_neighbour(near.index, address).expect("it is there");
-    told(&mut monitor, |change| matches!(change, Change::Neighbour(Turn::Gone, it) if it.address == address));
 }
 
 #[test]

@@ -6,9 +6,10 @@ use packet::Version;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::process::Command;
-use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, ip, pair};
+use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, ip, pair};
 use wideload_port::addresses::Prefix;
-use wideload_port::routes::{MAIN, Route, RouteKind, Rule};
+use wideload_port::helper;
+use wideload_port::routes::{Ends, MAIN, Route, RouteKind, Rule};
 
 #[test]
 fn a_neighbour_is_reached_on_the_link_itself() {
@@ -134,8 +135,18 @@ fn a_rule_leads_both_versions_to_a_table() {
     near.netlink.add_rule(100, table).expect("there is none");
     let rules = near.netlink.rules().expect("they can be listed");
     for version in [Version::V4, Version::V6] {
-        assert!(rules.contains(&Rule { version, priority: 100, table: Some(table) }));
-        assert!(rules.contains(&Rule { version, priority: 32766, table: Some(MAIN) }));
+        assert!(rules.contains(&Rule {
+            version,
+            priority: 100,
+            table: Some(table),
+            selects_by_mark_or_ports: false
+        }));
+        assert!(rules.contains(&Rule {
+            version,
+            priority: 32766,
+            table: Some(MAIN),
+            selects_by_mark_or_ports: false
+        }));
     }
     assert_eq!(near.netlink.route_to(ip("203.0.113.9")).expect("a rule leads there").gateway, Some(FAR.into()));
     assert_eq!(near.netlink.route_to(ip("2a00::1")).expect("a rule leads there").gateway, Some(FAR6.into()));
@@ -147,13 +158,65 @@ fn a_rule_leads_both_versions_to_a_table() {
 }
 
 #[test]
+fn a_rule_says_whether_it_looks_at_a_mark_or_at_ports() {
+    let [mut near, _far] = pair();
+    let rules = [("fwmark 7", true), ("ipproto udp", false), ("dport 53", true), ("sport 53", true)];
+    for (selector, selects_by_mark_or_ports) in
+        rules.into_iter().chain([("from 192.0.2.1", false), ("iif wire", false), ("tos 8", false)])
+    {
+        ip_command(&near, &format!("rule add {selector} pref 100 lookup 1000"));
+        let rules = near.netlink.rules().expect("they can be listed");
+        let rule = rules.iter().find(|rule| rule.priority == 100).expect("it was just added");
+        assert_eq!(rule.selects_by_mark_or_ports, selects_by_mark_or_ports, "{selector}");
+        ip_command(&near, "rule del pref 100");
+    }
+}
+
+#[test]
 fn a_rule_that_one_version_has_is_not_half_added() {
     let [mut near, _far] = pair();
-    ip_command(&near, "-6 rule add pref 100 lookup 1000");
+    ip_command(&near, "-6 rule add iif lo pref 100 lookup 1000");
     assert_eq!(near.netlink.add_rule(100, 1000).expect_err("IPv6 has it").kind(), ErrorKind::AlreadyExists);
     let rules = near.netlink.rules().expect("they can be listed");
     let versions: Vec<_> = rules.iter().filter(|rule| rule.priority == 100).map(|rule| rule.version).collect();
     assert_eq!(versions, [Version::V6]);
+}
+
+#[test]
+fn a_route_ends_with_a_device_of_ours_that_it_never_leads_to() {
+    let [mut near, far] = pair();
+    let tether = near.namespace.enter(|| helper::tether("test")).expect("these tests have the right");
+    let other = near.netlink.interface(tether.name()).expect("it was just made").index;
+    let route = Route { source: Some(NEAR.into()), ..Route::via(Prefix::new(ip("203.0.113.0"), 24), FAR.into()) };
+    let on_link = Route::on(Prefix::new(ip("198.51.100.0"), 24), near.index);
+    for (route, to) in [(route, "203.0.113."), (on_link, "198.51.100.")] {
+        let route = Route { index: Some(near.index), mtu: Some(60_000), ends: Some(Ends::With(other)), ..route };
+        near.netlink.replace_route(&route).expect("these tests have the right");
+        near.netlink.replace_route(&route).expect("it takes its own place");
+        for host in 1..255 {
+            let taken = near.netlink.route_to(ip(&format!("{to}{host}"))).expect("there is one");
+            assert_eq!((taken.index, taken.gateway, taken.mtu), (Some(near.index), route.gateway, Some(60_000)));
+        }
+    }
+    drop(tether);
+    becomes(|| near.netlink.route_to(ip("203.0.113.9")).is_err().then_some(()));
+    becomes(|| near.netlink.route_to(ip("198.51.100.9")).is_err().then_some(()));
+    drop(far);
+}
+
+#[test]
+fn a_route_ends_after_a_while_and_lives_on_where_it_is_set_again() {
+    let [mut near, _far] = pair();
+    let to = Prefix::new(ip("2001:db8:9::"), 48);
+    let route = Route { index: Some(near.index), ends: Some(Ends::After(1)), ..Route::via(to, FAR6.into()) };
+    let lasting = Route { ends: Some(Ends::After(100)), ..route.clone() };
+    near.netlink.replace_route(&route).expect("these tests have the right");
+    assert!(near.netlink.route_to(ip("2001:db8:9::9")).is_ok());
+    becomes(|| near.netlink.route_to(ip("2001:db8:9::9")).is_err().then_some(()));
+    near.netlink.replace_route(&route).expect("it may come again");
+    near.netlink.replace_route(&lasting).expect("it is set again");
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    assert!(near.netlink.route_to(ip("2001:db8:9::9")).is_ok());
 }
 
 #[test]

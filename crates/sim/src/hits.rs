@@ -93,8 +93,9 @@ impl Fault {
 }
 
 /// Reasons that no packet on a simulated link can meet: three are of captures and of link headers, which its frames do not
-/// have; one is of a packet longer than any link carries.
-pub const OUT_OF_REACH: [Reason; 4] = [Reason::NotIp, Reason::OtherLink, Reason::SnapCut, Reason::TooLong];
+/// have; one is of a packet longer than any link carries, and one of what only a kernel's port gives.
+pub const OUT_OF_REACH: [Reason; 5] =
+    [Reason::NotIp, Reason::OtherLink, Reason::SnapCut, Reason::TooLong, Reason::TooManySegments];
 
 impl Hits {
     /// Nothing met.

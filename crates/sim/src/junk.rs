@@ -5,7 +5,9 @@
 
 use crate::draw::Dice;
 use crate::net::Net;
-use crate::wire::{DESTINATION, FRAGMENT, FRAGMENT_LEN, Head, ICMPV6, TCP, UDP, V4_LEN, V6_LEN, seal_v4};
+use crate::wire::{
+    DESTINATION, FRAGMENT, FRAGMENT_LEN, HOP_BY_HOP, Head, ICMPV6, TCP, UDP, V4_LEN, V6_LEN, seal_v4,
+};
 
 /// A sender of such packets.
 #[derive(Debug)]
@@ -187,6 +189,13 @@ fn nested(junk: &mut Junk, net: &mut Net, to: &To) {
     });
 }
 
+fn misplaced_hop_by_hop(junk: &mut Junk, net: &mut Net, to: &To) {
+    let head = Head { protocol: HOP_BY_HOP, piece: Some((0, true)), ..to.head };
+    junk.put(net, to, head, 16, |frame| {
+        frame[V6_LEN + FRAGMENT_LEN..][..8].copy_from_slice(&[UDP, 0, 1, 4, 0, 0, 0, 0]);
+    });
+}
+
 fn headers_cut(junk: &mut Junk, net: &mut Net, to: &To) {
     let head = Head { protocol: TCP, piece: Some((0, true)), ..to.head };
     junk.put(net, to, head, 8, |_| {});
@@ -225,7 +234,7 @@ const V4: [Wrong; 15] = [
     misplaced_option,
 ];
 /// The ways of IPv6.
-const V6: [Wrong; 17] = [
+const V6: [Wrong; 18] = [
     truncated,
     bad_version,
     zero_len,
@@ -240,6 +249,7 @@ const V6: [Wrong; 17] = [
     chain_too_long,
     chain_cut,
     nested,
+    misplaced_hop_by_hop,
     headers_cut,
     neighbour,
     unending_headers,

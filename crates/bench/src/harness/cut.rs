@@ -10,7 +10,7 @@ use crate::section::Section;
 use crate::wire::{IPV4_LEN, TCP_LEN};
 use crate::workload::{Function, Work};
 use engine::{Cuts, Output, Piece, Pieces};
-use packet::{Buffer, Checksum, Content, Cut, Fill, HEADROOM, Identifications, Packet, Train};
+use packet::{Buffer, Checksum, Content, Cut, Fill, HEADROOM, Identifications, Maker, Packet, Train};
 use std::hint::black_box;
 
 struct Cutting {
@@ -163,7 +163,7 @@ fn prepared(mut packet: Packet, how: How) -> Packet {
         }
         How::Segments { len } => {
             packet.checksum = Checksum::Partial;
-            packet.train = Some(Train { segment_len: len, ids: Identifications::Rise });
+            packet.train = Some(Train { segment_len: len, ids: Identifications::Rise, maker: Maker::Sender });
         }
     }
     packet

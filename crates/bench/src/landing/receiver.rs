@@ -46,7 +46,7 @@ impl Receiver {
         let Receiver { device, side, out, landed, frames } = self;
         let mut bet = side.bet(&mut out.pool);
         device.receive(count, bet.places(), &mut out.pool, landed, frames);
-        bet.settle(now, landed, frames, out, |_| true, |_, _| {});
+        bet.settle(now, landed, frames, out, |_, _| {});
         self.push(now, take);
     }
 
@@ -63,7 +63,7 @@ impl Receiver {
         let seen = device.look(&mut out.pool);
         let mut bet = side.bet_toward(&seen, &mut out.pool);
         device.receive(1, bet.places(), &mut out.pool, landed, frames);
-        bet.settle(now, landed, frames, out, |_| true, |_, _| {});
+        bet.settle(now, landed, frames, out, |_, _| {});
         self.out.done(seen);
         self.push(now, |_| {});
     }

@@ -4,7 +4,7 @@ use super::problem::Notes;
 use super::read::{Said, SideSaid, Which};
 use super::table::Given;
 use super::value::{Kind, shown_stretch};
-use super::{Fail, Holding, Raise, Role, Stage};
+use super::{DontFragment, Fail, Holding, Raise, Role, Stage};
 use core::time::Duration;
 use engine::{Join, Switch};
 
@@ -27,6 +27,12 @@ pub(super) fn check(said: &Said<'_>, notes: &mut Notes) {
         check_port(side, role, notes);
         check_joining(side, role, notes);
         check_idle(side, role, notes);
+        if role != Role::Border
+            && let Some(at) = side.df.is(DontFragment::Cut)
+        {
+            let what = format!("{} does not cut what its sender forbids to cut", called(role));
+            notes.amiss(at, side.table.name_of("df"), what, "leave it out, or give role = \"border\"");
+        }
     }
     check_bypass(said, role, &sides, notes);
     check_fail(said, role, &sides, notes);
@@ -108,7 +114,7 @@ fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
     if role != Role::WideInterface
         && let Some(at) = said.wide_interface_at
     {
-        let what = format!("{} moves no routes", called(role));
+        let what = format!("{} has no routes of its own", called(role));
         notes.amiss(at, "wide-interface", what, "leave [wide-interface] out, or give role = \"wide-interface\"");
     }
     if role != Role::WideInterface
@@ -123,19 +129,19 @@ fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
         let what = format!("{} remembers no MSS, so this limits nothing", called(role));
         notes.smell(at, "limits.flows", what, "leave it out");
     }
-    if role == Role::WideInterface
+    if role != Role::Border
         && let Some(answers) = said.answer_from.here()
     {
-        let what = "a wide interface sends no ICMP errors of its own, so this has no effect";
+        let what = "the host's kernel sends the ICMP errors here, so this has no effect";
         notes.smell(answers.at, "answer-from", what, "leave it out");
     }
 }
 
 fn check_fail(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut Notes) {
     let Some(at) = said.fail.is(Fail::Open) else { return };
-    if role == Role::WideInterface {
-        let what = "the host sends by a wide interface, so nothing passes without it";
-        return notes.amiss(at, "fail", what, "leave it out");
+    if role != Role::Border {
+        let what = "the kernel has all fragments while no worker works, so this has no effect";
+        return notes.smell(at, "fail", what, "leave it out");
     }
     let is_packet = |side: &SideSaid<'_>| side.port.here().is_none_or(|port| port.value.kind == Kind::Packet);
     if !sides.iter().all(|side| is_packet(side)) {
@@ -146,12 +152,26 @@ fn check_fail(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut 
 
 fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let Some(port) = side.port.here() else {
+        let may_lack = (role, side.which) == (Role::WideInterface, Which::Wide);
+        if matches!(side.port, Given::Not) && !may_lack {
+            let mend = "write it, such as port = \"packet:lan0\"";
+            notes.missing(side.table.at, side.table.name_of("port"), "this key is missing", mend);
+        }
         return;
     };
+    if (role, side.which, port.value.kind) == (Role::WideInterface, Which::Wide, Kind::Tun) {
+        let what = "the host itself needs no device: what it sends is taken at the narrow interface";
+        return notes.amiss(
+            port.at,
+            side.table.name_of("port"),
+            what,
+            "leave it out, or write tap:NAME for a guest",
+        );
+    }
     let (kinds, wanted): (&[Kind], _) = match (role, side.which) {
-        (Role::WideInterface, Which::Wide) => (&[Kind::Tun, Kind::Tap], "tun:NAME or tap:NAME"),
-        (Role::WideInterface, Which::Narrow) => (&[Kind::Packet, Kind::Xdp], "packet:NAME or xdp:NAME"),
-        _ => (&[Kind::Packet, Kind::Xdp, Kind::Tap], "packet:NAME, xdp:NAME or tap:NAME"),
+        (Role::WideInterface, Which::Wide) => (&[Kind::Tap], "tap:NAME for a guest, or leave it out for the host"),
+        (Role::WideInterface, Which::Narrow) | (Role::Router, _) => (&[Kind::Packet], "packet:NAME"),
+        (Role::Border, _) => (&[Kind::Packet, Kind::Xdp, Kind::Tap], "packet:NAME, xdp:NAME or tap:NAME"),
     };
     if kinds.contains(&port.value.kind) {
         return;

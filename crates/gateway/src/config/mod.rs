@@ -4,9 +4,9 @@
 //!
 //! | | toward the wide side | toward the narrow side |
 //! |---|---|---|
-//! | wide interface | reassemble, coalesce, segment, fragment | segment, fragment |
+//! | wide interface | reassemble | segment, fragment |
 //! | border | coalesce, segment, fragment; MSS both ways | segment, fragment |
-//! | router | fragment | fragment |
+//! | router | nothing: its kernel cuts and refuses | nothing |
 //!
 //! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows it
 //! may have been misread: then only the lines before it are judged.
@@ -18,7 +18,7 @@ mod syntax;
 mod table;
 mod value;
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use engine::{Exempt, Join, Mode, Prefix, Prefixes, Switch};
 use packet::Fill;
@@ -38,8 +38,11 @@ pub struct Config {
     pub name: String,
     /// Threads that packets are shared out to.
     pub workers: usize,
-    /// Where ICMP errors come from: one address of IPv4, one of IPv6.
-    pub answer_from: [IpAddr; 2],
+    /// Where ICMP errors come from: one address of IPv4, one of IPv6; none where the interface's own is to be taken.
+    pub answer_from: [Option<IpAddr>; 2],
+    /// The addresses that the interfaces of the wide side and the narrow one have themselves, as they were
+    /// [found](crate::own_addresses::find); a file says nothing of them.
+    pub own_addresses: OwnAddresses,
     /// The socket that it is spoken to by.
     pub control: PathBuf,
     /// Where its counters can be fetched; none: nowhere.
@@ -60,11 +63,14 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// What becomes of the MSS that hosts announce.
     pub mss: MssConfig,
-    /// What moves to the wide interface.
+    /// What becomes wide.
     pub wide_interface: WideInterfaceConfig,
     /// What is right and hardly meant.
     pub warnings: Problems,
 }
+
+/// A global address of IPv4 and one of IPv6 that an interface has, where it has one: of the wide side, and of the narrow one.
+pub type OwnAddresses = [[Option<IpAddr>; 2]; 2];
 
 /// What becomes of packets while no worker works: one hangs, or none has begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +132,8 @@ pub enum Stage {
 /// What leaves by one side.
 #[derive(Clone, Debug)]
 pub struct SideConfig {
-    /// Where packets come from and go: `tun:NAME`, `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`.
+    /// Where packets come from and go: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`; toward the host of a wide interface
+    /// `egress:INTERFACE`, which stands in no file.
     pub port: String,
     /// Longest packet that leaves, IP header counted, in bytes.
     pub mtu: u16,
@@ -140,6 +147,8 @@ pub struct SideConfig {
     pub segment: Switch,
     /// Is what is too long cut into fragments?
     pub fragment: Switch,
+    /// What becomes of UDP and ICMP datagrams with DF that are too long.
+    pub df: DontFragment,
     /// How long segments are held for the next of their flow.
     pub hold: Holding,
     /// How long a datagram's other fragments are waited for; none: as is [usual](SideConfig::patience_of).
@@ -148,8 +157,20 @@ pub struct SideConfig {
     pub fill: Fill,
     /// Is what the kernel or the card can do left to it?
     pub offloads: Switch,
+    /// Is GRO switched on at its `packet:` interface while the gateway runs?
+    pub gro: Switch,
     /// Flows that are never held.
     pub exempt: Vec<Exempt>,
+}
+
+/// What becomes of UDP and ICMP datagrams with DF that are too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DontFragment {
+    /// They are refused, and their senders told.
+    #[default]
+    Refuse,
+    /// Those of IPv4 are cut, with identifications of ours.
+    Cut,
 }
 
 /// How long segments are held for the next of their flow.
@@ -194,14 +215,25 @@ pub enum Raise {
     Always,
 }
 
-/// What moves to the wide interface.
+/// What becomes wide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WideInterfaceConfig {
-    /// Destinations whose routes move; none named: all of the narrow interface's.
+    /// Destinations whose routes become wide; none named: all of the narrow interface's.
     pub prefixes: Vec<Prefix>,
 }
 
 impl Config {
+    /// Where ICMP errors come from that leave by the wide end (0) or the narrow one (1), one address of each version: the one that is named, the
+    /// interface's own, that of the other interface, or one that no host has.
+    pub fn answers_at(&self, end: usize) -> [IpAddr; 2] {
+        let own = &self.own_addresses;
+        core::array::from_fn(|version| {
+            let found =
+                own.get(end).and_then(|of| of[version]).or_else(|| own.get(1 - end).and_then(|of| of[version]));
+            self.answer_from[version].or(found).unwrap_or(NOBODYS[version])
+        })
+    }
+
     /// The configuration that stands in a file.
     ///
     /// # Errors
@@ -308,6 +340,9 @@ fn name_of(file: &str) -> String {
     stem.unwrap_or_else(|| "wideload".to_owned())
 }
 
+/// Addresses that no host has: the dummy of IPv4 (RFC 7600), and one of the link.
+pub(crate) const NOBODYS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];
 /// Longest file that is read, in bytes: no configuration is as long.
 const FILE_LEN_MAX: usize = 64 << 10;
 /// How long datagrams are waited for on the way (rel:G18).

@@ -4,10 +4,10 @@ use super::problem::{Notes, Wrong};
 use super::table::{At, Given, Table};
 use super::value::{self, Port, SOCKET_PATH_LEN_MAX, either, quoted};
 use super::{
-    Config, Fail, Holding, LimitsConfig, MssConfig, Priority, Problems, Raise, Role, SideConfig, Stage,
-    WideInterfaceConfig,
+    Config, DontFragment, Fail, Holding, LimitsConfig, MssConfig, OwnAddresses, Priority, Problems, Raise, Role,
+    SideConfig, Stage, WideInterfaceConfig,
 };
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use engine::{Exempt, Join, Mode, Prefix, Switch};
@@ -49,10 +49,11 @@ pub(super) struct SideSaid<'a> {
     pub join_for: Given<Vec<(At<Prefix>, At<Join>)>>,
     pub segment: Given<Switch>,
     pub fragment: Given<Switch>,
+    pub df: Given<DontFragment>,
     pub hold: Given<Holding>,
     pub patience: Given<Duration>,
     pub even: Given<Switch>,
-    pub offloads: Given<Switch>,
+    pub offloads: Given<Offloads>,
     pub exempt: Given<Vec<At<Exempt>>>,
 }
 
@@ -76,6 +77,17 @@ pub(super) struct LimitsSaid {
 pub(super) struct MssSaid {
     pub raise: Given<Raise>,
     pub safe: Given<u16>,
+}
+
+/// What is left to the kernel and the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offloads {
+    /// Nothing.
+    None,
+    /// What they do as the interface is.
+    AsIs,
+    /// The same, with GRO switched on at a border.
+    All,
 }
 
 /// What a role does on a side where the file says nothing.
@@ -124,7 +136,7 @@ impl<'a> Said<'a> {
             return;
         };
         if answers.value.is_empty() {
-            let mend = "name one, or leave this out for 192.0.0.8 and fe80::1";
+            let mend = "name one, or leave this out for the interface's own";
             notes.wrong(answers.at, "answer-from", Wrong::new("the list names no address", mend));
         }
         for (number, answer) in answers.value.iter().enumerate() {
@@ -141,12 +153,14 @@ impl<'a> Said<'a> {
     pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
         let control = self.control(name, notes);
         let role = self.role.here()?.value;
-        let (wide, narrow) = (self.wide.as_ref()?.settle(role)?, self.narrow.as_ref()?.settle(role)?);
+        let narrow = self.narrow.as_ref()?.settle(role, None)?;
+        let wide = self.wide.as_ref()?.settle(role, Some(&narrow))?;
         Some(Config {
             role,
             name: name.to_owned(),
             workers: self.workers.or(1)? as usize,
             answer_from: self.answers()?,
+            own_addresses: OwnAddresses::default(),
             control: control?,
             metrics: self.metrics.here().map(|at| at.value),
             user: self.user.here().map(|at| at.value.clone()),
@@ -188,10 +202,10 @@ impl<'a> Said<'a> {
         None
     }
 
-    fn answers(&self) -> Option<[IpAddr; 2]> {
-        let mut answers = ANSWERS;
+    fn answers(&self) -> Option<[Option<IpAddr>; 2]> {
+        let mut answers = [None; 2];
         for answer in self.answer_from.or(Vec::new())? {
-            answers[usize::from(answer.value.is_ipv6())] = answer.value;
+            answers[usize::from(answer.value.is_ipv6())] = Some(answer.value);
         }
         Some(answers)
     }
@@ -214,14 +228,13 @@ impl<'a> SideSaid<'a> {
     fn read(table: Table<'a>, which: Which, notes: &mut Notes) -> SideSaid<'a> {
         table.check_keys(&SIDE, notes, belongs);
         let mut switch = |key| table.take(key, notes, &value::switch);
-        let [reassemble, segment, fragment, even, offloads] =
-            ["reassemble", "segment", "fragment", "even", "offloads"].map(&mut switch);
+        let [reassemble, segment, fragment, even] = ["reassemble", "segment", "fragment", "even"].map(&mut switch);
         let example = if which == Which::Wide { 9_000 } else { 1_500 };
         let mtu_mend = format!("write mtu = {example}, or what the link takes, 68 to 65535");
         let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
         SideSaid {
             which,
-            port: table.need("port", "write it, such as port = \"packet:lan0\"", notes, &value::port),
+            port: table.take("port", notes, &value::port),
             mtu: table.need("mtu", &mtu_mend, notes, &|value| short(value, MTUS, example)),
             coalesce: table.take("coalesce", notes, &|value| value::word(value, &MODES)),
             reassemble,
@@ -229,10 +242,11 @@ impl<'a> SideSaid<'a> {
             join_for: join_for(&table, notes),
             segment,
             fragment,
+            df: table.take("df", notes, &|value| value::word(value, &DFS)),
             hold: table.take("hold", notes, &hold),
             patience: table.take("patience", notes, &|value| value::stretch(value, PATIENCES, "500ms")),
             even,
-            offloads,
+            offloads: table.take("offloads", notes, &offloads),
             exempt: table.list("exempt", flow, notes, &value::exempt),
             table,
         }
@@ -262,21 +276,33 @@ impl<'a> SideSaid<'a> {
         self.usual(role).reassemble == Switch::On
     }
 
-    fn settle(&self, role: Role) -> Option<SideConfig> {
-        let Port { kind, interface } = &self.port.here()?.value;
-        let kind = value::Kind::NAMES.iter().find(|(_, other)| other == kind).map(|(name, _)| *name)?;
+    /// Where it names no port, it has that of what the host sends by the narrow side.
+    fn settle(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
+        let port = match (&self.port, narrow) {
+            (Given::Not, Some(narrow)) => {
+                narrow.port.split_once(':').map(|(_, interface)| format!("egress:{interface}"))?
+            }
+            _ => {
+                let Port { kind, interface } = &self.port.here()?.value;
+                let kind = value::Kind::NAMES.iter().find(|(_, other)| other == kind).map(|(name, _)| *name)?;
+                format!("{kind}:{interface}")
+            }
+        };
+        let offloads = self.offloads.or(Offloads::All)?;
         Some(SideConfig {
-            port: format!("{kind}:{interface}"),
+            port,
             mtu: self.mtu.here()?.value,
             coalesce: self.coalesce(role)?,
             join: self.join(role)?,
             join_for: self.join_for.or(Vec::new())?.into_iter().map(|(to, how)| (to.value, how.value)).collect(),
             segment: self.segment.or(self.usual(role).segment)?,
             fragment: self.fragment.or(Switch::On)?,
+            df: self.df.or(DontFragment::Refuse)?,
             hold: self.hold.or(self.usual(role).hold)?,
             patience: self.patience.here().map(|at| at.value),
             fill: if self.even.or(Switch::Off)? == Switch::On { Fill::Even } else { Fill::Full },
-            offloads: self.offloads.or(Switch::On)?,
+            offloads: if offloads == Offloads::None { Switch::Off } else { Switch::On },
+            gro: if role == Role::Border && offloads == Offloads::All { Switch::On } else { Switch::Off },
             exempt: self.exempt.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
         })
     }
@@ -284,8 +310,11 @@ impl<'a> SideSaid<'a> {
     fn usual(&self, role: Role) -> Usual {
         let is_wide = self.which == Which::Wide;
         let switch = |is_on| if is_on { Switch::On } else { Switch::Off };
+        let is_guest =
+            role == Role::WideInterface && self.port.here().is_some_and(|port| port.value.kind == value::Kind::Tap);
         Usual {
-            coalesce: (is_wide && role != Role::Router).then_some(Mode::Resize),
+            // Where the host's kernel goes on with it, its own GRO joins TCP.
+            coalesce: (is_wide && (role == Role::Border || is_guest)).then_some(Mode::Resize),
             reassemble: switch(is_wide && role == Role::WideInterface),
             segment: switch(role != Role::Router),
             // Between two networks segments come one by one, as the slower link lets them; the other roles join what came in a burst.
@@ -416,6 +445,15 @@ fn hold(value: &DeValue<'_>) -> Result<Holding, Wrong> {
     })
 }
 
+fn offloads(value: &DeValue<'_>) -> Result<Offloads, Wrong> {
+    match value {
+        DeValue::Boolean(true) => Ok(Offloads::All),
+        DeValue::Boolean(false) => Ok(Offloads::None),
+        DeValue::String(text) if text == "as-is" => Ok(Offloads::AsIs),
+        _ => Err(value::wrong_type(value, "true, false (both without quotation marks) or \"as-is\"")),
+    }
+}
+
 /// A number of sixteen bits.
 fn short(value: &DeValue<'_>, bounds: RangeInclusive<u16>, example: u32) -> Result<u16, Wrong> {
     let wide = (*bounds.start()).into()..=(*bounds.end()).into();
@@ -453,7 +491,7 @@ const ROOT: [&str; 14] = [
     "mss",
     "wide-interface",
 ];
-const SIDE: [&str; 13] = [
+const SIDE: [&str; 14] = [
     "port",
     "mtu",
     "coalesce",
@@ -461,6 +499,7 @@ const SIDE: [&str; 13] = [
     "join",
     "segment",
     "fragment",
+    "df",
     "hold",
     "patience",
     "even",
@@ -478,6 +517,7 @@ const TABLES: [(&str, &[&str]); 5] =
 const MODES: [(&str, Option<Mode>); 3] =
     [("resize", Some(Mode::Resize)), ("reversible", Some(Mode::Reversible)), ("off", None)];
 const JOINS: [(&str, Join); 3] = [("graceful", Join::Graceful), ("hop", Join::Hop), ("off", Join::Off)];
+const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("cut", DontFragment::Cut)];
 const RAISES: [(&str, Raise); 3] =
     [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];
 
@@ -496,6 +536,3 @@ const FLOWS: u32 = 1 << 16;
 const SAFE_LENS: RangeInclusive<u16> = 576..=u16::MAX;
 /// What every link of IPv6 takes, in bytes (RFC 8200 section 5).
 const SAFE_LEN: u16 = 1_280;
-/// Addresses that no host has: the dummy of IPv4 (RFC 7600), and one of the link.
-const ANSWERS: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];

@@ -39,8 +39,10 @@ pub struct BorderSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
     /// Links without offloads: every packet is one that a real link could carry. The hosts' interfaces receive so; those
-    /// between never join packets.
+    /// between join packets (GRO) only where a gateway has them do it.
     Wires(Receiving),
+    /// Links without offloads, and hosts that join nothing; the interfaces between join packets (GRO), whoever stands there.
+    GroBetween,
     /// Links that take trains whole. A veth hands a train past the thread that would receive for it, so that the kernel's
     /// work is in the account of whoever happens to run.
     Trains,
@@ -68,6 +70,8 @@ pub struct Border {
 pub struct BorderRow {
     /// Do the links take trains whole?
     pub has_offloads: bool,
+    /// Do the interfaces between join packets, whoever stands there?
+    pub has_gro_between: bool,
     /// How the hosts' interfaces receive.
     pub receiving: Receiving,
     /// `IPv4` or `IPv6`.
@@ -156,6 +160,7 @@ impl Default for BorderSettings {
                 Scene::Wires(Receiving::ThreadWithoutCopy),
                 Scene::Wires(Receiving::ThreadWithGro),
                 Scene::Wires(Receiving::Plain),
+                Scene::GroBetween,
                 Scene::Trains,
             ],
         }
@@ -224,6 +229,7 @@ fn play(
 fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Observed) -> Option<BorderRow> {
     Some(BorderRow {
         has_offloads: scene == Scene::Trains,
+        has_gro_between: scene == Scene::GroBetween,
         receiving: scene.receiving(),
         version: if load.is_v4 { "IPv4" } else { "IPv6" },
         direction: if load.to_wide { "to wide" } else { "to narrow" },
@@ -255,6 +261,7 @@ impl Scene {
     fn receiving(self) -> Receiving {
         match self {
             Scene::Wires(receiving) => receiving,
+            Scene::GroBetween => Receiving::ThreadWithoutCopy,
             Scene::Trains => Receiving::Plain,
         }
     }
@@ -285,8 +292,12 @@ impl Place {
         let offloading = if scene == Scene::Trains { Offloading::On } else { Offloading::Off };
         let trio = Trio::new(mtus, offloading)?;
         let receiving = scene.receiving();
-        // A gateway's interfaces have no GRO: it would be another middle's work.
-        let between = if receiving == Receiving::Plain { Receiving::Plain } else { Receiving::Thread };
+        // The kernel's own middles have no GRO where it would be another's work.
+        let between = match scene {
+            Scene::GroBetween => Receiving::ThreadWithGro,
+            Scene::Wires(Receiving::Plain) | Scene::Trains => Receiving::Plain,
+            Scene::Wires(_) => Receiving::Thread,
+        };
         let [wide, to_wide, to_narrow, narrow] = trio.names();
         let accounts = [
             Account::open(&trio.wide, wide, receiving)?,
@@ -512,7 +523,8 @@ impl BorderRow {
             Receiving::ThreadWithoutCopy => "hosts that receive by a thread and join nothing",
             Receiving::ThreadWithGro => "hosts that receive by a thread, GRO on",
         };
-        format!("{links}, {hosts}")
+        let between = if self.has_gro_between { "; GRO between" } else { "" };
+        format!("{links}, {hosts}{between}")
     }
 
     fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -116,7 +116,7 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
     let mut outcome = Dips {
         conditions: Conditions::here(settings.sweeps),
         mtu: settings.mtu,
-        systems: [Stack::Stock, Stack::Packet, Stack::Xdp].map(sweeps).into(),
+        systems: [Stack::Stock, Stack::Wide].map(sweeps).into(),
         intact: true,
         broken: Vec::new(),
     };
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn an_experiment_that_lost_a_message_is_not_good_and_says_so() {
         let system = Sweeps {
-            stack: Stack::Packet,
+            stack: Stack::Wide,
             lens: vec![64],
             goodput: vec![vec![1.0]],
             lost: 0,

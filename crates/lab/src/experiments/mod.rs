@@ -13,9 +13,12 @@ mod dips;
 mod disorder;
 mod floods;
 mod forwarder;
+mod hold;
+mod lifecycle;
 mod link;
 mod network;
 mod observer;
+mod running;
 mod soak;
 mod swarm;
 mod tcp;
@@ -33,6 +36,10 @@ pub use differential::{Cases, Differential, DifferentialSettings, differential, 
 pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
 pub use disorder::{Order, Pieces, deliver};
 pub use floods::{Flood, FloodRow, Floods, FloodsSettings, Joins, floods};
+pub use hold::{Hold, HoldDelay, HoldLen, HoldLoad, HoldSettings, hold};
+pub use lifecycle::{
+    Change, Lifecycle, LifecycleEvent, LifecycleRow, LifecycleSettings, Outcome, Remedy, lifecycle,
+};
 pub use link::link;
 pub use network::{FlowRow, LinkRow, Network, network};
 pub use observer::{Observed, observe};
@@ -120,7 +127,7 @@ impl Spread {
 }
 
 /// The median of figures that are all there.
-fn median_of(figures: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+pub(crate) fn median_of(figures: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let figures: Option<Vec<f64>> = figures.into_iter().collect();
     Spread::of(figures?).map(|spread| spread.median)
 }

@@ -47,10 +47,8 @@ pub struct WideInterfaceSettings {
 pub enum Stack {
     /// The link's own MTU; the kernel cuts and reassembles.
     Stock,
-    /// A wide interface of 65,535 bytes over the link, by a packet socket.
-    Packet,
-    /// The same, by AF_XDP.
-    Xdp,
+    /// A wide interface of 65,535 bytes over the link.
+    Wide,
 }
 
 /// Who receives, and who sends.
@@ -290,11 +288,7 @@ impl<'a> Standing<'a> {
     fn start(pair: &'a Pair, system: System) -> io::Result<Standing<'a>> {
         let services = [start_on(pair, 0, system.receiver)?, start_on(pair, 1, system.far)?];
         let (host, interface) = (&pair.hosts[0], pair.names()[0]);
-        let account = match system.receiver {
-            // AF_XDP has a program of its own there.
-            Stack::Xdp => Account::of_port(host, interface)?,
-            Stack::Stock | Stack::Packet => Account::open(host, interface, Receiving::Thread)?,
-        };
+        let account = Account::open(host, interface, Receiving::Thread)?;
         let standing = Standing { pair, account, services };
         standing.settle()?;
         Ok(standing)
@@ -361,19 +355,10 @@ impl<'a> Standing<'a> {
 
 /// Starts what a host of a pair is to have beside its stock interface.
 pub(super) fn start_on(pair: &Pair, host: usize, stack: Stack) -> io::Result<Option<Service>> {
-    let Some(narrow) = stack.port() else { return Ok(None) };
-    pair.start(host, &pair.wide_interface_by(host, narrow, "tun:wide0", WIDE_MTU, [""; 3])).map(Some)
-}
-
-impl Stack {
-    /// The kind of port of the narrow end.
-    fn port(self) -> Option<&'static str> {
-        match self {
-            Stack::Stock => None,
-            Stack::Packet => Some("packet"),
-            Stack::Xdp => Some("xdp"),
-        }
+    if stack == Stack::Stock {
+        return Ok(None);
     }
+    pair.start(host, &pair.wide_interface(host, WIDE_MTU, [""; 3])).map(Some)
 }
 
 /// Waits until messages come from host 2 to host 1.
@@ -415,7 +400,7 @@ fn carry(pair: &Pair, load: Load, quiet: Duration) -> io::Result<(f64, Taken)> {
 
 impl fmt::Display for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.port().unwrap_or("stock"))
+        f.pad(if *self == Stack::Stock { "stock" } else { "wide" })
     }
 }
 
@@ -518,12 +503,11 @@ fn paper(mtu: u32) -> Option<f64> {
     }
 }
 
-const SYSTEMS: [System; 5] = [
+const SYSTEMS: [System; 4] = [
     System { receiver: Stack::Stock, far: Stack::Stock },
-    System { receiver: Stack::Packet, far: Stack::Stock },
-    System { receiver: Stack::Xdp, far: Stack::Stock },
-    System { receiver: Stack::Stock, far: Stack::Xdp },
-    System { receiver: Stack::Xdp, far: Stack::Xdp },
+    System { receiver: Stack::Wide, far: Stack::Stock },
+    System { receiver: Stack::Stock, far: Stack::Wide },
+    System { receiver: Stack::Wide, far: Stack::Wide },
 ];
 /// MTU of a wide interface: the longest IP packet.
 const WIDE_MTU: u32 = 65_535;

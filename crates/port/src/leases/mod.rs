@@ -30,7 +30,7 @@ use std::time::Duration;
 mod program;
 
 use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, SYN, TCP, decide, entry, exit};
-pub(crate) use program::{filter, place, stand, unless_noted};
+pub(crate) use program::{FOLDED_LEN, Folded, filter, place, stand, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
@@ -271,6 +271,7 @@ impl Leases {
         self.limit(at, limit);
         self.byte(at + SINGLES_AT).store(0, Ordering::Relaxed);
         self.byte(at + USED_AT).store(0, Ordering::Relaxed);
+        self.byte(at + HAS_ACK_AT).store(0, Ordering::Relaxed);
         for (word, value) in flow.0.iter().enumerate() {
             self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
         }
@@ -284,8 +285,8 @@ impl Leases {
     }
 
     /// Lends the flows for longer whose leases run and were used since this was last done, with the limit that is said of each; those
-    /// of which none is said run out. How many run.
-    pub fn renew(&mut self, mut limit: impl FnMut(Flow) -> Option<SegmentLimit>) -> usize {
+    /// of which none is said run out. What each has acknowledged is said, too. How many run.
+    pub fn renew(&mut self, mut limit: impl FnMut(Flow, Option<u32>) -> Option<SegmentLimit>) -> usize {
         let now = now();
         let mut count = 0;
         for at in (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN) {
@@ -298,8 +299,7 @@ impl Leases {
             if self.byte(at + USED_AT).swap(0, Ordering::Relaxed) == 0 {
                 continue;
             }
-            let flow = Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)));
-            if let Some(limit) = limit(flow) {
+            if let Some(limit) = limit(self.flow_at(at), self.acked_at(at)) {
                 self.limit(at, limit);
                 // Where the connection has ended meanwhile, that stands.
                 let later = now + TERM.as_nanos() as u64;
@@ -307,6 +307,24 @@ impl Leases {
             }
         }
         count
+    }
+
+    /// What the senders of flows acknowledged last in packets that the kernel passed on: the next byte that each expects. Flows
+    /// whose leases have ended are among them while no other has their place.
+    pub fn acked(&self) -> impl Iterator<Item = (Flow, u32)> {
+        let slots = (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN);
+        let taken = slots.filter(|at| self.long(at + UNTIL_AT).load(Ordering::SeqCst) != 0);
+        taken.filter_map(|at| Some((self.flow_at(at), self.acked_at(at)?)))
+    }
+
+    /// The flow in the place at `at`.
+    fn flow_at(&self, at: usize) -> Flow {
+        Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)))
+    }
+
+    fn acked_at(&self, at: usize) -> Option<u32> {
+        let has_ack = self.byte(at + HAS_ACK_AT).load(Ordering::Relaxed) != 0;
+        has_ack.then(|| self.word(at + ACKED_AT).load(Ordering::Relaxed))
     }
 
     /// Ends a flow's lease.
@@ -438,8 +456,10 @@ const LOST_AT: usize = 64;
 const LAST_OF_SOME_AT: usize = 72;
 const HEADER_LEN: usize = 128;
 /// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was left to the worker, how long packets may
-/// be, how many came singly in a row, whether it is used, whether segments may become longer, and the flow.
-const SLOT_LEN: usize = 64;
+/// be, how many came singly in a row, whether it is used, whether segments may become longer, whether something was acknowledged, the flow,
+/// and the last byte that was.
+const SLOT_LEN: usize = 1 << SLOT_LEN_BITS;
+const SLOT_LEN_BITS: i32 = 7;
 const SLOT_BITS: i32 = 10;
 const SLOT_COUNT: usize = 1 << SLOT_BITS;
 const UNTIL_AT: usize = 0;
@@ -448,7 +468,9 @@ const LEN_MAX_AT: usize = 16;
 const SINGLES_AT: usize = 20;
 const USED_AT: usize = 21;
 const GROWS_AT: usize = 22;
+const HAS_ACK_AT: usize = 23;
 const KEY_AT: usize = 24;
+const ACKED_AT: usize = KEY_AT + 4 * KEY_WORDS;
 const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
 /// A flow: two addresses, those of IPv4 in the first two words; both ports; the version.
 const KEY_WORDS: usize = 10;
@@ -521,13 +543,13 @@ mod tests {
         {
             let mut stand = Stand::ready(1_500);
             let until = |stand: &Stand| stand.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
-            stand.leases.renew(|_| Some(growing(1_500)));
+            stand.leases.renew(|_, _| Some(growing(1_500)));
             let before = until(&stand);
             if let Some(packet) = used_by {
                 stand.says(packet);
             }
             let mut asked = Vec::new();
-            let count = stand.leases.renew(|flow| {
+            let count = stand.leases.renew(|flow, _| {
                 asked.push(flow);
                 is_wanted.then_some(growing(1_000))
             });
@@ -536,7 +558,37 @@ mod tests {
             assert_eq!(until(&stand) > before, runs_on, "{used_by:?}, {is_wanted}");
             assert_eq!(stand.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
             stand.leases.end(flow(TRAIN));
-            assert_eq!(stand.leases.renew(|_| panic!("it has ended")), 0);
+            assert_eq!(stand.leases.renew(|_, _| panic!("it has ended")), 0);
+        }
+    }
+
+    #[test]
+    fn the_last_byte_that_a_flow_acknowledged_is_known_after_its_lease_has_ended() {
+        for version in [4, 6] {
+            let packet = Packet { version, ..TRAIN };
+            let mut stand = Stand::new();
+            stand.lend(packet, 1_500);
+            assert_eq!(stand.says(packet), Said::Kept);
+            stand.settle(1);
+            assert_eq!(stand.leases.acked().count(), 0, "what the worker sees it knows");
+            let acked = |ack: u32| {
+                let mut frame = frame(packet);
+                let at = 14 + if version == 4 { 20 } else { 40 } + 8;
+                frame[at..at + 4].copy_from_slice(&ack.to_be_bytes());
+                assert!(matches!(stand.says_of(&frame, packet), Said::Goes(_)));
+                stand.leases.acked().collect::<Vec<_>>()
+            };
+            for (ack, last) in [(0xFFFF_FF00, 0xFFFF_FF00), (70, 70), (0xFFFF_FFF0, 70), (71, 71), (71, 71)] {
+                assert_eq!(acked(ack), [(flow(packet), last)], "{ack}");
+            }
+            let mut heard = Vec::new();
+            stand.leases.renew(|flow, acked| {
+                heard.push((flow, acked));
+                Some(growing(1_500))
+            });
+            assert_eq!(heard, [(flow(packet), Some(71))]);
+            stand.leases.revoke();
+            assert_eq!(stand.leases.acked().collect::<Vec<_>>(), [(flow(packet), 71)]);
         }
     }
 

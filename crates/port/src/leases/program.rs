@@ -2,9 +2,9 @@
 //! segments it leaves.
 
 use super::{
-    BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT, LAST_OF_SOME_AT,
-    LEFT_AT, LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT, SLOT_BITS, SPREAD, TO_AT,
-    UNTIL_AT, USED_AT, VERSION_WORD,
+    ACKED_AT, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT,
+    LAST_OF_SOME_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT,
+    SLOT_BITS, SLOT_LEN_BITS, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use crate::bpf::{
     self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
@@ -130,7 +130,8 @@ fn find(map: BorrowedFd<'_>) -> Vec<Step> {
     steps.extend(keep(HEADER, PORTS_WORD as i16));
     steps.push(set(R7, 0));
     steps.extend((0..KEY_WORDS as i16).flat_map(|word| [load_word(R0, R10, KEY + 4 * word), exclusive_or(R7, R0)]));
-    steps.extend([multiply_by(R7, SPREAD), shift_left(R7, 32), shift_right(R7, 64 - SLOT_BITS), shift_left(R7, 6)]);
+    steps.extend([multiply_by(R7, SPREAD), shift_left(R7, 32), shift_right(R7, 64 - SLOT_BITS)]);
+    steps.push(shift_left(R7, SLOT_LEN_BITS));
     steps.extend(load_map_value(R9, map, HEADER_LEN as i32));
     steps.extend([
         add_register(R9, R7),
@@ -273,6 +274,8 @@ fn may_cut() -> Vec<Step> {
 /// Counts a packet that goes on, and notes on it what to do.
 fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Place("go"), put_byte(R9, USED_AT as i16, 1)];
+    steps.extend(note_acked());
+    steps.push(Step::Place("acknowledged"));
     steps.extend([store_word(R6, SEGMENT_NOTE_AT, R4), set(R0, NOTED)]);
     steps.push(store_word(R6, NOTE_AT, R0));
     steps.extend(load_map_value(R9, map, 0));
@@ -297,6 +300,25 @@ fn pass(map: BorrowedFd<'_>) -> Vec<Step> {
         go("refuse"),
     ]);
     steps
+}
+
+/// Notes what a packet acknowledges, unless one before it acknowledged more: sequence numbers come round.
+fn note_acked() -> [Step; 13] {
+    [
+        load_word(R0, R10, HEADER + 8),
+        turn(R0, 32),
+        load_byte(R1, R9, HAS_ACK_AT as i16),
+        jump(IF_EQUAL, R1, 0, "acknowledges more"),
+        load_word(R1, R9, ACKED_AT as i16),
+        copy(R2, R0),
+        subtract(R2, R1),
+        shift_left(R2, 32),
+        shift_right(R2, 63),
+        jump(IF_OTHER, R2, 0, "acknowledged"),
+        Step::Place("acknowledges more"),
+        store_word(R9, ACKED_AT as i16, R0),
+        put_byte(R9, HAS_ACK_AT as i16, 1),
+    ]
 }
 
 /// Sends what carries a note where it is to go, with the note. Register 6 has the packet.
@@ -342,7 +364,9 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
 /// the packet, 7 the length that its segments have, 8 the one that is wanted.
 pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
+    steps.extend(unfold_tags());
     steps.extend([
+        Step::Place("pass"),
         set(R0, NEXT),
         EXIT,
         Step::Place("noted"),
@@ -408,6 +432,154 @@ pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
     ]);
     steps.extend(lose(map));
     steps
+}
+
+/// Writes the tags of a frame as they are to be, where its protocol says that they are [folded](Folded), and keeps the outer one of two apart
+/// from the frame, as the kernel does with what it receives: an interface that goes by the length of frames allows for one tag in
+/// them. Does that too for trains, whose length nobody compares. Register 1 has the packet.
+fn unfold_tags() -> Vec<Step> {
+    let tag = |ethertype: u16| i32::from(ethertype.to_be());
+    let first = i32::from(FOLDED);
+    let read =
+        |len: i32| [copy(R1, R6), set(R2, ETHERNET_LEN - 2), copy(R3, R10), add(R3, TAGS.into()), set(R4, len)];
+    let mut steps = vec![
+        copy(R6, R1),
+        load_word(R8, R6, ETHERTYPE_AT),
+        turn(R8, 16),
+        jump(IF_LESS, R8, first, "not folded"),
+        jump(IF_LESS, R8, first + FOLDED_COUNT, "folded"),
+        Step::Place("not folded"),
+        load_word(R0, R6, TAG_AT),
+        jump(IF_OTHER, R0, 0, "pass"),
+        jump(IF_EQUAL, R8, SERVICE_TAG.into(), "tagged"),
+        jump(IF_OTHER, R8, CUSTOMER_TAG.into(), "pass"),
+        Step::Place("tagged"),
+    ];
+    steps.extend(read(6));
+    steps.extend([
+        call(LOAD_BYTES),
+        jump(IF_OTHER, R0, 0, "pass"),
+        load_half(R7, R10, TAGS + 2),
+        load_half(R0, R10, TAGS + 4),
+        jump(IF_EQUAL, R0, tag(SERVICE_TAG), "apart"),
+        jump(IF_OTHER, R0, tag(CUSTOMER_TAG), "pass"),
+        Step::Place("apart"),
+        load_half(R8, R10, TAGS),
+        copy(R1, R6),
+        call(POP_TAG),
+        jump(IF_OTHER, R0, 0, "pass"),
+        go("push"),
+        Step::Place("folded"),
+    ]);
+    steps.extend(read(8));
+    steps.extend([
+        call(LOAD_BYTES),
+        jump(IF_OTHER, R0, 0, "lost"),
+        copy(R0, R8),
+        mask(R0, FOLDED_INNER_IS_SERVICE.into()),
+        jump(IF_EQUAL, R0, 0, "inner is right"),
+        set(R0, tag(SERVICE_TAG)),
+        store_half(R10, TAGS, R0),
+        Step::Place("inner is right"),
+        load_half(R7, R10, TAGS + 4),
+        copy(R0, R8),
+        mask(R0, FOLDED_ALONE.into()),
+        jump(IF_OTHER, R0, 0, "type is right"),
+    ]);
+    for (number, ethertype) in (1..).zip(ETHERTYPES) {
+        steps.extend([
+            copy(R0, R8),
+            mask(R0, FOLDED_TYPES.into()),
+            set(R1, tag(ethertype)),
+            jump(IF_EQUAL, R0, number * i32::from(FOLDED_TYPE), "type is known"),
+        ]);
+    }
+    steps.extend([
+        load_byte(R0, R10, TAGS + 6),
+        shift_right(R0, 4),
+        set(R1, tag(ETHERTYPE_IPV4)),
+        jump(IF_EQUAL, R0, 4, "type is known"),
+        set(R1, tag(ETHERTYPE_IPV6)),
+        Step::Place("type is known"),
+        store_half(R10, TAGS + 4, R1),
+        Step::Place("type is right"),
+        copy(R1, R6),
+        set(R2, ETHERNET_LEN - 2),
+        copy(R3, R10),
+        add(R3, TAGS.into()),
+        set(R4, 6),
+        set(R5, 0),
+        call(STORE_BYTES),
+        jump(IF_OTHER, R0, 0, "lost"),
+        copy(R0, R8),
+        mask(R0, FOLDED_ALONE.into()),
+        jump(IF_OTHER, R0, 0, "pass"),
+        mask(R8, FOLDED_OUTER_IS_SERVICE.into()),
+        jump(IF_OTHER, R8, 0, "outer is service"),
+        set(R8, tag(CUSTOMER_TAG)),
+        go("push"),
+        Step::Place("outer is service"),
+        set(R8, tag(SERVICE_TAG)),
+        Step::Place("push"),
+        turn(R7, 16),
+        copy(R1, R6),
+        copy(R2, R8),
+        copy(R3, R7),
+        call(PUSH_TAG),
+        jump(IF_OTHER, R0, 0, "lost"),
+    ]);
+    steps
+}
+
+/// The link header of a frame whose tags are folded, so that the kernel takes a packet as long as the MTU behind them: it allows for a
+/// first tag of 802.1Q alone. The program at the interface's exit writes them out again.
+///
+/// Of two tags the inner one stands in the frame, as one of 802.1Q, and the tag control of the outer one in place of the
+/// packet's ethertype. One of 802.1ad stands there as one of 802.1Q. The protocol that the kernel is told says what is what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Folded {
+    /// What stands in the frame.
+    pub link: [u8; FOLDED_LEN],
+    /// How long the link header of the frame is that this stands for, in bytes.
+    pub from_len: u16,
+    /// What the kernel is told.
+    pub protocol: u16,
+}
+
+impl Folded {
+    /// Folds the tags of a frame, where there is one of 802.1ad, or there are two in front of IP or [one of these](ETHERTYPES).
+    #[inline]
+    pub fn of(frame: &[u8]) -> Option<Folded> {
+        let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+        let is_tag = |kind: u16| kind == CUSTOMER_TAG || kind == SERVICE_TAG;
+        let at = ETHERNET_LEN as usize - 2;
+        let [outer, inner] = [word(at)?, word(at + 4)?];
+        if !is_tag(outer) || (outer == CUSTOMER_TAG && !is_tag(inner)) {
+            return None;
+        }
+        let mut link = [0; FOLDED_LEN];
+        link.get_mut(..at)?.copy_from_slice(frame.get(..at)?);
+        let mut put = |at: usize, half: u16| link[at..at + 2].copy_from_slice(&half.to_be_bytes());
+        put(at, CUSTOMER_TAG);
+        if !is_tag(inner) {
+            put(at + 2, word(at + 2)?);
+            put(at + 4, inner);
+            let protocol = FOLDED + FOLDED_ALONE + FOLDED_INNER_IS_SERVICE;
+            return Some(Folded { link, from_len: FOLDED_LEN as u16, protocol });
+        }
+        let number = match (word(at + 8)?, frame.get(at + 10)? >> 4) {
+            (ETHERTYPE_IPV4, 4) | (ETHERTYPE_IPV6, 6) => 0,
+            (ethertype, _) => 1 + ETHERTYPES.into_iter().position(|known| known == ethertype)? as u16,
+        };
+        put(at + 2, word(at + 6)?);
+        put(at + 4, word(at + 2)?);
+        let bit = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+        let protocol = FOLDED
+            + number * FOLDED_TYPE
+            + bit(inner == SERVICE_TAG, FOLDED_INNER_IS_SERVICE)
+            + bit(outer == SERVICE_TAG, FOLDED_OUTER_IS_SERVICE);
+        Some(Folded { link, from_len: FOLDED_LEN as u16 + 4, protocol })
+    }
 }
 
 /// Drops a packet, and counts it.
@@ -710,6 +882,28 @@ pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// How much of a packet a socket gets.
 pub(super) const ALL: i32 = -1;
+/// Tags (IEEE 802 numbers).
+const CUSTOMER_TAG: u16 = 0x8100;
+const SERVICE_TAG: u16 = 0x88A8;
+/// Protocols that the kernel is told of frames whose tags are folded: numbers that nothing has (IEEE 802 numbers), with a bit each for an
+/// inner tag of 802.1ad, an outer one, and one alone, and two for what lies behind two tags.
+const FOLDED: u16 = 0xF7A0;
+const FOLDED_COUNT: i32 = 32;
+const FOLDED_INNER_IS_SERVICE: u16 = 1;
+const FOLDED_OUTER_IS_SERVICE: u16 = 2;
+const FOLDED_ALONE: u16 = 4;
+const FOLDED_TYPE: u16 = 8;
+const FOLDED_TYPES: u16 = 24;
+/// What beside IP may be as long as a link takes behind two tags: a session of PPPoE (RFC 2516), MPLS (RFC 3032). A program outlives a
+/// restart, so what a number stands for must not change.
+const ETHERTYPES: [u16; 2] = [0x8864, 0x8847];
+/// Two addresses, a tag and a protocol, in bytes.
+pub(crate) const FOLDED_LEN: usize = 18;
+/// Where tags lie on the stack.
+const TAGS: i16 = -8;
+/// bpf_skb_vlan_push and bpf_skb_vlan_pop.
+const PUSH_TAG: i32 = 18;
+const POP_TAG: i32 = 19;
 /// TCX_NEXT and TCX_DROP.
 pub(super) const NEXT: i32 = -1;
 pub(super) const DROP: i32 = 2;

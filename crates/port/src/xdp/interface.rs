@@ -23,14 +23,14 @@ impl Interface {
 
     /// Its number.
     pub(super) fn index(&self) -> io::Result<u32> {
-        let answer = ioctl(&self.socket, libc::SIOCGIFINDEX, request(&self.name))?;
+        let answer = ioctl(&self.socket, libc::SIOCGIFINDEX as libc::Ioctl, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex }.cast_unsigned())
     }
 
     /// Its MTU, in bytes.
     pub(super) fn mtu(&self) -> io::Result<usize> {
-        let answer = ioctl(&self.socket, libc::SIOCGIFMTU, request(&self.name))?;
+        let answer = ioctl(&self.socket, libc::SIOCGIFMTU as libc::Ioctl, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
@@ -38,7 +38,7 @@ impl Interface {
     /// Why frames of it would come amiss, if they would, and what to do.
     pub(super) fn doubt(&self) -> io::Result<Option<String>> {
         let name = &self.name;
-        let hardware = ioctl(&self.socket, libc::SIOCGIFHWADDR, request(name))?;
+        let hardware = ioctl(&self.socket, libc::SIOCGIFHWADDR as libc::Ioctl, request(name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         if unsafe { hardware.ifr_ifru.ifru_hwaddr.sa_family } != libc::ARPHRD_ETHER {
             return Ok(Some(format!("its frames are not Ethernet; use packet:{name}")));

@@ -13,7 +13,7 @@ mod program;
 mod rings;
 mod socket;
 
-pub use program::{Passing, Takes};
+pub use program::Passing;
 
 use crate::device::sentence;
 use crate::netlink::Netlink;
@@ -96,11 +96,9 @@ impl XdpSocket {
         theirs.for_each(|chunk| rings.fill.put(chunk * CHUNK_LEN as u64));
         rings.fill.publish();
         socket::bind_patiently(&socket, index).map_err(failed)?;
-        if options.takes == Takes::All {
-            interface.make_promiscuous(index).map_err(failed)?;
-        }
+        interface.make_promiscuous(index).map_err(failed)?;
         let interface_kind = Netlink::open()?.interface_at(index)?.kind;
-        let redirect = Redirect::attach(name, index, socket.as_fd(), options.takes)?;
+        let redirect = Redirect::attach(name, index, socket.as_fd())?;
         Ok(XdpSocket {
             address,
             mtu,

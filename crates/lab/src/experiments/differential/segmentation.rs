@@ -7,7 +7,7 @@ use crate::experiments::wire::{
 };
 use engine::{Narrowing, Output, Pieces, Role, Side, Trains, Widening};
 use fastrand::Rng;
-use packet::{Checksum, Frame, Identifications, Ingress, Medium, Pool, Time, Train, Version};
+use packet::{Checksum, Frame, Identifications, Ingress, Maker, Medium, Pool, Time, Train, Version};
 use port::{ToDo, TrainKind, TrainToDo, Wire};
 use std::io;
 
@@ -137,7 +137,7 @@ impl Segmentation {
             Frame::copy(bytes, Medium::Ip, Ingress(0), &mut out.pool).map_err(|why| format!("{why:?}"))?;
         packet.checksum = Checksum::Partial;
         let segment_len = case.resized_from.unwrap_or(case.segment_len);
-        packet.train = Some(Train { segment_len, ids: Identifications::Rise });
+        packet.train = Some(Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
         let header_len = bytes.len() - usize::from(case.payload_len);
         let (mtu, trains) = match case.resized_from {
             Some(_) => (header_len as u16 + case.segment_len, Trains::Resized),

@@ -1,5 +1,6 @@
 //! What arrived through the kernel and what arrived through a gateway in, the first difference in words out.
 
+use super::PortKind;
 use super::frames::{Sent, Side};
 use super::rig::{Arrived, NARROW_MTU, WIDE_MTU};
 use packet::Sum;
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// What one kind of traffic became in two middles.
 pub(super) struct Evidence<'a> {
+    /// By which ports the gateway stands on its links.
+    pub port: PortKind,
     pub sent: &'a [Sent],
     pub kernel: Arrived,
     pub ours: Arrived,
@@ -65,6 +68,19 @@ impl Evidence<'_> {
                 if is_excused(side, &extra, self.sent) {
                     let place = ours.iter().position(|frame| *frame == extra).expect("it is one of them");
                     ours.remove(place);
+                }
+            }
+        }
+    }
+
+    /// Takes frames that are excused, and that did not arrive, out of the kernel's.
+    pub(super) fn drop_missing(&mut self, is_excused: impl Fn(Side, &SeenFrame) -> bool) {
+        for side in [Side::Wide, Side::Narrow] {
+            let (kernel, ours) = (&mut self.kernel[side as usize], &self.ours[side as usize]);
+            for gone in without(kernel, ours) {
+                if is_excused(side, &gone) {
+                    let place = kernel.iter().position(|frame| *frame == gone).expect("it is one of them");
+                    kernel.remove(place);
                 }
             }
         }
@@ -161,6 +177,9 @@ fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
 /// What tells the flow of a frame: the link's addresses and types, and of IP the addresses, the protocol, and the ports, or a
 /// fragment's identification.
 fn flow(frame: &SeenFrame) -> Vec<u8> {
+    if let Some([len, rest @ ..]) = frame.bytes.strip_prefix(STREAM) {
+        return rest[..usize::from(*len)].to_vec();
+    }
     let Some(packet) = Packet::read(frame) else {
         return frame.bytes[..frame.bytes.len().min(14)].to_vec();
     };
@@ -233,11 +252,15 @@ impl Packet<'_> {
 
     /// Is the checksum of a TCP or UDP packet right?
     pub(super) fn is_right(&self) -> bool {
+        (self.pseudo_header() + Sum::of(&self.bytes[self.transport_at..self.end])).is_right()
+    }
+
+    /// Sum of what its checksum covers beside its own bytes.
+    pub(super) fn pseudo_header(&self) -> Sum {
         let ip = &self.bytes[self.ip_at..];
         let addresses = if ip[0] >> 4 == 4 { &ip[12..20] } else { &ip[8..40] };
-        let body = &self.bytes[self.transport_at..self.end];
-        let pseudo = Sum::of(addresses) + Sum::word(self.protocol.into()) + Sum::word(body.len() as u16);
-        (pseudo + Sum::of(body)).is_right()
+        let len = (self.end - self.transport_at) as u16;
+        Sum::of(addresses) + Sum::word(self.protocol.into()) + Sum::word(len)
     }
 }
 
@@ -273,7 +296,7 @@ fn streams(frames: &[SeenFrame], mtu: usize) -> Vec<SeenFrame> {
                 *expected = next;
             }
             _ => {
-                let bytes = [b"stream", &key[..], &seq.to_be_bytes(), payload].concat();
+                let bytes = [STREAM, &[key.len() as u8], &key, &seq.to_be_bytes(), payload].concat();
                 runs.insert(key, (next, list.len()));
                 list.push(SeenFrame { bytes, segment_len: None });
             }
@@ -339,3 +362,6 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 
 /// Bytes of a frame that are shown: all headers of a TCP packet.
 const SHOWN_LEN: usize = 78;
+
+/// In front of the bytes of a stream stands this, then how long the flow's name is, the name, and the first sequence number.
+const STREAM: &[u8] = b"stream";

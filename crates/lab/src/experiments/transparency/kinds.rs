@@ -753,7 +753,9 @@ fn tags(f: &mut Frames, tags: &[(u16, u16)]) {
         f.tagged(from, tags, 0x86DD, &packet);
         let packet = f.ip4(from, 6, &Tcp::syn(&[2, 4, 5, 0xB4]).bytes(f.pseudo4(from, 6))).bytes();
         f.tagged(from, tags, 0x0800, &packet);
-        f.tagged(from, tags, 0x88B5, &filled(1_500));
+        for ethertype in [0x8864, 0x8847, 0x88B5] {
+            f.tagged(from, tags, ethertype, &filled(1_500));
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::compare::{Evidence, Packet, matches};
 use super::frames::Side;
 use super::rig::NARROW_MTU;
-use super::{Middle, Role};
+use super::{Middle, PortKind, Role};
 use port::frames::SeenFrame;
 
 /// A difference that is wanted.
@@ -31,7 +31,7 @@ pub(super) const KNOWN: &[Known] = &[
     Known {
         name: "answers",
         kinds: &["*"],
-        roles: &[Role::Router],
+        roles: &[Role::Router, Role::WideInterface],
         middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
         what: "an ICMP error has another identification, source, class or length",
         why: "identifications are drawn; RFC 1812 section 4.3.2 leaves the rest to the router; kind, code, MTU and the packet that it \
@@ -49,6 +49,91 @@ pub(super) const KNOWN: &[Known] = &[
                     is_of_router.then(|| Some([target, body.get(..2)?, body.get(4..36)?].concat())).flatten()
                 };
                 told(&theirs).is_some() && told(&theirs) == told(&own)
+            });
+        },
+    },
+    Known {
+        name: "own-identifications",
+        kinds: &["*"],
+        roles: &[Role::WideInterface],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "what the host itself sends has another identification",
+        why: "identifications are drawn (RFC 7739); each host has others each time",
+        excuse: |evidence| {
+            evidence.pair(|kernel, ours| {
+                let blank = |frame: &SeenFrame| {
+                    let mut bytes = frame.bytes.clone();
+                    match (bytes.get(12..14), bytes.get(20)) {
+                        (Some([0x08, 0x00]), _) if bytes.len() >= 34 => {
+                            bytes[18..20].fill(0);
+                            bytes[24..26].fill(0);
+                        }
+                        (Some([0x86, 0xDD]), Some(44)) if bytes.len() >= 62 => bytes[58..62].fill(0),
+                        _ => {}
+                    }
+                    bytes
+                };
+                blank(kernel) == blank(ours)
+            });
+        },
+    },
+    Known {
+        name: "clock",
+        kinds: &["ipv4-timestamp", "icmp-timestamp"],
+        roles: &[Role::Router, Role::WideInterface],
+        middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
+        what: "the time that the host writes into a packet is another one",
+        why: "it is later; all else in the packet is the same",
+        excuse: |evidence| {
+            evidence.pair(|kernel, ours| {
+                let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
+                let same = |packet: &Packet<'_>| {
+                    let ip = &packet.bytes[packet.ip_at..];
+                    [&packet.bytes[..packet.ip_at], &ip[..4], &ip[8..10], &ip[12..20]].concat()
+                };
+                theirs.bytes.len() == own.bytes.len() && same(&theirs) == same(&own)
+            });
+        },
+    },
+    Known {
+        name: "two-tags",
+        kinds: &["qinq", "qinq-8100"],
+        roles: &[Role::Border],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "a frame with two tags and a full packet (1,522 bytes on a link of 1,500) is dropped, where it is not IP, PPPoE or MPLS, \
+               or the port is `xdp:`",
+        why: "a veth and a packet socket leave room for one tag; a program at the interface's exit writes the other, of these \
+              protocols; a bridge keeps the outer one beside the frame",
+        excuse: |evidence| {
+            let is_xdp = evidence.port == PortKind::Xdp;
+            evidence.drop_missing(|side, frame| {
+                let is_full = (1_519..=1_522).contains(&frame.bytes.len());
+                let inside = frame.bytes.get(20..22);
+                let is_written = matches!(inside, Some([0x08, 0] | [0x86, 0xDD] | [0x88, 0x64 | 0x47]));
+                side == Side::Narrow && is_full && (is_xdp || !is_written)
+            });
+        },
+    },
+    Known {
+        name: "pseudo-header-sum",
+        kinds: &["tcp-checksum-of-pseudo-header"],
+        roles: &[Role::Border],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "by `xdp:`, a checksum that equals the sum of the pseudo-header is finished, and so made right",
+        why: "this is what a sender leaves to its card, and AF_XDP on a veth does not tell the one from the other (the kernel's \
+              CHECKSUM_PARTIAL); a card's frames are not judged so",
+        excuse: |evidence| {
+            if evidence.port != PortKind::Xdp {
+                return;
+            }
+            evidence.pair(|kernel, ours| {
+                let (Some(theirs), Some(own)) = (Packet::read(kernel), Packet::read(ours)) else { return false };
+                let sum_at = theirs.transport_at + 16;
+                let rest = |packet: &Packet<'_>| [&packet.bytes[..sum_at], &packet.bytes[sum_at + 2..]].concat();
+                theirs.tcp().is_some()
+                    && theirs.bytes[sum_at..sum_at + 2] == theirs.pseudo_header().fold().to_be_bytes()
+                    && own.is_right()
+                    && rest(&theirs) == rest(&own)
             });
         },
     },
@@ -177,3 +262,135 @@ pub(super) const KNOWN: &[Known] = &[
         },
     },
 ];
+
+/// A difference that is wanted between what sockets see.
+pub(super) struct KnownOfSockets {
+    pub name: &'static str,
+    /// Kinds that may show it; a `*` at the end stands for any letters.
+    pub kinds: &'static [&'static str],
+    pub roles: &'static [Role],
+    pub ports: &'static [PortKind],
+    pub middles: &'static [Middle],
+    pub what: &'static str,
+    pub why: &'static str,
+    /// Is it this one? What it is of, what the kernel alone lets a socket see, and what is seen here.
+    pub excuse: fn(&str, &str, &str) -> bool,
+}
+
+impl KnownOfSockets {
+    pub(super) fn applies(&self, kind: &str, role: Role, port: PortKind, middle: Middle) -> bool {
+        let is_here = self.roles.contains(&role) && self.ports.contains(&port) && self.middles.contains(&middle);
+        is_here && self.kinds.iter().any(|pattern| matches(pattern, kind))
+    }
+}
+
+/// All of them.
+pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
+    KnownOfSockets {
+        name: "socket-mss",
+        kinds: &["socket-tcp-small-mss"],
+        roles: &[Role::Border],
+        ports: BOTH_PORTS,
+        middles: &[Middle::Gateway],
+        what: "a wide host sends longer TCP segments than a narrow one announced",
+        why: "a border raises the MSS and cuts to what the receiver takes; the stream is the same",
+        excuse: |what, kernel, ours| {
+            let number = |text: &str| text.parse::<u32>().unwrap_or_default();
+            what.ends_with("to narrow, the sender's segments") && number(kernel) < number(ours)
+        },
+    },
+    KnownOfSockets {
+        name: "socket-mss-floor",
+        kinds: &["socket-tcp-small-mss"],
+        roles: &[Role::Border],
+        ports: BOTH_PORTS,
+        middles: &[Middle::Gateway],
+        what: "over IPv6, a host that announces an MSS below 1,220 is sent segments of 1,220 bytes",
+        why: "every link of IPv6 takes 1,280 bytes (RFC 8200 section 5), and no forged SYN is to cut a flow to less",
+        excuse: |what, kernel, ours| {
+            what.starts_with("IPv6 to narrow, segments of 536") && (kernel, ours) == ("true", "false")
+        },
+    },
+    KnownOfSockets {
+        name: "socket-whole-gso",
+        kinds: &["socket-tcp-small-mss"],
+        roles: &[Role::Border],
+        ports: &[PortKind::Xdp],
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "by `xdp:`, the wide end gets each segment in a packet of its own, where a bridge passes the sender's GSO packets",
+        why: "Linux gives no GSO packets to a veth with an XDP program: its sender's kernel cuts them",
+        excuse: |what, kernel, ours| {
+            what == "IPv4 to wide, segments of 1220 came" && (kernel, ours) == ("false", "true")
+        },
+    },
+    KnownOfSockets {
+        name: "socket-refused",
+        kinds: TOO_LONG,
+        roles: &[Role::Border],
+        ports: BOTH_PORTS,
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "the sender of a packet that is too long for the narrow link is told so, and then sends shorter ones",
+        why: "a bridge drops such a packet in silence, and path MTU discovery stands still (RFC 2923)",
+        excuse: |what, kernel, ours| {
+            let errors =
+                ["ICMP: type 3, code 4, 1500", "ICMP: type 2, code 0, 1500", "the own host: type 0, code 0, 1500"];
+            let heeds = ["lost", "nothing comes"].contains(&kernel) && kernel != ours;
+            let learns = what.ends_with("learnt") && (kernel, ours) == ("9000", "1500");
+            let is_told = kernel == "nothing" && errors.iter().any(|error| ours.starts_with(error));
+            heeds || learns || is_told
+        },
+    },
+    KnownOfSockets {
+        name: "socket-cut",
+        kinds: TOO_LONG,
+        roles: &[Role::Border],
+        ports: BOTH_PORTS,
+        middles: &[Middle::Gateway],
+        what: "a packet without DF that is too long for the narrow link arrives in fragments",
+        why: "a bridge drops it; its sender allowed that it be cut (RFC 791)",
+        excuse: |_, kernel, ours| {
+            ["lost", "nothing comes"].contains(&kernel) && !["lost", "nothing"].contains(&ours)
+        },
+    },
+    KnownOfSockets {
+        name: "socket-four-more",
+        kinds: &["socket-udp-lengths"],
+        roles: &[Role::Border],
+        ports: BOTH_PORTS,
+        middles: &[Middle::Bypassed],
+        what: "a packet that is up to four bytes too long for the narrow link is dropped",
+        why: "a bridge leaves room for a tag in every frame; packet sockets only in frames that have one (af_packet.c)",
+        excuse: |what, kernel, ours| {
+            what.contains("1473 bytes") && kernel.starts_with("all ") && !ours.starts_with("all ")
+        },
+    },
+    KnownOfSockets {
+        name: "socket-own-card",
+        kinds: &["socket-udp-df", "socket-udp-probe", "socket-udp-want"],
+        roles: &[Role::WideInterface],
+        ports: BOTH_PORTS,
+        middles: &[Middle::Gateway, Middle::Bypassed],
+        what: "what the host itself sends may be longer than the link, with DF, too",
+        why: "a wide interface cuts in its host's name, as a card would; its routes say 65,520 bytes",
+        excuse: |what, kernel, ours| {
+            let is_sent = kernel.starts_with("Message too long") && ours.starts_with("all ");
+            let is_told = kernel.starts_with("the own host: type 0, code 0, 1500") && ours == "nothing";
+            let learns = what.ends_with("learnt") && (kernel, ours) == ("1500", "65520");
+            what.contains("to narrow") && (is_sent || is_told || learns)
+        },
+    },
+];
+
+/// Kinds with packets that are too long for the narrow link.
+const TOO_LONG: &[&str] = &[
+    "socket-udp-*",
+    "socket-multicast",
+    "socket-broadcast",
+    "socket-ping",
+    "socket-class-and-ecn",
+    "socket-ttl",
+    "socket-flow-label",
+    "socket-time-stamps",
+];
+
+const BOTH_PORTS: &[PortKind] = &[PortKind::Packet, PortKind::Xdp];

@@ -1,15 +1,17 @@
 //! Kinds of traffic in, out: is anything different with Wideload in the path from what it is with the kernel alone?
 //!
 //! The same frames go through the same cables several times: with the kernel alone in the middle, with a gateway, and with a
-//! gateway whose stages are all off. What arrives has to be the same frames, in the same order within each flow. A difference
-//! that is wanted stands in `known.rs` with its reason; one that is a fault stands in `open.rs` until it is mended.
+//! gateway whose stages are all off. The same frames must arrive, in the same order within each flow. A difference that is wanted
+//! is listed in `known.rs` with its reason; any other is a fault. A second table has kinds of talks between ordinary sockets: what
+//! they see must be the same.
 
 mod compare;
 mod frames;
 mod kinds;
 mod known;
-mod open;
 mod rig;
+mod socket_rig;
+mod sockets;
 
 use super::Conditions;
 use compare::Evidence;
@@ -17,6 +19,8 @@ use frames::{Frames, Sent, Side};
 use kinds::{KINDS, Kind};
 use rig::{Arrived, Rig};
 use serde::Serialize;
+use socket_rig::SocketRig;
+use sockets::{Notes, SOCKET_KINDS, SocketKind};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -30,6 +34,8 @@ pub enum Role {
     Border,
     /// Beside the kernel's forwarding.
     Router,
+    /// Beside a host that has all addresses of the wide end, and answers.
+    WideInterface,
 }
 
 /// By which ports a gateway stands on its links.
@@ -85,7 +91,7 @@ impl Default for TransparencySettings {
     fn default() -> TransparencySettings {
         TransparencySettings {
             kinds: Vec::new(),
-            roles: vec![Role::Border, Role::Router],
+            roles: vec![Role::Border, Role::Router, Role::WideInterface],
             ports: vec![PortKind::Packet, PortKind::Xdp],
             links: vec![Links::Plain, Links::Offloads],
             is_short: false,
@@ -94,11 +100,11 @@ impl Default for TransparencySettings {
 }
 
 impl TransparencySettings {
-    /// Few kinds, and a border by packet sockets on links without offloads: a matter of seconds.
+    /// Few kinds, all roles by packet sockets on links without offloads: a matter of seconds.
     pub fn short() -> TransparencySettings {
         TransparencySettings {
             kinds: Vec::new(),
-            roles: vec![Role::Border],
+            roles: vec![Role::Border, Role::Router, Role::WideInterface],
             ports: vec![PortKind::Packet],
             links: vec![Links::Plain],
             is_short: true,
@@ -113,7 +119,7 @@ pub struct Transparency {
     pub conditions: Conditions,
     /// A row for each kind, role, port, links and middle.
     pub rows: Vec<TransparencyRow>,
-    /// Listed and open differences that were met, with their sentences.
+    /// Listed differences that were met, with their sentences.
     pub differences: BTreeMap<&'static str, String>,
     /// Seconds that all of it took.
     pub seconds: f64,
@@ -134,13 +140,13 @@ pub struct TransparencyRow {
     pub links: Links,
     /// What stood in the middle.
     pub middle: Middle,
-    /// Frames that were sent.
+    /// Frames that were sent; of sockets, what the kernel alone lets them see.
     pub sent: usize,
-    /// Frames that arrived with the kernel alone, and with this middle.
+    /// Frames that arrived, or what sockets saw: with the kernel alone, and with this middle.
     pub arrived: [usize; 2],
     /// Is anything different?
     pub verdict: Verdict,
-    /// Names of the differences, in `known.rs` and `open.rs`.
+    /// Names of the differences, in `known.rs`.
     pub names: Vec<&'static str>,
     /// The first difference, where it is not listed.
     pub first: Option<String>,
@@ -156,8 +162,6 @@ pub enum Verdict {
     Same,
     /// All differences are listed.
     Listed,
-    /// A fault that is known.
-    Open,
     /// Something is that nobody knew of.
     Different,
 }
@@ -167,18 +171,23 @@ pub enum Verdict {
 /// # Errors
 /// There is none of this name.
 pub fn transparency_kind_named(name: &str) -> Result<String, String> {
-    let found = KINDS.iter().find(|kind| kind.name == name).map(|kind| kind.name.to_owned());
-    found
-        .ok_or_else(|| format!("`{name}` is no kind; `wideload lab transparency --list` shows all {}", KINDS.len()))
+    let found = names().find(|kind| *kind == name).map(str::to_owned);
+    let count = names().count();
+    found.ok_or_else(|| format!("`{name}` is no kind; `wideload lab transparency --list` shows all {count}"))
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name).chain(SOCKET_KINDS.iter().map(|kind| kind.name))
 }
 
 /// All kinds, a line each: family, name, and whether the short run has it.
 pub fn transparency_list() -> String {
-    let line = |kind: &Kind| {
-        let note = if kind.is_short { "  short" } else { "" };
-        format!("{:<12}{:<30}{note}", kind.family, kind.name).trim_end().to_owned() + "\n"
+    let line = |(family, name, is_short): (&str, &str, bool)| {
+        let note = if is_short { "  short" } else { "" };
+        format!("{family:<12}{name:<30}{note}").trim_end().to_owned() + "\n"
     };
-    KINDS.iter().map(line).collect()
+    let raw = KINDS.iter().map(|kind| (kind.family, kind.name, kind.is_short));
+    raw.chain(SOCKET_KINDS.iter().map(|kind| (kind.family, kind.name, kind.is_short))).map(line).collect()
 }
 
 /// Sends each kind through each middle, and compares.
@@ -187,34 +196,38 @@ pub fn transparency_list() -> String {
 /// The right to make networks is missing, or a middle does not start.
 pub fn transparency(settings: &TransparencySettings, mut tell: impl FnMut(&str)) -> io::Result<Transparency> {
     let begun = Instant::now();
-    let is_wanted = |kind: &Kind| {
-        let is_named = settings.kinds.is_empty() || settings.kinds.iter().any(|name| name == kind.name);
-        is_named && (kind.is_short || !settings.is_short)
+    let is_wanted = |name: &str, is_short: bool| {
+        let is_named = settings.kinds.is_empty() || settings.kinds.iter().any(|wanted| wanted == name);
+        is_named && (is_short || !settings.is_short)
     };
-    let wanted: Vec<usize> = (0..KINDS.len()).filter(|&index| is_wanted(&KINDS[index])).collect();
+    let wanted = Wanted {
+        frames: (0..KINDS.len()).filter(|&at| is_wanted(KINDS[at].name, KINDS[at].is_short)).collect(),
+        sockets: (0..SOCKET_KINDS.len())
+            .filter(|&at| is_wanted(SOCKET_KINDS[at].name, SOCKET_KINDS[at].is_short))
+            .collect(),
+    };
     let mut rows = Vec::new();
     for &role in &settings.roles {
         for &links in &settings.links {
-            for &port in &settings.ports {
+            // Beside the kernel there is one kind of port.
+            let ports = if role == Role::Border { &settings.ports[..] } else { &[PortKind::Packet] };
+            for &port in ports {
                 let scene = Scene { role, links, port };
-                let mut seen = scene.compare(&wanted, 0, &mut tell)?;
+                let mut seen = scene.compare_all(&wanted, 0, &mut tell)?;
                 // What a busy machine did once, it does not do again.
-                let odd: Vec<usize> = wanted
-                    .iter()
-                    .copied()
-                    .filter(|&index| {
-                        seen.iter().any(|row| row.kind == KINDS[index].name && row.verdict == Verdict::Different)
-                    })
-                    .collect();
-                if !odd.is_empty() {
-                    let again = scene.compare(&odd, 1, &mut tell)?;
-                    for row in &mut seen {
-                        let same = |other: &&TransparencyRow| (other.kind, other.middle) == (row.kind, row.middle);
-                        if let Some(other) = again.iter().find(same)
-                            && row.verdict == Verdict::Different
-                        {
-                            *row = other.clone();
-                        }
+                let is_odd =
+                    |name: &str| seen.iter().any(|row| row.kind == name && row.verdict == Verdict::Different);
+                let odd = Wanted {
+                    frames: wanted.frames.iter().copied().filter(|&at| is_odd(KINDS[at].name)).collect(),
+                    sockets: wanted.sockets.iter().copied().filter(|&at| is_odd(SOCKET_KINDS[at].name)).collect(),
+                };
+                let again = scene.compare_all(&odd, 1, &mut tell)?;
+                for row in &mut seen {
+                    let same = |other: &&TransparencyRow| (other.kind, other.middle) == (row.kind, row.middle);
+                    if let Some(other) = again.iter().find(same)
+                        && row.verdict == Verdict::Different
+                    {
+                        *row = other.clone();
                     }
                 }
                 rows.extend(seen);
@@ -228,10 +241,16 @@ pub fn transparency(settings: &TransparencySettings, mut tell: impl FnMut(&str))
 
 fn sentence(name: &str) -> String {
     let known = known::KNOWN.iter().find(|known| known.name == name);
-    let open = open::OPEN.iter().find(|open| open.name == name);
-    known.map(|known| format!("{}: {}", known.what, known.why)).unwrap_or_else(|| {
-        open.map(|open| format!("OPEN: {}; the kernel: {}", open.what, open.kernel)).unwrap_or_default()
-    })
+    if let Some(known) = known::KNOWN_OF_SOCKETS.iter().find(|known| known.name == name) {
+        return format!("{}: {}", known.what, known.why);
+    }
+    known.map(|known| format!("{}: {}", known.what, known.why)).unwrap_or_default()
+}
+
+/// Kinds, by their places in the tables.
+struct Wanted {
+    frames: Vec<usize>,
+    sockets: Vec<usize>,
 }
 
 /// Where kinds are compared.
@@ -245,9 +264,91 @@ struct Scene {
 impl Scene {
     fn middles(self) -> &'static [Middle] {
         match self.role {
-            Role::Border => &[Middle::Gateway, Middle::Bypassed],
+            Role::Border | Role::WideInterface => &[Middle::Gateway, Middle::Bypassed],
             Role::Router => &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
         }
+    }
+
+    fn compare_all(
+        self,
+        wanted: &Wanted,
+        attempt: u8,
+        tell: &mut impl FnMut(&str),
+    ) -> io::Result<Vec<TransparencyRow>> {
+        let mut rows = Vec::new();
+        if !wanted.frames.is_empty() {
+            rows.extend(self.compare(&wanted.frames, attempt, tell)?);
+        }
+        if !wanted.sockets.is_empty() {
+            rows.extend(self.compare_sockets(&wanted.sockets, tell)?);
+        }
+        Ok(rows)
+    }
+
+    fn compare_sockets(self, wanted: &[usize], tell: &mut impl FnMut(&str)) -> io::Result<Vec<TransparencyRow>> {
+        let Scene { role, links, port } = self;
+        let mut play = |middle: Middle| -> io::Result<Vec<Notes>> {
+            let place = format!("{} by {}, {} links, {}", role.config(), port.name(), links.name(), middle.name());
+            tell(&place);
+            let rig = SocketRig::new(role, links, port, middle)
+                .map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?;
+            let mut all = Vec::new();
+            for &at in wanted {
+                tell(&format!("{place}: {}", SOCKET_KINDS[at].name));
+                all.push(rig.play(&SOCKET_KINDS[at], at as u8 + 1)?);
+            }
+            rig.end();
+            Ok(all)
+        };
+        let by_kernel = play(Middle::Kernel)?;
+        let mut rows = Vec::new();
+        for &middle in self.middles() {
+            for ((&at, kernel), ours) in wanted.iter().zip(&by_kernel).zip(play(middle)?) {
+                rows.push(self.judge_notes(&SOCKET_KINDS[at], middle, kernel, &ours));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Compares what sockets saw, line by line.
+    fn judge_notes(self, kind: &SocketKind, middle: Middle, kernel: &Notes, ours: &Notes) -> TransparencyRow {
+        let Scene { role, links, port } = self;
+        let seen = |notes: &Notes, what: &str| {
+            notes.all.iter().find(|(of, _)| of == what).map_or("nothing", |(_, seen)| seen.as_str()).to_owned()
+        };
+        let mut names = Vec::new();
+        let mut first = None;
+        let all = kernel.all.iter().chain(ours.all.iter().filter(|(what, _)| seen(kernel, what) == "nothing"));
+        for (what, _) in all {
+            let (theirs, own) = (seen(kernel, what), seen(ours, what));
+            if theirs == own {
+                continue;
+            }
+            let listed = known::KNOWN_OF_SOCKETS
+                .iter()
+                .find(|known| known.applies(kind.name, role, port, middle) && (known.excuse)(what, &theirs, &own));
+            match listed {
+                Some(known) if !names.contains(&known.name) => names.push(known.name),
+                Some(_) => {}
+                None => first = first.or(Some(format!("{what}: by the kernel: {theirs}; here: {own}"))),
+            }
+        }
+        let verdict = match (&first, names.is_empty()) {
+            (None, true) => Verdict::Same,
+            (None, false) => Verdict::Listed,
+            (Some(_), _) => Verdict::Different,
+        };
+        let repeat = first.is_some().then(|| self.repeat(kind.name));
+        let (sent, arrived) = (kernel.all.len(), [kernel.all.len(), ours.all.len()]);
+        let (kind, family) = (kind.name, kind.family);
+        TransparencyRow { kind, family, role, port, links, middle, sent, arrived, verdict, names, first, repeat }
+    }
+
+    /// The command that compares a kind here.
+    fn repeat(self, kind: &str) -> String {
+        let Scene { role, links, port } = self;
+        let (role, port, links) = (role.config(), port.name(), links.name());
+        format!("wideload lab transparency --kind {kind} --role {role} --port {port} --links {links}")
     }
 
     fn compare(
@@ -305,7 +406,7 @@ impl Scene {
         let Scene { role, links, port } = self;
         let count = |arrived: &Arrived| arrived[0].len() + arrived[1].len();
         let arrived = [count(kernel), count(&ours)];
-        let mut evidence = Evidence { sent, kernel: kernel.clone(), ours };
+        let mut evidence = Evidence { port, sent, kernel: kernel.clone(), ours };
         let mut names = Vec::new();
         for known in known::KNOWN.iter().filter(|known| known.applies(kind.name, role, middle)) {
             if evidence.difference().is_none() {
@@ -318,26 +419,12 @@ impl Scene {
             }
         }
         let first = evidence.difference();
-        let mut verdict = match (&first, names.is_empty()) {
+        let verdict = match (&first, names.is_empty()) {
             (None, true) => Verdict::Same,
             (None, false) => Verdict::Listed,
             (Some(_), _) => Verdict::Different,
         };
-        if let Some(open) = open::OPEN.iter().find(|open| open.applies(kind.name, role, port, links))
-            && first.is_some()
-        {
-            verdict = Verdict::Open;
-            names.push(open.name);
-        }
-        let repeat = first.is_some().then(|| {
-            format!(
-                "wideload lab transparency --kind {} --role {} --port {} --links {}",
-                kind.name,
-                role.config(),
-                port.name(),
-                links.name()
-            )
-        });
+        let repeat = first.is_some().then(|| self.repeat(kind.name));
         let (kind, family) = (kind.name, kind.family);
         TransparencyRow {
             kind,
@@ -358,7 +445,7 @@ impl Scene {
 
 /// Neighbours of a router.
 fn introduce(rig: &Rig, frames: &Frames, role: Role) -> io::Result<()> {
-    if role != Role::Router {
+    if role == Role::Border {
         return Ok(());
     }
     for side in [Side::Wide, Side::Narrow] {
@@ -384,6 +471,7 @@ impl Role {
         match self {
             Role::Border => "border",
             Role::Router => "router",
+            Role::WideInterface => "wide-interface",
         }
     }
 }
@@ -420,9 +508,9 @@ impl Middle {
 }
 
 impl Transparency {
-    /// Is nothing different but what is listed, and, where that is allowed, what is open?
-    pub fn is_good(&self, allows_open: bool) -> bool {
-        self.count(Verdict::Different) == 0 && (allows_open || self.count(Verdict::Open) == 0)
+    /// Is nothing different but what is listed?
+    pub fn is_good(&self) -> bool {
+        self.count(Verdict::Different) == 0
     }
 
     /// Rows with this verdict.
@@ -466,7 +554,6 @@ impl fmt::Display for Transparency {
                 let word = match found.map(|row| row.verdict) {
                     Some(Verdict::Same) => "same",
                     Some(Verdict::Listed) => "listed",
-                    Some(Verdict::Open) => "OPEN",
                     Some(Verdict::Different) => "DIFFERENT",
                     None => "-",
                 };
@@ -490,10 +577,9 @@ impl fmt::Display for Transparency {
         }
         writeln!(
             f,
-            "{} same, {} listed, {} open, {} different, in {:.0} s; Linux {}",
+            "{} same, {} listed, {} different, in {:.0} s; Linux {}",
             self.count(Verdict::Same),
             self.count(Verdict::Listed),
-            self.count(Verdict::Open),
             self.count(Verdict::Different),
             self.seconds,
             self.conditions.kernel
@@ -507,7 +593,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_name_of_its_own_and_frames_that_do_not_change() {
-        let mut names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        let mut names: Vec<&str> = names().collect();
         names.sort_unstable();
         let count = names.len();
         names.dedup();
@@ -524,11 +610,12 @@ mod tests {
     }
 
     #[test]
-    fn each_listed_and_each_open_difference_names_kinds_that_there_are() {
-        let patterns =
-            known::KNOWN.iter().flat_map(|known| known.kinds).chain(open::OPEN.iter().flat_map(|open| open.kinds));
-        for pattern in patterns {
+    fn each_listed_difference_names_kinds_that_there_are() {
+        for pattern in known::KNOWN.iter().flat_map(|known| known.kinds) {
             assert!(KINDS.iter().any(|kind| compare::matches(pattern, kind.name)), "{pattern}");
+        }
+        for pattern in known::KNOWN_OF_SOCKETS.iter().flat_map(|known| known.kinds) {
+            assert!(SOCKET_KINDS.iter().any(|kind| compare::matches(pattern, kind.name)), "{pattern}");
         }
     }
 }

@@ -8,6 +8,7 @@ use gateway::service::Service;
 use packet::Sum;
 use port::addresses::Prefix;
 use port::frames::{FrameSocket, SeenFrame};
+use port::routes::{Route, RouteKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -39,11 +40,13 @@ impl Rig {
         for host in [&wide, &narrow] {
             host.space().set_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
         }
-        let is_router = role == Role::Router;
-        if !is_router {
+        let has_addresses = role != Role::Border;
+        if !has_addresses {
             middle.space().set_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
         } else {
             for (name, value) in ROUTER_SETTINGS {
+                let is_forwarding = name.ends_with("forward") || name.ends_with("forwarding");
+                let value = if is_forwarding && role == Role::WideInterface { "0" } else { value };
                 middle.space().set_sysctl(name, value)?;
             }
         }
@@ -58,7 +61,7 @@ impl Rig {
             [Prefix::new(Ipv4Addr::new(10, side, 255, 254), 16), Prefix::new(v6, 64)]
         };
         let addresses = [of(1), of(2)];
-        let own = |index: usize| if is_router { &addresses[index][..] } else { &[] };
+        let own = |index: usize| if has_addresses { &addresses[index][..] } else { &[] };
         let offloading = if links == Links::Plain { Offloading::Off } else { Offloading::On };
         let end = |host, interface, mtu, addresses| End { host, interface, mtu, addresses };
         let [wide_name, to_wide, to_narrow, narrow_name] = names.each_ref().map(String::as_str);
@@ -67,7 +70,20 @@ impl Rig {
             [end(&middle, to_narrow, NARROW_MTU, own(1)), end(&narrow, narrow_name, NARROW_MTU, &[])],
             offloading,
         )?;
-        if is_router {
+        if role == Role::WideInterface {
+            // The host answers for everybody at the wide end.
+            middle.tell(|netlink| {
+                netlink.set_up("lo")?;
+                let lo = netlink.interface("lo")?.index;
+                let of_wide = of(1).map(|own| Prefix::new(own.address, own.bit_count));
+                of_wide.into_iter().try_for_each(|prefix| {
+                    let masked = masked(prefix);
+                    let all = Route { table: LOCAL, kind: RouteKind::Local, ..Route::on(masked, lo) };
+                    netlink.add_route(&all)
+                })
+            })?;
+        }
+        if has_addresses {
             // The ends do not answer: what the router was told of them has to last.
             for name in [to_wide, to_narrow] {
                 for version in ["ipv4", "ipv6"] {
@@ -86,7 +102,7 @@ impl Rig {
 
     /// The hardware addresses of the host in the middle, toward the wide and the narrow end, where it is a router.
     pub(super) fn routers(&self) -> io::Result<Option<[[u8; 6]; 2]>> {
-        if self.role != Role::Router {
+        if self.role == Role::Border {
             return Ok(None);
         }
         self.middle.tell(|netlink| {
@@ -118,20 +134,7 @@ impl Rig {
             }
             return Ok(Standing::Kernel);
         }
-        let port = port.name();
-        let role = self.role.config();
-        let bypass = match (middle, self.role) {
-            (Middle::Bypassed, Role::Border) => {
-                "bypass = [\"coalesce\", \"segment\", \"fragment\", \"mss\", \"lease\"]\n"
-            }
-            (Middle::Bypassed, _) => "bypass = [\"segment\", \"fragment\"]\n",
-            _ => "",
-        };
-        let join = if middle == Middle::Graceful { "join = \"graceful\"\n" } else { "" };
-        let text = format!(
-            "role = \"{role}\"\n{bypass}[wide]\nport = \"{port}:{to_wide}\"\nmtu = {WIDE_MTU}\n{join}\
-             [narrow]\nport = \"{port}:{to_narrow}\"\nmtu = {NARROW_MTU}\n"
-        );
+        let text = gateway_config(self.role, middle, port, [to_wide, to_narrow]);
         let config = Config::parse(&text, "transparency.toml")
             .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;
         let service = self.middle.space().enter(|| Service::start(config))?;
@@ -154,7 +157,8 @@ impl Rig {
         let begun = Instant::now();
         while begun.elapsed() < SETTLE_MAX {
             let arrived = self.play(probes, [1, 1])?;
-            if arrived.iter().all(|frames| !frames.is_empty()) {
+            let [to_wide, to_narrow] = arrived.each_ref().map(|frames| !frames.is_empty());
+            if to_narrow && (to_wide || self.role == Role::WideInterface) {
                 // Frames of an earlier try may still be on their way.
                 while self.play(&[], [0, 0])?.iter().any(|frames| !frames.is_empty()) {}
                 return Ok(());
@@ -206,6 +210,37 @@ impl Rig {
     }
 }
 
+/// The text of a configuration for a gateway between two interfaces; a wide interface has only the second.
+pub(super) fn gateway_config(
+    role: Role,
+    middle: Middle,
+    port: PortKind,
+    [to_wide, to_narrow]: [&str; 2],
+) -> String {
+    let port = port.name();
+    let bypass = match (middle, role) {
+        (Middle::Bypassed, Role::Border) => {
+            "bypass = [\"coalesce\", \"segment\", \"fragment\", \"mss\", \"lease\"]\n"
+        }
+        (Middle::Bypassed, Role::Router) => "bypass = [\"join\"]\n",
+        (Middle::Bypassed, Role::WideInterface) => "bypass = [\"reassemble\"]\n",
+        _ => "",
+    };
+    let join = match (role, middle) {
+        (Role::Router, Middle::Graceful) => "join = \"graceful\"\n",
+        _ => "",
+    };
+    let wide = match role {
+        Role::WideInterface => "mtu = 65535\n".to_owned(),
+        _ => format!("port = \"{port}:{to_wide}\"\nmtu = {WIDE_MTU}\n"),
+    };
+    let role = role.config();
+    format!(
+        "role = \"{role}\"\n{bypass}[wide]\n{wide}{join}\
+         [narrow]\nport = \"{port}:{to_narrow}\"\nmtu = {NARROW_MTU}\n"
+    )
+}
+
 /// What an end answers a router that asks for its hardware address: its addresses tell it.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let router: [u8; 6] = question.get(6..12)?.try_into().ok()?;
@@ -247,13 +282,27 @@ fn is_of_middle(frame: &SeenFrame) -> bool {
     }
 }
 
+/// The same prefix without the bits of a host.
+fn masked(prefix: Prefix) -> Prefix {
+    match prefix.address {
+        IpAddr::V4(v4) => {
+            Prefix::new(Ipv4Addr::from_bits(v4.to_bits() & u32::MAX << (32 - prefix.bit_count)), prefix.bit_count)
+        }
+        IpAddr::V6(v6) => {
+            Prefix::new(Ipv6Addr::from_bits(v6.to_bits() & u128::MAX << (128 - prefix.bit_count)), prefix.bit_count)
+        }
+    }
+}
+
+/// RT_TABLE_LOCAL.
+const LOCAL: u32 = 255;
 pub(super) const WIDE_MTU: u32 = 9_000;
 pub(super) const NARROW_MTU: u32 = 1_500;
-const BRIDGE: &str = "bridge";
+pub(super) const BRIDGE: &str = "bridge";
 const ROUTER_MACS: [[u8; 6]; 2] = [[2, 0x77, 9, 0, 0, 1], [2, 0x77, 9, 0, 0, 2]];
-const BRIDGE_FILTERS: [&str; 3] =
+pub(super) const BRIDGE_FILTERS: [&str; 3] =
     ["bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-call-arptables"];
-const ROUTER_SETTINGS: [(&str, &str); 9] = [
+pub(super) const ROUTER_SETTINGS: [(&str, &str); 9] = [
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/conf/all/send_redirects", "0"),

@@ -1,0 +1,99 @@
+//! Frames of both sides of a border in, the side that a station was last heard on out: as a bridge learns it.
+//!
+//! Where a link gives a border what one of its stations sends to another (a hub, or a switch that does not know the other yet), the receiver
+//! has it already, and an ICMP error about it would have its sender send less for nothing. The table is shared by all workers, as
+//! each sees some frames of a station. It is bounded: stations share places, and the last one heard has its place. Who is
+//! not in it counts as one of the other side, as before anything was learned.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which stations are on which side.
+#[derive(Debug)]
+pub struct Stations(Box<[AtomicU64]>);
+
+impl Default for Stations {
+    fn default() -> Stations {
+        Stations((0..PLACE_COUNT).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Stations {
+    /// A station sent a frame that came in by the wide end (0) or the narrow one (1), so many seconds after any moment.
+    #[inline]
+    pub fn hear(&self, mac: [u8; 6], end: usize, seconds: u64) {
+        // Groups send nothing.
+        if mac[0] & 1 == 0 {
+            let word = number(mac) << 16 | (end as u64 & 1) << AGE_BITS | seconds & AGE_MASK;
+            let place = self.place(mac);
+            if place.load(Ordering::Relaxed) != word {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Was a station heard by this end within five minutes?
+    #[inline]
+    pub fn is_at(&self, mac: [u8; 6], end: usize, seconds: u64) -> bool {
+        let word = self.place(mac).load(Ordering::Relaxed);
+        let age = seconds.wrapping_sub(word) & AGE_MASK;
+        // Workers began a moment after each other.
+        let is_fresh = age <= AGE_MAX || AGE_MASK - age < 2;
+        word >> 16 == number(mac) && (word >> AGE_BITS & 1) as usize == end && word != 0 && is_fresh
+    }
+
+    fn place(&self, mac: [u8; 6]) -> &AtomicU64 {
+        // 2^64 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+        let at = number(mac).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACE_BITS);
+        &self.0[at as usize]
+    }
+}
+
+fn number(mac: [u8; 6]) -> u64 {
+    mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Stations that are known at once, at most.
+const PLACE_COUNT: usize = 1 << PLACE_BITS;
+const PLACE_BITS: u32 = 12;
+/// Seconds are counted so far.
+const AGE_BITS: u32 = 15;
+const AGE_MASK: u64 = (1 << AGE_BITS) - 1;
+/// How long a silent station is known, in seconds: as long as Linux's bridge knows it.
+const AGE_MAX: u64 = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_station_is_where_it_was_heard_last_for_five_minutes() {
+        let stations = Stations::default();
+        let mac = |last| [2, 0, 0, 0, 0, last];
+        assert!(!stations.is_at(mac(1), 0, 5) && !stations.is_at([0; 6], 0, 0));
+        for (end, now) in [(0, 7), (1, 400), (0, 40_000)] {
+            stations.hear(mac(1), end, now);
+            for (later, is_known) in [(0, true), (300, true), (301, false), (4_000, false)] {
+                assert_eq!(stations.is_at(mac(1), end, now + later), is_known, "{later} s");
+                assert!(!stations.is_at(mac(1), 1 - end, now + later));
+            }
+            assert!(!stations.is_at(mac(2), end, now));
+        }
+        let group = [1, 0, 0x5E, 0, 0, 1];
+        stations.hear(group, 0, 1);
+        assert!(!stations.is_at(group, 0, 1));
+    }
+
+    #[test]
+    fn more_stations_than_there_are_places_displace_each_other_and_are_never_taken_for_another() {
+        let stations = Stations::default();
+        let mac = |number: u32| {
+            let [a, b, c, d] = number.to_be_bytes();
+            [2, 0, a, b, c, d]
+        };
+        (0..20_000).for_each(|number| stations.hear(mac(number), number as usize & 1, 9));
+        let known: Vec<u32> =
+            (0..20_000).filter(|number| stations.is_at(mac(*number), *number as usize & 1, 9)).collect();
+        assert!(known.len() <= PLACE_COUNT && known.contains(&19_999), "{}", known.len());
+        assert!((0..20_000).all(|number| !stations.is_at(mac(number), 1 - (number as usize & 1), 9)));
+    }
+}

@@ -1,0 +1,291 @@
+//! Settings of `hold` -> how long packets become on slow links, and what waiting for them costs.
+//!
+//! TCP segments come one by one, as a slow link delivers them, through a bridge and through a border with each setting. Measured
+//! are the mean length at the wide host, the round trip of a small message, and the delay of a burst's last segment: with PSH,
+//! as senders end what they write, and without, where nothing but time ends the waiting.
+
+use super::{Conditions, Spread};
+use crate::net::Offloading;
+use crate::traffic::{self, Pace, WriteEnd};
+use crate::trio::{Middle, NARROW, Trio, WIDE, v4};
+use rustix::net::{SendFlags, send, sockopt};
+use rustix::thread::set_current_timer_slack;
+use serde::Serialize;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU64;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How much and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldSettings {
+    /// How often each middle has its turn.
+    pub rounds: usize,
+    /// Length of each stream, in seconds.
+    pub seconds: f64,
+    /// Messages to and fro, each turn.
+    pub messages: usize,
+    /// Bursts of each kind, each turn.
+    pub bursts: usize,
+}
+
+impl Default for HoldSettings {
+    fn default() -> HoldSettings {
+        HoldSettings { rounds: 3, seconds: 1.0, messages: 1_000, bursts: 50 }
+    }
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hold {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// The bridge, then each setting of `hold`.
+    pub middles: Vec<&'static str>,
+    /// Mean length of the packets of a stream at the wide host, in bytes.
+    pub lens: Vec<HoldLen>,
+    /// What a message or a segment takes.
+    pub delays: Vec<HoldDelay>,
+    /// Did every byte of the streams arrive unchanged?
+    pub intact: bool,
+}
+
+/// A stream's packets at the wide host.
+#[derive(Clone, Debug, Serialize)]
+pub struct HoldLen {
+    /// Payload of the stream, in bits per second.
+    pub rate: f64,
+    /// Mean length, in bytes, for each middle.
+    pub mean_len: Vec<Spread>,
+}
+
+/// How long something takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct HoldDelay {
+    /// What takes it.
+    pub what: HoldLoad,
+    /// The median and the 99th of a hundred, in microseconds, for each middle.
+    pub micros: Vec<[f64; 2]>,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldLoad {
+    /// 64 bytes to the wide host and back.
+    PingPong,
+    /// The last of 20 full segments to the wide host, from when it is written to when it is read.
+    LastSegment {
+        /// Payload, in bits per second.
+        rate: f64,
+        /// Has it PSH?
+        pushes: bool,
+    },
+}
+
+impl fmt::Display for HoldLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HoldLoad::PingPong => write!(f, "64 bytes, there and back"),
+            HoldLoad::LastSegment { rate, pushes } => {
+                write!(f, "last of 20, {:>3.0} Mbit/s, {}", rate / 1e6, if *pushes { "PSH" } else { "no PSH" })
+            }
+        }
+    }
+}
+
+/// Measures, and tells each turn before it begins.
+///
+/// # Errors
+/// What is missing on this machine, and what to do.
+pub fn hold(settings: &HoldSettings, mut tell: impl FnMut(&str)) -> io::Result<Hold> {
+    let loads = loads();
+    let mut lens = vec![vec![Vec::new(); MIDDLES.len()]; RATES.len()];
+    let mut micros = vec![vec![Vec::new(); MIDDLES.len()]; loads.len()];
+    let mut intact = true;
+    for round in 0..settings.rounds {
+        for (number, (name, setting)) in MIDDLES.into_iter().enumerate() {
+            let trio = Trio::new(MTUS, Offloading::Checksums)?;
+            let middle = stand(&trio, setting)?;
+            for (rate, lens) in RATES.into_iter().zip(&mut lens) {
+                tell(&format!("round {} of {}: {name}, {:.0} Mbit/s", round + 1, settings.rounds, rate / 1e6));
+                let (mean_len, is_intact) = stream(&trio, rate, settings)?;
+                lens[number].push(mean_len);
+                intact &= is_intact;
+            }
+            for (load, micros) in loads.iter().zip(&mut micros) {
+                tell(&format!("round {} of {}: {name}, {load}", round + 1, settings.rounds));
+                micros[number].extend(match *load {
+                    HoldLoad::PingPong => ping_pong(&trio, settings.messages)?,
+                    HoldLoad::LastSegment { rate, pushes } => bursts(&trio, rate, pushes, settings.bursts)?,
+                });
+            }
+            trio.clear(middle)?;
+        }
+    }
+    let lens = RATES
+        .into_iter()
+        .zip(lens)
+        .map(|(rate, lens)| HoldLen { rate, mean_len: lens.into_iter().filter_map(Spread::of).collect() });
+    let delays = loads.into_iter().zip(micros).map(|(what, micros)| HoldDelay {
+        what,
+        micros: micros.into_iter().map(|micros| [0.5, 0.99].map(|share| quantile(&micros, share))).collect(),
+    });
+    Ok(Hold {
+        conditions: Conditions::here(settings.rounds),
+        middles: MIDDLES.map(|(name, _)| name).to_vec(),
+        lens: lens.collect(),
+        delays: delays.collect(),
+        intact,
+    })
+}
+
+fn loads() -> Vec<HoldLoad> {
+    let last =
+        RATES.into_iter().flat_map(|rate| [true, false].map(|pushes| HoldLoad::LastSegment { rate, pushes }));
+    [HoldLoad::PingPong].into_iter().chain(last).collect()
+}
+
+fn stand(trio: &Trio, setting: Option<&str>) -> io::Result<Middle> {
+    let middle = match setting {
+        None => trio.bridge()?,
+        Some(setting) => trio.gateway(&trio.border("", setting, ""))?,
+    };
+    trio.settle()?;
+    Ok(middle)
+}
+
+/// The mean length of a stream's packets, and whether it arrived unchanged.
+fn stream(trio: &Trio, rate: f64, settings: &HoldSettings) -> io::Result<(f64, bool)> {
+    let pace = Pace { rate, write_len: SEGMENT_LEN, end: WriteEnd::More };
+    let len = (rate / 8.0 * settings.seconds) as usize;
+    let [before, _] = trio.counters()?;
+    let transfer = traffic::tcp_paced(pace, trio.narrow.space(), trio.wide.space(), v4(WIDE), len, SEED)?;
+    let [after, _] = trio.counters()?;
+    let packets = after.received.packet_count - before.received.packet_count;
+    let bytes = after.received.byte_count - before.received.byte_count;
+    Ok((bytes as f64 / packets.max(1) as f64, transfer.intact))
+}
+
+/// Round trips of small messages, in microseconds.
+fn ping_pong(trio: &Trio, count: usize) -> io::Result<Vec<f64>> {
+    let [mut client, mut server] = connected(trio)?;
+    thread::scope(|scope| {
+        let echo = scope.spawn(move || {
+            let mut room = [0; MESSAGE_LEN];
+            for _ in 0..count {
+                server.read_exact(&mut room)?;
+                server.write_all(&room)?;
+            }
+            Ok::<_, io::Error>(())
+        });
+        let mut micros = Vec::with_capacity(count);
+        for _ in 0..count {
+            let began = Instant::now();
+            client.write_all(&[7; MESSAGE_LEN])?;
+            client.read_exact(&mut [0; MESSAGE_LEN])?;
+            micros.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        echo.join().expect("an echo that panics has said why")?;
+        Ok(micros)
+    })
+}
+
+/// Delays of the last segments of bursts, in microseconds.
+fn bursts(trio: &Trio, rate: f64, pushes: bool, count: usize) -> io::Result<Vec<f64>> {
+    let [client, mut server] = connected(trio)?;
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let mut room = vec![0; BURST * SEGMENT_LEN];
+            for _ in 0..count {
+                server.read_exact(&mut room)?;
+                // Who sends may have failed, and says so.
+                let _ = tell.send(Instant::now());
+            }
+            Ok::<_, io::Error>(())
+        });
+        // The usual slack of a sleep, 50 µs, would make bursts of short intervals.
+        set_current_timer_slack(NonZeroU64::new(1))?;
+        let gap = Duration::from_secs_f64(SEGMENT_LEN as f64 * 8.0 / rate);
+        let mut micros = Vec::with_capacity(count);
+        for _ in 0..count {
+            let began = Instant::now();
+            let mut written = began;
+            for index in 0..BURST {
+                thread::sleep((began + gap * index as u32).saturating_duration_since(Instant::now()));
+                let ends = pushes && index + 1 == BURST;
+                written = Instant::now();
+                let flags = if ends { SendFlags::empty() } else { SendFlags::MORE };
+                let len = send(&client, &[5; SEGMENT_LEN], flags)?;
+                assert_eq!(len, SEGMENT_LEN, "a socket has room for a burst");
+            }
+            let read = told.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?;
+            micros.push(read.saturating_duration_since(written).as_secs_f64() * 1e6);
+            // The next one finds nothing on its way.
+            thread::sleep(REST);
+        }
+        receiver.join().expect("a receiver that panics has said why")?;
+        Ok(micros)
+    })
+}
+
+/// The ends of a connection that the narrow host opened to the wide one.
+fn connected(trio: &Trio) -> io::Result<[TcpStream; 2]> {
+    let listener = trio.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
+    let target = listener.local_addr()?;
+    let client = trio.narrow.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
+    let (server, from) = listener.accept()?;
+    debug_assert_eq!(from.ip(), v4(NARROW));
+    for end in [&client, &server] {
+        sockopt::set_tcp_congestion(end, traffic::CONGESTION)?;
+        end.set_nodelay(true)?;
+        end.set_read_timeout(Some(PATIENCE))?;
+    }
+    Ok([client, server])
+}
+
+/// The value that this share of all is not above.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let at = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "TCP segments, one by one, to the wide host through a bridge and a border gateway.\n")?;
+        write!(f, "{:<31}", "mean length, bytes")?;
+        self.middles.iter().try_for_each(|name| write!(f, "{name:>15}"))?;
+        for row in &self.lens {
+            write!(f, "\n{:<31}", format!("stream of {:.0} Mbit/s", row.rate / 1e6))?;
+            row.mean_len.iter().try_for_each(|len| write!(f, "{:>15.0}", len.median))?;
+        }
+        write!(f, "\n\n{:<31}", "delay, µs: median, 99 %")?;
+        self.middles.iter().try_for_each(|name| write!(f, "{name:>15}"))?;
+        for row in &self.delays {
+            write!(f, "\n{:<31}", row.what.to_string())?;
+            row.micros.iter().try_for_each(|[median, most]| write!(f, "{median:>8.0}{most:>7.0}"))?;
+        }
+        writeln!(f, "\n\nevery byte of the streams arrived: {}", if self.intact { "yes" } else { "no" })?;
+        writeln!(f, "{}", self.conditions)
+    }
+}
+
+const MTUS: [u32; 2] = [9_000, 1_500];
+/// Names, and what stands in the wide side's configuration; nothing: the bridge.
+const MIDDLES: [(&str, Option<&str>); 3] =
+    [("bridge", None), ("adaptive", Some("hold = \"adaptive\"")), ("burst", Some("hold = \"burst\""))];
+const RATES: [f64; 3] = [2e7, 1e8, 5e8];
+/// Payload of a full segment on the narrow link: without the headers of IPv4 and TCP, and its timestamps.
+const SEGMENT_LEN: usize = 1_500 - 20 - 32;
+const MESSAGE_LEN: usize = 64;
+/// Segments of a burst: an initial window takes ten, and each burst finds the window of the one before.
+const BURST: usize = 20;
+const REST: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(10);
+const SEED: u64 = 7;

@@ -1,0 +1,321 @@
+//! Pairs of hosts in, TCP connections between them that go on at an even pace out, with what each saw.
+//!
+//! Two threads serve all of them, one the senders and one the receivers, so that the load costs a busy machine
+//! little. Every byte that arrives is compared with the one that was sent at its place.
+
+use crate::net::Host;
+use crate::traffic::{CONGESTION, content};
+use port::sockets::retransmitted_count;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
+use serde::Serialize;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Connections that go on until they are finished.
+pub(super) struct Flows {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Where a connection leads.
+pub(super) struct Route<'a> {
+    /// Who opens it, and sends.
+    pub(super) from: &'a Host,
+    /// Who receives.
+    pub(super) to: &'a Host,
+    /// The receiver's address.
+    pub(super) address: IpAddr,
+}
+
+/// A moment, and how far all connections were then.
+pub(super) struct Mark {
+    /// The moment.
+    pub(super) at: Instant,
+    sent: Vec<u64>,
+    retransmitted: u64,
+}
+
+/// What became of a connection at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// All that was sent arrived, and its end.
+    Whole,
+    /// Somebody reset it.
+    Reset,
+    /// It timed out, or it did not end in time.
+    TimedOut,
+}
+
+struct Shared {
+    flows: Vec<Flow>,
+    /// The senders send no more, and say so.
+    closes: AtomicBool,
+    /// Nobody waits any longer.
+    is_over: AtomicBool,
+}
+
+struct Flow {
+    sender: TcpStream,
+    receiver: TcpStream,
+    /// What it carries, over and over: twice, so that a part of it never wraps.
+    pattern: Vec<u8>,
+    sent: AtomicU64,
+    received: AtomicU64,
+    wrong: AtomicU64,
+    has_ended: AtomicBool,
+    failure: Mutex<Option<io::ErrorKind>>,
+    arrivals: Mutex<Vec<Instant>>,
+}
+
+impl Flows {
+    /// Opens them all, and begins to send.
+    pub(super) fn start<'a>(routes: impl Iterator<Item = Route<'a>>) -> io::Result<Flows> {
+        let flows = routes.zip(0..).map(|(route, seed)| Flow::open(&route, seed)).collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared { flows, closes: AtomicBool::new(false), is_over: AtomicBool::new(false) });
+        let (sending, receiving) = (Arc::clone(&shared), Arc::clone(&shared));
+        let threads = vec![thread::spawn(move || sending.send()), thread::spawn(move || receiving.receive())];
+        Ok(Flows { shared, threads })
+    }
+
+    /// This moment.
+    pub(super) fn mark(&self) -> io::Result<Mark> {
+        let sent = self.flows().iter().map(|flow| flow.sent.load(Ordering::Relaxed)).collect();
+        Ok(Mark { at: Instant::now(), sent, retransmitted: self.retransmitted()? })
+    }
+
+    /// Waits until all have delivered something that was sent after a moment, but no longer than this; how many have
+    /// not.
+    pub(super) fn wait(&self, mark: &Mark, patience: Duration) -> usize {
+        let until = Instant::now() + patience;
+        loop {
+            let passed = |(flow, sent): (&Flow, &u64)| flow.received.load(Ordering::Relaxed) > *sent;
+            let missing = self.flows().iter().zip(&mark.sent).filter(|it| !passed(*it)).count();
+            if missing == 0 || Instant::now() >= until {
+                return missing;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// The longest time within this stretch in which nothing arrived, of each.
+    pub(super) fn gaps(&self, from: Instant, until: Instant) -> Vec<Duration> {
+        self.flows().iter().map(|flow| longest_gap(&locked(&flow.arrivals), from, until)).collect()
+    }
+
+    /// Segments that were sent again since a moment.
+    pub(super) fn retransmitted_since(&self, mark: &Mark) -> io::Result<u64> {
+        Ok(self.retransmitted()?.saturating_sub(mark.retransmitted))
+    }
+
+    /// Bytes that arrived so far.
+    pub(super) fn received(&self) -> u64 {
+        self.flows().iter().map(|flow| flow.received.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Sends no more and waits until all has arrived, but no longer than this: what became of each, and how many
+    /// bytes arrived changed.
+    pub(super) fn finish(mut self, patience: Duration) -> (Vec<Outcome>, u64) {
+        self.shared.closes.store(true, Ordering::Relaxed);
+        let until = Instant::now() + patience;
+        let is_done = |flow: &Flow| flow.has_ended.load(Ordering::Acquire) || locked(&flow.failure).is_some();
+        while Instant::now() < until && !self.flows().iter().all(is_done) {
+            thread::sleep(LOOK);
+        }
+        self.stop();
+        let outcomes = self.flows().iter().map(Flow::outcome).collect();
+        (outcomes, self.flows().iter().map(|flow| flow.wrong.load(Ordering::Relaxed)).sum())
+    }
+
+    fn stop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that panicked has said why.
+            let _ = thread.join();
+        }
+    }
+
+    fn flows(&self) -> &[Flow] {
+        &self.shared.flows
+    }
+
+    fn retransmitted(&self) -> io::Result<u64> {
+        self.flows().iter().map(|flow| retransmitted_count(&flow.sender).map(u64::from)).sum()
+    }
+}
+
+impl Drop for Flows {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Flow {
+    fn open(route: &Route<'_>, seed: u64) -> io::Result<Flow> {
+        let &Route { from, to, address } = route;
+        let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
+        let target = listener.local_addr()?;
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let open = || socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP));
+        let socket = from.space().enter(open)?;
+        sockopt::set_tcp_congestion(&socket, CONGESTION)?;
+        // A sender that is held up is not far ahead of what arrives.
+        sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_LEN)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(OPEN_PATIENCE))?;
+        connect(&socket, &target)?;
+        let (sender, (receiver, _)) = (TcpStream::from(socket), listener.accept()?);
+        sender.set_nonblocking(true)?;
+        sender.set_nodelay(true)?;
+        receiver.set_nonblocking(true)?;
+        let pattern = content(seed, PATTERN_LEN);
+        Ok(Flow {
+            sender,
+            receiver,
+            pattern: [&pattern[..], &pattern].concat(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            wrong: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            arrivals: Mutex::default(),
+        })
+    }
+
+    /// What is at this place of the stream.
+    fn at(&self, place: u64, len: usize) -> &[u8] {
+        let from = (place % PATTERN_LEN as u64) as usize;
+        &self.pattern[from..from + len]
+    }
+
+    /// Writes as much as there is room for.
+    fn write(&self) {
+        let sent = self.sent.load(Ordering::Relaxed);
+        match (&self.sender).write(self.at(sent, WRITE_LEN)) {
+            Ok(len) => self.sent.store(sent + len as u64, Ordering::Relaxed),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Reads all that is there.
+    fn read(&self, room: &mut [u8]) {
+        loop {
+            match (&self.receiver).read(room) {
+                Ok(0) => return self.has_ended.store(true, Ordering::Release),
+                Ok(len) => {
+                    let place = self.received.load(Ordering::Relaxed);
+                    let wrong = room[..len].iter().zip(self.at(place, len)).filter(|(came, sent)| came != sent);
+                    self.wrong.fetch_add(wrong.count() as u64, Ordering::Relaxed);
+                    locked(&self.arrivals).push(Instant::now());
+                    self.received.store(place + len as u64, Ordering::Relaxed);
+                }
+                Err(error) => return self.failed(&error),
+            }
+        }
+    }
+
+    fn failed(&self, error: &io::Error) {
+        if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+            locked(&self.failure).get_or_insert(error.kind());
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let is_whole = self.received.load(Ordering::Relaxed) == self.sent.load(Ordering::Relaxed);
+        match *locked(&self.failure) {
+            None if is_whole && self.has_ended.load(Ordering::Relaxed) => Outcome::Whole,
+            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => Outcome::Reset,
+            _ => Outcome::TimedOut,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed) || locked(&self.failure).is_some()
+    }
+}
+
+impl Shared {
+    /// Each in its turn, at even intervals. A connection that had no room is not made up for.
+    fn send(&self) {
+        let gap = PERIOD / self.flows.len().max(1) as u32;
+        let began = Instant::now();
+        for (flow, turn) in self.flows.iter().cycle().zip(0_u32..) {
+            if self.closes.load(Ordering::Relaxed) || self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            thread::sleep((began + gap * turn).saturating_duration_since(Instant::now()));
+            flow.write();
+        }
+        for flow in &self.flows {
+            // One that broke needs no end.
+            let _ = flow.sender.shutdown(Shutdown::Write);
+        }
+    }
+
+    fn receive(&self) {
+        let mut room = vec![0; PATTERN_LEN];
+        while !self.is_over.load(Ordering::Relaxed) {
+            let open: Vec<&Flow> = self.flows.iter().filter(|flow| !flow.is_over()).collect();
+            let mut fds: Vec<_> =
+                open.iter().map(|flow| PollFd::from_borrowed_fd(flow.receiver.as_fd(), PollFlags::IN)).collect();
+            match poll(&mut fds, Some(&POLL_PATIENCE)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return open.iter().for_each(|flow| flow.failed(&error.into())),
+            }
+            let ready = open.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+            ready.for_each(|(flow, _)| flow.read(&mut room));
+        }
+    }
+}
+
+/// The longest time between two arrivals, or between the last and the end of the stretch, of which a part lies
+/// within.
+fn longest_gap(arrivals: &[Instant], from: Instant, until: Instant) -> Duration {
+    let before = arrivals.iter().rev().find(|at| **at <= from).copied().unwrap_or(from);
+    let within = arrivals.iter().copied().filter(|at| *at > from && *at < until);
+    let (mut longest, mut last) = (Duration::ZERO, before);
+    for at in within.chain([until]) {
+        longest = longest.max(at - last);
+        last = at;
+    }
+    longest
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of each write, and how often each connection has its turn: 1.8 Mbit/s.
+const WRITE_LEN: usize = 4_500;
+const PERIOD: Duration = Duration::from_millis(20);
+/// After so many bytes the same come again: a prime, so that no lost packet's length is a multiple.
+const PATTERN_LEN: usize = 65_521;
+const SEND_BUFFER_LEN: usize = 128 << 10;
+const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+const POLL_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_counts_in_whole_where_a_part_of_it_lies_within_the_stretch() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let gap = |arrivals: &[u64], from, until| {
+            let arrivals: Vec<_> = arrivals.iter().map(|ms| at(*ms)).collect();
+            longest_gap(&arrivals, at(from), at(until)).as_millis()
+        };
+        assert_eq!(gap(&[0, 10, 20, 90, 100], 30, 120), 70);
+        assert_eq!(gap(&[0, 10, 20, 40, 50], 30, 200), 150, "nothing came until the end");
+        assert_eq!(gap(&[0, 10, 20, 30, 40], 20, 40), 10);
+        assert_eq!(gap(&[], 20, 40), 20);
+    }
+}

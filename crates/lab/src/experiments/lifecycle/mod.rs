@@ -1,0 +1,656 @@
+//! A gateway under 50 TCP flows in, what flows see when it ends or changes out; and whether its host is as before.
+//!
+//! Each gateway has a network of its own and is run by the command `wideload run`. While flows go both ways it is
+//! stopped, drained, reloaded, restarted or killed. Then the same gateway goes on, or the kernel or another gateway
+//! takes over. All that is set on the gateway's host is listed before and after, and must be the same.
+
+mod flows;
+mod network;
+mod table;
+
+use self::network::Network;
+use super::running::{Running, spelled};
+use super::{Conditions, Role};
+use flows::{Flows, Mark};
+use gateway::control::{Client, Direction, Request, Turn};
+use port::inventory::{Difference, Inventory};
+use rustix::process::Signal;
+use serde::Serialize;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub use self::flows::Outcome;
+
+/// What happens to a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LifecycleEvent {
+    /// SIGTERM.
+    Stop,
+    /// SIGINT to all of its group, as a terminal sends it.
+    Interrupt,
+    /// Stages that hold packets are switched off by the control socket; then it is stopped by the control socket.
+    Drain,
+    /// SIGHUP, with another configuration.
+    Reload,
+    /// `wideload restart`.
+    Restart,
+    /// `wideload restart`, where the new program does not start.
+    BadProgram,
+    /// `wideload restart` and SIGUSR2, where the new configuration is wrong.
+    BadConfiguration,
+    /// SIGKILL to the worker process.
+    KillWorker,
+    /// SIGKILL to the supervisor.
+    KillSupervisor,
+    /// SIGKILL to both at one moment.
+    KillBoth,
+}
+
+/// What puts things back after the supervisor was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// `wideload undo`.
+    Undo,
+    /// Another gateway, which is stopped later.
+    Successor,
+    /// Nothing, until the connections have gone on by themselves; then `wideload undo`.
+    Time,
+}
+
+/// What is played.
+#[derive(Clone, Debug)]
+pub struct LifecycleSettings {
+    /// The command that has `run`.
+    pub program: PathBuf,
+    /// Roles, one after the other.
+    pub roles: Vec<Role>,
+    /// What happens, one after the other, each to a gateway of its own.
+    pub events: Vec<LifecycleEvent>,
+    /// Connections, half of them either way.
+    pub flow_count: usize,
+    /// How long they go on before anything happens, and afterwards.
+    pub stretch: Duration,
+    /// A connection in which nothing arrives for longer has stalled.
+    pub stall: Duration,
+    /// Rounds that are played at one time, each in its own network.
+    pub at_once: usize,
+    /// Is a killed gateway followed by `wideload undo` alone, and by no successor?
+    pub is_short: bool,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lifecycle {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// A connection in which nothing arrived for longer has stalled, in milliseconds.
+    pub stall_ms: f64,
+    /// One for each role and what happened.
+    pub rows: Vec<LifecycleRow>,
+    /// What is wrong, each in a sentence; nothing where all is well.
+    pub faults: Vec<String>,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+}
+
+/// What became of connections and of a host, in one round.
+#[derive(Clone, Debug, Serialize)]
+pub struct LifecycleRow {
+    /// The gateway's role.
+    pub role: Role,
+    /// What happened to it.
+    pub event: LifecycleEvent,
+    /// What put things back.
+    pub remedy: Option<Remedy>,
+    /// Exit status of the gateway, or of `wideload restart`; none where nothing ended.
+    pub exit: Option<String>,
+    /// How long it took until that was over, in milliseconds.
+    pub took_ms: f64,
+    /// Connections.
+    pub flow_count: usize,
+    /// Those in which nothing arrived for too long.
+    pub stalled: usize,
+    /// Those that were reset.
+    pub reset: usize,
+    /// Those that timed out, or whose bytes did not all arrive.
+    pub timed_out: usize,
+    /// Those that had stalled and went on once the wide host was told by hand.
+    pub mended_by_hand: Option<usize>,
+    /// Longest gap of all connections before anything happened, in milliseconds.
+    pub usual_gap_ms: f64,
+    /// Longest gap of all connections, in milliseconds.
+    pub longest_gap_ms: f64,
+    /// Median of the connections' longest gaps, in milliseconds.
+    pub median_gap_ms: f64,
+    /// Segments that were sent again.
+    pub retransmitted: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Bytes that arrived changed.
+    pub wrong_bytes: u64,
+    /// Items of the host that differed while the gateway ran.
+    pub changed_while_running: usize,
+    /// What a killed gateway left behind, before anything put it back.
+    pub left_behind: Vec<Change>,
+    /// What differs at the end.
+    pub differences: Vec<Change>,
+}
+
+/// An item of a host's state that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The item.
+    pub item: String,
+    /// What it was; none where it was not there.
+    pub before: Option<String>,
+    /// What it is; none where it is not there.
+    pub after: Option<String>,
+}
+
+impl Default for LifecycleSettings {
+    fn default() -> LifecycleSettings {
+        LifecycleSettings {
+            program: PathBuf::from("wideload"),
+            roles: ROLES.into(),
+            events: EVENTS.into(),
+            flow_count: 50,
+            stretch: Duration::from_secs(1),
+            stall: Duration::from_secs(3),
+            at_once: 1,
+            is_short: false,
+        }
+    }
+}
+
+impl LifecycleSettings {
+    /// Few connections, and few events, four at a time: a matter of seconds.
+    pub fn short() -> LifecycleSettings {
+        LifecycleSettings {
+            events: vec![LifecycleEvent::Stop, LifecycleEvent::Restart, LifecycleEvent::KillBoth],
+            flow_count: 8,
+            stretch: Duration::from_millis(250),
+            stall: Duration::from_millis(1_200),
+            at_once: 4,
+            is_short: true,
+            ..LifecycleSettings::default()
+        }
+    }
+}
+
+/// Has gateways of each role end and change in each way, and tells each step.
+///
+/// # Errors
+/// What is missing on this machine; that a gateway does not do what it is told.
+pub fn lifecycle(settings: &LifecycleSettings, tell: impl FnMut(&str) + Send) -> io::Result<Lifecycle> {
+    let began = Instant::now();
+    let mut outcome = Lifecycle {
+        conditions: Conditions::here(1),
+        stall_ms: settings.stall.as_secs_f64() * 1e3,
+        rows: Vec::new(),
+        faults: Vec::new(),
+        seconds: 0.0,
+    };
+    let rounds = rounds(settings);
+    let (next, tell) = (AtomicUsize::new(0), Mutex::new(tell));
+    let play = || {
+        let mut played = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(role, event, remedy)) = rounds.get(number) else { return Ok(played) };
+            let what = format!("{} {}", table::name(role), table::label(event, remedy));
+            (tell.lock().unwrap_or_else(PoisonError::into_inner))(&format!(
+                "{} of {}: {what}",
+                number + 1,
+                rounds.len()
+            ));
+            let said = |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+            let (row, faults) = Round::play(settings, role, event, remedy).map_err(said)?;
+            played.push((number, row, faults.into_iter().map(|fault| format!("{what}: {fault}")).collect()));
+        }
+    };
+    let mut played: Vec<(usize, LifecycleRow, Vec<String>)> = thread::scope(|scope| {
+        let players: Vec<_> = (0..settings.at_once).map(|_| scope.spawn(play)).collect();
+        let played = players.into_iter().map(|player| player.join().expect("a round that panics has said why"));
+        Ok::<_, io::Error>(played.collect::<io::Result<Vec<_>>>()?.concat())
+    })?;
+    played.sort_by_key(|(number, ..)| *number);
+    for (_, row, faults) in played {
+        outcome.rows.push(row);
+        outcome.faults.extend(faults);
+    }
+    outcome.seconds = began.elapsed().as_secs_f64();
+    Ok(outcome)
+}
+
+fn rounds(settings: &LifecycleSettings) -> Vec<(Role, LifecycleEvent, Option<Remedy>)> {
+    let remedies = |role, event| match (role, event) {
+        (_, LifecycleEvent::KillSupervisor | LifecycleEvent::KillBoth) if settings.is_short => {
+            vec![Some(Remedy::Undo)]
+        }
+        // What it leaves ends by itself, by and by.
+        (Role::WideInterface, LifecycleEvent::KillBoth) => {
+            vec![Some(Remedy::Undo), Some(Remedy::Successor), Some(Remedy::Time)]
+        }
+        (_, LifecycleEvent::KillSupervisor | LifecycleEvent::KillBoth) => {
+            vec![Some(Remedy::Undo), Some(Remedy::Successor)]
+        }
+        _ => vec![None],
+    };
+    let mut rounds = Vec::new();
+    for role in &settings.roles {
+        for event in &settings.events {
+            rounds.extend(remedies(*role, *event).into_iter().map(|remedy| (*role, *event, remedy)));
+        }
+    }
+    rounds
+}
+
+/// A gateway that something happens to.
+struct Round {
+    network: Network,
+    folder: TempDir,
+    /// None while no gateway runs.
+    gateway: Option<Running>,
+    event: LifecycleEvent,
+    faults: Vec<String>,
+}
+
+impl Round {
+    fn play(
+        settings: &LifecycleSettings,
+        role: Role,
+        event: LifecycleEvent,
+        remedy: Option<Remedy>,
+    ) -> io::Result<(LifecycleRow, Vec<String>)> {
+        let network = Network::new(role)?;
+        let mut round = Round { network, folder: tempfile::tempdir()?, gateway: None, event, faults: Vec::new() };
+        if fs::hard_link(&settings.program, round.program()).is_err() {
+            fs::copy(&settings.program, round.program())?;
+        }
+        round.configure(false)?;
+        let before = round.network.calm_state()?;
+        round.start()?;
+        round.network.settle()?;
+        let flows = round.network.flows(settings.flow_count)?;
+        let opened = flows.mark()?;
+        if flows.wait(&opened, OPEN_PATIENCE) > 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "not all connections carry bytes"));
+        }
+        let steady = Instant::now();
+        thread::sleep(settings.stretch);
+        let changed_while_running = before.differences(&round.network.state()?).len();
+
+        let mark = flows.mark()?;
+        let exit = round.happen()?;
+        let took_ms = mark.at.elapsed().as_secs_f64() * 1e3;
+        // With a bridge in a border's place, undoing changes nothing for the connections.
+        let hangs = role == Role::Border && remedy == Some(Remedy::Undo);
+        let is_undone_later = hangs || remedy == Some(Remedy::Time);
+        let mut left_behind = Vec::new();
+        match remedy {
+            Some(Remedy::Successor) => round.start()?,
+            Some(Remedy::Undo) if !is_undone_later => left_behind = round.undo(&before)?,
+            _ if round.gateway.is_none() => round.network.take_over()?,
+            _ => {}
+        }
+        let over = flows.mark()?;
+        let missing = flows.wait(&over, settings.stall);
+        if missing > 0 && !hangs {
+            flows.wait(&over, LATE_PATIENCE);
+        }
+        thread::sleep(settings.stretch);
+        let until = Instant::now();
+        let retransmitted = flows.retransmitted_since(&mark)?;
+        let mended_by_hand = if hangs && missing > 0 { Some(round.mend(&flows, missing)?) } else { None };
+        round.stop_what_runs()?;
+        let gaps = flows.gaps(mark.at, until);
+        let usual = flows.gaps(steady, mark.at);
+        let bytes = flows.received();
+        let (outcomes, wrong_bytes) = flows.finish(FINISH_PATIENCE);
+        round.network.leave()?;
+        if is_undone_later {
+            left_behind = round.undo(&before)?;
+        }
+        let differences = round.differences(&before)?;
+
+        let count = |wanted: Outcome| outcomes.iter().filter(|outcome| **outcome == wanted).count();
+        let stalled = gaps
+            .iter()
+            .zip(&outcomes)
+            .filter(|(gap, outcome)| **gap > settings.stall && **outcome == Outcome::Whole);
+        let row = LifecycleRow {
+            role,
+            event,
+            remedy,
+            exit,
+            took_ms,
+            flow_count: settings.flow_count,
+            stalled: stalled.count(),
+            reset: count(Outcome::Reset),
+            timed_out: count(Outcome::TimedOut),
+            mended_by_hand,
+            usual_gap_ms: longest(&usual),
+            longest_gap_ms: longest(&gaps),
+            median_gap_ms: median(&gaps),
+            retransmitted,
+            bytes,
+            wrong_bytes,
+            changed_while_running,
+            left_behind,
+            differences,
+        };
+        round.faults.extend(row.faults(is_undone_later));
+        Ok((row, round.faults))
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("wideload")
+    }
+
+    fn config(&self) -> PathBuf {
+        self.network.config_path(self.folder.path())
+    }
+
+    fn configure(&self, is_second: bool) -> io::Result<()> {
+        fs::write(self.config(), self.network.config(is_second))
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        self.gateway = Some(Running::start(&self.program(), self.network.space(), &self.config())?);
+        Ok(())
+    }
+
+    /// Has happen what is to; the exit status, where something ended.
+    fn happen(&mut self) -> io::Result<Option<String>> {
+        let mut gateway = self.gateway.take().expect("a gateway runs");
+        let ended = match self.event {
+            LifecycleEvent::Stop => {
+                gateway.tell(Signal::TERM)?;
+                gateway.end()?
+            }
+            LifecycleEvent::Interrupt => {
+                gateway.tell_group(Signal::INT)?;
+                gateway.end()?
+            }
+            LifecycleEvent::Drain => {
+                self.drain()?;
+                gateway.end()?
+            }
+            LifecycleEvent::KillSupervisor => gateway.kill_supervisor()?,
+            LifecycleEvent::KillBoth => gateway.kill_both()?,
+            _ => {
+                let exit = self.change(&mut gateway)?;
+                self.gateway = Some(gateway);
+                return Ok(exit);
+            }
+        };
+        Ok(Some(spelled(ended)))
+    }
+
+    /// What a gateway outlives.
+    fn change(&self, gateway: &mut Running) -> io::Result<Option<String>> {
+        match self.event {
+            LifecycleEvent::Reload => {
+                self.configure(true)?;
+                gateway.tell_and_hear(Signal::HUP, ": reloaded")?;
+                Ok(None)
+            }
+            LifecycleEvent::KillWorker => gateway.kill_worker().map(|()| None),
+            LifecycleEvent::BadProgram => {
+                let (program, aside) = (self.program(), self.folder.path().join("aside"));
+                fs::rename(&program, &aside)?;
+                fs::write(&program, "#!/bin/sh\nexit 1\n")?;
+                fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+                let asked = self.restart(&aside)?;
+                fs::rename(&aside, &program)?;
+                Ok(Some(spelled(asked.status)))
+            }
+            LifecycleEvent::BadConfiguration => {
+                fs::write(self.config(), "role = \"none\"\n")?;
+                let asked = self.restart(&self.program())?;
+                gateway.tell_and_hear(Signal::USR2, ": not restarted, all goes on as it was")?;
+                self.configure(false)?;
+                Ok(Some(spelled(asked.status)))
+            }
+            _ => Ok(Some(spelled(self.restart(&self.program())?.status))),
+        }
+    }
+
+    fn restart(&self, program: &Path) -> io::Result<Output> {
+        self.command(program, &["restart".as_ref(), &self.config()])
+    }
+
+    fn command(&self, program: &Path, arguments: &[&Path]) -> io::Result<Output> {
+        self.network.space().enter(|| Command::new(program).args(arguments).output())
+    }
+
+    fn drain(&self) -> io::Result<()> {
+        let mut client = Client::connect(&self.network.control())?;
+        for stage in self.network.holding_stages() {
+            let (stage, way, switch) = ((*stage).to_owned(), Direction::Both, Turn::Off);
+            client.ask(&Request::Bypass { stage, way, switch })?;
+        }
+        thread::sleep(DRAIN);
+        client.ask(&Request::Stop {}).map(drop)
+    }
+
+    /// Does by hand what the guide says for connections that hang; how many of those that had stalled went on then.
+    fn mend(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
+        self.network.tell_wide_host()?;
+        let told: Mark = flows.mark()?;
+        Ok(missing.saturating_sub(flows.wait(&told, LATE_PATIENCE)))
+    }
+
+    /// What differs, and then `wideload undo`.
+    fn undo(&mut self, before: &Inventory) -> io::Result<Vec<Change>> {
+        let left = before.differences(&self.network.state()?).into_iter().map(Change::from).collect();
+        let undone = self.command(&self.program(), &["undo".as_ref()])?;
+        if !undone.status.success() {
+            let said = String::from_utf8_lossy(&undone.stderr).trim().to_owned();
+            self.faults.push(format!("`wideload undo` ended with status {}: {said}", spelled(undone.status)));
+        }
+        Ok(left)
+    }
+
+    /// Ends a gateway that is still there, and has the kernel take over.
+    fn stop_what_runs(&mut self) -> io::Result<()> {
+        let Some(gateway) = self.gateway.take() else { return Ok(()) };
+        gateway.tell(Signal::TERM)?;
+        let exit = spelled(gateway.end()?);
+        if exit != "0" {
+            self.faults.push(format!("it was stopped later, and ended with status {exit}"));
+        }
+        self.network.take_over()
+    }
+
+    /// What is not as it was before. The kernel takes some things away a moment after their owner has gone.
+    fn differences(&self, before: &Inventory) -> io::Result<Vec<Change>> {
+        let until = Instant::now() + CLEANUP_PATIENCE;
+        loop {
+            let differences: Vec<Difference> = before.differences(&self.network.state()?);
+            if differences.is_empty() || Instant::now() > until {
+                return Ok(differences.into_iter().map(Change::from).collect());
+            }
+            thread::sleep(CLEANUP_LOOK);
+        }
+    }
+}
+
+impl LifecycleRow {
+    /// What is wrong in it, each in a sentence.
+    fn faults(&self, may_stall: bool) -> Vec<String> {
+        let mut faults = Vec::new();
+        let (exit, wanted) = (self.exit.as_deref().unwrap_or("none"), self.event.exit().unwrap_or("none"));
+        if exit != wanted {
+            faults.push(format!("exit status {exit}, not {wanted}"));
+        }
+        if self.took_ms > TOOK_MAX.as_secs_f64() * 1e3 {
+            faults.push(format!("it took {:.1} s", self.took_ms / 1e3));
+        }
+        let (count, broken) = (self.flow_count, self.reset + self.timed_out);
+        if broken > 0 {
+            faults.push(format!("{broken} of {count} flows broke"));
+        }
+        if self.stalled > 0 && !may_stall {
+            faults.push(format!("{} of {count} flows stalled", self.stalled));
+        }
+        if self.wrong_bytes > 0 {
+            faults.push(format!("{} bytes arrived changed", self.wrong_bytes));
+        }
+        if self.changed_while_running == 0 {
+            faults.push("nothing of the host's state differed while it ran: the check is blind".to_owned());
+        }
+        faults.extend(self.differences.iter().map(|change| format!("not as before: {change}")));
+        faults
+    }
+}
+
+impl LifecycleEvent {
+    /// The exit status that is right; none where nothing ends.
+    fn exit(self) -> Option<&'static str> {
+        match self {
+            LifecycleEvent::Reload | LifecycleEvent::KillWorker => None,
+            LifecycleEvent::BadProgram => Some("1"),
+            LifecycleEvent::BadConfiguration => Some("2"),
+            LifecycleEvent::KillSupervisor | LifecycleEvent::KillBoth => Some("signal 9"),
+            _ => Some("0"),
+        }
+    }
+}
+
+impl From<Difference> for Change {
+    fn from(difference: Difference) -> Change {
+        let Difference { item, before, after } = difference;
+        Change { item, before, after }
+    }
+}
+
+fn longest(gaps: &[Duration]) -> f64 {
+    gaps.iter().max().map_or(0.0, |gap| gap.as_secs_f64() * 1e3)
+}
+
+fn median(gaps: &[Duration]) -> f64 {
+    super::Spread::of(gaps.iter().map(|gap| gap.as_secs_f64() * 1e3)).map_or(0.0, |spread| spread.median)
+}
+
+const ROLES: [Role; 3] = [Role::Border, Role::Router, Role::WideInterface];
+const EVENTS: [LifecycleEvent; 10] = [
+    LifecycleEvent::Stop,
+    LifecycleEvent::Interrupt,
+    LifecycleEvent::Drain,
+    LifecycleEvent::Reload,
+    LifecycleEvent::Restart,
+    LifecycleEvent::BadProgram,
+    LifecycleEvent::BadConfiguration,
+    LifecycleEvent::KillWorker,
+    LifecycleEvent::KillSupervisor,
+    LifecycleEvent::KillBoth,
+];
+/// Longest time that an event may take; a border of few connections has told their hosts long before.
+const TOOK_MAX: Duration = Duration::from_secs(3);
+const OPEN_PATIENCE: Duration = Duration::from_secs(8);
+/// How long connections are waited for that have stalled: longer than a sender may wait until it tries again.
+const LATE_PATIENCE: Duration = Duration::from_secs(15);
+const FINISH_PATIENCE: Duration = Duration::from_secs(15);
+/// Longer than a stage holds a segment.
+const DRAIN: Duration = Duration::from_millis(100);
+const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
+const CLEANUP_LOOK: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_right_only_where_nothing_in_it_is_wrong() {
+        let right = right();
+        assert_eq!(right.faults(false), Vec::<String>::new());
+        let change =
+            Change { item: "interface lan0 feature rx-gro".to_owned(), before: None, after: Some("on".to_owned()) };
+        for (wrong, said) in [
+            (LifecycleRow { exit: Some("1".to_owned()), ..right.clone() }, "exit status 1, not 0"),
+            (LifecycleRow { exit: None, ..right.clone() }, "exit status none, not 0"),
+            (LifecycleRow { took_ms: 5_100.0, ..right.clone() }, "it took 5.1 s"),
+            (LifecycleRow { reset: 1, timed_out: 2, ..right.clone() }, "3 of 50 flows broke"),
+            (LifecycleRow { stalled: 1, ..right.clone() }, "1 of 50 flows stalled"),
+            (LifecycleRow { wrong_bytes: 7, ..right.clone() }, "7 bytes arrived changed"),
+            (
+                LifecycleRow { changed_while_running: 0, ..right.clone() },
+                "nothing of the host's state differed while it ran: the check is blind",
+            ),
+            (
+                LifecycleRow { differences: vec![change], ..right.clone() },
+                "not as before: interface lan0 feature rx-gro: absent before, on after",
+            ),
+        ] {
+            assert_eq!(wrong.faults(false), [said]);
+        }
+        let killed = LifecycleRow {
+            event: LifecycleEvent::KillBoth,
+            exit: Some("signal 9".to_owned()),
+            stalled: 25,
+            ..right
+        };
+        assert_eq!(killed.faults(true), Vec::<String>::new());
+        assert_eq!(killed.faults(false), ["25 of 50 flows stalled"]);
+    }
+
+    #[test]
+    fn a_table_has_at_most_80_columns() {
+        let change = Change { item: "route ".repeat(40), before: None, after: Some("there".repeat(40)) };
+        let widest = LifecycleRow {
+            event: LifecycleEvent::KillSupervisor,
+            remedy: Some(Remedy::Undo),
+            exit: Some("signal 9".to_owned()),
+            stalled: 25,
+            mended_by_hand: Some(25),
+            longest_gap_ms: 15_000.0,
+            median_gap_ms: 9_999.0,
+            retransmitted: 99_999,
+            left_behind: vec![change.clone()],
+            differences: vec![change],
+            ..right()
+        };
+        let alone = LifecycleRow { role: Role::WideInterface, remedy: Some(Remedy::Time), ..widest.clone() };
+        let faults = widest.faults(true);
+        let (conditions, rows) = (Conditions::here(1), vec![widest, alone]);
+        let outcome = Lifecycle { conditions, stall_ms: 3_000.0, rows, faults, seconds: 171.0 };
+        for line in outcome.to_string().lines().filter(|line| !line.starts_with("Linux")) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    fn right() -> LifecycleRow {
+        LifecycleRow {
+            role: Role::Border,
+            event: LifecycleEvent::Stop,
+            remedy: None,
+            exit: Some("0".to_owned()),
+            took_ms: 200.0,
+            flow_count: 50,
+            stalled: 0,
+            reset: 0,
+            timed_out: 0,
+            mended_by_hand: None,
+            usual_gap_ms: 20.0,
+            longest_gap_ms: 240.0,
+            median_gap_ms: 230.0,
+            retransmitted: 500,
+            bytes: 1 << 20,
+            wrong_bytes: 0,
+            changed_while_running: 9,
+            left_behind: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+}

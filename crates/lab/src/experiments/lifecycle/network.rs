@@ -1,0 +1,259 @@
+//! A role in, a network for such a gateway out: hosts, configuration, and the state of the gateway's host.
+
+use super::super::Role;
+use super::flows::{Flows, Route};
+use crate::net::Offloading;
+use crate::pair::Pair;
+use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+use gateway::service::Service;
+use port::addresses::Prefix;
+use port::inventory::Inventory;
+use port::namespace::Namespace;
+use port::routes;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Two hosts that talk, and the host of the gateway, which may be one of them.
+pub(super) struct Network {
+    role: Role,
+    hosts: Hosts,
+    /// Names of the interfaces, and what reports call them.
+    names: Vec<(String, &'static str)>,
+    cookie: u64,
+    /// Of the configuration's file, and so of the control socket.
+    name: String,
+}
+
+enum Hosts {
+    Trio(Trio),
+    /// The far host has a wide interface of its own, which stays.
+    Pair(Pair, #[expect(dead_code, reason = "it runs until it is dropped")] Box<Service>),
+}
+
+impl Network {
+    pub(super) fn new(role: Role) -> io::Result<Network> {
+        let (hosts, names) = match role {
+            Role::Border | Role::Router => {
+                let trio = Trio::new(MTUS, Offloading::Off)?;
+                let [_, wide, narrow, _] = trio.names().map(str::to_owned);
+                (Hosts::Trio(trio), vec![(wide, "lan0"), (narrow, "wan0")])
+            }
+            Role::WideInterface => {
+                let pair = Pair::new(MTUS[1], Offloading::Off)?;
+                let far = pair.start(1, &pair.wide_interface(1, WIDE_MTU, [""; 3]))?;
+                let name = pair.names()[0].to_owned();
+                (Hosts::Pair(pair, Box::new(far)), vec![(name, "wan0")])
+            }
+        };
+        let name = format!("lifecycle-{}-{:04x}", std::process::id(), fastrand::u16(..));
+        let mut network = Network { role, hosts, names, cookie: 0, name };
+        network.cookie = network.space().enter(Namespace::cookie)?;
+        if role == Role::Router {
+            network.route()?;
+        }
+        Ok(network)
+    }
+
+    /// The namespace of the gateway.
+    pub(super) fn space(&self) -> &Namespace {
+        match &self.hosts {
+            Hosts::Trio(trio) => trio.middle.space(),
+            Hosts::Pair(pair, _) => pair.hosts[0].space(),
+        }
+    }
+
+    /// Where the configuration is to stand: the control socket has its name.
+    pub(super) fn config_path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.toml", self.name))
+    }
+
+    /// The control socket, in its usual place.
+    pub(super) fn control(&self) -> PathBuf {
+        PathBuf::from(format!("{DIRECTORY}/{}.sock", self.name))
+    }
+
+    /// A configuration; the second of two that a reload can change between.
+    pub(super) fn config(&self, is_second: bool) -> String {
+        let patience = if is_second { "patience = \"9ms\"\n" } else { "" };
+        let hold = if is_second { "hold = \"burst\"\n" } else { "" };
+        match &self.hosts {
+            Hosts::Trio(trio) if self.role == Role::Border => {
+                let more = format!("{USER}answer-from = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"");
+                trio.border(&more, hold, "")
+            }
+            Hosts::Trio(trio) => {
+                let [_, to_wide, to_narrow, _] = trio.names();
+                let [wide, narrow] = MTUS;
+                format!(
+                    "role = \"router\"\n{USER}[wide]\nport = \"packet:{to_wide}\"\nmtu = {wide}\n\
+                     join = \"graceful\"\ncoalesce = \"resize\"\n{patience}\
+                     [narrow]\nport = \"packet:{to_narrow}\"\nmtu = {narrow}\ncoalesce = \"resize\"\n"
+                )
+            }
+            Hosts::Pair(pair, _) => {
+                let patience = if is_second { "patience = \"9s\"" } else { "" };
+                pair.wide_interface(0, WIDE_MTU, [USER, patience, ""])
+            }
+        }
+    }
+
+    /// The stages of its configuration that hold packets.
+    pub(super) fn holding_stages(&self) -> &'static [&'static str] {
+        match self.role {
+            Role::Border => &["coalesce"],
+            Role::Router => &["coalesce", "join"],
+            Role::WideInterface => &["reassemble"],
+        }
+    }
+
+    /// Waits until packets of both versions pass both ways.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        let until = Instant::now() + SETTLE_PATIENCE;
+        for route in self.routes(4) {
+            let target = SocketAddr::new(route.address, CLOSED_PORT);
+            let knock = || route.from.space().enter(|| TcpStream::connect_timeout(&target, KNOCK_PATIENCE));
+            // A closed port answers.
+            while !matches!(knock(), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
+                if Instant::now() > until {
+                    let text = format!("{}: no packet comes through", route.address);
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    /// So many connections, half of them either way, each half over both versions.
+    pub(super) fn flows(&self, count: usize) -> io::Result<Flows> {
+        Flows::start(self.routes(count))
+    }
+
+    fn routes(&self, count: usize) -> impl Iterator<Item = Route<'_>> {
+        let (wide, narrow) = match &self.hosts {
+            Hosts::Trio(trio) => (&trio.wide, &trio.narrow),
+            Hosts::Pair(pair, _) => (&pair.hosts[0], &pair.hosts[1]),
+        };
+        (0..count).map(move |number| {
+            let (from, to, host) = if number % 2 == 0 { (wide, narrow, NARROW) } else { (narrow, wide, WIDE) };
+            Route { from, to, address: self.address(host, number % 4 < 2) }
+        })
+    }
+
+    fn address(&self, host: u8, is_v4: bool) -> IpAddr {
+        match (self.role, is_v4) {
+            (Role::Router, _) => routed(host, host, is_v4),
+            (_, true) => v4(host),
+            (_, false) => v6(host),
+        }
+    }
+
+    /// Has the kernel's bridge take the place of a border that has ended; elsewhere the kernel goes on by itself.
+    pub(super) fn take_over(&self) -> io::Result<()> {
+        match &self.hosts {
+            Hosts::Trio(trio) if self.role == Role::Border => trio.bridge().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes that bridge away again.
+    pub(super) fn leave(&self) -> io::Result<()> {
+        match &self.hosts {
+            Hosts::Trio(trio) if self.role == Role::Border => trio.clear(Middle::Bridge),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the wide host a route to the narrow one with the narrow link's MTU, as the guide says.
+    pub(super) fn tell_wide_host(&self) -> io::Result<()> {
+        let Hosts::Trio(trio) = &self.hosts else { return Ok(()) };
+        let [name, ..] = trio.names();
+        trio.wide.tell(|netlink| {
+            let index = netlink.interface(name)?.index;
+            for address in [v4(NARROW), v6(NARROW)] {
+                let route = routes::Route::on(Prefix::host(address), index);
+                netlink.replace_route(&routes::Route { mtu: Some(MTUS[1]), ..route })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All that is set on the gateway's host, with the files that gateways keep; interfaces have the names of
+    /// reports.
+    pub(super) fn state(&self) -> io::Result<Inventory> {
+        let taken = self.space().enter(Inventory::take)?;
+        let mut items = taken.items;
+        for entry in fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Other gateways of this machine keep theirs there, too.
+            if name.starts_with(&format!("gro-{}-", self.cookie)) || name.starts_with(&self.name) {
+                let content = fs::read_to_string(entry.path()).unwrap_or_else(|_| "a socket".to_owned());
+                items.insert(format!("file {DIRECTORY}/{name}"), content);
+            }
+        }
+        let named = |text: &str| {
+            let text = self.names.iter().fold(text.to_owned(), |text, (name, called)| text.replace(name, called));
+            text.replace(&self.name, "NAME").replace(&format!("gro-{}-", self.cookie), "gro-")
+        };
+        let items = items.iter().map(|(item, value)| (named(item), named(value))).collect();
+        Ok(Inventory { items, ..taken })
+    }
+
+    /// Waits until the state stays as it is by itself.
+    pub(super) fn calm_state(&self) -> io::Result<Inventory> {
+        let until = Instant::now() + SETTLE_PATIENCE;
+        loop {
+            let state = self.state()?;
+            thread::sleep(LOOK);
+            if Instant::now() > until || !state.has_tentative && state == self.state()? {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Puts the hosts on networks of their own, with the middle between them.
+    fn route(&self) -> io::Result<()> {
+        let Hosts::Trio(trio) = &self.hosts else { return Ok(()) };
+        let [wide, to_wide, to_narrow, narrow] = trio.names();
+        for (host, name, own, to_own, other) in
+            [(&trio.wide, wide, WIDE, to_wide, NARROW), (&trio.narrow, narrow, NARROW, to_narrow, WIDE)]
+        {
+            for (is_v4, bits) in VERSIONS {
+                let of = |host| Prefix::new(routed(own, host, is_v4), bits);
+                trio.middle.tell(|netlink| netlink.add_address(to_own, of(MIDDLE)))?;
+                host.tell(|netlink| {
+                    netlink.add_address(name, of(own))?;
+                    let there = Prefix::new(routed(other, 0, is_v4), bits);
+                    netlink.add_route(&routes::Route::via(there, routed(own, MIDDLE, is_v4)))
+                })?;
+            }
+        }
+        trio.middle.space().set_sysctl("ipv4/ip_forward", "1")?;
+        trio.middle.space().set_sysctl("ipv6/conf/all/forwarding", "1")
+    }
+}
+
+/// An address of a host on the network of either, where a router stands between them.
+fn routed(network: u8, host: u8, is_v4: bool) -> IpAddr {
+    if is_v4 {
+        Ipv4Addr::new(10, 78, network, host).into()
+    } else {
+        Ipv6Addr::new(0xFD78, 0, 0, network.into(), 0, 0, 0, host.into()).into()
+    }
+}
+
+const MTUS: [u32; 2] = [9_000, 1_500];
+const WIDE_MTU: u32 = 65_535;
+const USER: &str = "user = \"nobody\"\n";
+/// Where gateways keep their control sockets and records.
+const DIRECTORY: &str = "/run/wideload";
+const MIDDLE: u8 = 254;
+const VERSIONS: [(bool, u8); 2] = [(true, 24), (false, 64)];
+const CLOSED_PORT: u16 = 9;
+const KNOCK_PATIENCE: Duration = Duration::from_millis(200);
+const SETTLE_PATIENCE: Duration = Duration::from_secs(8);
+const LOOK: Duration = Duration::from_millis(10);

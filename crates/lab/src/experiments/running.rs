@@ -1,0 +1,187 @@
+//! A program and a configuration in, a gateway as its supervisor runs it out: told, listened to, killed, ended.
+
+use port::namespace::{Namespace, Tether};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A gateway that the command `wideload run` runs; ended when this is dropped.
+pub(super) struct Running {
+    process: Child,
+    _tether: Tether,
+    heard: Receiver<String>,
+    words: Vec<String>,
+}
+
+impl Running {
+    /// Starts it in a namespace, and waits until it works.
+    pub(super) fn start(program: &Path, space: &Namespace, config: &Path) -> io::Result<Running> {
+        let mut command = Command::new(program);
+        // What a terminal sends to all of a group is sent to this one alone.
+        command.arg("run").arg(config).stderr(Stdio::piped()).process_group(0);
+        let (mut process, tether) = space.start(command)?;
+        let said = process.stderr.take().expect("it was asked for");
+        let (tell, heard) = channel();
+        // It ends with the process that it listens to.
+        thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        let mut running = Running { process, _tether: tether, heard, words: Vec::new() };
+        running.wait_for("it works", |words| words.iter().any(|word| word.ends_with(": works")))?;
+        Ok(running)
+    }
+
+    /// Sends a signal to the supervisor.
+    pub(super) fn tell(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), signal)?)
+    }
+
+    /// Sends a signal to the group of the supervisor, as a terminal does.
+    pub(super) fn tell_group(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process_group(Pid::from_child(&self.process), signal)?)
+    }
+
+    /// Sends a signal, and waits for a sentence that has this in it.
+    pub(super) fn tell_and_hear(&mut self, signal: Signal, answer: &str) -> io::Result<()> {
+        let count = |words: &[String]| words.iter().filter(|word| word.contains(answer)).count();
+        self.hear(Duration::ZERO);
+        let before = count(&self.words);
+        self.tell(signal)?;
+        self.wait_for(answer, |words| count(words) > before)
+    }
+
+    /// Kills the worker process, and waits until another works.
+    pub(super) fn kill_worker(&mut self) -> io::Result<()> {
+        let before = self.worker()?;
+        kill_process(before, Signal::KILL)?;
+        let until = Instant::now() + PATIENCE;
+        while !self.children().iter().any(|pid| *pid != before && is_confined(*pid)) {
+            if Instant::now() > until {
+                return Err(self.failed("its worker process was killed, and no other began"));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Kills the supervisor alone, and waits until both processes are gone.
+    pub(super) fn kill_supervisor(mut self) -> io::Result<ExitStatus> {
+        let children = self.children();
+        self.tell(Signal::KILL)?;
+        self.gone(&children)
+    }
+
+    /// Kills both processes at one moment, so that neither sees that the other is gone.
+    pub(super) fn kill_both(mut self) -> io::Result<ExitStatus> {
+        let children = self.children();
+        for signal in [Signal::STOP, Signal::KILL] {
+            self.tell(signal)?;
+            for child in &children {
+                // One may have ended with the other.
+                let _ = kill_process(*child, signal);
+            }
+        }
+        self.gone(&children)
+    }
+
+    /// Waits until it and its worker process have ended by themselves, and says how.
+    pub(super) fn end(mut self) -> io::Result<ExitStatus> {
+        let children = self.children();
+        self.gone(&children)
+    }
+
+    fn gone(&mut self, children: &[Pid]) -> io::Result<ExitStatus> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.try_wait()?
+                && !children.iter().any(|child| lives(*child))
+            {
+                return Ok(status);
+            }
+            if Instant::now() > until {
+                return Err(self.failed("it does not end"));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn wait_for(&mut self, what: &str, is_so: impl Fn(&[String]) -> bool) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while !is_so(&self.words) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.hear(left) {
+                return Err(self.failed(&format!("waited in vain for: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what it says; false where it will say no more.
+    fn hear(&mut self, patience: Duration) -> bool {
+        match self.heard.recv_timeout(patience) {
+            Ok(word) => self.words.push(word),
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        self.words.extend(self.heard.try_iter());
+        true
+    }
+
+    /// The number of the worker process.
+    pub(super) fn worker(&self) -> io::Result<Pid> {
+        let newest = self.children().into_iter().max_by_key(|pid| pid.as_raw_nonzero());
+        newest.ok_or_else(|| self.failed("nobody works"))
+    }
+
+    fn children(&self) -> Vec<Pid> {
+        let supervisor = self.process.id();
+        let text = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    }
+
+    /// An error with what it said last.
+    pub(super) fn failed(&self, what: &str) -> io::Error {
+        let last = self.words.iter().rev().take(3).rev().map(String::as_str).collect::<Vec<_>>().join(" | ");
+        io::Error::other(format!("the gateway: {what}; it said last: {last}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended needs no end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An exit status as a table has it: a number, or a signal's.
+pub(super) fn spelled(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code.to_string(),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+/// Has it given up its rights, as whoever touches packets must have?
+fn is_confined(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    status.unwrap_or_default().contains("Seccomp:\t2")
+}
+
+/// A process that has ended and that nobody has waited for yet lives no more.
+fn lives(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    status.is_ok_and(|status| !status.contains("State:\tZ"))
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(1);

@@ -1,0 +1,177 @@
+//! ICMP errors of a border: where they come from, and about what there are none.
+
+use port::addresses::Prefix;
+use port::frames::FrameSocket;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant};
+use wideload_lab::net::Offloading;
+use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+
+#[test]
+fn errors_come_from_the_interfaces_own_address_where_none_is_named() {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let [wide, to_wide, ..] = trio.names();
+    let own = [v4(9), v6(9)];
+    trio.middle
+        .tell(|netlink| {
+            netlink.add_address(to_wide, Prefix::new(own[0], 24))?;
+            netlink.add_address(to_wide, Prefix::new(own[1], 64))
+        })
+        .unwrap();
+    let middle = trio.gateway(&trio.border("", "", "")).unwrap();
+    trio.settle().unwrap();
+    let mut seen = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    for (version, from) in [4, 6].into_iter().zip(own) {
+        let [at, target] = if version == 4 { [v4(WIDE), v4(NARROW)] } else { [v6(WIDE), v6(NARROW)] };
+        let socket = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(at, 0))).unwrap();
+        dont_fragment(&socket, version);
+        socket.send_to(&[7; 3_000], SocketAddr::new(target, 9)).unwrap();
+        assert_eq!(next_error(&mut seen).expect("the host is told"), from);
+    }
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let [wide, ..] = trio.names();
+    let middle = trio.gateway(&trio.border("answer-from = [\"10.77.0.9\"]", "", "")).unwrap();
+    trio.settle().unwrap();
+    let mut socket = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let stations = [[2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], [2, 0, 0, 0, 0, 0xC]];
+    let [one, other, unheard] = stations;
+    let long = |to| datagram(one, to, 3_000);
+    for (to, is_told, round) in [(unheard, true, 0), (other, false, 0), (unheard, true, 1), (other, false, 1)] {
+        // The other station asks for somebody, as all do; again, as a station with another address may take its place.
+        socket.send(&arp(other)).unwrap();
+        socket.send(&long(to)).unwrap();
+        assert_eq!(next_error(&mut socket).is_some(), is_told, "to {to:x?}, round {round}");
+    }
+    // What fits, it passes on as before.
+    let mut narrow = trio.narrow.space().enter(|| FrameSocket::open(trio.names()[3])).unwrap();
+    socket.send(&datagram(one, other, 200)).unwrap();
+    let until = Instant::now() + Duration::from_secs(2);
+    while !narrow.receive().unwrap().is_some_and(|frame| frame.bytes.starts_with(&other)) {
+        assert!(Instant::now() < until, "it does not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+    trio.clear(middle).unwrap();
+}
+
+#[test]
+fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_nothing() {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = trio.gateway(&trio.border("answer-from = [\"10.77.0.9\"]", "", "df = \"cut\"")).unwrap();
+    trio.settle().unwrap();
+    let [wide, ..] = trio.names();
+    let mut seen = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let receiver = trio.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0))).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    let socket = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0))).unwrap();
+    dont_fragment(&socket, 4);
+    let mut room = [0; 9_000];
+    for len in [3_000, 8_972] {
+        socket.send_to(&vec![7; len], receiver.local_addr().unwrap()).unwrap();
+        let came = receiver.recv(&mut room).expect("it comes");
+        assert!(came == len && room[..len].iter().all(|byte| *byte == 7));
+    }
+    assert_eq!(next_error(&mut seen), None);
+    let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
+    assert_eq!(service.snapshots().unwrap()[0].ways[0].ledger.event(engine::Event::DfCut).packets, 2);
+    trio.clear(middle).unwrap();
+}
+
+// As they pass the kernel's own bridge.
+#[test]
+fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_802_1ad() {
+    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let [wide, .., narrow] = trio.names();
+    let middle = trio.gateway(&trio.border("", "", "")).unwrap();
+    trio.settle().unwrap();
+    let socket = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let mut seen = trio.narrow.space().enter(|| FrameSocket::open(narrow)).unwrap();
+    let plain = datagram([2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], 1_500);
+    for tags in [&[0x88, 0xA8, 0, 3][..], &[0x88, 0xA8, 0, 3, 0x81, 0, 0, 7], &[0x81, 0, 0, 3, 0x81, 0, 0, 7]] {
+        // IP, a session of PPPoE, and MPLS.
+        for inside in [[0x08, 0], [0x88, 0x64], [0x88, 0x47]] {
+            let frame = [&plain[..12], tags, &inside, &plain[14..]].concat();
+            socket.send(&frame).unwrap();
+            let until = Instant::now() + Duration::from_secs(2);
+            while seen.receive().unwrap().is_none_or(|came| came.bytes != frame) {
+                assert!(Instant::now() < until, "{tags:x?} {inside:x?}: it does not come");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
+    let refused: u64 = service.snapshots().unwrap()[0].ends.iter().map(|end| end.sent.refused).sum();
+    assert_eq!(refused, 0);
+    trio.clear(middle).unwrap();
+}
+
+/// Who sent the next ICMP "too big" that comes within a third of a second.
+fn next_error(socket: &mut FrameSocket) -> Option<IpAddr> {
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        let Some(seen) = socket.receive().unwrap() else {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        let ip = seen.bytes.get(14..).unwrap_or_default();
+        match ip {
+            [0x45, ..] if ip[9] == 1 && ip[20..22] == [3, 4] => {
+                return Some(<[u8; 4]>::try_from(&ip[12..16]).unwrap().into());
+            }
+            [0x60, ..] if ip[6] == 58 && ip[40] == 2 => {
+                return Some(<[u8; 16]>::try_from(&ip[8..24]).unwrap().into());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn arp(from: [u8; 6]) -> Vec<u8> {
+    let mut frame = [&[0xFF; 6][..], &from, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
+    frame.extend(from);
+    frame.extend([10, 77, 0, 11]);
+    frame.extend([0; 6]);
+    frame.extend([10, 77, 0, 12]);
+    frame.resize(60, 0);
+    frame
+}
+
+/// A UDP datagram with DF between two hosts that are none of the network's.
+fn datagram(from: [u8; 6], to: [u8; 6], len: u16) -> Vec<u8> {
+    let mut frame = [&to[..], &from, &[8, 0, 0x45, 0]].concat();
+    frame.extend(len.to_be_bytes());
+    frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 10, 10, 77, 0, 11]);
+    let checksum = packet::Sum::of(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    frame.extend([0, 9, 0, 9]);
+    frame.extend((len - 20).to_be_bytes());
+    frame.resize(14 + usize::from(len), 0);
+    frame
+}
+
+fn dont_fragment(socket: &UdpSocket, version: u8) {
+    let (level, option) = if version == 4 {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+    } else {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
+    };
+    let value = libc::IP_PMTUDISC_PROBE;
+    // SAFETY: the kernel reads one number, which outlives the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(outcome, 0);
+}
