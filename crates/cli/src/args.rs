@@ -84,7 +84,7 @@ pub enum Experiment {
         /// Bytes of each write to a socket; without it lengths are drawn, 262144 in the mean
         #[arg(long, value_parser = transfer_len)]
         write: Option<u64>,
-        /// What links and hosts are like, separated by commas; without it all four
+        /// What links and hosts are like, separated by commas; without it all five
         #[arg(long, value_delimiter = ',')]
         scene: Option<Vec<Scene>>,
     },
@@ -584,7 +584,7 @@ pub enum Scene {
     Joined,
     /// Links without offloads, hosts as the kernel makes them
     Plain,
-    /// Links without offloads, hosts that join nothing; the interfaces between join what comes (GRO)
+    /// Links that only compute checksums, hosts that join nothing; the interfaces between join what comes (GRO)
     Between,
     /// Links that take trains whole
     Trains,

@@ -41,7 +41,8 @@ pub enum Scene {
     /// Links without offloads: every packet is one that a real link could carry. The hosts' interfaces receive so; those
     /// between join packets (GRO) only where a gateway has them do it.
     Wires(Receiving),
-    /// Links without offloads, and hosts that join nothing; the interfaces between join packets (GRO), whoever stands there.
+    /// Links that only compute checksums, and hosts that join nothing; the interfaces between join packets (GRO), whoever
+    /// stands there.
     GroBetween,
     /// Links that take trains whole. A veth hands a train past the thread that would receive for it, so that the kernel's
     /// work is in the account of whoever happens to run.
@@ -257,6 +258,14 @@ impl Versus {
 }
 
 impl Scene {
+    fn offloading(self) -> Offloading {
+        match self {
+            Scene::Wires(_) => Offloading::Off,
+            Scene::GroBetween => Offloading::Checksums,
+            Scene::Trains => Offloading::On,
+        }
+    }
+
     /// How the hosts' interfaces receive.
     fn receiving(self) -> Receiving {
         match self {
@@ -289,8 +298,7 @@ impl Kind {
 
 impl Place {
     fn new(scene: Scene, mtus: [u32; 2]) -> io::Result<Place> {
-        let offloading = if scene == Scene::Trains { Offloading::On } else { Offloading::Off };
-        let trio = Trio::new(mtus, offloading)?;
+        let trio = Trio::new(mtus, scene.offloading())?;
         let receiving = scene.receiving();
         // The kernel's own middles have no GRO where it would be another's work.
         let between = match scene {
@@ -516,7 +524,11 @@ impl fmt::Display for Border {
 
 impl BorderRow {
     fn scene(&self) -> String {
-        let links = if self.has_offloads { "links with offloads" } else { "links without offloads" };
+        let links = match (self.has_offloads, self.has_gro_between) {
+            (true, _) => "links with offloads",
+            (false, true) => "links that compute checksums",
+            (false, false) => "links without offloads",
+        };
         let hosts = match self.receiving {
             Receiving::Plain => "hosts as the kernel makes them",
             Receiving::Thread => "hosts that receive by a thread behind XDP, GRO off",
