@@ -606,14 +606,14 @@ fn a_helper_that_somebody_removes_is_made_again_for_a_worker_process_without_rig
     for direction in [Direction::Egress, Direction::Ingress, Direction::Egress] {
         let device = device(direction);
         // The one before may have been removed in the midst of what this one was made for: then it is made once more.
-        until("the device is not there", &|| host.tell(|netlink| netlink.remove(&device)).is_ok());
+        until(&format!("{device} is not there"), &|| host.tell(|netlink| netlink.remove(&device)).is_ok());
         let took = wide.carries(4, Duration::from_secs(5));
         println!("{device}: long messages both ways after {took:.0?}");
     }
     for direction in [Direction::Egress, Direction::Ingress] {
         let device = device(direction);
         let is_up = || host.tell(|netlink| netlink.interface(&device)).is_ok_and(|again| again.is_up);
-        until("a device is not made again", &is_up);
+        until(&format!("{device} is not made again"), &is_up);
     }
     wide.carries(6, Duration::from_secs(5));
     assert_eq!(gateway.worker(), before, "{:?}", gateway.words());

@@ -54,7 +54,7 @@ def main():
     arguments.add_argument("--test", default="in_a_guest", help="which of crates/lab/tests (default: in_a_guest)")
     arguments.add_argument("--limit", type=int, default=LIMIT_SECONDS, help="seconds that the guest may take")
     # Two threads would run code that the guest's kernel changes meanwhile (static keys), and it would panic at times.
-    arguments.add_argument("--accel", default="tcg,thread=single", help="QEMU's (default: tcg; kvm, where it works, is faster)")
+    arguments.add_argument("--accel", default="tcg,thread=single", help="QEMU's (default: tcg, one thread; kvm, where it works, is faster)")
     arguments.add_argument("arguments", nargs="*", help="for the test")
     arguments = arguments.parse_args()
     STORE.mkdir(parents=True, exist_ok=True)

@@ -716,8 +716,8 @@ mod tests {
             (40, 2_880, 144, Said::Kept),
             (41, 2_880, 144, Said::Goes(1)),
             (576, 3_000, 20_000, Said::Kept),
-            (576, 3_000, 16_128 + 536, Said::Goes(536)),
-            (576, 3_000, 16_128 + 537, Said::Kept),
+            (576, 3_000, 16_000 + 536, Said::Goes(536)),
+            (576, 3_000, 16_000 + 537, Said::Kept),
         ] {
             let stand = Stand::ready(len_max);
             assert_eq!(

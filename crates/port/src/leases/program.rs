@@ -361,7 +361,7 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
 }
 
 /// Gives a train with a note, at the exit of the interface that it leaves by, segments as long as the note says. Register 6 has
-/// the packet, 7 the length that its segments have, 8 the one that is wanted.
+/// the packet, 7 the length that its segments have and then what it changes by, 8 the one that is wanted, 9 the changes that are left.
 pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
     steps.extend(unfold_tags());
@@ -851,12 +851,13 @@ pub(super) const EACH_SEGMENT: i32 = 1;
 pub(super) const IN_FRONT: i32 = 1;
 pub(super) const FIXED: i32 = 1;
 pub(super) const WITHOUT_SUM: i32 = 1 << 5;
-/// Room that is made at once, in bytes, of at most 4,095. The kernel gives each segment that it cuts later as much room in front as the
-/// train had at last: with 4,000 a receiver paid a fifth more. So much is there already in what sockets send.
+/// Headroom that is made at once, in bytes, of at most 4,095. The kernel gives each segment that it cuts from a train as much headroom as the
+/// train has: with 4,000 a receiver used a fifth more processor time. Most of what sockets send has 224 already.
 pub(super) const ROOM_MAX: i32 = 224;
-/// How often that is done, and by how much segments become longer or shorter at most, in bytes.
-const CHANGES_MAX: i32 = 72;
-pub(super) const CHANGE_MAX: i32 = ROOM_MAX * CHANGES_MAX;
+/// How much segments may become longer or shorter, in bytes. Programs outlive a restart: not more than those of older versions can.
+pub(super) const CHANGE_MAX: i32 = 16_000;
+/// How often room is made for that.
+const CHANGES_MAX: i32 = (CHANGE_MAX + ROOM_MAX - 1) / ROOM_MAX;
 /// Packets that may come singly, one after the other, before their flow is the worker's again.
 pub(super) const SINGLES_MAX: i32 = 8;
 
