@@ -320,7 +320,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         what: "by `xdp:`, the wide end gets each segment in a packet of its own, where a bridge passes the sender's GSO packets",
         why: "Linux gives no GSO packets to a veth with an XDP program: its sender's kernel cuts them",
         excuse: |what, kernel, ours| {
-            what.starts_with("IPv4 to wide, segments of ") && (kernel, ours) == ("false", "true")
+            what.contains(" to wide, segments of ") && (kernel, ours) == ("false", "true")
         },
     },
     KnownOfSockets {
