@@ -317,9 +317,9 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         roles: &[Role::Border],
         ports: &[PortKind::Xdp],
         middles: &[Middle::Gateway, Middle::Bypassed],
-        what: "by `xdp:`, the wide end gets each segment in a packet of its own, where a bridge passes the sender's GSO packets",
+        what: "by `xdp:`, each end gets each segment in a packet of its own, where a bridge passes the sender's GSO packets",
         why: "Linux gives no GSO packets to a veth with an XDP program: its sender's kernel cuts them",
-        excuse: |what, kernel, ours| what.contains(" to wide, segments of ") && (kernel, ours) == ("false", "true"),
+        excuse: |what, kernel, ours| what.contains(", segments of ") && (kernel, ours) == ("false", "true"),
     },
     KnownOfSockets {
         name: "socket-refused",
