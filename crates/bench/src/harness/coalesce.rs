@@ -3,23 +3,36 @@
 use super::Station;
 use super::ask::Ask;
 use super::join::{drain, ignore};
+use super::live::Live;
 use super::reassemble::SECRET;
-use super::ring::{Ring, burst, parse};
+use super::ring::{BURST, Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{Coalescer, Copying, Hold, Lay, Mode, Output, Rules, Secret, Switch};
-use packet::{Checksum, Packet, Time};
+use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
 use std::vec::Drain;
 
+/// From bytes to trains, as a worker has them.
 struct Coalescing {
+    ring: Ring,
+    live: Live,
+    now: Time,
+    how: How,
+    work: Work,
+    len_max: u16,
+    /// Those of a burst.
+    frames: Vec<Frame>,
+}
+
+/// From packets to the places of their payloads, by the stage alone.
+struct HeaderWork {
     ring: Ring,
     coalescer: Coalescer,
     out: Output,
     now: Time,
     how: How,
-    work: Work,
-    /// Those of a burst; for header work, of a section.
+    /// Those of a section.
     packets: Vec<Packet>,
     places: Vec<(*const u8, *const u8)>,
 }
@@ -43,6 +56,18 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         u16::try_from(ask.len_max).map_err(|_| format!("len_max={}: no length of a packet", ask.len_max))?;
     let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.flows + ask.burst, ask.len_max);
+    let how = How { burst: ask.burst, empties_after_burst: ask.empties_after_burst, checksum };
+    if ask.work != Work::Header {
+        return Ok(Box::new(Coalescing {
+            ring,
+            live: Live::border(ask.limit, len_max, ask.flows, pool),
+            now: Time::ZERO,
+            how,
+            work: ask.work,
+            len_max,
+            frames: Vec::with_capacity(BURST),
+        }));
+    }
     let rules = Rules {
         mode: Mode::Resize,
         hold: Hold::Fixed(Duration::from_secs(1)),
@@ -50,13 +75,12 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         longer: Switch::Off,
         udp: false,
     };
-    Ok(Box::new(Coalescing {
+    Ok(Box::new(HeaderWork {
         ring,
         coalescer: Coalescer::new(ask.limit, rules, Vec::new(), Secret::new(SECRET)),
         out: Output::new(pool, None),
         now: Time::ZERO,
-        how: How { burst: ask.burst, empties_after_burst: ask.empties_after_burst, checksum },
-        work: ask.work,
+        how,
         packets: Vec::with_capacity(count),
         places: Vec::with_capacity(count),
     }))
@@ -65,44 +89,56 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
 impl Station for Coalescing {
     fn fill(&mut self) {
         // The same sequence numbers come again: flows have to be forgotten first.
+        self.now = self.now + Duration::from_secs(10_000);
+        self.live.expire(self.now);
+        self.ring.fill(&mut self.live.out.pool);
+        self.live.open_flows(self.now, self.ring.section(), self.len_max - 40);
+    }
+
+    fn section(&mut self) -> usize {
+        timed_section(self)
+    }
+
+    fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
+        coalesce(self, |train: &Packet| tell(train.bytes()));
+    }
+
+    fn delivers(&self) -> String {
+        match self.work {
+            Work::Checksummed => "contiguous trains, sealed, checksums verified".to_string(),
+            _ => "contiguous trains, sealed, checksums taken as verified by the card".to_string(),
+        }
+    }
+}
+
+impl Station for HeaderWork {
+    fn fill(&mut self) {
+        // The same sequence numbers come again: flows have to be forgotten first.
         self.now = self.now + Duration::from_secs(600);
         self.coalescer.expire(self.now, &mut self.out);
         drain(&mut self.out, &mut ignore);
         self.ring.fill(&mut self.out.pool);
         self.places.clear();
-        if self.work == Work::Header {
-            self.packets.extend(self.ring.next().drain(..).map(parse));
-            self.packets.iter_mut().for_each(|packet| packet.checksum = Checksum::Verified);
-        }
+        self.packets.extend(self.ring.next().drain(..).map(parse));
+        self.packets.iter_mut().for_each(|packet| packet.checksum = Checksum::Verified);
     }
 
     fn section(&mut self) -> usize {
-        match self.work {
-            Work::Header => timed_section_of_headers(self),
-            _ => timed_section(self),
-        }
+        timed_section_of_headers(self)
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        let deliver = |train: &Packet| tell(train.bytes());
-        match self.work {
-            // What is only placed shows nothing; what is placed so is what is copied so.
-            Work::Header => coalesce_headers(self, deliver, &mut Copying),
-            _ => coalesce(self, deliver),
-        };
+        // What is only placed shows nothing; what is placed so is what is copied so.
+        coalesce_headers(self, |train: &Packet| tell(train.bytes()), &mut Copying);
     }
 
     fn delivers(&self) -> String {
-        match self.work {
-            Work::Header => "trains, sealed; where each payload belongs is written down".to_string(),
-            Work::Contiguous => "contiguous trains, sealed, checksums taken as verified by the card".to_string(),
-            Work::Checksummed => "contiguous trains, sealed, checksums verified".to_string(),
-        }
+        "trains, sealed; where each payload belongs is written down".to_string()
     }
 }
 
 #[inline(never)]
-fn timed_section_of_headers(it: &mut Coalescing) -> usize {
+fn timed_section_of_headers(it: &mut HeaderWork) -> usize {
     let mut places = std::mem::take(&mut it.places);
     let completed = coalesce_headers(it, ignore, &mut |to: &mut [u8], from: &[u8]| {
         places.push((to.as_ptr(), from.as_ptr()));
@@ -117,7 +153,7 @@ fn timed_section(it: &mut Coalescing) -> usize {
 }
 
 #[inline(always)]
-fn coalesce_headers(it: &mut Coalescing, mut deliver: impl FnMut(&Packet), lay: &mut impl Lay) -> usize {
+fn coalesce_headers(it: &mut HeaderWork, mut deliver: impl FnMut(&Packet), lay: &mut impl Lay) -> usize {
     let mut completed = 0;
     let mut packets = std::mem::take(&mut it.packets);
     let mut all = packets.drain(..);
@@ -137,34 +173,26 @@ fn coalesce_headers(it: &mut Coalescing, mut deliver: impl FnMut(&Packet), lay: 
 
 #[inline(always)]
 fn coalesce(it: &mut Coalescing, mut deliver: impl FnMut(&Packet)) -> usize {
-    let (mut completed, mut left) = (0, it.how.burst);
-    let mut copy = std::mem::take(it.ring.next());
-    let mut packets = std::mem::take(&mut it.packets);
-    let mut frames = copy.drain(..);
-    while burst(&mut frames, &mut packets) {
-        packets.iter_mut().for_each(|packet| packet.checksum = it.how.checksum);
-        let mut all = packets.drain(..);
-        while !all.as_slice().is_empty() {
-            let mut front = Front { packets: &mut all, left };
-            completed += it.push_all(&mut front, &mut deliver, &mut Copying);
-            left = front.left;
-            if left == 0 {
-                left = it.how.burst;
-                if it.how.empties_after_burst {
-                    it.coalescer.release(it.now, &mut it.out);
-                    completed += drain(&mut it.out, &mut deliver);
-                }
+    let Coalescing { ring, live, now, how, frames, .. } = it;
+    let (mut completed, mut came) = (0, 0);
+    let mut deliveries = ring.next().drain(..);
+    while burst(&mut deliveries, frames) {
+        frames.iter_mut().for_each(|frame| {
+            if let Frame::Ip(packet) = frame {
+                packet.checksum = how.checksum;
             }
+        });
+        came += frames.len();
+        completed += live.push(*now, frames, &mut deliver);
+        if how.empties_after_burst && came >= how.burst {
+            came = 0;
+            completed += live.release(*now, &mut deliver);
         }
     }
-    drop(frames);
-    it.packets = packets;
-    it.ring.give_back(copy);
-    it.coalescer.release(it.now, &mut it.out);
-    completed + drain(&mut it.out, &mut deliver)
+    completed + live.release(*now, &mut deliver)
 }
 
-impl Coalescing {
+impl HeaderWork {
     /// Pushes packets, and delivers each train as it comes out.
     #[inline(always)]
     fn push_all(

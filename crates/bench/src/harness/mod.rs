@@ -11,6 +11,7 @@ mod coalesce;
 mod cut;
 mod join;
 mod land;
+mod live;
 mod parse;
 mod plain;
 mod reassemble;

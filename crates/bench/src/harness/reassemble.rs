@@ -2,21 +2,32 @@
 
 use super::Station;
 use super::ask::Ask;
-use super::ring::{Ring, burst, parse};
+use super::live::Live;
+use super::ring::{BURST, Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{Copying, Late, Lay, Limits, Output, Reassembler, Secret};
-use packet::{Packet, Time};
+use packet::{Frame, Packet, Time};
 use std::time::Duration;
 use std::vec::Drain;
 
+/// From bytes to datagrams, as a worker has them.
 struct Reassembly {
+    ring: Ring,
+    live: Live,
+    now: Time,
+    work: Work,
+    /// Those of a burst.
+    frames: Vec<Frame>,
+}
+
+/// From packets to the places of their payloads, by the stage alone.
+struct HeaderWork {
     ring: Ring,
     reassembler: Reassembler,
     out: Output,
     now: Time,
-    work: Work,
-    /// Those of a burst; for header work, of a section.
+    /// Those of a section.
     packets: Vec<Packet>,
     places: Vec<Placed>,
 }
@@ -29,45 +40,39 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, usize::from(u16::MAX));
     let limits = Limits { bytes: ask.limit, patience: None };
-    Ok(Box::new(Reassembly {
-        ring,
-        reassembler: Reassembler::new(limits, Late::Retire, Secret::new(SECRET)),
-        out: Output::new(pool, None),
-        now: Time::ZERO,
-        work: ask.work,
-        packets: Vec::with_capacity(count),
-        places: Vec::with_capacity(count),
-    }))
+    Ok(match ask.work {
+        Work::Header => Box::new(HeaderWork {
+            ring,
+            reassembler: Reassembler::new(limits, Late::Retire, Secret::new(SECRET)),
+            out: Output::new(pool, None),
+            now: Time::ZERO,
+            packets: Vec::with_capacity(count),
+            places: Vec::with_capacity(count),
+        }),
+        Work::Contiguous | Work::Checksummed => Box::new(Reassembly {
+            ring,
+            live: Live::host(ask.limit, pool),
+            now: Time::ZERO,
+            work: ask.work,
+            frames: Vec::with_capacity(BURST),
+        }),
+    })
 }
 
 impl Station for Reassembly {
     fn fill(&mut self) {
         self.now = self.now + Duration::from_secs(1);
-        self.ring.fill(&mut self.out.pool);
-        self.places.clear();
-        if self.work == Work::Header {
-            self.packets.extend(self.ring.next().drain(..).map(parse));
-        }
+        self.ring.fill(&mut self.live.out.pool);
     }
 
     fn section(&mut self) -> usize {
         match self.work {
-            Work::Header => timed_section_of_headers(self),
-            Work::Contiguous => timed_section(self),
             Work::Checksummed => timed_section_judged(self),
+            _ => timed_section(self),
         }
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        if self.work == Work::Header {
-            // What is only placed shows nothing; what is placed so is what is copied so.
-            let mut packets = self.packets.drain(..);
-            push_all(&mut self.reassembler, self.now, &mut packets, &mut self.out, &mut Copying, |datagram| {
-                tell(datagram.payload());
-                true
-            });
-            return;
-        }
         let judges = self.work == Work::Checksummed;
         reassemble(self, |datagram| {
             let takes = !judges || is_right(datagram);
@@ -80,18 +85,42 @@ impl Station for Reassembly {
 
     fn delivers(&self) -> String {
         match self.work {
-            Work::Header => "datagrams, sealed; where each payload belongs is written down".to_string(),
-            Work::Contiguous => "contiguous datagrams, sealed, checksum not looked at".to_string(),
             Work::Checksummed => "contiguous datagrams, sealed, checksum verified".to_string(),
+            _ => "contiguous datagrams, sealed, checksum not looked at".to_string(),
         }
     }
 }
 
+impl Station for HeaderWork {
+    fn fill(&mut self) {
+        self.now = self.now + Duration::from_secs(1);
+        self.ring.fill(&mut self.out.pool);
+        self.places.clear();
+        self.packets.extend(self.ring.next().drain(..).map(parse));
+    }
+
+    fn section(&mut self) -> usize {
+        timed_section_of_headers(self)
+    }
+
+    fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
+        // What is only placed shows nothing; what is placed so is what is copied so.
+        let mut packets = self.packets.drain(..);
+        push_all(&mut self.reassembler, self.now, &mut packets, &mut self.out, &mut Copying, |datagram| {
+            tell(datagram.payload());
+        });
+    }
+
+    fn delivers(&self) -> String {
+        "datagrams, sealed; where each payload belongs is written down".to_string()
+    }
+}
+
 #[inline(never)]
-fn timed_section_of_headers(it: &mut Reassembly) -> usize {
+fn timed_section_of_headers(it: &mut HeaderWork) -> usize {
     let places = &mut it.places;
     let mut place = |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr()));
-    push_all(&mut it.reassembler, it.now, &mut it.packets.drain(..), &mut it.out, &mut place, takes_all)
+    push_all(&mut it.reassembler, it.now, &mut it.packets.drain(..), &mut it.out, &mut place, |_| {})
 }
 
 #[inline(never)]
@@ -107,11 +136,11 @@ fn timed_section_judged(it: &mut Reassembly) -> usize {
 /// Datagrams that `takes` takes.
 #[inline(always)]
 fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> usize {
+    let Reassembly { ring, live, now, frames, .. } = it;
     let mut completed = 0;
-    let mut frames = it.ring.next().drain(..);
-    while burst(&mut frames, &mut it.packets) {
-        let mut packets = it.packets.drain(..);
-        completed += push_all(&mut it.reassembler, it.now, &mut packets, &mut it.out, &mut Copying, &mut takes);
+    let mut deliveries = ring.next().drain(..);
+    while burst(&mut deliveries, frames) {
+        live.push(*now, frames, |datagram| completed += usize::from(takes(datagram)));
     }
     completed
 }
@@ -124,14 +153,15 @@ fn push_all(
     packets: &mut Drain<'_, Packet>,
     out: &mut Output,
     lay: &mut impl Lay,
-    mut takes: impl FnMut(&Packet) -> bool,
+    mut take: impl FnMut(&Packet),
 ) -> usize {
     let mut completed = 0;
     while !packets.as_slice().is_empty() {
         reassembler.push_some(now, packets, out, lay);
         while let Some(datagram) = out.next() {
-            completed += usize::from(takes(&datagram));
+            take(&datagram);
             out.done(datagram);
+            completed += 1;
         }
     }
     completed

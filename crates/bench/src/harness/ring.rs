@@ -51,9 +51,9 @@ impl Ring {
         copy
     }
 
-    /// Takes the memory of the copy that was taken last.
-    pub fn give_back(&mut self, copy: Vec<Delivery>) {
-        self.copies[self.next - 1] = copy;
+    /// The packets of which it holds copies.
+    pub fn section(&self) -> &Section {
+        &self.section
     }
 
     /// Packets in a section.
@@ -62,9 +62,9 @@ impl Ring {
     }
 }
 
-/// Reads the packets of the next burst, while what is behind them comes nearer.
+/// Reads the frames of the next burst, while what is behind them comes nearer.
 #[inline(always)]
-pub fn burst(frames: &mut Drain<'_, Delivery>, packets: &mut Vec<Packet>) -> bool {
+pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
     for _ in 0..BURST {
         if let Some((buffer, _)) = frames.as_slice().get(2 * FORESIGHT) {
             buffer.foresee();
@@ -72,17 +72,23 @@ pub fn burst(frames: &mut Drain<'_, Delivery>, packets: &mut Vec<Packet>) -> boo
         if let Some((buffer, _)) = frames.as_slice().get(FORESIGHT) {
             buffer.foresee_content();
         }
-        let Some(frame) = frames.next() else { break };
-        packets.push(parse(frame));
+        let Some(delivery) = frames.next() else { break };
+        batch.push(frame(delivery));
     }
-    !packets.is_empty()
+    !batch.is_empty()
+}
+
+/// Reads the frame in a buffer.
+#[inline]
+pub fn frame((buffer, len): Delivery) -> Frame {
+    let link = Link::parse(Medium::Ip, buffer.bytes(HEADROOM..HEADROOM + len)).expect("a section's packets are IP");
+    Frame::parse(buffer, len, link, Ingress(0))
 }
 
 /// Reads the packet in a buffer.
 #[inline]
-pub fn parse((buffer, len): Delivery) -> Packet {
-    let link = Link::parse(Medium::Ip, buffer.bytes(HEADROOM..HEADROOM + len)).expect("a section's packets are IP");
-    match Frame::parse(buffer, len, link, Ingress(0)) {
+pub fn parse(delivery: Delivery) -> Packet {
+    match frame(delivery) {
         Frame::Ip(packet) => packet,
         Frame::Other(_, unfit) => panic!("a section's packets parse: {unfit:?}"),
     }
