@@ -16,6 +16,8 @@
 
 use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
 use crate::failure::advised;
+use crate::features::Features;
+use crate::netlink::Netlink;
 use packet::SegmentLimit;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,7 +31,9 @@ use std::time::Duration;
 
 mod program;
 
-use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, SYN, TCP, decide, entry, exit};
+use program::{
+    ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit,
+};
 pub(crate) use program::{FOLDED_LEN, Folded, filter, place, stand, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
@@ -177,8 +181,11 @@ impl Leases {
             bpf::attach(program.as_fd(), index, hook, FIRST)
                 .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
         };
-        let links =
-            [at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?, at(Hook::Egress, &exit(map.as_fd()))?];
+        let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
+        let links = [
+            at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
+            at(Hook::Egress, &exit(map.as_fd(), room))?,
+        ];
         let filter = bpf::load(Kind::Filter, 0, &assemble(&decide(map.as_fd(), &[])));
         let filter = filter.map_err(|refusal| refusal.about(&what))?;
         Ok((Leases::adopt(map, links, index)?, filter))
@@ -417,6 +424,13 @@ impl Leases {
     }
 }
 
+/// Does the interface take TCP trains of both versions whole? Where that cannot be told, the kernel is taken to cut them.
+fn takes_trains(index: u32) -> bool {
+    let name = Netlink::open().and_then(|mut netlink| netlink.interface_at(index)).map(|found| found.name);
+    let features = name.and_then(|name| Features::of(&name));
+    features.is_ok_and(|features| SEGMENTING.iter().all(|feature| features.is_on(feature)))
+}
+
 impl Drop for Leases {
     fn drop(&mut self) {
         // SAFETY: nothing borrows it any more. That it fails cannot be helped.
@@ -434,6 +448,8 @@ fn now() -> u64 {
 pub const TERM: Duration = Duration::from_millis(500);
 /// A frame is on its way to a socket for much less than this.
 const MISSING: Duration = Duration::from_millis(50);
+/// Features of an interface that takes TCP trains whole.
+const SEGMENTING: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
 /// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
 const GRACE: u64 = 1_000_000;
 /// When what has no lease any more, or not yet, ended.
@@ -754,7 +770,8 @@ mod tests {
     fn the_kernel_takes_what_stands_at_an_interfaces_entry_and_exit() {
         let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
         let scratch = bpf::scratch(2 * CUT_MAX as u32).expect("the test runs as root");
-        for steps in [entry(map.as_fd(), scratch.as_fd()), exit(map.as_fd())] {
+        let exits = [ROOM_CUT, ROOM_WHOLE].map(|room| exit(map.as_fd(), room));
+        for steps in exits.into_iter().chain([entry(map.as_fd(), scratch.as_fd())]) {
             bpf::load(Kind::Classifier, 0, &assemble(&steps)).expect("the kernel takes it");
         }
     }

@@ -361,8 +361,9 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
 }
 
 /// Gives a train with a note, at the exit of the interface that it leaves by, segments as long as the note says. Register 6 has
-/// the packet, 7 the length that its segments have and then what it changes by, 8 the one that is wanted, 9 the changes that are left.
-pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
+/// the packet, 7 the length that its segments have and then what it changes by, 8 the one that is wanted, 9 the changes that are left. So much
+/// headroom is made at once.
+pub(super) fn exit(map: BorrowedFd<'_>, room: i32) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
     steps.extend(unfold_tags());
     steps.extend([
@@ -379,7 +380,7 @@ pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
         jump(IF_EQUAL, R7, 0, "is ready"),
     ]);
     steps.extend([
-        set(R9, CHANGES_MAX),
+        set(R9, (CHANGE_MAX + room - 1) / room),
         Step::Place("changes"),
         load_word(R7, R6, SEGMENT_LEN_AT),
         set(R1, WITHOUT_SUM | FIXED),
@@ -399,8 +400,8 @@ pub(super) fn exit(map: BorrowedFd<'_>) -> Vec<Step> {
         copy(R7, R1),
         Step::Place("by this"),
         copy(R4, R5),
-        jump(IF_LESS, R7, ROOM_MAX, "at once"),
-        set(R7, ROOM_MAX),
+        jump(IF_LESS, R7, room, "at once"),
+        set(R7, room),
         Step::Place("at once"),
         copy(R1, R6),
         copy(R2, R7),
@@ -851,13 +852,13 @@ pub(super) const EACH_SEGMENT: i32 = 1;
 pub(super) const IN_FRONT: i32 = 1;
 pub(super) const FIXED: i32 = 1;
 pub(super) const WITHOUT_SUM: i32 = 1 << 5;
-/// Headroom that is made at once, in bytes, of at most 4,095. The kernel gives each segment that it cuts from a train as much headroom as the
-/// train has: with 4,000 a receiver used a fifth more processor time. Most of what sockets send has 224 already.
-pub(super) const ROOM_MAX: i32 = 224;
+/// Headroom that is made at once, in bytes, of at most 4,095, where the interface takes trains whole: few changes cost least.
+pub(super) const ROOM_WHOLE: i32 = 4_000;
+/// The same where the kernel cuts them: it gives each segment as much headroom as its train has, and with 4,000 a receiver used a
+/// fifth more processor time. Most of what sockets send has 224 already.
+pub(super) const ROOM_CUT: i32 = 224;
 /// How much segments may become longer or shorter, in bytes. Programs outlive a restart: not more than those of older versions can.
 pub(super) const CHANGE_MAX: i32 = 16_000;
-/// How often room is made for that.
-const CHANGES_MAX: i32 = (CHANGE_MAX + ROOM_MAX - 1) / ROOM_MAX;
 /// Packets that may come singly, one after the other, before their flow is the worker's again.
 pub(super) const SINGLES_MAX: i32 = 8;
 
