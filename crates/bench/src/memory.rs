@@ -9,10 +9,9 @@ use crate::rows::{Row, WIDELOAD};
 use crate::wire::{IPV4_LEN, Pair, Place, UDP, noise, put, seal_ipv4};
 use crate::workload::{Function, flows};
 use engine::{
-    Coalescer, Hold as Patience, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, Secret, Side,
-    Switch, Widening,
+    Batch, Gateway, GatewaySettings, Join, Late, Mode, Position, Prefixes, Secret, Secrets, SideSettings, Way,
 };
-use packet::{Frame, Ingress, Medium, Pool, Time};
+use packet::{Ingress, Medium, Pool, Time};
 use std::time::{Duration, Instant};
 
 /// Has the name of its row all of these words?
@@ -37,7 +36,7 @@ pub fn row(packets: u64) -> Row {
         faults.push(format!("{} B held, {HELD_LEN} allowed", stream.held_max));
     }
     let fault = Some(faults.join(", ")).filter(|fault| !fault.is_empty());
-    let memory = stream.out.pool.heap_len();
+    let memory = stream.gateway.output(0).pool.heap_len();
     let remark = format!(
         "{} allocations; {} B of at most {HELD_LEN} held; buffers of {memory} B, at most {POOL_LEN}",
         seen.count_total, stream.held_max
@@ -61,8 +60,8 @@ pub fn row(packets: u64) -> Row {
 }
 
 struct Stream {
-    side: Side,
-    out: Output,
+    gateway: Gateway,
+    batch: Batch,
     fragments: Vec<Vec<u8>>,
     segments: Vec<Vec<u8>>,
     rounds: u32,
@@ -71,26 +70,19 @@ struct Stream {
 
 impl Stream {
     fn new() -> Stream {
-        let secret = Secret::new(7);
-        let limits = Limits { bytes: HELD_LEN / 2, patience: None };
-        let rules = Rules {
-            mode: Mode::Resize,
-            hold: Patience::Adaptive,
-            len_max: u16::MAX,
-            longer: Switch::Off,
-            udp: false,
+        let side = SideSettings {
+            memory: HELD_LEN / 2,
+            joins: Prefixes::new(Join::Destination),
+            late: Late::Retire,
+            coalesce: Some(Mode::Resize),
+            ..SideSettings::new(u16::MAX, Position::Transit)
         };
-        let widening = Widening {
-            reassembler: Some(Reassembler::new(limits, Late::Retire, secret)),
-            coalescer: Some(Coalescer::new(HELD_LEN / 2, rules, Vec::new(), secret)),
-            ..Widening::default()
-        };
-        let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
+        let secrets = Secrets::both(Secret::new(7));
         let flows = Flows { order: Order::Random, per_flow: 90, ..flows(16, Hold::Section) };
         let (section, _) = Recipe::Flows(flows).build();
         Stream {
-            side,
-            out: Output::new(Pool::new(POOL_LEN), None),
+            gateway: Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(POOL_LEN)),
+            batch: Batch::default(),
             fragments: fragments(),
             segments: section.packets().map(<[u8]>::to_vec).collect(),
             rounds: 0,
@@ -115,16 +107,16 @@ impl Stream {
         let all = self.fragments.iter().chain(&self.segments);
         for (index, bytes) in all.enumerate() {
             let now = start + Duration::from_micros(1) * index as u32;
-            self.side.expire(now, &mut self.out);
-            if let Ok(packet) = Frame::copy(bytes, Medium::Ip, Ingress(0), &mut self.out.pool) {
-                self.side.push(now, packet, &mut self.out);
+            let Stream { gateway, batch, .. } = self;
+            gateway.expire(now);
+            let (mut places, pool) = gateway.places(0);
+            batch.receive(bytes, Medium::Ip, Ingress(0), places.as_mut(), pool);
+            gateway.push(now, 0, batch);
+            while let Some(way) = gateway.next(0) {
+                let Way::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
+                gateway.done(0, packet);
             }
-            while let Some(packet) = self.out.next() {
-                self.out.done(packet);
-            }
-            let Widening { reassembler, coalescer, .. } = &self.side.widening;
-            let held = reassembler.as_ref().map_or(0, Reassembler::charged);
-            self.held_max = self.held_max.max(held + coalescer.as_ref().map_or(0, Coalescer::charged));
+            self.held_max = self.held_max.max(self.gateway.side(0).widening.charged());
         }
     }
 }

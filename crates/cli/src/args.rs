@@ -3,7 +3,7 @@
 use crate::rewrite::{As, Settings, Stages};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand, ValueEnum};
-use engine::{Exempt, Hold, Join, Limits, Mode, Prefix, Secret, Switch};
+use engine::{Exempt, Holding, Join, Limits, Mode, Prefix, Secret, Switch};
 use lab::emulator::Shape;
 use lab::experiments::{Case, Cases, attack_named, transparency_kind_named};
 use packet::Fill;
@@ -650,7 +650,7 @@ impl Rewrite {
             stages,
             join_for: self.join_for.clone(),
             exempt: self.exempt.clone(),
-            hold: self.hold.map_or(Hold::Adaptive, Hold::Fixed),
+            hold: self.hold.map_or(Holding::Adaptive, Holding::Fixed),
             fill: if self.even { Fill::Even } else { Fill::Full },
             limits: Limits { bytes: self.memory as usize * MIB, patience: self.patience },
             lifetime: self.lifetime,

@@ -8,9 +8,9 @@ use capture::{Item, Reader, Record};
 use core::net::IpAddr;
 use core::time::Duration;
 use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Coalescer, Exempt, Full, Hold, Identifiers, Join, JoinLimits,
-    Joiner, Late, Ledger, Limits, Mode, Narrowing, Output, Prefix, Prefixes, Reason, Reassembler, Role, Rules,
-    RunsBy, Secret, Side, Switch, Tally, Widening,
+    Batch, Exempt, Gateway, GatewaySettings, Guessing, Holding, JOIN_PATIENCE, Join, Ledger, Limits, Mode,
+    Position, Prefix, Prefixes, Reason, Secret, Secrets, SideSettings, Switch, TRANSIT_PATIENCE, Tally, Trains,
+    Way,
 };
 use packet::{Fill, Frame, Ingress, NoPacket, Packet, Pool, Time, Unfit};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub struct Settings {
     /// Flows that are never coalesced.
     pub exempt: Vec<Exempt>,
     /// How long segments wait.
-    pub hold: Hold,
+    pub hold: Holding,
     /// How a cut shares a payload out.
     pub fill: Fill,
     /// What may be held, and how long.
@@ -133,8 +133,8 @@ pub struct Traffic {
 /// A rewrite on its way.
 #[derive(Debug)]
 struct Rewriter {
-    side: Side,
-    out: Output,
+    gateway: Gateway,
+    batch: Batch,
     clock: Clock,
     /// Interfaces of the sections before this one, so that each has a port of its own.
     interfaces_before: u32,
@@ -173,34 +173,22 @@ pub fn rewrite<R: Read, S: Sink>(
         _ => rewriter.release(sink).map_err(Stop::Sink),
     };
     if !matches!(ended, Err(Stop::Sink(_))) && flushed.is_ok() {
-        let law = rewriter.side.check(&rewriter.out);
+        let law = rewriter.gateway.check(ONLY);
         assert!(law.is_ok(), "every packet and every byte has its fate: {law:?}");
     }
-    let Rewriter { out, input, output, snap_cut, .. } = rewriter;
+    let Rewriter { gateway, input, output, snap_cut, .. } = rewriter;
     // That the output is short matters more than why the input was.
-    (Outcome { ledger: out.ledger, input, output, snap_cut }, flushed.and(ended))
+    (Outcome { ledger: gateway.ledger(ONLY).clone(), input, output, snap_cut }, flushed.and(ended))
 }
 
 impl Rewriter {
     fn new(settings: &Settings) -> Rewriter {
-        let (role, answers) = match settings.role {
-            As::Host => (Role::Source(Identifiers::new(settings.seed, settings.lifetime)), None),
-            As::Transit { answer_from } => {
-                let answers = Answers::new(answer_from, ANSWERS_PER_SECOND, ANSWERS_BURST, settings.seed);
-                (Role::Transit, Some(answers))
-            }
-        };
-        let narrowing = Narrowing {
-            fill: settings.fill,
-            segment: settings.stages.segment,
-            fragment: settings.stages.fragment,
-            ..Narrowing::new(settings.mtu, role)
-        };
+        let secrets = Secrets { seed: settings.seed, table_key: settings.table_key };
         // What is given up keeps its buffer until it is written, and a packet that comes needs one beside what is held.
-        let pool = Pool::new(2 * settings.limits.bytes + POOL_EXTRA);
+        let pool = || Pool::new(2 * settings.limits.bytes + POOL_EXTRA);
         Rewriter {
-            side: Side { widening: widening(settings), narrowing },
-            out: Output::new(pool, answers),
+            gateway: Gateway::new(&GatewaySettings::one(side(settings)), secrets, pool),
+            batch: Batch::default(),
             clock: Clock::default(),
             interfaces_before: 0,
             interfaces_here: 0,
@@ -256,7 +244,8 @@ impl Rewriter {
                 self.input.count(record.data.len(), packet.len());
                 packet.judge_checksum();
                 packet.tag = record.number;
-                self.side.push(self.clock.now, packet, &mut self.out);
+                self.batch.frames.push(Frame::Ip(packet));
+                self.gateway.push(self.clock.now, ONLY, &mut self.batch);
                 self.keep_options(record);
                 self.drain(Some(record), sink)
             }
@@ -265,10 +254,10 @@ impl Rewriter {
                     self.snap_cut.get_or_insert(Spot { packet: record.number, offset: record.offset });
                 }
                 self.input.count(record.data.len(), record.data.len());
-                self.out.ledger.pass(reason, record.data.len());
+                self.gateway.output_mut(ONLY).ledger.pass(reason, record.data.len());
                 if !matches!(reason, Reason::NotIp | Reason::OtherLink) {
                     // It may be of any flow, and must not overtake what that flow holds.
-                    self.side.release(self.clock.now, &mut self.out);
+                    self.gateway.release(self.clock.now, ONLY);
                     self.drain(None, sink)?;
                 }
                 self.output.count(record.data.len(), record.data.len());
@@ -305,10 +294,10 @@ impl Rewriter {
         let medium = record.medium.ok_or(Reason::OtherLink)?;
         let ingress = Ingress(self.interfaces_before + record.interface);
         let is_cut = record.data.len() < record.original_len as usize;
-        match Frame::copy(record.data, medium, ingress, &mut self.out.pool) {
+        match Frame::copy(record.data, medium, ingress, &mut self.gateway.output_mut(ONLY).pool) {
             // A length that the sender left out cannot be told from a frame that is not all here.
             Ok(packet) if packet.ip().length_missing && is_cut => {
-                self.out.done(packet);
+                self.gateway.done(ONLY, packet);
                 Err(Reason::SnapCut)
             }
             Ok(packet) => Ok(packet),
@@ -320,9 +309,9 @@ impl Rewriter {
     /// Moves the clock; whatever became late until then leaves at the time it became late.
     fn advance<S: Sink>(&mut self, time: Time, sink: &mut S) -> Result<(), S::Error> {
         let until = self.clock.reading(time);
-        while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= until) {
+        while let Some(deadline) = self.gateway.next_deadline().filter(|deadline| *deadline <= until) {
             self.clock.now = self.clock.now.max(deadline);
-            self.side.expire(self.clock.now, &mut self.out);
+            self.gateway.expire(self.clock.now);
             self.drain(None, sink)?;
         }
         self.clock.set(time);
@@ -331,13 +320,17 @@ impl Rewriter {
 
     /// Lets go of everything that is held.
     fn release<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
-        self.side.flush(self.clock.now, &mut self.out);
+        self.gateway.flush(self.clock.now);
         self.drain(None, sink)
     }
 
     /// Writes what the engine lets go.
     fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
-        while let Some(packet) = self.out.next() {
+        while let Some(way) = self.gateway.next(ONLY) {
+            let packet = match way {
+                Way::Forward(packet) | Way::Answer(packet) => packet,
+                Way::Pass(_, unfit) => panic!("what carries no packet went past the engine: {unfit:?}"),
+            };
             match current {
                 Some(record) if packet.is_as_received() && packet.tag == record.number => {
                     self.output.count(record.data.len(), packet.len());
@@ -357,36 +350,47 @@ impl Rewriter {
                     }
                 }
             }
-            self.out.done(packet);
+            self.gateway.done(ONLY, packet);
         }
         Ok(())
     }
 }
 
-/// The stages that join, for a port that takes single packets.
-fn widening(settings: &Settings) -> Widening {
-    let Stages { reassemble, join, coalesce, segment, .. } = settings.stages;
-    let (limits, seed, key) = (settings.limits, settings.seed, settings.table_key);
-    let how = join.unwrap_or(Join::Destination);
+/// The one side that all leaves by, for a port that takes single packets.
+fn side(settings: &Settings) -> SideSettings {
+    let Stages { reassemble, join, coalesce, segment, fragment } = settings.stages;
+    let how = match (join, reassemble) {
+        (Some(join), _) => join,
+        (None, Switch::On) => Join::Destination,
+        (None, Switch::Off) => Join::Off,
+    };
     let joins = match settings.join_for.as_slice() {
         [] => Prefixes::new(how),
         named => named.iter().fold(Prefixes::new(Join::Off), |joins, prefix| joins.with(*prefix, how)),
     };
-    let reassembler = (reassemble == Switch::On || how == Join::Hop).then(|| {
-        let on_the_way = matches!(settings.role, As::Transit { .. }).then_some(TRANSIT_PATIENCE);
-        let limits = Limits { patience: limits.patience.or(on_the_way), ..limits };
-        Reassembler::new(limits, Late::Release { mtu: settings.mtu }, seed).with_table_key(key)
-    });
-    let joiner = (how == Join::Graceful).then(|| {
-        let patience = limits.patience.unwrap_or(JOIN_PATIENCE);
-        let limits = JoinLimits { bytes: limits.bytes, patience, full: Full::Pass, runs: RunsBy::Datagram };
-        Joiner::new(limits, settings.mtu, seed).with_table_key(key)
-    });
-    let coalescer = coalesce.map(|mode| {
-        let rules = Rules { mode, hold: settings.hold, len_max: settings.mtu, longer: segment, udp: false };
-        Coalescer::new(limits.bytes, rules, settings.exempt.clone(), seed).with_table_key(key)
-    });
-    Widening { joins, reassembler, joiner, coalescer }
+    let (position, answer_from) = match settings.role {
+        As::Host => (Position::Source, None),
+        As::Transit { answer_from } => (Position::Transit, Some(answer_from)),
+    };
+    let patience = settings.limits.patience;
+    SideSettings {
+        memory: settings.limits.bytes,
+        joins,
+        fragment_patience: patience.or((position == Position::Transit).then_some(TRANSIT_PATIENCE)),
+        join_patience: patience.unwrap_or(JOIN_PATIENCE),
+        // Nothing is received anywhere but in the order of the file.
+        guessing: Guessing::Never,
+        coalesce,
+        hold: settings.hold,
+        exempt: settings.exempt.clone(),
+        segment,
+        fragment,
+        fill: settings.fill,
+        trains: [Trains::Resized; 2],
+        id_lifetime: settings.lifetime,
+        answer_from,
+        ..SideSettings::new(settings.mtu, position)
+    }
 }
 
 impl Clock {
@@ -443,11 +447,9 @@ const POOL_EXTRA: usize = 16 << 20;
 const OPTIONS_CHARGE: usize = 64;
 /// Options that are kept for when their packets leave, in bytes: more than belong to what is held within the usual waits.
 const OPTIONS_LEN_MAX: usize = 16 << 20;
-/// How long datagrams are waited for on the way (rel:G18).
-const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
-/// How long joining on the way waits for the next fragment (rel:G18).
-const JOIN_PATIENCE: Duration = Duration::from_millis(10);
 /// Longer than any patience that can be asked for: after it, nothing is held from before.
 const LEAP: Duration = Duration::from_secs(7_200);
 /// Longer than merged captures and several queues give times of one source in a row, while another's are ahead.
 const LASTING: Duration = Duration::from_millis(200);
+/// The direction in which all of a capture goes.
+const ONLY: usize = 0;

@@ -38,15 +38,6 @@ pub struct Guesses {
     pub copied_out_bytes: u64,
 }
 
-/// A guess about the frames that come next, and the side that they will be pushed to: nothing else is, until it is settled.
-///
-/// A port receives the payloads of some frames to its [`places`](Bet::places), as [`Landed`], and everything else as frames;
-/// [`settle`](Bet::settle) takes in what is right of the former. Then each of the frames is pushed.
-#[derive(Debug)]
-pub struct Bet<'a> {
-    side: &'a mut Side,
-}
-
 /// What a reassembler remembers to guess by.
 #[derive(Debug, Default)]
 pub(crate) struct Landing {
@@ -88,80 +79,77 @@ struct Trial {
     last_pause: u32,
 }
 
-impl Side {
-    /// Guesses what comes next.
-    pub fn bet(&mut self, pool: &mut Pool) -> Bet<'_> {
-        if let Some(reassembler) = &mut self.widening.reassembler {
-            reassembler.bet(pool);
+impl Guesses {
+    /// Those of two stages that followed each other.
+    pub(crate) fn and(self, other: Guesses) -> Guesses {
+        Guesses {
+            made: self.made + other.made,
+            right: self.right + other.right,
+            landed_bytes: self.landed_bytes + other.landed_bytes,
+            copied_out_bytes: self.copied_out_bytes + other.copied_out_bytes,
         }
-        Bet { side: self }
     }
+}
 
-    /// The same for who has seen the next packet's header, and can still choose a place for its payload.
-    pub fn bet_toward(&mut self, next: &Packet, pool: &mut Pool) -> Bet<'_> {
-        if let Some(reassembler) = &mut self.widening.reassembler {
+impl Side {
+    /// Guesses what comes next, by the header of the next packet where that was seen. Nothing else is done before what came is
+    /// [settled](Side::settle).
+    #[inline]
+    pub fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
+        let Some(reassembler) = &mut self.widening.reassembler else { return };
+        if let Some(next) = next {
             reassembler.turn_to(next);
         }
-        self.bet(pool)
+        reassembler.bet(pool);
+    }
+
+    /// Where the payloads of the next frames should land; none where nothing is guessed.
+    #[inline]
+    pub fn places(&mut self) -> Option<Places<'_>> {
+        self.widening.reassembler.as_mut()?.places()
     }
 
     /// How guesses went so far.
     pub fn guesses(&self) -> Guesses {
         self.widening.reassembler.as_ref().map_or_else(Guesses::default, |it| it.landing.guesses)
     }
-}
-
-impl Bet<'_> {
-    /// Where the payloads of the next frames should land; none where nothing is guessed.
-    pub fn places(&mut self) -> Option<Places<'_>> {
-        self.side.widening.reassembler.as_mut()?.places()
-    }
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
-    /// front of `frames`. `landed` is what came first, one for each place in their order. `took` hears of the fragments that are taken
-    /// in: of pieces of one datagram that have the same headers but for the offset of one, and how many there were.
-    pub fn settle(
-        self,
-        now: Time,
-        landed: &mut Vec<Landed>,
-        frames: &mut Vec<Frame>,
-        out: &mut Output,
-        mut took: impl FnMut(&Packet, usize),
-    ) {
+    /// front of `frames`. `landed` is what came first, one for each place in their order.
+    pub fn settle(&mut self, now: Time, landed: &mut Vec<Landed>, frames: &mut Vec<Frame>, out: &mut Output) {
         let came_count = landed.len() + frames.len();
         let mut right_count = 0;
         let mut pieces = landed.drain(..);
         while let Some(it) = pieces.next() {
-            let place = self.side.landed_in().landing.next_place();
+            let place = self.landed_in().landing.next_place();
             let piece = match it.read() {
                 Ok(piece) => piece,
                 Err(it) => {
-                    self.side.landed_in().rescue(place, it);
+                    self.landed_in().rescue(place, it);
                     break;
                 }
             };
             let mut count = 1;
-            match self.side.land(now, &place, piece.packet(), out) {
+            match self.land(now, &place, piece.packet(), out) {
                 Landfall::Wrong => {
-                    self.side.landed_in().rescue(place, piece.into_landed());
+                    self.landed_in().rescue(place, piece.into_landed());
                     break;
                 }
-                Landfall::Piece => count += self.side.land_more(&piece, pieces.as_slice(), out),
+                Landfall::Piece => count += self.land_more(&piece, pieces.as_slice(), out),
                 Landfall::Last => {
                     // The run leaves with its memory.
-                    if self.side.landed_in().landing.goes_on() {
-                        pieces.by_ref().for_each(|it| self.side.landed_in().rescue_next(it));
+                    if self.landed_in().landing.goes_on() {
+                        pieces.by_ref().for_each(|it| self.landed_in().rescue_next(it));
                     }
-                    self.side.close_landed(now, out);
+                    self.close_landed(now, out);
                 }
             }
-            took(piece.packet(), count);
             pieces.by_ref().take(count - 1).for_each(|it| out.pool.give(it.into_buffer()));
             out.pool.give(piece.into_buffer());
             right_count += count;
         }
-        pieces.for_each(|it| self.side.landed_in().rescue_next(it));
-        if let Some(reassembler) = &mut self.side.widening.reassembler {
+        pieces.for_each(|it| self.landed_in().rescue_next(it));
+        if let Some(reassembler) = &mut self.widening.reassembler {
             reassembler.end_bet(came_count, right_count, frames, &mut out.pool);
         }
     }
@@ -208,7 +196,7 @@ impl Side {
 }
 
 impl Reassembler {
-    /// Guesses places by this rule; without it, where it pays. Nobody guesses who is not asked to [`bet`](Side::bet).
+    /// Guesses places by this rule; without it, where it pays. Nobody guesses who is not asked to [`predict`](Side::predict).
     pub fn guessing(mut self, guessing: Guessing) -> Reassembler {
         self.landing.guessing = guessing;
         self

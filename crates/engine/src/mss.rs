@@ -69,6 +69,11 @@ pub struct Border {
 }
 
 impl Border {
+    /// What is usual between links of these MTUs.
+    pub fn usual(wide_mtu: u16, narrow_mtu: u16) -> Border {
+        Border { wide_mtu, narrow_mtu, raise: Raise::default(), safe_len: SAFE_LEN.min(narrow_mtu) }
+    }
+
     /// Longest TCP packet toward this side whose receiver has not been heard, in bytes: what is safe for a narrow host; for a
     /// wide one, what its peer may have sent it.
     pub fn unknown_len_max(&self, toward: Toward) -> u16 {
@@ -101,6 +106,19 @@ pub enum Toward {
 }
 
 impl Toward {
+    /// The number of the direction of a border that leads there.
+    pub const fn direction(self) -> usize {
+        match self {
+            Toward::Narrow => 0,
+            Toward::Wide => 1,
+        }
+    }
+
+    /// Where the direction with this number leads.
+    pub(crate) const fn of_direction(direction: usize) -> Toward {
+        if direction == Toward::Narrow.direction() { Toward::Narrow } else { Toward::Wide }
+    }
+
     fn other(self) -> Toward {
         match self {
             Toward::Wide => Toward::Narrow,
@@ -248,25 +266,20 @@ impl Mss {
         }
     }
 
-    /// How long packets may be to the receiver of this packet, which goes toward this side, and to its sender; none of what is no
-    /// whole TCP.
-    pub fn limits(&mut self, packet: &Packet, toward: Toward) -> Option<[SegmentLimit; 2]> {
-        let (key, ..) = FlowKey::of(packet, toward)?;
-        let found = self.find(&key);
-        Some([toward, toward.other()].map(|toward| {
+    /// How long packets of a connection may be toward this side, to the second of these ends, addresses and ports, without VLAN tags, and to
+    /// the first one.
+    pub fn limits(&mut self, [from, to]: [(Address, u16); 2], toward: Toward) -> [SegmentLimit; 2] {
+        let found = self.find(&FlowKey::between(from, to, toward));
+        [toward, toward.other()].map(|toward| {
             let flow = found.map(|at| *self.flows.at_mut(at));
             self.limit(flow.as_ref(), toward)
-        }))
+        })
     }
 
     /// Packets of a connection go on toward this side without being seen here: from the first of these ends to the second, addresses and
     /// ports, without VLAN tags. How long its packets may be, IP header counted, in bytes; none where the connection is not known.
     pub fn hear(&mut self, now: Time, [from, to]: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
-        let [narrow, wide] = match toward {
-            Toward::Wide => [from, to],
-            Toward::Narrow => [to, from],
-        };
-        let key = FlowKey { narrow: narrow.0, wide: wide.0, ports: [narrow.1, wide.1], tags: 0 };
+        let key = FlowKey::between(from, to, toward);
         let at = self.find(&key)?;
         self.refresh(now, key, at, tcp::ACK, toward);
         let flow = *self.flows.at_mut(at);
@@ -609,6 +622,15 @@ impl Mss {
 }
 
 impl FlowKey {
+    /// The connection of packets from this end to that one, which go toward this side without VLAN tags.
+    fn between(from: (Address, u16), to: (Address, u16), toward: Toward) -> FlowKey {
+        let [narrow, wide] = match toward {
+            Toward::Wide => [from, to],
+            Toward::Narrow => [to, from],
+        };
+        FlowKey { narrow: narrow.0, wide: wide.0, ports: [narrow.1, wide.1], tags: 0 }
+    }
+
     /// The connection of a whole TCP packet, its flags, and what it acknowledges.
     #[inline]
     fn of(packet: &Packet, toward: Toward) -> Option<(FlowKey, u8, u32)> {

@@ -3,7 +3,7 @@
 use crate::ledger::{Event, Ledger, Reason, Tally};
 use crate::refuse::Answers;
 use packet::icmp::Complaint;
-use packet::{Packet, Pool, Time};
+use packet::{Packet, Pool, Raw, Time, Unfit};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -27,6 +27,8 @@ pub enum Way {
     Forward(Packet),
     /// Back, by the port that the packet came from which it is about: it is an ICMP error of ours.
     Answer(Packet),
+    /// On, as it came: it carries no packet for us.
+    Pass(Raw, Unfit),
 }
 
 impl Output {
@@ -42,7 +44,7 @@ impl Output {
         }
     }
 
-    /// The next packet for the port, counted as gone.
+    /// The next packet for the port, counted as gone: for who hands in packets alone.
     #[expect(clippy::should_implement_trait, reason = "a port drains what a stage fills again: no iterator")]
     #[inline]
     pub fn next(&mut self) -> Option<Packet> {
@@ -61,6 +63,7 @@ impl Output {
 
     fn take(&mut self) -> Option<Packet> {
         match self.queue.pop_front()? {
+            Way::Pass(..) => panic!("whoever hands in other frames than packets takes all that leaves"),
             Way::Answer(packet) => Some(packet),
             Way::Forward(packet) => {
                 self.count_gone(&packet);
@@ -104,6 +107,11 @@ impl Output {
 
     pub(crate) fn forward(&mut self, packet: Packet) {
         self.queue.push_back(Way::Forward(packet));
+    }
+
+    /// Has a frame go on behind what is queued; whoever sends it counts it.
+    pub(crate) fn pass(&mut self, raw: Raw, unfit: Unfit) {
+        self.queue.push_back(Way::Pass(raw, unfit));
     }
 
     /// Hands the packets that were queued after the first `mark` to the next stage, in their order, in whose place come

@@ -59,6 +59,11 @@ impl<T> Prefixes<T> {
         self
     }
 
+    /// Is this so for what was said of any address?
+    pub fn any(&self, is_so: impl Fn(&T) -> bool) -> bool {
+        is_so(&self.default) || self.said.iter().any(|(_, what)| is_so(what))
+    }
+
     /// What was said for the longest prefix of this address, or else the default.
     pub fn get(&self, address: Address) -> &T {
         self.said.iter().find(|(prefix, _)| prefix.contains(address)).map_or(&self.default, |(_, what)| what)

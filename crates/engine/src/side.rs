@@ -225,6 +225,26 @@ impl Side {
         out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
     }
 
+    /// Ends the stages that others have not: what they hold leaves first, through all that follows them.
+    pub(crate) fn end_all_but(&mut self, others: &Widening, now: Time, out: &mut Output) {
+        let Widening { reassembler, joiner, coalescer, .. } = &mut self.widening;
+        let ends =
+            [(reassembler.is_some(), others.reassembler.is_none()), (joiner.is_some(), others.joiner.is_none())];
+        if ends.contains(&(true, true)) {
+            let (reassembler, joiner) = (
+                reassembler.take_if(|_| others.reassembler.is_some()),
+                joiner.take_if(|_| others.joiner.is_some()),
+            );
+            self.flush(now, out);
+            (self.widening.reassembler, self.widening.joiner) = (reassembler, joiner);
+        } else if coalescer.is_some() && others.coalescer.is_none() {
+            self.release(now, out);
+        }
+        if others.coalescer.is_none() {
+            self.widening.coalescer = None;
+        }
+    }
+
     /// Lets go of what is held, to whoever goes on in its place: it is not made to fit what leaves here.
     pub fn hand_over(&mut self, now: Time, out: &mut Output) {
         self.widening.flush(now, out);
@@ -270,6 +290,15 @@ impl Default for Widening {
 }
 
 impl Widening {
+    /// Begins the stages that are not there. What works goes on as it is.
+    pub(crate) fn begin(&mut self, fresh: Widening) {
+        let Widening { joins, reassembler, joiner, coalescer } = fresh;
+        self.joins = joins;
+        self.reassembler = self.reassembler.take().or(reassembler);
+        self.joiner = self.joiner.take().or(joiner);
+        self.coalescer = self.coalescer.take().or(coalescer);
+    }
+
     /// Fragments become datagrams, or longer fragments; segments, rejoined ones too, become trains.
     fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
         if packet.ip().fragment.is_none() {
@@ -336,6 +365,21 @@ impl Widening {
         let joined = self.joiner.as_ref().and_then(Joiner::next_deadline);
         let segments = self.coalescer.as_ref().and_then(Coalescer::next_deadline);
         fragments.into_iter().chain(joined).chain(segments).min()
+    }
+
+    /// Bytes charged against the limits of the stages.
+    pub fn charged(&self) -> usize {
+        self.charges().iter().sum()
+    }
+
+    /// Bytes charged against the limit of each stage: of what rejoins datagrams, of what joins fragments on the way, of what coalesces.
+    pub fn charges(&self) -> [usize; 3] {
+        let Widening { reassembler, joiner, coalescer, .. } = self;
+        [
+            reassembler.as_ref().map_or(0, Reassembler::charged),
+            joiner.as_ref().map_or(0, Joiner::charged),
+            coalescer.as_ref().map_or(0, Coalescer::charged),
+        ]
     }
 
     /// The packets and payload that are held, counted anew, and the buffers that they lie in.

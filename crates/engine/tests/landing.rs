@@ -181,12 +181,9 @@ impl Station {
                     Frame::copy(frame, Medium::Ethernet, Ingress(0), &mut self.out.pool).expect("it is a packet")
                 });
                 let pool = &mut self.out.pool;
-                let mut bet = match &next {
-                    Some(next) => self.side.bet_toward(next, pool),
-                    None => self.side.bet(pool),
-                };
-                receive(batch, call, bet.places(), pool, &mut landed, &mut frames);
-                bet.settle(now, &mut landed, &mut frames, &mut self.out, |_, _| {});
+                self.side.predict(next.as_ref(), pool);
+                receive(batch, call, self.side.places(), pool, &mut landed, &mut frames);
+                self.side.settle(now, &mut landed, &mut frames, &mut self.out);
                 next.into_iter().for_each(|next| self.out.pool.give(next.into_buffer()));
             }
         }

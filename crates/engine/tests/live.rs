@@ -196,11 +196,11 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
     let mut ways = String::new();
     while let Some(way) = by_way.next_way() {
         let same = plain.next().expect("as many");
-        let (Way::Forward(packet) | Way::Answer(packet)) = &way;
+        let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
         assert!(packet.frame() == same.frame());
         ways.push(if matches!(way, Way::Answer(_)) { 'a' } else { 'f' });
         assert_eq!(packet.ip().protocol == 1, matches!(way, Way::Answer(_)), "an answer is ICMP");
-        let (Way::Forward(packet) | Way::Answer(packet)) = way;
+        let (Way::Forward(packet) | Way::Answer(packet)) = way else { panic!("only packets came") };
         by_way.done(packet);
         plain.done(same);
     }
@@ -219,13 +219,13 @@ fn the_sender_of_a_train_that_is_refused_is_told_once() {
         side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut out);
         let (mut answered, mut forwarded) = (0, 0);
         while let Some(way) = out.next_way() {
-            let (Way::Forward(packet) | Way::Answer(packet)) = &way;
+            let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
             (answered, forwarded) = match way {
                 Way::Answer(_) => (answered + 1, forwarded),
-                Way::Forward(_) => (answered, forwarded + 1),
+                _ => (answered, forwarded + 1),
             };
             assert!(packet.wire_len() <= 1_500);
-            let (Way::Forward(packet) | Way::Answer(packet)) = way;
+            let (Way::Forward(packet) | Way::Answer(packet)) = way else { panic!("only packets came") };
             out.done(packet);
         }
         // Ten of 1,900 bytes, and one of 1,000, which fits.

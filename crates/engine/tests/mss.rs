@@ -791,7 +791,10 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             // Whoever else cuts its trains is told the same, from either direction.
             let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
             let back = gateway.seen(&turned(long), other(toward), Checksum::Unverified, None);
-            let limit = gateway.mss.limits(&back, other(toward)).map(|[_, back]| back);
+            let ports = [0, 2].map(|at| u16::from_be_bytes([back.payload()[at], back.payload()[at + 1]]));
+            let (from, to) = back.addresses();
+            let ends = [(from, ports[0]), (to, ports[1])];
+            let limit = Some(gateway.mss.limits(ends, other(toward))[1]);
             assert_eq!(limit, seen.segment_limit, "{toward:?}, {mss:?}");
             let side = pick(toward, &gateway.wide, &gateway.narrow);
             let resized = seen.segment_limit.and_then(|limit| side.resizes_to(limit));

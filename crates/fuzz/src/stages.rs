@@ -4,19 +4,20 @@
 use crate::input::Input;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};
 use engine::{
-    Checksums, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME, Late, Limits, Mode,
-    Narrowing, Output, Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Trains, Way,
-    Widening,
+    Batch, Event, Gateway, GatewaySettings, Guessing, Holding, Join, Late, Mode, Pieces, Position, Prefixes,
+    Secret, Secrets, SideSettings, Trains, Way,
 };
-use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
+use packet::{Ingress, Medium, Packet, Pool, Time};
 use sim::pattern::Pattern;
 use sim::wire::{self, Head, Seen, TCP, TCP_LEN};
 use std::time::Duration;
 
-/// An engine's side, and what hosts know.
+/// A gateway with one direction, and what hosts know.
 struct Scene {
-    side: Side,
-    out: Output,
+    gateway: Gateway,
+    batch: Batch,
+    /// Frames that come at once, with the next one that comes last.
+    waiting: Vec<Vec<u8>>,
     shape: Shape,
     now: Time,
     flows: [Flow; FLOW_COUNT],
@@ -25,7 +26,7 @@ struct Scene {
     too_long: u64,
 }
 
-/// What a side is drawn from: another like it can be made.
+/// What a gateway is drawn from.
 #[derive(Clone, Copy)]
 struct Shape {
     mtu: u16,
@@ -34,7 +35,10 @@ struct Shape {
     coalesces: Option<Mode>,
     keeps_trains: bool,
     udp: bool,
-    hold: Hold,
+    hold: Holding,
+    guessing: Guessing,
+    /// Frames that come at once, at most.
+    batch_len: usize,
     room: usize,
     patience: Duration,
     late: Late,
@@ -52,10 +56,12 @@ struct Flow {
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let shape = Shape::draw(&mut input);
-    let pool = Pool::new(input.one_of(&[1 << 20, 1 << 16, 8 << 20]));
+    let mut pool = Some(Pool::new(input.one_of(&[1 << 20, 1 << 16, 8 << 20])));
+    let secrets = Secrets::both(Secret::new(7));
     let mut scene = Scene {
-        side: shape.side(),
-        out: Output::new(pool, None),
+        gateway: Gateway::new(&shape.settings(), secrets, || pool.take().expect("it has one direction")),
+        batch: Batch::default(),
+        waiting: Vec::new(),
         shape,
         now: Time::from_nanos(1_000_000_000),
         flows: [Flow::default(); FLOW_COUNT],
@@ -68,9 +74,10 @@ pub fn run(bytes: &[u8]) {
         scene.drain();
         count += 1;
     }
-    scene.side.flush(scene.now, &mut scene.out);
+    scene.give();
+    scene.gateway.flush(scene.now);
     scene.drain();
-    assert_eq!(scene.out.pool.lent_count(), 0, "every buffer comes back");
+    assert_eq!(scene.gateway.output(ONLY).pool.lent_count(), 0, "every buffer comes back");
     for flow in &scene.flows {
         assert!(
             flow.late[1] <= flow.late[0],
@@ -85,48 +92,41 @@ impl Shape {
     fn draw(input: &mut Input<'_>) -> Shape {
         let mtu = input.one_of(&[1_500, 68, 576, 1_280, 4_000, 9_000, 65_535]);
         let millis = Duration::from_millis(input.one_of(&[30_000, 1, 50]));
+        let is_source = input.bit();
+        let joins = input.one_of(&[Join::Destination, Join::Graceful, Join::Hop, Join::Off]);
+        let coalesces = input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]);
+        let (keeps_trains, udp, how) = (input.bit(), input.bit(), input.byte());
         Shape {
             mtu,
-            is_source: input.bit(),
-            joins: input.one_of(&[Join::Destination, Join::Graceful, Join::Hop, Join::Off]),
-            coalesces: input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]),
-            keeps_trains: input.bit(),
-            udp: input.bit(),
-            hold: if input.bit() { Hold::Fixed(Duration::from_millis(5)) } else { Hold::Adaptive },
+            is_source,
+            joins,
+            coalesces,
+            keeps_trains,
+            udp,
+            hold: if how & 1 > 0 { Holding::Fixed(Duration::from_millis(5)) } else { Holding::Adaptive },
+            guessing: if how & 2 > 0 { Guessing::Never } else { Guessing::Always },
+            batch_len: usize::from(how >> 2) % 8 + 1,
             room: input.one_of(&[256 << 10, 16 << 10, 1 << 20]),
             patience: millis,
             late: if input.bit() { Late::Retire } else { Late::Release { mtu } },
         }
     }
 
-    fn side(self) -> Side {
-        let secret = || Secret::new(7);
-        let needs = |joins: &[Join]| joins.contains(&self.joins);
-        let limits = Limits { bytes: self.room, patience: Some(self.patience) };
-        let join_limits =
-            JoinLimits { bytes: self.room, patience: self.patience, full: Full::Pass, runs: RunsBy::Datagram };
-        let rules = |mode| Rules {
-            mode,
+    fn settings(self) -> GatewaySettings {
+        let trains = if self.keeps_trains { Trains::Kept } else { Trains::Resized };
+        GatewaySettings::one(SideSettings {
+            memory: self.room,
+            joins: Prefixes::new(self.joins),
+            fragment_patience: Some(self.patience),
+            late: self.late,
+            join_patience: self.patience,
+            guessing: self.guessing,
+            coalesce: self.coalesces,
             hold: self.hold,
-            len_max: self.mtu,
-            longer: if self.keeps_trains { Switch::Off } else { Switch::On },
-            udp: self.udp,
-        };
-        let role = if self.is_source { Role::Source(Identifiers::new(secret(), LIFETIME)) } else { Role::Transit };
-        Side {
-            widening: Widening {
-                joins: Prefixes::new(self.joins),
-                reassembler: needs(&[Join::Destination, Join::Hop])
-                    .then(|| Reassembler::new(limits, self.late, secret())),
-                joiner: needs(&[Join::Graceful]).then(|| Joiner::new(join_limits, self.mtu, secret())),
-                coalescer: self.coalesces.map(|mode| Coalescer::new(self.room, rules(mode), Vec::new(), secret())),
-            },
-            narrowing: Narrowing {
-                trains: if self.keeps_trains { Trains::Kept } else { Trains::Resized },
-                checksums: Checksums::Finished,
-                ..Narrowing::new(self.mtu, role)
-            },
-        }
+            coalesces_udp: self.udp,
+            trains: [trains; 2],
+            ..SideSettings::new(self.mtu, if self.is_source { Position::Source } else { Position::Transit })
+        })
     }
 }
 
@@ -151,7 +151,10 @@ impl Scene {
                 self.last = frame;
             }
             11 => self.pass_time(Duration::from_micros(u64::from(input.word()) * (u64::from(input.byte()) + 1))),
-            12 => self.side.release(self.now, &mut self.out),
+            12 => {
+                self.give();
+                self.gateway.release(self.now, ONLY);
+            }
             13 => self.hand_over(),
             14 => {
                 let frame = input.bytes(usize::from(what >> 4) * 8 + 20);
@@ -169,22 +172,35 @@ impl Scene {
     }
 
     fn pass_time(&mut self, stretch: Duration) {
+        self.give();
         self.now = self.now + stretch;
-        self.side.expire(self.now, &mut self.out);
-        assert!(self.side.next_deadline().is_none_or(|at| at > self.now), "law 6: what was late is gone");
+        self.gateway.expire(self.now);
+        assert!(self.gateway.next_deadline().is_none_or(|at| at > self.now), "law 6: what was late is gone");
     }
 
     fn hand_over(&mut self) {
-        let old = std::mem::replace(&mut self.side, self.shape.side());
-        self.side.take_over(self.now, old, &mut self.out);
+        self.give();
+        self.gateway.replace(self.now, &self.shape.settings());
     }
 
+    /// A frame comes, at once with those that wait.
     fn push(&mut self, frame: &[u8]) {
-        let Ok(packet) = Frame::copy(frame, Medium::Ip, Ingress(1), &mut self.out.pool) else { return };
-        if let Some((flow, seq, len)) = wire::read(frame).and_then(|seen| stream(&seen, frame)) {
-            self.flows[flow].moves(0, seq, len);
+        self.waiting.push(frame.to_vec());
+        if self.waiting.len() >= self.shape.batch_len {
+            self.give();
         }
-        self.side.push(self.now, packet, &mut self.out);
+    }
+
+    /// Gives the frames that wait as one batch.
+    fn give(&mut self) {
+        let (mut places, pool) = self.gateway.places(ONLY);
+        for frame in self.waiting.drain(..) {
+            let is_there = self.batch.receive(&frame, Medium::Ip, Ingress(1), places.as_mut(), pool);
+            if is_there && let Some((flow, seq, len)) = wire::read(&frame).and_then(|seen| stream(&seen, &frame)) {
+                self.flows[flow].moves(0, seq, len);
+            }
+        }
+        self.gateway.push(self.now, ONLY, &mut self.batch);
     }
 
     /// A segment of a stream: the next, or one near it.
@@ -223,12 +239,16 @@ impl Scene {
 
     /// Takes what leaves, and looks at it.
     fn drain(&mut self) {
-        while let Some(way) = self.out.next_way() {
-            let (Way::Forward(packet) | Way::Answer(packet)) = way;
-            self.look(&packet);
-            self.out.done(packet);
+        while let Some(way) = self.gateway.next(ONLY) {
+            match way {
+                Way::Forward(packet) | Way::Answer(packet) => {
+                    self.look(&packet);
+                    self.gateway.done(ONLY, packet);
+                }
+                Way::Pass(raw, _) => self.gateway.output_mut(ONLY).pool.give(raw.into_buffer()),
+            }
         }
-        self.side.check(&self.out).expect("law 2");
+        self.gateway.check(ONLY).expect("law 2");
     }
 
     fn look(&mut self, packet: &Packet) {
@@ -236,7 +256,7 @@ impl Scene {
         while let Some(piece) = pieces.next() {
             let bytes = [piece.header, piece.payload].concat();
             self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));
-            let left_alone = self.out.ledger.event(Event::LeftAlone).packets;
+            let left_alone = self.gateway.ledger(ONLY).event(Event::LeftAlone).packets;
             assert!(
                 self.too_long <= left_alone,
                 "law 1: {} longer than the link, {left_alone} left alone",
@@ -333,6 +353,8 @@ fn piece(input: &mut Input<'_>) -> Vec<u8> {
     frame
 }
 
+/// The gateway's one direction.
+const ONLY: usize = 0;
 const FLOW_COUNT: usize = 4;
 /// Hosts: those that send streams, from this on; those that send datagrams; and who receives.
 const FROM: u16 = 1;

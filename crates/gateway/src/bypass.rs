@@ -3,13 +3,13 @@
 //! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched on begins anew.
 //! A new configuration says anew which stages work.
 
-use crate::build::{self, Secrets};
-use crate::config::{Config, SideConfig, Stage};
+use crate::build;
+use crate::config::{Config, Stage};
 use crate::figures::named;
 use crate::orders::{Order, Reins};
-use crate::worker::Way;
-use engine::{Join, Side, Switch, Toward, Trains, Widening};
+use engine::{Gateway, Switch, Toward};
 use packet::Time;
+use port::Offloads;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -36,23 +36,17 @@ pub fn switch(
     ways: Ways,
     switch: Switch,
 ) -> io::Result<Vec<&'static str>> {
-    let sides = [(Ways::ToNarrow, &config.narrow), (Ways::ToWide, &config.wide)];
-    let chosen = sides.map(|(way, side)| stages(side, stage).filter(|_| ways == way || ways == Ways::Both));
-    if chosen.iter().all(Option::is_none) {
+    let chosen = directions(config, stage, ways);
+    let (Some(of_side), false) = (build::side_stage(stage), chosen.is_empty()) else {
         let stage = named(&Stage::NAMES, stage);
         let said = format!("{stage}: the configuration has no such stage there; give it one, and reload");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
-    }
+    };
     let (to, done) = mpsc::channel();
     for worker in crew {
-        let fresh = fresh(config, switch)?;
-        let to = to.clone();
-        let change = move |now: Time, ways: &mut [Way; 2]| {
-            for ((way, fresh), chosen) in ways.iter_mut().zip(fresh).zip(chosen) {
-                if let Some(stages) = chosen {
-                    turn(way, stages, switch, fresh, now);
-                }
-            }
+        let (to, chosen) = (to.clone(), chosen.clone());
+        let change = move |now: Time, gateway: &mut Gateway| {
+            chosen.iter().for_each(|direction| gateway.switch(now, *direction, of_side, switch));
             // Who asked may be gone.
             let _ = to.send(());
         };
@@ -67,88 +61,17 @@ pub fn switch(
             RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"),
         })?;
     }
-    Ok(NAMES.into_iter().zip(chosen).filter_map(|(name, chosen)| chosen.map(|_| name)).collect())
+    Ok(chosen.into_iter().filter_map(|direction| NAMES.get(direction).copied()).collect())
 }
 
-/// What is switched on one way.
-#[derive(Clone, Copy, Debug)]
-enum Stages {
-    Joining { reassembler: bool, joiner: bool },
-    Coalescing,
-    Segmenting,
-    Fragmenting,
-}
-
-/// What a stage is on a side, left out or not; none where the side has no such stage.
-fn stages(side: &SideConfig, stage: Stage) -> Option<Stages> {
-    let joins = [Join::Destination, Join::Hop].iter().any(|join| side.joins_as(*join));
-    let reassembler = joins && build::rejoins_by(side) == stage;
-    let joiner = stage == Stage::Join && side.joins_as(Join::Graceful);
-    let (stages, has) = match stage {
-        Stage::Reassemble | Stage::Join => (Stages::Joining { reassembler, joiner }, reassembler || joiner),
-        Stage::Coalesce => (Stages::Coalescing, side.coalesce.is_some()),
-        Stage::Segment => (Stages::Segmenting, side.segment == Switch::On),
-        Stage::Fragment => (Stages::Fragmenting, side.fragment == Switch::On),
-        // No side has it: it is about both.
-        Stage::Mss | Stage::Lease => return None,
-    };
-    has.then_some(stages)
-}
-
-/// What a stage that is switched is given.
-struct Fresh {
-    /// New stages, with none left out.
-    widening: Widening,
-    /// How long the segments of trains leave if coalescing is switched.
-    trains: Trains,
-}
-
-/// For both ways.
-fn fresh(config: &Config, switch: Switch) -> io::Result<[Fresh; 2]> {
-    let config = Config { bypass: Vec::new(), ..config.clone() };
-    let secrets = Secrets::draw()?;
-    Ok([Toward::Narrow, Toward::Wide].map(|toward| Fresh {
-        widening: build::widening(&config, build::of(&config, toward), secrets),
-        trains: build::trains(&config, toward, switch),
-    }))
-}
-
-fn turn(way: &mut Way, stages: Stages, switch: Switch, fresh: Fresh, now: Time) {
-    let Fresh { widening: fresh, trains } = fresh;
-    if matches!((stages, switch), (Stages::Joining { reassembler: true, .. }, Switch::Off)) {
-        way.keep_guesses();
-    }
-    let Way { side, out, .. } = way;
-    let Side { widening, narrowing } = side;
-    match (stages, switch) {
-        (Stages::Segmenting, _) => narrowing.segment = switch,
-        (Stages::Fragmenting, _) => narrowing.fragment = switch,
-        (Stages::Joining { reassembler, joiner }, Switch::On) => {
-            begin(&mut widening.reassembler, fresh.reassembler.filter(|_| reassembler));
-            begin(&mut widening.joiner, fresh.joiner.filter(|_| joiner));
-        }
-        (Stages::Joining { reassembler, joiner }, Switch::Off) => {
-            let stays = (widening.reassembler.take_if(|_| !reassembler), widening.joiner.take_if(|_| !joiner));
-            side.flush(now, out);
-            (side.widening.reassembler, side.widening.joiner) = stays;
-        }
-        (Stages::Coalescing, Switch::On) => {
-            begin(&mut widening.coalescer, fresh.coalescer);
-            narrowing.trains = trains;
-        }
-        (Stages::Coalescing, Switch::Off) => {
-            side.release(now, out);
-            side.widening.coalescer = None;
-            side.narrowing.trains = trains;
-        }
-    }
-}
-
-/// One that works goes on as it is.
-fn begin<T>(stage: &mut Option<T>, fresh: Option<T>) {
-    if stage.is_none() {
-        *stage = fresh;
-    }
+/// The directions that have a stage, left out or not, among these ways.
+fn directions(config: &Config, stage: Stage, ways: Ways) -> Vec<usize> {
+    let Some(stage) = build::side_stage(stage) else { return Vec::new() };
+    let sides = build::settings(config, [Offloads::default(); 2]).sides;
+    let all = [(Ways::ToNarrow, Toward::Narrow), (Ways::ToWide, Toward::Wide)];
+    let chosen = all.into_iter().filter(|(way, _)| ways == *way || ways == Ways::Both);
+    let directions = chosen.map(|(_, toward)| toward.direction());
+    directions.filter(|direction| sides.get(*direction).is_some_and(|side| side.has(stage))).collect()
 }
 
 /// The ways, in the order of workers.
@@ -159,7 +82,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use port::Offloads;
 
     #[test]
     fn coalescing_that_is_switched_leaves_trains_as_a_side_that_was_built_so_does() {
@@ -169,21 +91,20 @@ mod tests {
             let text = format!("{text}coalesce = \"resize\"\n[narrow]\nport = \"packet:n0\"\nmtu = 1500\n");
             let config = Config::parse(&text, "test.toml").expect("it is a configuration");
             let left_out = Config { bypass: vec![Stage::Coalesce], ..config.clone() };
-            let secrets = Secrets::draw().expect("the kernel gives random numbers");
-            for (toward, at) in [(Toward::Narrow, 0), (Toward::Wide, 1)] {
-                let way = |config| build::way(config, toward, Offloads::default(), secrets);
-                let Some(stages) = stages(build::of(&config, toward), Stage::Coalesce) else { continue };
-                let wanted = [&config, &left_out].map(|config| way(config).side.narrowing.trains);
+            let secrets = build::draw_secrets().expect("the kernel gives random numbers");
+            let gateway = |config| build::gateway(config, [Offloads::default(); 2], secrets);
+            for direction in directions(&config, Stage::Coalesce, Ways::Both) {
+                let trains = |gateway: &Gateway| gateway.side(direction).narrowing.trains;
+                let wanted = [&config, &left_out].map(|config| trains(&gateway(config)));
                 assert_ne!(wanted[0], wanted[1], "{text}");
                 for began in [&config, &left_out] {
-                    let mut way = way(began);
+                    let mut gateway = gateway(began);
                     for (switch, wanted) in [(Switch::Off, wanted[1]), (Switch::On, wanted[0])] {
-                        let fresh =
-                            fresh(began, switch).expect("the kernel gives random numbers").into_iter().nth(at);
-                        let fresh = fresh.expect("there are two ways");
-                        turn(&mut way, stages, switch, fresh, Time::from_nanos(1));
-                        assert_eq!(way.side.narrowing.trains, wanted, "{switch:?}: {text}");
-                        assert_eq!(way.side.widening.coalescer.is_some(), switch == Switch::On);
+                        let stage = build::side_stage(Stage::Coalesce).expect("a side has it");
+                        gateway.switch(Time::from_nanos(1), direction, stage, switch);
+                        assert_eq!(trains(&gateway), wanted, "{switch:?}: {text}");
+                        let works = gateway.side(direction).widening.coalescer.is_some();
+                        assert_eq!(works, switch == Switch::On);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! The live service: workers, configuration, counters, control, shutdown.
 #![forbid(unsafe_code)]
 
+pub mod build;
 pub mod bypass;
 pub mod config;
 pub mod control;
@@ -29,7 +30,7 @@ pub mod work;
 pub mod worker;
 
 mod beside;
-mod build;
+
 mod claims;
 mod doors;
 mod kept;

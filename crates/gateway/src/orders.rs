@@ -4,14 +4,12 @@ use crate::handover::Will;
 use crate::mailbox::Mailbox;
 use crate::snapshot::Snapshot;
 use crate::sync::{Arc, Bell};
-use crate::worker::Way;
-use engine::{Mss, Side};
+use engine::{Gateway, GatewaySettings};
 use packet::Time;
 use port::pulse::Pulse;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -56,25 +54,20 @@ impl Farewell {
 /// All that another configuration changes in a worker.
 #[derive(Debug)]
 pub struct Replacement {
-    /// To the narrow side, to the wide one: they take over what the old ones hold; is each released when its port has nothing
-    /// more to give?
-    pub sides: [(Side, bool); 2],
+    /// What is done to packets: the stages that it describes take over what the old ones hold.
+    pub settings: GatewaySettings,
     /// Longest packets of the wide end and the narrow one, in bytes.
     pub mtus: [u16; 2],
     /// What the pool of each way may take, in bytes.
     pub pool_limit: usize,
-    /// Where ICMP errors come from, if any are sent: about what goes to the narrow side, and to the wide one.
-    pub answer_from: [[IpAddr; 2]; 2],
-    /// What remembers the MSS of a border's hosts: one that works goes on with the limits and lengths of this.
-    pub mss: Option<Mss>,
     /// May flows be lent to the kernel?
     pub lends: bool,
     /// Hears when all of that is so.
     pub done: Sender<()>,
 }
 
-/// A change of the ways of a worker, to the narrow end and to the wide one, at this moment; what it lets go leaves at once.
-pub type Change = dyn FnOnce(Time, &mut [Way; 2]) + Send;
+/// A change of what a worker does to packets, at this moment; what it lets go leaves at once.
+pub type Change = dyn FnOnce(Time, &mut Gateway) + Send;
 
 /// A worker's end: orders come out.
 #[derive(Debug)]

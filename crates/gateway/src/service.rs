@@ -1,6 +1,6 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
-use crate::build::{Secrets, lends, mss, replacement, way};
+use crate::build::{self, draw_secrets, lends, replacement};
 use crate::config::{Config, OwnAddresses, Role};
 use crate::gro::Gro;
 use crate::handover::{Legacy, Will};
@@ -13,7 +13,6 @@ use crate::siblings::Siblings;
 use crate::snapshot::Snapshot;
 use crate::stations::Stations;
 use crate::worker::{End, FAREWELL_PATIENCE, Path, Reopen, Worker};
-use engine::Toward;
 use port::clock::Clock;
 use port::pulse::Pulse;
 use port::{Offloads, Port};
@@ -196,10 +195,9 @@ impl Service {
         if config.own_addresses == OwnAddresses::default() {
             config.own_addresses = self.config.own_addresses;
         }
-        let secrets = Secrets::draw()?;
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
-            let replacement = replacement(&config, self.offloads, secrets, done.clone());
+            let replacement = replacement(&config, self.offloads, done.clone());
             if !member.reins.give(Order::Replace(Box::new(replacement))) {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
             }
@@ -323,18 +321,14 @@ fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, openers, stations } =
         start;
-    let secrets = Secrets::draw()?;
-    let ways = [
-        way(config, Toward::Narrow, narrow.offloads(), secrets),
-        way(config, Toward::Wide, wide.offloads(), secrets),
-    ];
+    let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
     let mut ends = [End::new(wide, config.wide.mtu), End::new(narrow, config.narrow.mtu)];
     if let Some(openers) = openers {
         let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
         let [wide, narrow] = ends;
         ends = [wide.with_reopen(wide_again), narrow.with_reopen(narrow_again)];
     }
-    let worker = Worker::new(Clock::start(), ends, ways, mss(config, secrets), orders);
+    let worker = Worker::new(Clock::start(), ends, gateway, orders);
     let path = if roles::is_beside_kernel(config) { Path::Back } else { Path::Across };
     let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
     let mut worker = worker.on(path);

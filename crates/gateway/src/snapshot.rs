@@ -4,8 +4,8 @@ use crate::config::Stage;
 use crate::send::Sent;
 use crate::siblings::Moved;
 use crate::worker::Path;
-use engine::{Coalescer, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
-use packet::Packet;
+use engine::{Coalescer, Gateway, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
+use packet::{Landed, Packet};
 use port::leases::Passed;
 use std::io;
 use std::time::Duration;
@@ -120,31 +120,50 @@ impl StageSnapshot {
     }
 }
 
-/// Guesses of two stages that followed each other.
-pub(crate) fn sum(one: Guesses, other: Guesses) -> Guesses {
-    Guesses {
-        made: one.made + other.made,
-        right: one.right + other.right,
-        landed_bytes: one.landed_bytes + other.landed_bytes,
-        copied_out_bytes: one.copied_out_bytes + other.copied_out_bytes,
+impl WaySnapshot {
+    /// How things are with a direction of a gateway, of whose pool its port keeps so many buffers.
+    pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> WaySnapshot {
+        let (held, buffers) = gateway.held(direction);
+        let out = gateway.output(direction);
+        let lent_count = out.pool.lent_count();
+        let accounted = buffers + out.queued_count() + kept_count;
+        let broken = if lent_count != accounted {
+            Some(format!("{lent_count} buffers are lent, {accounted} are held, kept or waiting"))
+        } else {
+            out.ledger.check(held).err()
+        };
+        WaySnapshot {
+            ledger: out.ledger.clone(),
+            held,
+            stages: StageSnapshot::all(gateway.side(direction)),
+            guesses: gateway.guesses(direction),
+            pool_len: out.pool.heap_len() as u64,
+            lent_count: lent_count as u64,
+            broken,
+        }
     }
 }
 
 impl Seen {
     /// Counts a packet that came.
     pub(crate) fn packet(&mut self, packet: &Packet) {
-        self.packets(packet, 1);
-    }
-
-    /// Counts so many packets that came and are like this one.
-    pub(crate) fn packets(&mut self, packet: &Packet, frames: usize) {
-        let frames = frames as u64;
-        let count = frames * packet.wire_count() as u64;
-        self.frames += frames;
-        self.bytes += frames * packet.frame().len() as u64;
+        let count = packet.wire_count() as u64;
+        self.frames += 1;
+        self.bytes += packet.frame().len() as u64;
         self.packets += count;
         if packet.wire_len() > WIDE_LEN {
             self.wide_packets += count;
+        }
+    }
+
+    /// Counts a fragment whose payload lies apart.
+    pub(crate) fn split(&mut self, split: &Landed) {
+        let len = split.frame_len();
+        self.frames += 1;
+        self.bytes += len as u64;
+        self.packets += 1;
+        if len - split.link().len() > WIDE_LEN {
+            self.wide_packets += 1;
         }
     }
 

@@ -18,9 +18,19 @@ impl Default for Stations {
 }
 
 impl Stations {
+    /// Learns from a frame with this link header that came in by the wide end (0) or the narrow one (1), so many seconds after any moment. Is the
+    /// station that it is for at the same end?
+    #[inline]
+    pub fn pass(&self, link: &[u8], end: usize, seconds: u64) -> bool {
+        let Some((to, rest)) = link.split_first_chunk() else { return false };
+        let Some(from) = rest.first_chunk() else { return false };
+        self.hear(*from, end, seconds);
+        self.is_at(*to, end, seconds)
+    }
+
     /// A station sent a frame that came in by the wide end (0) or the narrow one (1), so many seconds after any moment.
     #[inline]
-    pub fn hear(&self, mac: [u8; 6], end: usize, seconds: u64) {
+    fn hear(&self, mac: [u8; 6], end: usize, seconds: u64) {
         // Groups send nothing.
         if mac[0] & 1 == 0 {
             let word = number(mac) << 16 | (end as u64 & 1) << AGE_BITS | seconds & AGE_MASK;
@@ -33,7 +43,7 @@ impl Stations {
 
     /// Was a station heard by this end within five minutes?
     #[inline]
-    pub fn is_at(&self, mac: [u8; 6], end: usize, seconds: u64) -> bool {
+    fn is_at(&self, mac: [u8; 6], end: usize, seconds: u64) -> bool {
         let word = self.place(mac).load(Ordering::Relaxed);
         let age = seconds.wrapping_sub(word) & AGE_MASK;
         // Workers began a moment after each other.

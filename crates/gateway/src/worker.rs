@@ -1,19 +1,19 @@
 //! Frames of two ports in, packets of the right sizes to the other port out: one thread, nothing shared.
 //!
-//! There are two ways through it, to the narrow side and to the wide one. Each has a pool, a ledger and a [`Side`] of its own, and no
-//! buffer ever changes ways. A bump in the wire sends by the other end what came in by one. Beside a kernel that forwards and
+//! What is done to packets is the engine's [`Gateway`], whose two directions lead to the narrow side and to the wide one; no buffer
+//! ever changes directions. A bump in the wire sends by the other end what came in by one. Beside a kernel that forwards and
 //! delivers, all goes back to where it was taken.
 
 use crate::handover::{Legacy, Will};
 use crate::orders::{Farewell, Order, Orders, Replacement};
 use crate::send::Sender;
 use crate::siblings::{Rebuilt, Siblings};
-use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, sum};
+use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
-use engine::{Checksums, Connection, Guesses, Mss, Output, Side, Toward, Way as Going};
+use engine::{Batch, Checksums, Connection, Gateway, Output, Toward, Way};
 use packet::{
-    Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
+    Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
 };
 use port::Port;
@@ -27,16 +27,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// One thread's work: two ends, two ways.
+/// One thread's work: two ends, and what is done to packets between them.
 pub struct Worker {
     clock: Clock,
     /// The wide end, the narrow end.
     ends: [End; 2],
-    /// To the narrow end, to the wide end.
-    ways: [Way; 2],
-    /// What hosts on both sides announced, at a border.
-    mss: Option<Mss>,
-    frames: Vec<Frame>,
+    /// All that is done to packets: to the narrow end, to the wide end.
+    gateway: Gateway,
+    /// What a port gave last.
+    batch: Batch,
+    /// Flows of the batch that the kernel may be able to pass on.
+    candidates: Vec<Flow>,
     orders: Orders,
     /// Another goes on with what was held here.
     has_heir: bool,
@@ -89,27 +90,12 @@ pub struct End {
     tried_at: Time,
     /// Packets that were dropped because it was down, when it was last looked at.
     down_count: u64,
-    /// Fragments of the batch that was received last, their payloads in place already.
-    landed: Vec<Landed>,
     /// What the kernel passed on before the port was opened anew.
     lent_before: Passed,
 }
 
 /// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
 pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Box<dyn Port>>> + Send>;
-
-/// All that happens to packets of one direction.
-#[derive(Debug)]
-pub struct Way {
-    /// The policy of the side that they leave by.
-    pub side: Side,
-    /// Where they wait, and are counted.
-    pub out: Output,
-    /// Is what is held released when the port has nothing more to give?
-    pub releases_when_idle: bool,
-    /// How guesses of sides went that another has taken the place of.
-    guesses_before: Guesses,
-}
 
 /// What became of a port that was down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +128,6 @@ impl End {
             reopen: None,
             tried_at: Time::ZERO,
             down_count: 0,
-            landed: Vec::new(),
             lent_before: Passed::default(),
         }
     }
@@ -209,17 +194,12 @@ impl End {
         offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_lost())
     }
 
-    /// Takes what the port has, payloads to these places where there are some; none where it is down.
-    fn receive(
-        &mut self,
-        ingress: Ingress,
-        places: Option<Places<'_>>,
-        out: &mut Output,
-        frames: &mut Vec<Frame>,
-    ) -> Turn {
-        let received = match places {
-            Some(places) => self.port.receive_apart(ingress, &mut out.pool, places, &mut self.landed, frames),
-            None => self.port.receive(ingress, &mut out.pool, frames),
+    /// Takes what the port has for this direction, payloads to their places where there are some; none where it is down.
+    fn receive(&mut self, way: usize, gateway: &mut Gateway, batch: &mut Batch) -> Turn {
+        let (ingress, Batch { split, frames }) = (Ingress(way as u32), batch);
+        let received = match gateway.places(way) {
+            (Some(places), pool) => self.port.receive_apart(ingress, pool, places, split, frames),
+            (None, pool) => self.port.receive(ingress, pool, frames),
         };
         match received {
             Ok(received) => {
@@ -236,47 +216,15 @@ impl End {
     }
 }
 
-impl Way {
-    /// A way with nothing held.
-    pub fn new(side: Side, out: Output, releases_when_idle: bool) -> Way {
-        Way { side, out, releases_when_idle, guesses_before: Guesses::default() }
-    }
-
-    /// Remembers how guesses went that went by a stage which is about to end.
-    pub(crate) fn keep_guesses(&mut self) {
-        self.guesses_before = sum(self.guesses_before, self.side.guesses());
-    }
-
-    fn snapshot(&self, kept_count: usize) -> WaySnapshot {
-        let (held, buffers) = self.side.widening.held();
-        let lent_count = self.out.pool.lent_count();
-        let accounted = buffers + self.out.queued_count() + kept_count;
-        let broken = if lent_count != accounted {
-            Some(format!("{lent_count} buffers are lent, {accounted} are held, kept or waiting"))
-        } else {
-            self.out.ledger.check(held).err()
-        };
-        WaySnapshot {
-            ledger: self.out.ledger.clone(),
-            held,
-            stages: StageSnapshot::all(&self.side),
-            guesses: sum(self.guesses_before, self.side.guesses()),
-            pool_len: self.out.pool.heap_len() as u64,
-            lent_count: lent_count as u64,
-            broken,
-        }
-    }
-}
-
 impl Worker {
-    /// A worker between a wide and a narrow end; `ways` are to the narrow end and to the wide one.
-    pub fn new(clock: Clock, ends: [End; 2], ways: [Way; 2], mss: Option<Mss>, orders: Orders) -> Worker {
+    /// A worker between a wide and a narrow end, which does this to packets.
+    pub fn new(clock: Clock, ends: [End; 2], gateway: Gateway, orders: Orders) -> Worker {
         Worker {
             clock,
             ends,
-            ways,
-            mss,
-            frames: Vec::with_capacity(FRAME_COUNT),
+            gateway,
+            batch: Batch { split: Vec::with_capacity(FRAME_COUNT), frames: Vec::with_capacity(FRAME_COUNT) },
+            candidates: Vec::new(),
             orders,
             has_heir: false,
             siblings: None,
@@ -319,24 +267,22 @@ impl Worker {
             let now = self.clock.now();
             self.orders.beat();
             turn = Turn::Idle;
-            if let Some(mss) = &mut self.mss
-                && mss.next_deadline().is_some_and(|deadline| deadline <= now)
-            {
-                mss.expire(now);
-            }
+            // What is late leaves before what comes.
+            self.gateway.expire(now);
             if self.renewal.is_some_and(|renewal| renewal <= now) {
                 self.renew(now);
             }
             for way in [TO_NARROW, TO_WIDE] {
-                // What is late leaves before what comes.
-                self.expire(way, now);
+                if self.gateway.output(way).queued_count() > 0 {
+                    self.drain(way);
+                }
                 let looks = ready[way] || self.ends[way].seems_down();
                 if looks && self.receive(way, now) == Turn::Busy {
                     turn = Turn::Busy;
                 } else {
                     self.settle(way);
                 }
-                if !self.ends[way].is_up && self.ends[way].mend(now, &mut self.ways[way].out) == Mended::Anew {
+                if !self.ends[way].is_up && self.ends[way].mend(now, self.gateway.output_mut(way)) == Mended::Anew {
                     self.leads = false;
                     self.revoke();
                 }
@@ -359,11 +305,8 @@ impl Worker {
     /// Lets go of everything that is held.
     pub fn flush(&mut self) {
         let now = self.clock.now();
-        for way in [TO_NARROW, TO_WIDE] {
-            let Way { side, out, .. } = &mut self.ways[way];
-            side.flush(now, out);
-            self.drain(way);
-        }
+        self.gateway.flush(now);
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
     }
 
     /// Which ends, and whether orders, want a look; at the latest when something that is held becomes late.
@@ -372,9 +315,8 @@ impl Worker {
         let timeout = match turn {
             Turn::Busy => Duration::ZERO,
             Turn::Idle => {
-                let deadlines = self.ways.iter().filter_map(|way| way.side.next_deadline());
                 let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
-                let deadline = deadlines.chain(self.renewal).chain(leaving).min();
+                let deadline = self.gateway.next_deadline().into_iter().chain(self.renewal).chain(leaving).min();
                 let patience = self.orders.patience();
                 deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
             }
@@ -399,26 +341,54 @@ impl Worker {
 
     /// Takes a batch that came in for this way, and sends what leaves.
     fn receive(&mut self, way: usize, now: Time) -> Turn {
-        let mut frames = std::mem::take(&mut self.frames);
-        let from = &mut self.ends[way];
-        let Way { side, out, .. } = &mut self.ways[way];
-        let mut bet = side.bet(&mut out.pool);
-        let turn = from.receive(Ingress(way as u32), bet.places(), out, &mut frames);
-        let End { seen, landed, .. } = from;
-        bet.settle(now, landed, &mut frames, out, |packet, count| seen.packets(packet, count));
-        for frame in frames.drain(..) {
-            match frame {
-                Frame::Ip(packet) => self.push(way, now, packet),
-                Frame::Other(raw, unfit) => self.pass(way, now, raw, unfit),
-            }
-        }
-        self.frames = frames;
-        let Way { side, out, releases_when_idle, .. } = &mut self.ways[way];
-        if turn == Turn::Idle && *releases_when_idle {
-            side.release(now, out);
+        let turn = self.ends[way].receive(way, &mut self.gateway, &mut self.batch);
+        self.look(way, now);
+        self.gateway.push(now, way, &mut self.batch);
+        self.lend(way, now);
+        if turn == Turn::Idle {
+            self.gateway.settle(now, way);
         }
         self.drain(way);
         turn
+    }
+
+    /// Counts what came, and looks at whatever is to be known of it before something is done to it.
+    fn look(&mut self, way: usize, now: Time) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let seen = &mut self.ends[way].seen;
+        for split in &mut batch.split {
+            seen.split(split);
+            if let Some(stations) = &self.stations {
+                split.mark(0, stations.pass(split.link(), way, seconds(now)));
+            }
+        }
+        for frame in &mut batch.frames {
+            match frame {
+                Frame::Ip(packet) => self.look_at(way, now, packet),
+                Frame::Other(raw, _) => {
+                    if let Some(stations) = &self.stations {
+                        stations.pass(raw.frame(), way, seconds(now));
+                    }
+                }
+            }
+        }
+        self.batch = batch;
+    }
+
+    fn look_at(&mut self, way: usize, now: Time, packet: &mut Packet) {
+        let seen = &mut self.ends[way].seen;
+        seen.packet(packet);
+        if let Some(stations) = &self.stations {
+            packet.stays_on_its_side = stations.pass(packet.link(), way, seconds(now));
+        }
+        if way == TO_WIDE
+            && let Some(mtu) = advised_mtu(packet)
+        {
+            seen.advised_mtu = mtu;
+        }
+        if self.leads && packet.is_tcp() {
+            self.consider(way, packet);
+        }
     }
 
     /// Has the kernel pass on what is lent to it, or leave all to us while a port is down.
@@ -440,19 +410,17 @@ impl Worker {
         self.leads = wanted && is_both;
     }
 
-    /// Lends the kernel both directions of a flow, where all that is done to its packets is that their trains get segments of another
-    /// length: when its hosts agree to it, so that all of it passes without us, or when a train of it comes. That ends where
-    /// the connection does.
-    fn lend(&mut self, way: usize, now: Time, packet: &Packet) {
+    /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train. What opens or ends a
+    /// connection ends what was lent.
+    fn consider(&mut self, way: usize, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
-        let flows = [(way, flow), (1 - way, flow.back())];
         let turn = Flow::turn(ip);
         if turn == leases::Turn::GoesOn && packet.train.is_none() {
             return;
         }
         let mut is_expected = true;
-        for (end, flow) in flows {
+        for (end, flow) in [(way, flow), (1 - way, flow.back())] {
             let Some(leases) = self.ends[end].port.leases() else { return };
             if turn != leases::Turn::GoesOn {
                 leases.end(flow);
@@ -468,18 +436,26 @@ impl Worker {
             leases::Turn::Answers => is_expected && may_be_segmented_hence(packet),
             leases::Turn::Opens | leases::Turn::Ends => false,
         };
-        if !may_lend || !self.ends.iter_mut().all(End::can_lend) {
+        if may_lend {
+            self.candidates.push(flow);
+        }
+    }
+
+    /// Lends the kernel both directions of the flows that were noted, where all that is done to their packets is that their trains get
+    /// segments of another length.
+    fn lend(&mut self, way: usize, now: Time) {
+        if self.candidates.is_empty() {
             return;
         }
-        let Some(limits) = self.mss.as_mut().and_then(|mss| mss.limits(packet, TOWARD[way])) else { return };
-        let resizes = |(way, _): (usize, Flow), limit| self.ways[way].side.resizes_to(limit);
-        let [Some(there), Some(back)] = [resizes(flows[0], limits[0]), resizes(flows[1], limits[1])] else {
-            return;
-        };
-        for ((end, flow), limit) in flows.into_iter().zip([there, back]) {
-            self.ends[end].port.leases().into_iter().for_each(|leases| leases.lend(flow, limit));
+        let may_lend = self.ends.iter_mut().all(End::can_lend);
+        for flow in self.candidates.drain(..).filter(|_| may_lend) {
+            let ends = flow.ends().map(|(address, port)| (address.into(), port));
+            let Some(limits) = self.gateway.resized_limits(ends, way) else { continue };
+            for ((end, flow), limit) in [(way, flow), (1 - way, flow.back())].into_iter().zip(limits) {
+                self.ends[end].port.leases().into_iter().for_each(|leases| leases.lend(flow, limit));
+            }
+            self.renewal.get_or_insert(now.later(RENEWAL.as_nanos() as u64));
         }
-        self.renewal.get_or_insert(now.later(RENEWAL.as_nanos() as u64));
     }
 
     /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
@@ -488,16 +464,14 @@ impl Worker {
         if !self.leads || !self.ends.iter_mut().all(End::can_lend) {
             return;
         }
-        let Some(mss) = &mut self.mss else { return };
         for way in [TO_NARROW, TO_WIDE] {
-            let Some(leases) = self.ends[way].port.leases() else { continue };
-            let side = &self.ways[way].side;
+            let (Some(leases), gateway) = (self.ends[way].port.leases(), &mut self.gateway) else { continue };
             let limit = |flow: Flow, acked: Option<u32>| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
-                if let (TO_WIDE, Some(ack)) = (way, acked) {
-                    mss.hear_ack(ends, ack);
+                if let (TO_WIDE, Some(ack), Some(connections)) = (way, acked, gateway.connections_mut()) {
+                    connections.hear_ack(ends, ack);
                 }
-                side.resizes_to(mss.hear(now, ends, TOWARD[way])?)
+                gateway.hear(now, ends, way)
             };
             if leases.renew(limit) > 0 {
                 self.renewal = Some(now.later(RENEWAL.as_nanos() as u64));
@@ -516,82 +490,47 @@ impl Worker {
 
     /// Where nothing that came in for a way is left, its flows may go on without us.
     fn settle(&mut self, way: usize) {
-        let Way { side, out, .. } = &self.ways[way];
-        let holds_none = side.widening.coalescer.as_ref().is_none_or(|coalescer| coalescer.held().1 == 0);
-        if self.leads && out.queued_count() == 0 && holds_none {
+        if self.leads && self.gateway.is_idle(way) {
             self.ends[way].port.settle();
         }
     }
 
-    fn push(&mut self, way: usize, now: Time, mut packet: Packet) {
-        let from = &mut self.ends[way];
-        from.seen.packet(&packet);
-        if let Some(stations) = &self.stations
-            && let Some((to_station, from_station)) = ethernet_addresses(packet.link())
-        {
-            stations.hear(from_station, way, seconds(now));
-            packet.stays_on_its_side = stations.is_at(to_station, way, seconds(now));
-        }
-        if way == TO_WIDE
-            && let Some(mtu) = advised_mtu(&packet)
-        {
-            from.seen.advised_mtu = mtu;
-        }
-        if let Some(mss) = &mut self.mss {
-            mss.see(now, &mut packet, TOWARD[way], &mut self.ways[way].out.ledger);
-        }
-        if self.leads && packet.is_tcp() {
-            self.lend(way, now, &packet);
-        }
-        let Way { side, out, .. } = &mut self.ways[way];
-        side.push(now, packet, out);
-    }
-
     /// A frame that carries no packet for us goes on as it is, behind what came before it.
-    fn pass(&mut self, way: usize, now: Time, raw: Raw, unfit: Unfit) {
-        self.drain(way);
+    fn pass(&mut self, way: usize, raw: Raw, unfit: Unfit) {
         let (exit, len) = (self.exit(way), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
         let seen = &mut self.ends[way].seen;
         seen.frames += 1;
         seen.bytes += len as u64;
-        if let Some(stations) = &self.stations
-            && let Some((_, from_station)) = ethernet_addresses(raw.frame())
-        {
-            stations.hear(from_station, way, seconds(now));
-        }
+        let out = self.gateway.output_mut(way);
         if fits {
             seen.passed += 1;
-            self.ways[way].out.ledger.pass(unfit.into(), len);
+            out.ledger.pass(unfit.into(), len);
             let to = &mut self.ends[exit];
+            to.sender.flush(to.port.as_mut(), out);
             to.sender.pass(raw.frame(), to.port.as_mut());
         } else {
             seen.oversize += 1;
         }
-        self.ways[way].out.pool.give(raw.into_buffer());
+        out.pool.give(raw.into_buffer());
     }
 
     /// Takes what siblings rebuilt of flows that are ours.
     fn take_from_siblings(&mut self, now: Time) {
         while let Some(rebuilt) = self.siblings.as_mut().and_then(Siblings::take) {
             self.push_rebuilt(now, &rebuilt);
-            let Way { side, out, releases_when_idle, .. } = &mut self.ways[rebuilt.way];
-            if *releases_when_idle {
-                side.release(now, out);
-            }
+            self.gateway.settle(now, rebuilt.way);
             self.drain(rebuilt.way);
         }
     }
 
     fn push_rebuilt(&mut self, now: Time, rebuilt: &Rebuilt) {
-        let Way { side, out, .. } = &mut self.ways[rebuilt.way];
-        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), &mut out.pool) {
+        let pool = &mut self.gateway.output_mut(rebuilt.way).pool;
+        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), pool) {
             Ok(mut packet) => {
                 rebuilt.tell(&mut packet);
-                if let Some(mss) = &mut self.mss {
-                    mss.see(now, &mut packet, TOWARD[rebuilt.way], &mut out.ledger);
-                }
-                side.push(now, packet, out);
+                self.batch.frames.push(Frame::Ip(packet));
+                self.gateway.push(now, rebuilt.way, &mut self.batch);
             }
             Err(_) => self.ends[rebuilt.way].seen.lost += 1,
         }
@@ -607,42 +546,33 @@ impl Worker {
         }
     }
 
-    fn expire(&mut self, way: usize, now: Time) {
-        let Way { side, out, .. } = &mut self.ways[way];
-        if side.next_deadline().is_some_and(|deadline| deadline <= now) {
-            side.expire(now, out);
-        }
-        if self.ways[way].out.queued_count() > 0 {
-            self.drain(way);
-        }
-    }
-
     /// Sends all that waits for the ports.
     fn drain(&mut self, way: usize) {
-        while let Some(leaving) = self.ways[way].out.next_way() {
+        while let Some(leaving) = self.gateway.next(way) {
             match leaving {
-                Going::Forward(packet) => {
+                Way::Forward(packet) => {
                     if self.siblings.as_mut().is_some_and(|siblings| siblings.give(way, &packet)) {
-                        self.ways[way].out.done(packet);
+                        self.gateway.done(way, packet);
                     } else {
                         self.send(way, packet, self.exit(way));
                     }
                 }
-                Going::Answer(packet) => self.send(way, packet, way),
+                Way::Answer(packet) => self.send(way, packet, way),
+                Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
             }
         }
         for end in &mut self.ends {
-            end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(way));
         }
         // What a port has refused to finish is finished, and counted, before it comes there.
         let is_left = self.ends[self.exit(way)].sender.offloads().checksum;
-        self.ways[way].side.narrowing.checksums = if is_left { Checksums::Left } else { Checksums::Finished };
+        self.gateway.set_checksums(way, if is_left { Checksums::Left } else { Checksums::Finished });
     }
 
     fn send(&mut self, way: usize, packet: Packet, to: usize) {
         let end = &mut self.ends[to];
         if end.sender.put(packet) {
-            end.sender.flush(end.port.as_mut(), &mut self.ways[way].out);
+            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(way));
         }
     }
 
@@ -664,7 +594,7 @@ impl Worker {
                 Order::Change(change) => {
                     let now = self.clock.now();
                     self.revoke();
-                    change(now, &mut self.ways);
+                    change(now, &mut self.gateway);
                     [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
                 }
                 Order::Replace(replacement) => {
@@ -683,21 +613,22 @@ impl Worker {
         self.revoke();
         self.lead();
         let now = self.clock.now();
-        let Some(mss) = &mut self.mss else {
+        let Some(connections) = self.gateway.connections_mut() else {
             // Nobody was told to send longer packets. Who asked may be gone.
             let _ = done.send(Farewell::default());
             return;
         };
-        let (mut connections, mut farewell) = (Vec::new(), Farewell::default());
-        mss.stop_raising();
-        farewell.forgotten = mss.forgotten_count();
+        let mut farewell = Farewell::default();
+        connections.stop_raising();
+        farewell.forgotten = connections.forgotten_count();
         if let Some(leases) = self.ends[TO_WIDE].port.leases() {
             for (flow, ack) in leases.acked() {
-                mss.hear_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
+                connections.hear_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
             }
         }
-        connections.extend(mss.raised_connections().take(TOLD_MAX));
-        farewell.untold = (mss.raised_connections().count() - connections.len()) as u64;
+        let raised_count = connections.raised_connections().count();
+        let connections: Vec<_> = connections.raised_connections().take(TOLD_MAX).collect();
+        farewell.untold = (raised_count - connections.len()) as u64;
         let until = now.later(FAREWELL_PATIENCE.as_nanos() as u64);
         self.leaving = Some(Leaving { connections, due: now, until, farewell, done });
     }
@@ -705,7 +636,7 @@ impl Worker {
     /// Tells the next of them, once it is time: what comes at once may be too much for a host or a link.
     fn tell_raised(&mut self, now: Time) {
         let Some(Leaving { connections, due, until, farewell, done }) = &mut self.leaving else { return };
-        if self.mss.is_none() {
+        if self.gateway.connections().is_none() {
             // A reload took what can tell them.
             *until = now;
         }
@@ -713,9 +644,8 @@ impl Worker {
             if *due > now || *until <= now {
                 break;
             }
-            let (Some(mss), Some(connection)) = (&self.mss, connections.pop()) else { break };
-            let is_told = mss.tell(&connection, Ingress(TO_NARROW as u32), &mut self.ways[TO_NARROW].out);
-            if is_told {
+            let Some(connection) = connections.pop() else { break };
+            if self.gateway.tell(&connection, Ingress(TO_NARROW as u32)) {
                 farewell.told += 1;
                 *due = due.later(FAREWELL_PACE.as_nanos() as u64);
             } else {
@@ -736,8 +666,8 @@ impl Worker {
     /// How things are.
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
-        let [to_narrow, to_wide] = &self.ways;
-        let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
+        let kept = [wide.port.kept_count(), narrow.port.kept_count()];
+        let ways = [TO_NARROW, TO_WIDE].map(|way| WaySnapshot::of(&self.gateway, way, kept[way]));
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), port::clock::wake_count());
@@ -763,14 +693,15 @@ impl Worker {
     pub fn inherit(&mut self, legacies: &[Legacy]) {
         let now = self.clock.now();
         for Legacy { way, longest_piece, id, frame } in legacies {
-            let (end, Way { side, out, .. }) = (&mut self.ends[*way], &mut self.ways[*way]);
+            let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
                 Ok(mut packet) => {
                     if *longest_piece > 0 {
                         packet.set_pieces(*longest_piece as usize, *id);
                     }
                     end.seen.packet(&packet);
-                    side.push(now, packet, out);
+                    self.batch.frames.push(Frame::Ip(packet));
+                    self.gateway.push(now, *way, &mut self.batch);
                 }
                 Err(_) => end.seen.lost += 1,
             }
@@ -780,24 +711,15 @@ impl Worker {
 
     fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
-        let Replacement { sides, mtus, pool_limit, answer_from, mss, lends, done } = replacement;
-        for (way, (side, releases)) in sides.into_iter().enumerate() {
-            self.drain(way);
-            let Way { side: place, out, releases_when_idle, guesses_before, .. } = &mut self.ways[way];
-            *releases_when_idle = releases;
-            out.answer_from(answer_from[way]);
+        let Replacement { settings, mtus, pool_limit, lends, done } = replacement;
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+        self.gateway.replace(now, &settings);
+        for way in [TO_NARROW, TO_WIDE] {
             // What is held may be more than the new limit: it goes over first.
-            let old = std::mem::replace(place, side);
-            *guesses_before = sum(*guesses_before, old.guesses());
-            place.take_over(now, old, out);
-            out.pool.set_limit(pool_limit);
+            self.gateway.output_mut(way).pool.set_limit(pool_limit);
             self.drain(way);
         }
         self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
-        match (&mut self.mss, mss) {
-            (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
-            (mine, fresh) => *mine = fresh,
-        }
         self.lends = lends;
         // Who asked may be gone.
         let _ = done.send(());
@@ -808,12 +730,12 @@ impl Worker {
         self.close_to_siblings();
         for way in [TO_NARROW, TO_WIDE] {
             self.drain(way);
-            let Way { side, out, .. } = &mut self.ways[way];
-            side.hand_over(now, out);
-            while let Some(leaving) = self.ways[way].out.next_way() {
+            self.gateway.hand_over(now, way);
+            while let Some(leaving) = self.gateway.next(way) {
                 match leaving {
-                    Going::Forward(packet) => bequeath(will, way, packet, &mut self.ways[way].out),
-                    Going::Answer(packet) => self.send(way, packet, way),
+                    Way::Forward(packet) => bequeath(will, way, packet, self.gateway.output_mut(way)),
+                    Way::Answer(packet) => self.send(way, packet, way),
+                    Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
                 }
             }
             self.drain(way);
@@ -839,12 +761,6 @@ fn bequeath(will: &Will, way: usize, mut packet: Packet, out: &mut Output) {
     out.done(packet);
 }
 
-/// Whom an Ethernet frame is for, and who sent it.
-fn ethernet_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
-    let (to, rest) = frame.split_first_chunk()?;
-    Some((*to, *rest.first_chunk()?))
-}
-
 fn seconds(now: Time) -> u64 {
     now.nanos() / 1_000_000_000
 }
@@ -856,10 +772,9 @@ fn thread_time() -> Duration {
 }
 
 /// The ways through a worker: each comes in by the end with its own number, and leaves by the other.
-const TO_NARROW: usize = 0;
+const TO_NARROW: usize = Toward::Narrow.direction();
 /// See [`TO_NARROW`].
-const TO_WIDE: usize = 1;
-const TOWARD: [Toward; 2] = [Toward::Narrow, Toward::Wide];
+const TO_WIDE: usize = Toward::Wide.direction();
 /// Where orders stand among what is waited for.
 const ORDERS: usize = 2;
 /// How often a port that is down is opened anew.

@@ -1,10 +1,12 @@
 //! Configurations in, what the gateway takes them for out, or where they are wrong.
 
-use engine::{Join, Mode, Switch};
+use engine::{Join, Mode, Switch, Toward};
 use packet::Fill;
+use port::Offloads;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wideload_gateway::build::settings;
 use wideload_gateway::config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
 
 // Each case is a line of a valid file and what stands there in its place (↵ ends a line); below it is what is reported.
@@ -159,12 +161,12 @@ fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
 
 #[test]
 fn patience_is_what_was_asked_for_or_what_is_usual_for_the_way_of_joining() {
-    let asked = valid(BORDER).wide;
-    assert_eq!(asked.patience_of(Join::Graceful, Role::Border), Some(Duration::from_millis(500)));
-    let usual = valid(ROUTER).wide;
-    assert_eq!(usual.patience_of(Join::Graceful, Role::Router), Some(Duration::from_millis(10)));
-    assert_eq!(usual.patience_of(Join::Hop, Role::Router), Some(Duration::from_millis(500)));
-    assert_eq!(usual.patience_of(Join::Destination, Role::WideInterface), None, "as a host waits");
+    let wide = |text| settings(&valid(text), [Offloads::default(); 2]).sides.remove(Toward::Wide.direction());
+    assert_eq!(wide(BORDER).join_patience, Duration::from_millis(500));
+    let usual = wide(ROUTER);
+    assert_eq!(usual.join_patience, Duration::from_millis(10));
+    assert_eq!(usual.fragment_patience, Some(Duration::from_millis(500)));
+    assert_eq!(wide(WIDE_INTERFACE).fragment_patience, None, "as a host waits");
 }
 
 #[test]

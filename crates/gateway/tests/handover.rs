@@ -1,8 +1,8 @@
 //! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits for ever.
 
 use engine::{
-    Coalescer, Hold, Identifiers, LIFETIME, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules,
-    Secret, Side, Switch, Widening,
+    Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets, SideSettings,
+    Switch,
 };
 use packet::{Frame, Ingress, Medium, Packet, Pool};
 use port::clock::Clock;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use wideload_gateway::handover::{self, Legacy, Will};
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
-use wideload_gateway::worker::{End, Way, Worker};
+use wideload_gateway::worker::{End, Worker};
 
 #[test]
 fn what_is_held_leaves_before_a_panic_goes_on() {
@@ -61,13 +61,13 @@ fn what_one_worker_holds_another_goes_on_with() {
 #[test]
 fn what_came_in_pieces_goes_over_in_pieces_out_of_a_train_too() {
     let train = [1, 2].map(|id| [udp_piece(id, 0, 800, true), udp_piece(id, 800, 808, false)]);
-    assert_goes_over_in_pieces([(); 2].map(|()| coalescing(Mode::Reversible)), train.as_flattened());
+    assert_goes_over_in_pieces(train.as_flattened());
 }
 
 #[test]
 fn a_segment_that_came_in_pieces_goes_over_in_pieces() {
     let pieces = tcp_pieces(3, &segment(4, 1, &[7; 1_588]));
-    assert_goes_over_in_pieces([(); 2].map(|()| coalescing(Mode::Reversible)), &pieces);
+    assert_goes_over_in_pieces(&pieces);
 }
 
 // The identifications of a resized train rise by one, whatever those were that came: no heir may see them in pieces.
@@ -78,9 +78,9 @@ fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
     let mut came = tcp_pieces(1, &segment(4, 1, &contents[0]));
     came.push(waiting.clone());
     came.extend(tcp_pieces(3, &segment(4, 1_589, &contents[1])));
-    let (left_count, legacies) = held_of(coalescing(Mode::Resize), &came);
+    let (left_count, legacies) = held_of(coalescing(Mode::Resize, 65_535), &came);
     assert_eq!(left_count, 0, "they wait for more");
-    let left = left_of(coalescing(Mode::Resize), &legacies);
+    let left = left_of(coalescing(Mode::Resize, 1_400), &legacies);
     let (pieces, segments): (Vec<_>, Vec<_>) = left.into_iter().partition(|frame| frame[6] & 0x20 != 0);
     assert!(pieces.iter().map(|frame| &frame[20..]).eq([&waiting[20..]]));
     let stream: Vec<u8> = segments.iter().flat_map(|frame| frame[40..].to_vec()).collect();
@@ -99,17 +99,17 @@ fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
     packet.set_pieces(848, 0x0102_0304);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     Will::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
-    let left = left_of(coalescing(Mode::Resize), &handover::read(read, 1).expect("it is whole")[0]);
+    let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).expect("it is whole")[0]);
     assert_eq!(left.iter().map(|frame| frame[48..].len()).collect::<Vec<_>>(), [800, 800, 8]);
     assert!(left.iter().all(|frame| frame[6] == 44 && frame[44..48] == [1, 2, 3, 4]));
 }
 
 /// What comes waits in a first worker. A second one goes on with it, and lets go of it as it came.
 #[track_caller]
-fn assert_goes_over_in_pieces([first, second]: [[Way; 2]; 2], pieces: &[Vec<u8>]) {
-    let (left_count, legacies) = held_of(first, pieces);
+fn assert_goes_over_in_pieces(pieces: &[Vec<u8>]) {
+    let (left_count, legacies) = held_of(coalescing(Mode::Reversible, 65_535), pieces);
     assert_eq!(left_count, 0, "they wait for more");
-    let left = left_of(second, &legacies);
+    let left = left_of(coalescing(Mode::Reversible, 1_400), &legacies);
     let payloads =
         |frames: &[Vec<u8>]| frames.iter().map(|frame| frame[20..].to_vec()).collect::<Vec<_>>().concat();
     assert!(payloads(&left) == payloads(pieces));
@@ -117,9 +117,9 @@ fn assert_goes_over_in_pieces([first, second]: [[Way; 2]; 2], pieces: &[Vec<u8>]
 }
 
 /// How much leaves a worker that hands over, and what it hands over.
-fn held_of(ways: [Way; 2], frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
+fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
     let (reins, orders) = orders().expect("there is room");
-    let (mut worker, left) = worker_with(ways, frames, orders);
+    let (mut worker, left) = worker_with(gateway, frames, orders);
     let running = thread::spawn(move || worker.run());
     has_taken(&reins, frames.len() as u64);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
@@ -131,9 +131,9 @@ fn held_of(ways: [Way; 2], frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
 }
 
 /// What leaves a worker that goes on with this, and ends.
-fn left_of(ways: [Way; 2], legacies: &[Legacy]) -> Vec<Vec<u8>> {
+fn left_of(gateway: Gateway, legacies: &[Legacy]) -> Vec<Vec<u8>> {
     let (reins, orders) = orders().expect("there is room");
-    let (mut worker, left) = worker_with(ways, &[], orders);
+    let (mut worker, left) = worker_with(gateway, &[], orders);
     worker.inherit(legacies);
     let running = thread::spawn(move || worker.run());
     reins.stop();
@@ -212,7 +212,7 @@ fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
     let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
     let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
     let running = thread::spawn(move || worker.run());
-    let gives = move |_, _: &mut [Way; 2]| assert!(giver.give(0, &segment_of_worker(1)));
+    let gives = move |_, _: &mut Gateway| assert!(giver.give(0, &segment_of_worker(1)));
     assert!(reins[1].give(Order::Change(Box::new(gives))));
     let began = Instant::now();
     while left.lock().expect("nobody panics").is_empty() {
@@ -255,27 +255,25 @@ fn worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
 
 /// The same, which hears these orders, and has siblings.
 fn worker_by(frames: &[Vec<u8>], orders: Orders, siblings: Option<Siblings>) -> (Worker, Left) {
-    let (worker, left) = worker_with([way(), way()], frames, orders);
+    let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, orders);
     (worker.with_siblings(siblings), left)
 }
 
-/// Through these, what came in pieces waits for more of its flow before a link of 1,400 bytes, for which no TCP is resized.
-fn coalescing(mode: Mode) -> [Way; 2] {
-    let secret = Secret::new(7);
-    let rules =
-        Rules { mode, hold: Hold::Fixed(Duration::from_secs(30)), len_max: 65_535, longer: Switch::On, udp: true };
-    [(); 2].map(|()| {
-        let coalescer = Some(Coalescer::new(1 << 20, rules.clone(), Vec::new(), secret));
-        let widening = Widening { coalescer, ..widening(secret) };
-        let narrowing = Narrowing { segment: Switch::Off, ..Narrowing::new(1_400, Role::Transit) };
-        Way::new(Side { widening, narrowing }, output(), false)
+/// By this, what came in pieces waits for more of its flow before a link of this MTU, for which no TCP is resized.
+fn coalescing(mode: Mode, mtu: u16) -> Gateway {
+    gateway(SideSettings {
+        coalesce: Some(mode),
+        hold: Holding::Fixed(Duration::from_secs(30)),
+        coalesces_udp: true,
+        segment: Switch::Off,
+        ..SideSettings::new(mtu, Position::Transit)
     })
 }
 
-fn worker_with(ways: [Way; 2], frames: &[Vec<u8>], orders: Orders) -> (Worker, Left) {
+fn worker_with(gateway: Gateway, frames: &[Vec<u8>], orders: Orders) -> (Worker, Left) {
     let left = Left::default();
     let ends = [End::new(Memory::port(frames, &left), 9_000), End::new(Memory::port(&[], &left), 9_000)];
-    (Worker::new(Clock::start(), ends, ways, None, orders), left)
+    (Worker::new(Clock::start(), ends, gateway, orders), left)
 }
 
 /// A TCP segment of a flow that belongs to this one of two workers.
@@ -295,18 +293,17 @@ fn segment_of_worker(number: usize) -> Packet {
     unreachable!("of so many flows one belongs to each")
 }
 
-fn way() -> Way {
-    let secret = Secret::new(7);
-    let narrowing = Narrowing::new(9_000, Role::Source(Identifiers::new(secret, LIFETIME)));
-    Way::new(Side { widening: widening(secret), narrowing }, output(), false)
-}
-
-fn widening(secret: Secret) -> Widening {
-    let limits = Limits { bytes: 4 << 20, patience: Some(Duration::from_secs(30)) };
-    Widening {
-        reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_000 }, secret)),
-        ..Widening::default()
-    }
+/// Does this in both directions; fragments are joined.
+fn gateway(side: SideSettings) -> Gateway {
+    let side = SideSettings {
+        memory: 4 << 20,
+        joins: Prefixes::new(Join::Destination),
+        fragment_patience: Some(Duration::from_secs(30)),
+        late: Late::Release { mtu: 9_000 },
+        ..side
+    };
+    let settings = GatewaySettings { sides: vec![side.clone(), side], border: None, flow_count: 0 };
+    Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(16 << 20))
 }
 
 fn output() -> Output {

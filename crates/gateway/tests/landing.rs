@@ -2,8 +2,11 @@
 //!
 //! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows what it costs.
 
-use engine::{Event, Guessing, Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
-use packet::{Frame, Ingress, Landed, Pool};
+use engine::{
+    Batch, Event, Gateway, GatewaySettings, Guessing, Join, Late, Position, Prefixes, Secret, Secrets,
+    SideSettings, Way,
+};
+use packet::{Ingress, Pool};
 use port::clock::Clock;
 use port::namespace::Namespace;
 use port::{Kind, Options, PacketSocket, Port, Tap};
@@ -79,7 +82,7 @@ fn check(len: usize, arms: &mut [Arm; 3], senders: &[&UdpSocket; 3]) {
         times[times.len() / 2].as_nanos() as f64 / burst as f64
     });
     let rates = arms.each_ref().map(|arm| {
-        let guesses = arm.side.guesses();
+        let guesses = arm.gateway.guesses(0);
         guesses.right as f64 / guesses.made.max(1) as f64
     });
     println!(
@@ -108,52 +111,48 @@ fn send(sender: &UdpSocket, payload: &[u8], count: usize) {
 /// One way to receive.
 struct Arm {
     port: Box<dyn Port>,
-    side: Side,
-    out: Output,
+    gateway: Gateway,
     clock: Clock,
     guessing: Guessing,
-    landed: Vec<Landed>,
-    frames: Vec<Frame>,
+    batch: Batch,
 }
 
 impl Arm {
     fn new(port: Box<dyn Port>, guessing: Guessing) -> Arm {
-        let side = side(guessing);
-        let out = Output::new(Pool::new(64 << 20), None);
-        Arm { port, side, out, clock: Clock::start(), guessing, landed: Vec::new(), frames: Vec::new() }
+        Arm { port, gateway: gateway(guessing), clock: Clock::start(), guessing, batch: Batch::default() }
     }
 
     /// Starts to count anew.
     fn forget(&mut self) {
-        self.side = side(self.guessing);
-        self.out.ledger = Default::default();
+        // What the port keeps lies in the old pool.
+        self.port.give_back(&mut self.gateway.output_mut(0).pool);
+        self.gateway = gateway(self.guessing);
     }
 
     /// Receives until so many datagrams came whole.
     fn drain(&mut self, count: usize, expected: Option<&[u8]>) {
-        let before = self.out.ledger.event(Event::Reassembled).packets;
+        let before = self.gateway.ledger(0).event(Event::Reassembled).packets;
         for _ in 0..TRIES {
             let now = self.clock.now();
-            let mut bet = self.side.bet(&mut self.out.pool);
-            let (landed, frames) = (&mut self.landed, &mut self.frames);
-            let received = match bet.places() {
-                Some(places) => self.port.receive_apart(Ingress(0), &mut self.out.pool, places, landed, frames),
-                None => self.port.receive(Ingress(0), &mut self.out.pool, frames),
+            let Batch { split, frames } = &mut self.batch;
+            let received = match self.gateway.places(0) {
+                (Some(places), pool) => self.port.receive_apart(Ingress(0), pool, places, split, frames),
+                (None, pool) => self.port.receive(Ingress(0), pool, frames),
             };
             assert_eq!(received.expect("the interface is up").lost_count, 0);
-            bet.settle(now, landed, frames, &mut self.out, |_, _| {});
-            for frame in self.frames.drain(..) {
-                match frame {
-                    Frame::Ip(packet) => self.side.push(now, packet, &mut self.out),
-                    Frame::Other(raw, _) => self.out.pool.give(raw.into_buffer()),
+            self.gateway.push(now, 0, &mut self.batch);
+            while let Some(way) = self.gateway.next(0) {
+                match way {
+                    Way::Forward(packet) | Way::Answer(packet) => {
+                        let is_ours = packet.came_in_pieces();
+                        let is_right = |expected| packet.payload().get(8..) == Some(expected);
+                        assert!(expected.is_none_or(|expected| !is_ours || is_right(expected)));
+                        self.gateway.done(0, packet);
+                    }
+                    Way::Pass(raw, _) => self.gateway.output_mut(0).pool.give(raw.into_buffer()),
                 }
             }
-            while let Some(packet) = self.out.next() {
-                let is_ours = packet.came_in_pieces();
-                assert!(expected.is_none_or(|expected| !is_ours || packet.payload().get(8..) == Some(expected)));
-                self.out.done(packet);
-            }
-            if self.out.ledger.event(Event::Reassembled).packets - before == count as u64 {
+            if self.gateway.ledger(0).event(Event::Reassembled).packets - before == count as u64 {
                 return;
             }
         }
@@ -162,20 +161,22 @@ impl Arm {
 
     /// Bytes of payload that a program copied for each that was delivered.
     fn copied_per_byte(&self, delivered: u64) -> f64 {
-        let guesses = self.side.guesses();
-        let absorbed = self.out.ledger.event(Event::Absorbed).bytes;
+        let guesses = self.gateway.guesses(0);
+        let absorbed = self.gateway.ledger(0).event(Event::Absorbed).bytes;
         assert_eq!(absorbed, delivered);
         (absorbed - guesses.landed_bytes + guesses.copied_out_bytes) as f64 / delivered as f64
     }
 }
 
-fn side(guessing: Guessing) -> Side {
-    let limits = Limits { bytes: 16 << 20, patience: None };
-    let reassembler = Reassembler::new(limits, Late::Retire, Secret::new(7)).guessing(guessing);
-    Side {
-        widening: Widening { reassembler: Some(reassembler), ..Widening::default() },
-        narrowing: Narrowing::new(u16::MAX, Role::Transit),
-    }
+fn gateway(guessing: Guessing) -> Gateway {
+    let side = SideSettings {
+        memory: 16 << 20,
+        joins: Prefixes::new(Join::Destination),
+        late: Late::Retire,
+        guessing,
+        ..SideSettings::new(u16::MAX, Position::Transit)
+    };
+    Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(7)), || Pool::new(64 << 20))
 }
 
 /// A link of 1,500 bytes: a host that sends at one end, nobody at the other.

@@ -1,8 +1,8 @@
 //! Faults of links, hosts and the gateway itself in, traffic that goes on out; what was lost is counted.
 
 use engine::{
-    Checksums, Coalescer, Event, Hold, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules, Secret, Side,
-    Switch, Widening,
+    Batch, Event, Gateway, GatewaySettings, Holding, Join, Mode, Position, Prefixes, Secret, Secrets, SideSettings,
+    Way,
 };
 use gateway::snapshot::Snapshot;
 use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
@@ -274,56 +274,51 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
 fn a_clock_that_leaps_lets_go_of_what_is_held_once() {
     for leap in [0, 1, 50_000, 1_000_000, 1_000_000_000, 3_600_000_000_000, u64::MAX / 4] {
         let mut rng = fastrand::Rng::with_seed(leap);
-        let (mut side, mut out) = coalescing_side();
+        let mut gateway = coalescing();
         let mut now = Time::ZERO.later(1_000_000_000);
         let mut next = [0_u32; 8];
         let mut came = [0_u32; 8];
         for step in 0..4_000 {
             let flow = rng.usize(..8);
-            let packet = segment(flow as u8, &mut next[flow], &mut out.pool);
-            side.push(now, packet, &mut out);
+            push(&mut gateway, now, flow as u8, &mut next[flow]);
             if step % 97 == 0 {
                 // Past every deadline at once; sometimes nothing has moved at all.
                 now = now.later(leap);
-                side.expire(now, &mut out);
-                assert!(
-                    leap < 2_000_000 || side.widening.held().1 == 0,
-                    "{leap}: something is held past its deadline"
-                );
+                gateway.expire(now);
+                assert!(leap < 2_000_000 || gateway.held(0).1 == 0, "{leap}: something is held past its deadline");
             }
             now = now.later(rng.u64(..3_000));
-            side.expire(now, &mut out);
-            collect(&mut out, &mut came);
-            side.check(&out).unwrap_or_else(|broken| panic!("leap of {leap} ns: {broken}"));
+            gateway.expire(now);
+            collect(&mut gateway, &mut came);
+            gateway.check(0).unwrap_or_else(|broken| panic!("leap of {leap} ns: {broken}"));
         }
-        side.flush(now, &mut out);
-        collect(&mut out, &mut came);
+        gateway.flush(now);
+        collect(&mut gateway, &mut came);
         assert_eq!(came, next, "leap of {leap} ns: every byte left once, in order");
-        assert_eq!(out.pool.lent_count(), 0);
+        assert_eq!(gateway.output(0).pool.lent_count(), 0);
     }
 }
 
 #[test]
 fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
-    let (mut side, mut out) = coalescing_side();
+    let mut gateway = coalescing();
     let mut rng = fastrand::Rng::with_seed(9);
     let (mut next, mut came) = ([0_u32; 8], [0_u32; 8]);
     let mut now = Time::ZERO.later(3_600_000_000_000);
     for step in 0..4_000 {
         let flow = rng.usize(..8);
-        let packet = segment(flow as u8, &mut next[flow], &mut out.pool);
         // A monotonic clock does not do that; what is held must not hang on it.
         let told = if step % 31 == 0 { Time::ZERO.later(rng.u64(..1_000_000)) } else { now };
-        side.push(told, packet, &mut out);
-        side.expire(told, &mut out);
-        collect(&mut out, &mut came);
-        side.check(&out).unwrap_or_else(|broken| panic!("step {step}: {broken}"));
+        push(&mut gateway, told, flow as u8, &mut next[flow]);
+        gateway.expire(told);
+        collect(&mut gateway, &mut came);
+        gateway.check(0).unwrap_or_else(|broken| panic!("step {step}: {broken}"));
         now = now.later(rng.u64(..2_000));
     }
-    side.flush(now, &mut out);
-    collect(&mut out, &mut came);
+    gateway.flush(now);
+    collect(&mut gateway, &mut came);
     assert_eq!(came, next);
-    assert_eq!(out.pool.lent_count(), 0);
+    assert_eq!(gateway.output(0).pool.lent_count(), 0);
 }
 
 #[test]
@@ -562,34 +557,34 @@ fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
 }
 
 /// Takes what leaves, in pieces or in one: its bytes continue their flow.
-fn collect(out: &mut Output, came: &mut [u32; 8]) {
-    while let Some(packet) = out.next() {
+fn collect(gateway: &mut Gateway, came: &mut [u32; 8]) {
+    while let Some(way) = gateway.next(0) {
+        let Way::Forward(packet) = way else { panic!("only segments came") };
         let tcp = packet.payload();
         let expected = &mut came[usize::from(tcp[1])];
         assert_eq!(u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes")), *expected, "in order, once");
         assert!(tcp[20..].iter().enumerate().all(|(at, byte)| *byte == (*expected + at as u32) as u8));
         *expected += tcp.len() as u32 - 20;
-        out.done(packet);
+        gateway.done(0, packet);
     }
 }
 
-fn coalescing_side() -> (Side, Output) {
-    let seed = Secret::new(5);
-    let rules = Rules {
-        mode: Mode::Resize,
-        hold: Hold::Fixed(Duration::from_millis(1)),
-        len_max: 9_000,
-        longer: Switch::Off,
-        udp: false,
+/// Has a gateway take the next segment of a flow.
+fn push(gateway: &mut Gateway, now: Time, flow: u8, next: &mut u32) {
+    let packet = segment(flow, next, &mut gateway.output_mut(0).pool);
+    let mut batch = Batch { frames: vec![Frame::Ip(packet)], ..Batch::default() };
+    gateway.push(now, 0, &mut batch);
+}
+
+fn coalescing() -> Gateway {
+    let side = SideSettings {
+        memory: 1 << 20,
+        joins: Prefixes::new(Join::Destination),
+        coalesce: Some(Mode::Resize),
+        hold: Holding::Fixed(Duration::from_millis(1)),
+        ..SideSettings::new(9_000, Position::Transit)
     };
-    let limits = Limits { bytes: 1 << 20, patience: None };
-    let widening = Widening {
-        reassembler: Some(Reassembler::new(limits, engine::Late::Release { mtu: 9_000 }, seed)),
-        coalescer: Some(Coalescer::new(1 << 20, rules, Vec::new(), seed)),
-        ..Widening::default()
-    };
-    let narrowing = Narrowing { checksums: Checksums::Finished, ..Narrowing::new(9_000, Role::Transit) };
-    (Side { widening, narrowing }, Output::new(Pool::new(1 << 24), None))
+    Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(5)), || Pool::new(1 << 24))
 }
 
 fn folded(bytes: &[u8]) -> u16 {

@@ -74,6 +74,9 @@ struct Laid {
     medium: Medium,
     ingress: Ingress,
     checksum: Checksum,
+    /// See the fields of [`Packet`] with these names.
+    tag: u64,
+    stays_on_its_side: bool,
 }
 
 impl<'a> Places<'a> {
@@ -177,7 +180,8 @@ impl Landed {
             if peek_len > 0 {
                 put(&mut buffer, payload_at, place, peek_len.min(behind_len));
             }
-            let laid = Laid { at, len, front, medium, ingress, checksum: Checksum::Unverified };
+            let checksum = Checksum::Unverified;
+            let laid = Laid { at, len, front, medium, ingress, checksum, tag: 0, stays_on_its_side: false };
             return Ok(Landed { buffer, laid });
         }
         put(&mut buffer, payload_at, place, behind_len);
@@ -188,6 +192,22 @@ impl Landed {
     pub fn with_checksum(mut self, checksum: Checksum) -> Landed {
         self.laid.checksum = checksum;
         self
+    }
+
+    /// Marks the packet in it, which is not read yet.
+    pub fn mark(&mut self, tag: u64, stays_on_its_side: bool) {
+        (self.laid.tag, self.laid.stays_on_its_side) = (tag, stays_on_its_side);
+    }
+
+    /// What stands in front of its IP header.
+    pub fn link(&self) -> &[u8] {
+        let Laid { at, front, .. } = self.laid;
+        self.buffer.bytes(at..at + front.link_len)
+    }
+
+    /// Bytes of the frame, with what lies at its place.
+    pub fn frame_len(&self) -> usize {
+        self.laid.len
     }
 
     /// Reads the headers.
@@ -271,6 +291,7 @@ impl Laid {
         let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
         if let Frame::Ip(packet) = &mut frame {
             packet.checksum = self.checksum;
+            (packet.tag, packet.stays_on_its_side) = (self.tag, self.stays_on_its_side);
         }
         frame
     }
@@ -486,6 +507,8 @@ mod tests {
             medium: Medium::Ethernet,
             ingress: Ingress(0),
             checksum: Checksum::Unverified,
+            tag: 0,
+            stays_on_its_side: false,
         };
         match Landed::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
             Ok(it) => it,

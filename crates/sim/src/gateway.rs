@@ -1,31 +1,28 @@
-//! Frames at two ends in, packets of the right sizes to the other end out: an engine's sides, composed as the live worker
-//! composes them.
+//! Frames at two ends in, packets of the right sizes to the other end out: the engine's gateway, driven as the live worker drives it.
 
 use crate::address;
 use crate::bend::Bend;
 use crate::flow::{Kind as FlowKind, connection_of};
 use crate::net::Net;
-use crate::topology::{self, GatewayRole, Lateness};
-use crate::way::Way;
+use crate::topology::{self, GatewayRole};
+use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Coalescer, FLOW_CHARGE, Full, Hold, Identifiers, Join,
-    JoinLimits, Joiner, LIFETIME, Limits, Mss, Narrowing, Output, Prefixes, Raise, Reassembler, Role as EngineRole,
-    Rules, RunsBy, SAFE_LEN, Secret, Side, Switch, Toward, Trains, Widening,
+    Border, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets, SideSettings,
+    Toward,
 };
-use packet::{Packet, Pool};
+use packet::Pool;
 
 /// A gateway with two ends.
 #[derive(Debug)]
 pub struct Gateway {
     /// To the narrow end, to the wide end.
-    pub ways: [Way; 2],
-    mss: Option<Mss>,
+    pub ways: Ways,
     /// The wires that lead away from the wide end and from the narrow one.
     wires: [usize; 2],
     config: topology::Gateway,
-    secret: Secret,
+    node: u16,
     /// Is there no other in the network?
     pub is_only: bool,
 }
@@ -42,22 +39,17 @@ impl Gateway {
     ) -> Gateway {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node));
         let mtus = wires.map(|wire| net.wires[wire].mtu as u16);
+        let settings = settings(config, mtus, Some(node), bend);
+        let engine = engine::Gateway::new(&settings, Secrets::both(secret), || Pool::new(config.pool));
         let ways = [Toward::Narrow, Toward::Wide].map(|toward| {
             let wire = wires[end(toward)];
-            let answers = (config.role != GatewayRole::WideInterface && bend != Some(Bend::TellsNobody))
-                .then(|| Answers::new(address::answering(node), ANSWERS_PER_SECOND, ANSWERS_BURST, secret));
-            let side = side(config, toward, mtus, secret, bend);
-            let out = Output::new(Pool::new(config.pool), answers);
-            let mut way = Way::new(side, out, config.role.into(), wire, patience(config, toward), config.limit);
+            let mut way =
+                Way::new(toward.direction(), config.role.into(), wire, patience(config, toward), config.limit);
             way.tells = config.role != GatewayRole::WideInterface;
-            way.releases_when_idle = config.hold.is_none();
             way.bend = bend;
             way
         });
-        let [wide_mtu, narrow_mtu] = mtus;
-        let border = Border { wide_mtu, narrow_mtu, raise: Raise::BothWays, safe_len: SAFE_LEN };
-        let mss = (config.role == GatewayRole::Border).then(|| Mss::new(FLOW_COUNT * FLOW_CHARGE, border, secret));
-        Gateway { ways, mss, wires, config: config.clone(), secret, is_only: true }
+        Gateway { ways: Ways::new(engine, ways.into(), bend), wires, config: config.clone(), node, is_only: true }
     }
 
     /// Takes a frame that came in by a port: 0 is the wide one.
@@ -69,51 +61,35 @@ impl Gateway {
             net.taken_in += 1;
             net.tcp_taken_in += u64::from(ports.and_then(connection_of).is_some_and(|(number, _)| of(number)));
         }
-        let back = self.wires[port];
-        let toward = if port == 0 { Toward::Narrow } else { Toward::Wide };
-        let way = &mut self.ways[port];
-        let back = |_: &Packet| Some(back);
-        way.begin(net, &back);
-        way.take(net, port, frame, self.mss.as_mut().map(|mss| (mss, toward)), &back);
+        let wires = self.wires;
+        self.ways.take(net, port, port, frame, &|way, _| Some(wires[way]));
     }
 
     /// Nothing more arrives by this port for a moment.
     pub fn idle(&mut self, net: &mut Net, port: usize) {
-        let back = self.wires[port];
-        self.ways[port].idle(net, &|_| Some(back));
-        self.ways[port].check(net);
+        let wires = self.wires;
+        self.ways.idle(net, port, &|way, _| Some(wires[way]));
     }
 
     /// Takes a break between two batches of one port.
     pub fn pause(&mut self, net: &mut Net, port: usize) {
-        let back = self.wires[port];
-        self.ways[port].drain(net, &|_| Some(back));
-        self.ways[port].check(net);
+        let wires = self.wires;
+        self.ways.pause(net, port, &|way, _| Some(wires[way]));
     }
 
     /// Lets go of what is late.
     pub fn expire(&mut self, net: &mut Net) {
-        if let Some(mss) = &mut self.mss
-            && mss.next_deadline().is_some_and(|deadline| deadline <= net.now)
-        {
-            mss.expire(net.now);
-        }
-        for (way, back) in self.ways.iter_mut().zip(self.wires) {
-            way.expire(net, &|_| Some(back));
-            way.check(net);
-        }
+        let wires = self.wires;
+        self.ways.expire(net, &|way, _| Some(wires[way]));
+        self.ways.check(net);
     }
 
     /// The MTU of a link has changed: each way goes on with another side.
     pub fn change(&mut self, net: &mut Net) {
-        let mtus = self.wires.map(|wire| net.wires[wire].mtu as u16);
-        for (toward, (way, back)) in
-            [Toward::Narrow, Toward::Wide].into_iter().zip(self.ways.iter_mut().zip(self.wires))
-        {
-            let side = side(&self.config, toward, mtus, self.secret, way.bend);
-            way.replace(net, side, &|_| Some(back));
-            way.check(net);
-        }
+        let (wires, mtus) = (self.wires, self.wires.map(|wire| net.wires[wire].mtu as u16));
+        let settings = settings(&self.config, mtus, Some(self.node), self.ways.bend);
+        self.ways.replace(net, &settings, &|way, _| Some(wires[way]));
+        self.ways.check(net);
     }
 }
 
@@ -140,75 +116,60 @@ pub fn patience(config: &topology::Gateway, toward: Toward) -> Duration {
     hold + pieces.max(joined)
 }
 
-/// What happens to packets that leave by one end of this gateway.
-pub fn side(
+/// What this gateway does, between links of these MTUs; where it has a number, it tells senders what is refused.
+pub fn settings(
     config: &topology::Gateway,
-    toward: Toward,
     mtus: [u16; 2],
-    secret: Secret,
+    node: Option<u16>,
     bend: Option<Bend>,
-) -> Side {
-    let mtu = mtus[end(toward)];
-    let is_source =
-        config.role == GatewayRole::WideInterface && toward == Toward::Narrow || bend == Some(Bend::CutsAll);
-    let role = if is_source { EngineRole::Source(Identifiers::new(secret, LIFETIME)) } else { EngineRole::Transit };
+) -> GatewaySettings {
     let [wide_mtu, narrow_mtu] = mtus;
-    let border = Border { wide_mtu, narrow_mtu, raise: Raise::BothWays, safe_len: SAFE_LEN };
     let is_border = config.role == GatewayRole::Border;
-    let narrowing = Narrowing {
-        trains: Trains::of(config.coalesce.filter(|_| toward == Toward::Wide), !is_border),
-        fill: config.fill,
-        unknown_len_max: if is_border { border.unknown_len_max(toward) } else { u16::MAX },
-        ..Narrowing::new(mtu, role)
-    };
-    let widening = if toward == Toward::Wide { widening(config, mtu, secret) } else { Widening::default() };
-    Side { widening, narrowing }
+    let tells = config.role != GatewayRole::WideInterface && bend != Some(Bend::TellsNobody);
+    let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)].map(|(toward, mtu)| {
+        let is_source = config.role == GatewayRole::WideInterface && toward == Toward::Narrow;
+        let position = if is_source || bend == Some(Bend::CutsAll) { Position::Source } else { Position::Transit };
+        let side = SideSettings {
+            memory: config.limit,
+            hold: match config.hold {
+                None => Holding::Burst,
+                Some(Hold::Adaptive) => Holding::Adaptive,
+                Some(Hold::Fixed(stretch)) => Holding::Fixed(stretch),
+            },
+            fill: config.fill,
+            guessing: config.guessing,
+            answer_from: node.filter(|_| tells).map(address::answering),
+            ..SideSettings::new(mtu, position)
+        };
+        let side = if toward == Toward::Wide { widening(config, side) } else { side };
+        side.with_trains_for(!is_border)
+    });
+    GatewaySettings {
+        sides: sides.into(),
+        border: is_border.then(|| Border::usual(wide_mtu, narrow_mtu)),
+        flow_count: FLOW_COUNT,
+    }
 }
 
-fn widening(config: &topology::Gateway, mtu: u16, secret: Secret) -> Widening {
-    let limit = config.limit;
+fn widening(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     let join = match (config.reassemble, config.join) {
         (true, _) => Join::Destination,
         (false, true) => Join::Graceful,
         (false, false) => Join::Off,
     };
-    let coalescer = config.coalesce.map(|mode| {
-        let hold = config.hold.unwrap_or(Hold::Fixed(BURST_MAX));
-        let rules = Rules { mode, hold, len_max: mtu, longer: Switch::On, udp: config.datagrams };
-        Coalescer::new(limit, rules, Vec::new(), secret)
-    });
-    Widening {
+    SideSettings {
         joins: Prefixes::new(join),
-        reassembler: config.reassemble.then(|| reassembler(limit, config.patience, config.late, mtu, secret)),
-        joiner: (join == Join::Graceful).then(|| joiner(limit, mtu, secret)),
-        coalescer,
+        fragment_patience: config.patience,
+        late: config.late.toward(side.mtu),
+        coalesce: config.coalesce,
+        coalesces_udp: config.datagrams,
+        ..side
     }
-}
-
-/// A reassembler within these limits, for a link that takes `mtu`.
-pub fn reassembler(
-    bytes: usize,
-    patience: Option<Duration>,
-    late: Lateness,
-    mtu: u16,
-    secret: Secret,
-) -> Reassembler {
-    Reassembler::new(Limits { bytes, patience }, late.toward(mtu), secret)
-}
-
-/// A joiner within this limit, for a link that takes `mtu`.
-pub fn joiner(bytes: usize, mtu: u16, secret: Secret) -> Joiner {
-    let limits = JoinLimits { bytes, patience: JOIN_PATIENCE, full: Full::Pass, runs: RunsBy::Datagram };
-    Joiner::new(limits, mtu, secret)
 }
 
 /// Connections that a border remembers.
 pub const FLOW_COUNT: usize = 4_096;
-/// Longest wait of a run that is released when its port has nothing more to give.
-const BURST_MAX: Duration = Duration::from_millis(1);
 /// Age that a run reaches at most, where none is told to wait longer.
 const RUN_AGE_MAX: Duration = Duration::from_millis(20);
-/// How long joining on the way waits for the next fragment (rel:G18).
-pub const JOIN_PATIENCE: Duration = Duration::from_millis(10);
 /// How long the standards let a datagram wait for its pieces, at most (RFC 8200 section 4.5).
 pub const PATIENCE_MAX: Duration = Duration::from_secs(60);

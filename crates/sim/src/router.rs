@@ -1,16 +1,13 @@
 //! Frames at any end in, the same toward their destinations out: cut, refused, joined, as the router's kind has it.
 
 use crate::address;
-use crate::gateway::{JOIN_PATIENCE, PATIENCE_MAX, joiner, reassembler};
+use crate::gateway::PATIENCE_MAX;
 use crate::net::Net;
-use crate::topology::{self, Lateness};
-use crate::way::Way;
+use crate::topology;
+use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
-use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Join, Narrowing, Output, Prefixes, Role, Secret, Side, Switch,
-    Widening,
-};
+use engine::{GatewaySettings, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets, SideSettings, Switch};
 use packet::{Packet, Pool};
 
 /// A router.
@@ -18,7 +15,7 @@ use packet::{Packet, Pool};
 pub struct Router {
     kind: topology::Router,
     /// What leaves by each of its ports.
-    pub ways: Vec<Way>,
+    pub ways: Ways,
     /// The port that leads to each node, by number; none where nothing does.
     routes: Vec<Option<u16>>,
     /// The wires of its ports.
@@ -27,7 +24,7 @@ pub struct Router {
     touched: Vec<usize>,
     /// Packets for which there is no route.
     pub stray_count: u64,
-    secret: Secret,
+    node: u16,
 }
 
 impl Router {
@@ -41,18 +38,15 @@ impl Router {
         seed: u64,
     ) -> Router {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node) << 1 | 1);
-        let tells = kind != topology::Router::Silent;
-        let ways = wires.iter().map(|wire| {
-            let answers =
-                tells.then(|| Answers::new(address::answering(node), ANSWERS_PER_SECOND, ANSWERS_BURST, secret));
-            let out = Output::new(Pool::new(POOL_LIMIT), answers);
-            let side = side(kind, net.wires[*wire].mtu as u16, secret);
-            let mut way = Way::new(side, out, kind.into(), *wire, patience(kind), LIMIT);
-            way.tells = tells;
+        let settings = settings(kind, node, &wires, net);
+        let engine = engine::Gateway::new(&settings, Secrets::both(secret), || Pool::new(POOL_LIMIT));
+        let ways = wires.iter().enumerate().map(|(at, wire)| {
+            let mut way = Way::new(at, kind.into(), *wire, patience(kind), LIMIT);
+            way.tells = kind != topology::Router::Silent;
             way
         });
-        let ways = ways.collect();
-        Router { kind, ways, routes, wires, touched: Vec::new(), stray_count: 0, secret }
+        let ways = Ways::new(engine, ways.collect(), None);
+        Router { kind, ways, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 
     /// Takes a frame that came in by a port.
@@ -66,42 +60,30 @@ impl Router {
         if !touched.contains(&to) {
             touched.push(to);
         }
-        let back = |answer: &Packet| leads(answer, routes, wires);
-        ways[to].begin(net, &back);
-        ways[to].take(net, port, frame, None, &back);
+        ways.take(net, to, port, frame, &|_, answer| leads(answer, routes, wires));
     }
 
     /// Nothing more arrives for a moment.
     pub fn idle(&mut self, net: &mut Net) {
         let Router { ways, routes, wires, touched, .. } = self;
-        let back = |answer: &Packet| leads(answer, routes, wires);
         for at in touched.drain(..) {
-            ways[at].idle(net, &back);
-            ways[at].check(net);
+            ways.idle(net, at, &|_, answer| leads(answer, routes, wires));
         }
     }
 
     /// Lets go of what is late.
     pub fn expire(&mut self, net: &mut Net) {
         let Router { ways, routes, wires, .. } = self;
-        let back = |answer: &Packet| leads(answer, routes, wires);
-        for way in ways {
-            way.expire(net, &back);
-            way.check(net);
-        }
+        ways.expire(net, &|_, answer| leads(answer, routes, wires));
+        ways.check(net);
     }
 
     /// The MTU of a link has changed.
     pub fn change(&mut self, net: &mut Net) {
-        let Router { ways, routes, wires, kind, secret, .. } = self;
-        let back = |answer: &Packet| leads(answer, routes, wires);
-        for way in ways {
-            let mtu = net.wires[way.wire].mtu as u16;
-            if mtu != way.side.narrowing.mtu {
-                way.replace(net, side(*kind, mtu, *secret), &back);
-            }
-            way.check(net);
-        }
+        let Router { ways, routes, wires, kind, node, .. } = self;
+        let settings = settings(*kind, *node, wires, net);
+        ways.replace(net, &settings, &|_, answer| leads(answer, routes, wires));
+        ways.check(net);
     }
 }
 
@@ -120,27 +102,24 @@ fn patience(kind: topology::Router) -> Duration {
     }
 }
 
-fn side(kind: topology::Router, mtu: u16, secret: Secret) -> Side {
+fn settings(kind: topology::Router, node: u16, wires: &[usize], net: &Net) -> GatewaySettings {
     use topology::Router::{Fragments, JoinsByHop, JoinsGracefully, Refuses, Silent};
-    let cuts = match kind {
-        Fragments | JoinsByHop | JoinsGracefully => Switch::On,
-        Refuses | Silent => Switch::Off,
-    };
-    let narrowing = Narrowing { segment: Switch::Off, fragment: cuts, ..Narrowing::new(mtu, Role::Transit) };
-    let widening = match kind {
-        JoinsByHop => Widening {
-            joins: Prefixes::new(Join::Hop),
-            reassembler: Some(reassembler(LIMIT, None, Lateness::Release, mtu, secret)),
-            ..Widening::default()
+    let side = |wire: &usize| SideSettings {
+        memory: LIMIT,
+        joins: Prefixes::new(match kind {
+            JoinsByHop => Join::Hop,
+            JoinsGracefully => Join::Graceful,
+            Fragments | Refuses | Silent => Join::Off,
+        }),
+        segment: Switch::Off,
+        fragment: match kind {
+            Fragments | JoinsByHop | JoinsGracefully => Switch::On,
+            Refuses | Silent => Switch::Off,
         },
-        JoinsGracefully => Widening {
-            joins: Prefixes::new(Join::Graceful),
-            joiner: Some(joiner(LIMIT, mtu, secret)),
-            ..Widening::default()
-        },
-        Fragments | Refuses | Silent => Widening::default(),
+        answer_from: (kind != Silent).then(|| address::answering(node)),
+        ..SideSettings::new(net.wires[*wire].mtu as u16, Position::Transit)
     };
-    Side { widening, narrowing }
+    GatewaySettings { sides: wires.iter().map(side).collect(), border: None, flow_count: 0 }
 }
 
 /// What each stage of a router may hold, and what each of its ways may lend, in bytes.

@@ -18,7 +18,7 @@ use crate::world::{Change, Outcome, To, World};
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
-use engine::{Hold, Mode};
+use engine::{Guessing, Hold, Mode};
 use packet::Fill;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -352,6 +352,7 @@ impl Drawing {
         config.patience =
             dice.one_of(&[None, None, Some(Duration::from_millis(50)), Some(Duration::from_millis(500))]);
         config.late = dice.one_of(&[Lateness::Release, Lateness::Release, Lateness::Retire]);
+        config.guessing = dice.one_of(&[Guessing::Always, Guessing::WherePays]);
         (config.limit, config.pool) = (LIMIT, POOL);
         let small = [dice.one_of(&[20_000, 100_000, 300_000]), dice.one_of(&[70_000, 200_000, 400_000])];
         if self.faults.contains(&Fault::SmallPool) {

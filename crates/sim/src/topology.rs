@@ -2,7 +2,7 @@
 
 use crate::link::Shape;
 use core::time::Duration;
-use engine::{Hold, Late, Mode};
+use engine::{Guessing, Hold, Late, Mode};
 use packet::Fill;
 
 /// Nodes and the links between them.
@@ -75,6 +75,8 @@ pub struct Gateway {
     pub patience: Option<Duration>,
     /// What becomes of datagrams whose fragments did not all come.
     pub late: Lateness,
+    /// When payloads are received where they are predicted to belong.
+    pub guessing: Guessing,
     /// What each stage may hold, in bytes.
     pub limit: usize,
     /// What each way may lend, in bytes.
@@ -199,6 +201,7 @@ impl Gateway {
             hold: None,
             patience: None,
             late: Lateness::Release,
+            guessing: Guessing::default(),
             limit: 4 << 20,
             pool: 64 << 20,
         }

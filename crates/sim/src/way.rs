@@ -1,4 +1,4 @@
-//! Frames for one side in, frames of the sizes that it wants out: an engine's side with its output, and the laws over both.
+//! Frames for one direction in, frames of the sizes that it wants out: an engine's gateway, and the laws over each of its directions.
 //!
 //! What each law costs is the same for every packet, however much is held: arrivals and departures are compared with what the
 //! ledger says, places within flows with the highest before them, ages with the moment that a packet carries in its tag. What
@@ -11,22 +11,21 @@ use crate::net::Net;
 use crate::topology::Role;
 use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
 use core::time::Duration;
-use engine::{Event, Mss, Output, Pieces, Reason, Role as EngineRole, Side, Switch, Tally, Toward, Way as Leaving};
-use packet::{Frame, Ingress, Medium, NoPacket, Packet, Time};
+use engine::{
+    Batch, Event, Gateway as Engine, GatewaySettings, Pieces, Reason, Role as EngineRole, Side, Switch, Tally,
+    Way as Leaving,
+};
+use packet::{Frame, Ingress, Ip, Medium, Packet, Time};
 
 /// All that happens to packets that leave by one wire.
 #[derive(Debug)]
 pub struct Way {
-    /// The policy of the side that they leave by.
-    pub side: Side,
-    /// Where they wait, and are counted.
-    pub out: Output,
+    /// The number of its direction.
+    at: usize,
     /// What it is to the packets.
     pub role: Role,
     /// The wire that they leave by.
     pub wire: usize,
-    /// Is what is held released when nothing more arrives?
-    pub releases_when_idle: bool,
     /// Is who sent what is refused told?
     pub tells: bool,
     /// What is wrong with it on purpose.
@@ -41,8 +40,6 @@ pub struct Way {
     /// A packet that a bent way keeps back.
     kept: Option<Packet>,
     leaving_count: u64,
-    /// The moment at which it last began.
-    begun: Time,
     /// When its next wake is planned.
     pub planned: Time,
 }
@@ -79,18 +76,123 @@ struct Order {
     late_out: u64,
 }
 
-/// Where answers go.
-pub type Back<'a> = &'a dyn Fn(&Packet) -> Option<usize>;
+/// Where answers of a direction go.
+pub type Back<'a> = &'a dyn Fn(usize, &Packet) -> Option<usize>;
+
+/// An engine's gateway, with what is watched of each of its directions.
+#[derive(Debug)]
+pub struct Ways {
+    engine: Engine,
+    batch: Batch,
+    all: Vec<Way>,
+    /// What is wrong with it on purpose.
+    pub bend: Option<Bend>,
+    /// The moment at which it last began.
+    begun: Time,
+}
+
+impl Ways {
+    /// Directions that hold nothing yet.
+    pub fn new(engine: Engine, all: Vec<Way>, bend: Option<Bend>) -> Ways {
+        Ways { engine, batch: Batch::default(), all, bend, begun: Time::NEVER }
+    }
+
+    /// Takes a frame that leaves in the direction `at`, and came in by `port`.
+    pub fn take(&mut self, net: &mut Net, at: usize, port: usize, frame: &[u8], back: Back<'_>) {
+        if self.begun != net.now {
+            self.begun = net.now;
+            self.expire(net, back);
+        }
+        let Ways { engine, batch, all, .. } = self;
+        all[at].take(engine, batch, net, port, frame, back);
+    }
+
+    /// Nothing more arrives for this direction: what was held for that leaves.
+    pub fn idle(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
+        let Ways { engine, all, .. } = self;
+        all[at].idle(engine, net, back);
+        all[at].check(engine, net);
+    }
+
+    /// Takes a break between two batches for this direction.
+    pub fn pause(&mut self, net: &mut Net, at: usize, back: Back<'_>) {
+        let Ways { engine, all, .. } = self;
+        all[at].drain(engine, net, back);
+        all[at].check(engine, net);
+    }
+
+    /// Lets go of what is late.
+    pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
+        let Ways { engine, all, bend, .. } = self;
+        let holds_on = *bend == Some(Bend::HoldsTooLong);
+        let is_late = |way: &Way| way.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
+        if holds_on && !all.iter().any(is_late) {
+            return;
+        }
+        engine.expire(net.now);
+        for way in all {
+            if engine.output(way.at).queued_count() > 0 {
+                way.drain(engine, net, back);
+            }
+        }
+    }
+
+    /// Goes on by other settings: a link has changed.
+    pub fn replace(&mut self, net: &mut Net, settings: &GatewaySettings, back: Back<'_>) {
+        self.engine.replace(net.now, settings);
+        for way in &mut self.all {
+            // What the old sides held begins to wait anew.
+            way.patience *= 2;
+            way.is_replaced = true;
+            way.drain(&mut self.engine, net, back);
+        }
+    }
+
+    /// The laws that hold between two events.
+    pub fn check(&mut self, net: &mut Net) {
+        let Ways { engine, all, .. } = self;
+        all.iter_mut().for_each(|way| way.check(engine, net));
+    }
+
+    /// The laws that hold when nothing more will happen.
+    pub fn check_end(&self, net: &mut Net) {
+        self.all.iter().for_each(|way| way.check_end(&self.engine, net));
+    }
+
+    /// Adds up what was met here.
+    pub fn tell(&self, net: &mut Net) {
+        self.all.iter().for_each(|way| way.tell(&self.engine, net));
+    }
+
+    /// Packets that ended here.
+    pub fn ended_count(&self) -> u64 {
+        self.all.iter().map(|way| self.engine.ledger(way.at).retired_all().packets).sum()
+    }
+
+    /// What was planned until now has come.
+    pub fn woken(&mut self, now: Time) {
+        let due = self.all.iter_mut().filter(|way| way.planned <= now);
+        due.for_each(|way| way.planned = Time::NEVER);
+    }
+
+    /// Plans a wake for all that becomes late, before what is planned already.
+    pub fn plan(&mut self, mut plan: impl FnMut(Time)) {
+        for way in &mut self.all {
+            if let Some(deadline) = way.next_deadline(&self.engine).filter(|deadline| *deadline < way.planned) {
+                way.planned = deadline;
+                plan(deadline);
+            }
+        }
+    }
+}
 
 impl Way {
-    /// A way that holds nothing yet, and may hold things so long, and so much of them.
-    pub fn new(side: Side, out: Output, role: Role, wire: usize, patience: Duration, limit: usize) -> Way {
+    /// The direction `at` of an engine, which may hold things so long, and so much of them.
+    pub fn new(at: usize, role: Role, wire: usize, patience: Duration, limit: usize) -> Way {
         Way {
-            side,
-            out,
+            at,
             role,
             wire,
-            releases_when_idle: false,
             tells: true,
             bend: None,
             is_replaced: false,
@@ -99,134 +201,123 @@ impl Way {
             watch: Watch::default(),
             kept: None,
             leaving_count: 0,
-            begun: Time::NEVER,
             planned: Time::NEVER,
         }
     }
 
     /// Takes a frame that came in by `port`.
-    pub fn take(
+    fn take(
         &mut self,
+        engine: &mut Engine,
+        batch: &mut Batch,
         net: &mut Net,
         port: usize,
         frame: &[u8],
-        mss: Option<(&mut Mss, Toward)>,
         back: Back<'_>,
     ) {
-        match Frame::copy(frame, Medium::Ip, Ingress(port as u32), &mut self.out.pool) {
-            Ok(packet) => self.push(net, packet, mss, back),
-            Err(NoPacket::NoBuffer) => {
-                self.watch.lost_count += 1;
-                net.ended += 1;
+        let (places, pool) = engine.places(self.at);
+        // A router takes a hop off each packet before it is split.
+        let mut places = places.filter(|_| self.is_gateway());
+        if !batch.receive(frame, Medium::Ip, Ingress(port as u32), places.as_mut(), pool) {
+            self.watch.lost_count += 1;
+            net.ended += 1;
+        }
+        let mut must_refuse = false;
+        for split in &mut batch.split {
+            if let Ok(ip) = Ip::parse(frame) {
+                self.watch.came += Tally::new(1, ip.payload_len());
             }
-            Err(NoPacket::Unfit(unfit)) => {
-                self.drain(net, back);
-                net.ended += 1;
-                self.out.ledger.pass(unfit.into(), frame.len());
-                let is_gateway = matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload);
-                if is_gateway && frame.len() <= net.wires[self.wire].mtu {
-                    net.put(self.wire, frame.len(), |room| room.copy_from_slice(frame));
-                }
+            self.watch.marks.comes(frame);
+            split.mark(net.now.nanos() + 1, false);
+        }
+        for frame in &mut batch.frames {
+            let Frame::Ip(packet) = frame else { continue };
+            self.watch.came += Tally::new(1, packet.ip().payload_len());
+            self.watch.marks.comes(packet.bytes());
+            packet.tag = net.now.nanos() + 1;
+            if !self.is_gateway() {
+                packet.take_hop();
             }
+            places_of(net, packet, |flow, start, len| self.watch.order(flow).comes(start, len));
+            must_refuse |= self.must_refuse(engine.side(self.at), packet);
         }
-    }
-
-    fn push(&mut self, net: &mut Net, mut packet: Packet, mss: Option<(&mut Mss, Toward)>, back: Back<'_>) {
-        self.watch.came += Tally::new(1, packet.ip().payload_len());
-        self.watch.marks.comes(packet.bytes());
-        packet.tag = net.now.nanos() + 1;
-        if !matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload) {
-            packet.take_hop();
-        }
-        places(net, &packet, |flow, start, len| self.watch.order(flow).comes(start, len));
-        if let Some((mss, toward)) = mss {
-            mss.see(net.now, &mut packet, toward, &mut self.out.ledger);
-        }
-        let refusals = self.must_refuse(&packet).then(|| self.refusals());
-        self.side.push(net.now, packet, &mut self.out);
+        let refusals = must_refuse.then(|| self.refusals(engine));
+        engine.push(net.now, self.at, batch);
         if let Some(before) = refusals {
-            self.check_refused(net, before);
+            self.check_refused(engine, net, before);
         }
-        if self.out.queued_count() >= QUEUED_MAX {
-            self.drain(net, back);
-        }
-    }
-
-    /// Lets go of what is late, before the first packet of a moment.
-    #[inline]
-    pub fn begin(&mut self, net: &mut Net, back: Back<'_>) {
-        if self.begun != net.now {
-            self.begun = net.now;
-            self.expire(net, back);
-        }
-    }
-
-    /// Lets go of what is late.
-    pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
-        if self.next_deadline().is_some_and(|deadline| deadline <= net.now) {
-            self.side.expire(net.now, &mut self.out);
-            self.drain(net, back);
+        if engine.output(self.at).queued_count() >= QUEUED_MAX {
+            self.drain(engine, net, back);
         }
     }
 
     /// When something that is held becomes late.
-    pub fn next_deadline(&self) -> Option<Time> {
-        let deadline = self.side.next_deadline()?;
-        Some(if self.bend == Some(Bend::HoldsTooLong) { deadline.later(1_000_000_000) } else { deadline })
+    fn next_deadline(&self, engine: &Engine) -> Option<Time> {
+        let deadline = engine.next_deadline_of(self.at)?;
+        Some(if self.bend == Some(Bend::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
     }
 
     /// Nothing more arrives: what was held for that leaves.
-    pub fn idle(&mut self, net: &mut Net, back: Back<'_>) {
-        if self.releases_when_idle && self.bend != Some(Bend::HoldsTooLong) {
-            self.side.release(net.now, &mut self.out);
+    fn idle(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
+        if self.bend != Some(Bend::HoldsTooLong) {
+            engine.settle(net.now, self.at);
         }
-        self.drain(net, back);
-    }
-
-    /// Goes on with another side: the link has changed.
-    pub fn replace(&mut self, net: &mut Net, side: Side, back: Back<'_>) {
-        let old = std::mem::replace(&mut self.side, side);
-        self.side.take_over(net.now, old, &mut self.out);
-        // What the old side held begins to wait anew.
-        self.patience *= 2;
-        self.is_replaced = true;
-        self.drain(net, back);
+        self.drain(engine, net, back);
     }
 
     /// Puts all that waits on its wire.
-    pub fn drain(&mut self, net: &mut Net, back: Back<'_>) {
-        while let Some(leaving) = self.out.next_way() {
+    fn drain(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
+        while let Some(leaving) = engine.next(self.at) {
             match leaving {
-                Leaving::Forward(packet) => self.forward(net, packet),
+                Leaving::Forward(packet) => self.forward(engine, net, packet),
                 Leaving::Answer(packet) => {
-                    match back(&packet) {
+                    match back(self.at, &packet) {
                         Some(wire) if packet.len() <= net.wires[wire].mtu => send(net, wire, &packet),
                         _ => net.ended += 1,
                     }
-                    self.out.done(packet);
+                    engine.done(self.at, packet);
+                }
+                Leaving::Pass(raw, unfit) => {
+                    let frame = raw.frame();
+                    net.ended += 1;
+                    if self.is_gateway() && frame.len() <= net.wires[self.wire].mtu {
+                        net.put(self.wire, frame.len(), |room| room.copy_from_slice(frame));
+                    }
+                    let out = engine.output_mut(self.at);
+                    out.ledger.pass(unfit.into(), frame.len());
+                    out.pool.give(raw.into_buffer());
                 }
             }
         }
-        if let Some(kept) = self.kept.take() {
-            self.emit(net, &kept, None);
-            self.out.done(kept);
-        }
+        self.emit_kept(engine, net);
         if self.is_replaced {
-            self.is_replaced = self.side.widening.held().0 != Tally::NONE;
+            self.is_replaced = engine.held(self.at).0 != Tally::NONE;
         }
     }
 
-    fn forward(&mut self, net: &mut Net, packet: Packet) {
+    /// Stands it between two networks, or before a host, and leaves what it cannot read as it is?
+    fn is_gateway(&self) -> bool {
+        matches!(self.role, Role::Border | Role::WideInterface | Role::ReceiveOffload)
+    }
+
+    fn emit_kept(&mut self, engine: &mut Engine, net: &mut Net) {
+        if let Some(kept) = self.kept.take() {
+            self.emit(engine, net, &kept, None);
+            engine.done(self.at, kept);
+        }
+    }
+
+    fn forward(&mut self, engine: &mut Engine, net: &mut Net, packet: Packet) {
         self.leaving_count += 1;
         let is_bent = self.leaving_count.is_multiple_of(Bend::EVERY);
         match self.bend.filter(|_| is_bent) {
-            Some(Bend::DropsSilently) => return self.out.done(packet),
+            Some(Bend::DropsSilently) => return engine.done(self.at, packet),
             Some(Bend::LosesUnseen) => {
                 self.watch.put_count += packet.wire_count() as u64;
-                return self.out.done(packet);
+                return engine.done(self.at, packet);
             }
             Some(Bend::ForgetsBuffer) => {
-                self.emit(net, &packet, None);
+                self.emit(engine, net, &packet, None);
                 return drop(packet);
             }
             Some(Bend::Reorders) if self.kept.is_none() => {
@@ -234,18 +325,15 @@ impl Way {
                 return;
             }
             Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts | Bend::LosesMarks | Bend::InventsMarks)) => {
-                self.emit(net, &packet, Some(bend))
+                self.emit(engine, net, &packet, Some(bend))
             }
-            _ => self.emit(net, &packet, None),
+            _ => self.emit(engine, net, &packet, None),
         }
-        self.out.done(packet);
-        if let Some(kept) = self.kept.take() {
-            self.emit(net, &kept, None);
-            self.out.done(kept);
-        }
+        engine.done(self.at, packet);
+        self.emit_kept(engine, net);
     }
 
-    fn emit(&mut self, net: &mut Net, packet: &Packet, bend: Option<Bend>) {
+    fn emit(&mut self, engine: &Engine, net: &mut Net, packet: &Packet, bend: Option<Bend>) {
         net.looked(Law::Holding);
         let age = Duration::from_nanos((net.now.nanos() + 1).saturating_sub(packet.tag));
         if packet.tag > 0 && age > self.patience {
@@ -253,7 +341,7 @@ impl Way {
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
         }
         if packet.longest_piece().is_some() || !is_whole(packet) {
-            self.check_joined(net, packet);
+            self.check_joined(engine.side(self.at), net, packet);
         } else {
             self.check_order(net, packet);
         }
@@ -275,10 +363,10 @@ impl Way {
     }
 
     /// What only a joiner could have made fits the link that it was made for.
-    fn check_joined(&self, net: &mut Net, packet: &Packet) {
-        let widening = &self.side.widening;
+    fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
+        let widening = &side.widening;
         let is_of_joiner = widening.joiner.is_some() && widening.reassembler.is_none() && !self.is_replaced;
-        let mtu = usize::from(self.side.narrowing.mtu);
+        let mtu = usize::from(side.narrowing.mtu);
         let fitted = packet.longest_piece().is_some_and(|len| len <= mtu);
         if is_of_joiner && fitted && packet.cut.is_some() {
             let (role, len) = (self.role.name(), packet.len());
@@ -289,7 +377,7 @@ impl Way {
     fn check_order(&mut self, net: &mut Net, packet: &Packet) {
         let mut broken = None;
         let mut count = 0;
-        places(net, packet, |flow, start, len| {
+        places_of(net, packet, |flow, start, len| {
             let order = self.watch.order(flow);
             order.goes(start, len);
             count += 1;
@@ -347,10 +435,10 @@ impl Way {
     }
 
     /// Every mark that came left, but for those of packets that ended here.
-    fn check_marks_at_end(&self, net: &mut Net) {
+    fn check_marks_at_end(&self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Integrity);
         let Marks { came, went, .. } = self.watch.marks;
-        let ended = self.out.ledger.retired_all().bytes;
+        let ended = engine.ledger(self.at).retired_all().bytes;
         if went + ended < came && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || {
@@ -360,9 +448,10 @@ impl Way {
     }
 
     /// The laws that hold between two events.
-    pub fn check(&mut self, net: &mut Net) {
+    fn check(&mut self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Conservation);
-        let Way { out, watch, side, .. } = self;
+        let Way { at, watch, .. } = self;
+        let out = engine.output(*at);
         let (came, received) = (watch.came, out.ledger.received);
         if came != received {
             return net.breaks(Law::Conservation, || format!("{came:?} came, the ledger says {received:?}"));
@@ -377,21 +466,16 @@ impl Way {
         if net.is_thorough || watch.since_walk >= watch.walk_len {
             watch.since_walk = 0;
             watch.walk_len = out.pool.lent_count();
-            if let Err(what) = side.check(out) {
+            if let Err(what) = engine.check(*at) {
                 return net.breaks(Law::Conservation, || what);
             }
         }
-        self.check_limits(net);
+        self.check_limits(engine.side(self.at), net);
     }
 
-    fn check_limits(&mut self, net: &mut Net) {
+    fn check_limits(&self, side: &Side, net: &mut Net) {
         net.looked(Law::Holding);
-        let widening = &self.side.widening;
-        let charges = [
-            widening.reassembler.as_ref().map_or(0, |stage| stage.charged()),
-            widening.joiner.as_ref().map_or(0, |stage| stage.charged()),
-            widening.coalescer.as_ref().map_or(0, |stage| stage.charged()),
-        ];
+        let charges = side.widening.charges();
         let limit = self.limit;
         if charges.iter().any(|charged| *charged > limit) {
             net.breaks(Law::Holding, || format!("stages hold {charges:?} bytes, {limit} each at most"));
@@ -399,54 +483,49 @@ impl Way {
     }
 
     /// The laws that hold when nothing more will happen.
-    pub fn check_end(&mut self, net: &mut Net) {
-        let (held, buffers) = self.side.widening.held();
+    fn check_end(&self, engine: &Engine, net: &mut Net) {
+        let (held, buffers) = engine.held(self.at);
         if held != Tally::NONE || buffers > 0 {
             net.breaks(Law::Holding, || format!("{held:?} in {buffers} buffers are held for ever"));
         }
-        if let Err(what) = self.side.check(&self.out) {
+        if let Err(what) = engine.check(self.at) {
             net.breaks(Law::Conservation, || what);
         }
-        self.check_marks_at_end(net);
+        self.check_marks_at_end(engine, net);
     }
 
     /// Adds up what was met here.
-    pub fn tell(&self, net: &mut Net) {
+    fn tell(&self, engine: &Engine, net: &mut Net) {
         let role = Role::ALL.iter().position(|role| *role == self.role).unwrap_or(0);
         net.hits.roles[role] += self.watch.came.packets;
-        net.hits.add_ledger(&self.out.ledger);
+        net.hits.add_ledger(engine.ledger(self.at));
         if let Some(at) = Reason::ALL.iter().position(|reason| *reason == Reason::NoBuffer) {
             net.hits.reasons[at] += self.watch.lost_count;
         }
     }
 
-    /// Packets that ended here.
-    pub fn ended_count(&self) -> u64 {
-        self.out.ledger.retired_all().packets
-    }
-
     /// Is this a packet that must not be cut, cannot leave whole, and meets nothing that would join or cut it?
-    fn must_refuse(&self, packet: &Packet) -> bool {
-        let (ip, narrowing) = (packet.ip(), &self.side.narrowing);
+    fn must_refuse(&self, side: &Side, packet: &Packet) -> bool {
+        let (ip, narrowing) = (packet.ip(), &side.narrowing);
         let mtu = usize::from(narrowing.mtu);
         let is_long = packet.len() > mtu && mtu >= ip.mtu_min();
         let is_transit = matches!(narrowing.role, EngineRole::Transit);
         let may_be_segmented =
-            packet.is_tcp() && (narrowing.segment == Switch::On || self.side.widening.coalescer.is_some());
+            packet.is_tcp() && (narrowing.segment == Switch::On || side.widening.coalescer.is_some());
         let must_stay = ip.dont_fragment || narrowing.fragment == Switch::Off;
         is_long && is_transit && must_stay && ip.fragment.is_none() && !may_be_segmented
     }
 
     /// Packets that were too big, and what was said about packets.
-    fn refusals(&self) -> [u64; 2] {
-        let ledger = &self.out.ledger;
+    fn refusals(&self, engine: &Engine) -> [u64; 2] {
+        let ledger = engine.ledger(self.at);
         let said = [Event::Answered, Event::AnswerForbidden, Event::AnswerLimited];
         [ledger.retired(Reason::TooBig).packets, said.iter().map(|event| ledger.event(*event).packets).sum()]
     }
 
-    fn check_refused(&self, net: &mut Net, before: [u64; 2]) {
+    fn check_refused(&self, engine: &Engine, net: &mut Net, before: [u64; 2]) {
         net.looked(Law::Refusal);
-        let after = self.refusals();
+        let after = self.refusals(engine);
         let expected = [before[0] + 1, before[1] + u64::from(self.tells)];
         if after != expected {
             let role = self.role.name();
@@ -517,7 +596,7 @@ fn is_whole(packet: &Packet) -> bool {
 /// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
 /// of a connection are two flows.
 #[inline]
-fn places(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
+fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     let Some(upper) = packet.ip().upper.filter(|_| is_whole(packet)) else { return };
     let bytes = packet.upper_bytes(upper);
     let ports = [word(bytes, 0), word(bytes, 2)];
@@ -560,5 +639,7 @@ fn corrupt(frame: &mut [u8]) {
     }
 }
 
+/// By how much a bent way holds things longer, in nanoseconds.
+const TOO_LONG: u64 = 1_000_000_000;
 /// Packets that wait before they are put on the wire, at most.
 const QUEUED_MAX: usize = 16;

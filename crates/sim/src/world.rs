@@ -13,6 +13,7 @@ use crate::scene::Scene;
 use crate::tcp::End;
 use crate::topology::{Kind, Topology};
 use crate::trace::Trace;
+use crate::way::Ways;
 use core::time::Duration;
 use packet::Time;
 use std::collections::VecDeque;
@@ -241,11 +242,7 @@ impl World {
     /// Laws that hold once nothing more happens.
     fn check_end(&mut self) {
         let World { net, nodes, .. } = self;
-        for node in nodes.iter_mut() {
-            for way in node.ways() {
-                way.check_end(net);
-            }
-        }
+        nodes.iter().filter_map(Node::ways).for_each(|ways| ways.check_end(net));
         self.check_connections();
         let ended = self.ended_count();
         let net = &mut self.net;
@@ -296,15 +293,13 @@ impl World {
                 Node::Router(router) => router.stray_count,
                 Node::Gateway(_) => 0,
             };
-            ended += node.ways().iter().map(|way| way.ended_count()).sum::<u64>();
+            ended += node.ways().map_or(0, Ways::ended_count);
         }
         ended
     }
 
     fn outcome(mut self) -> Outcome {
-        for node in &mut self.nodes {
-            node.ways().iter().for_each(|way| way.tell(&mut self.net));
-        }
+        self.nodes.iter().filter_map(Node::ways).for_each(|ways| ways.tell(&mut self.net));
         self.count_faults();
         let told_count =
             self.nodes.iter().map(|node| if let Node::Host(host) = node { host.told_count } else { 0 }).sum();
@@ -409,11 +404,19 @@ impl Node {
         }
     }
 
-    fn ways(&mut self) -> &mut [crate::way::Way] {
+    fn ways(&self) -> Option<&Ways> {
         match self {
-            Node::Host(_) => &mut [],
-            Node::Router(router) => &mut router.ways,
-            Node::Gateway(gateway) => &mut gateway.ways,
+            Node::Host(_) => None,
+            Node::Router(router) => Some(&router.ways),
+            Node::Gateway(gateway) => Some(&gateway.ways),
+        }
+    }
+
+    fn ways_mut(&mut self) -> Option<&mut Ways> {
+        match self {
+            Node::Host(_) => None,
+            Node::Router(router) => Some(&mut router.ways),
+            Node::Gateway(gateway) => Some(&mut gateway.ways),
         }
     }
 
@@ -423,10 +426,8 @@ impl Node {
         {
             host.planned = Time::NEVER;
         }
-        for way in self.ways() {
-            if way.planned <= now {
-                way.planned = Time::NEVER;
-            }
+        if let Some(ways) = self.ways_mut() {
+            ways.woken(now);
         }
     }
 }
@@ -468,11 +469,8 @@ fn plan_wake(net: &mut Net, node: &mut Node, number: usize) {
         host.planned = deadline;
         net.events.plan(deadline.max(net.now), What::Wake(number as u32));
     }
-    for way in node.ways() {
-        if let Some(deadline) = way.next_deadline().filter(|deadline| *deadline < way.planned) {
-            way.planned = deadline;
-            net.events.plan(deadline.max(net.now), What::Wake(number as u32));
-        }
+    if let Some(ways) = node.ways_mut() {
+        ways.plan(|deadline| net.events.plan(deadline.max(net.now), What::Wake(number as u32)));
     }
 }
 

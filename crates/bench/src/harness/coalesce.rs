@@ -5,10 +5,10 @@ use super::ask::Ask;
 use super::join::{drain, ignore};
 use super::live::Live;
 use super::reassemble::SECRET;
-use super::ring::{BURST, Ring, burst, parse};
+use super::ring::{Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Coalescer, Copying, Hold, Lay, Mode, Output, Rules, Secret, Switch};
+use engine::{Coalescer, Copying, Holding, Lay, Output, Secret, Secrets, Side, SideSettings, Stand, Toward};
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
 use std::vec::Drain;
@@ -21,8 +21,6 @@ struct Coalescing {
     how: How,
     work: Work,
     len_max: u16,
-    /// Those of a burst.
-    frames: Vec<Frame>,
 }
 
 /// From packets to the places of their payloads, by the stage alone.
@@ -65,19 +63,11 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
             how,
             work: ask.work,
             len_max,
-            frames: Vec::with_capacity(BURST),
         }));
     }
-    let rules = Rules {
-        mode: Mode::Resize,
-        hold: Hold::Fixed(Duration::from_secs(1)),
-        len_max,
-        longer: Switch::Off,
-        udp: false,
-    };
     Ok(Box::new(HeaderWork {
         ring,
-        coalescer: Coalescer::new(ask.limit, rules, Vec::new(), Secret::new(SECRET)),
+        coalescer: stage(ask.limit, len_max),
         out: Output::new(pool, None),
         now: Time::ZERO,
         how,
@@ -86,12 +76,23 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }))
 }
 
+/// The stage that a border has toward its wide side.
+fn stage(limit: usize, len_max: u16) -> Coalescer {
+    let settings = SideSettings {
+        memory: limit,
+        hold: Holding::Fixed(Duration::from_secs(1)),
+        ..SideSettings::usual(Stand::Border, Toward::Wide, len_max)
+    };
+    let side = Side::new(&settings, Secrets::both(Secret::new(SECRET)));
+    side.widening.coalescer.expect("a border coalesces toward its wide side")
+}
+
 impl Station for Coalescing {
     fn fill(&mut self) {
         // The same sequence numbers come again: flows have to be forgotten first.
         self.now = self.now + Duration::from_secs(10_000);
         self.live.expire(self.now);
-        self.ring.fill(&mut self.live.out.pool);
+        self.ring.fill(self.live.pool());
         self.live.open_flows(self.now, self.ring.section(), self.len_max - 40);
     }
 
@@ -173,17 +174,17 @@ fn coalesce_headers(it: &mut HeaderWork, mut deliver: impl FnMut(&Packet), lay: 
 
 #[inline(always)]
 fn coalesce(it: &mut Coalescing, mut deliver: impl FnMut(&Packet)) -> usize {
-    let Coalescing { ring, live, now, how, frames, .. } = it;
+    let Coalescing { ring, live, now, how, .. } = it;
     let (mut completed, mut came) = (0, 0);
     let mut deliveries = ring.next().drain(..);
-    while burst(&mut deliveries, frames) {
-        frames.iter_mut().for_each(|frame| {
+    while burst(&mut deliveries, &mut live.batch.frames) {
+        live.batch.frames.iter_mut().for_each(|frame| {
             if let Frame::Ip(packet) = frame {
                 packet.checksum = how.checksum;
             }
         });
-        came += frames.len();
-        completed += live.push(*now, frames, &mut deliver);
+        came += live.batch.frames.len();
+        completed += live.push(*now, &mut deliver);
         if how.empties_after_burst && came >= how.burst {
             came = 0;
             completed += live.release(*now, &mut deliver);

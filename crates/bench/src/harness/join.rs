@@ -2,18 +2,17 @@
 
 use super::Station;
 use super::ask::Ask;
-use super::reassemble::SECRET;
-use super::ring::{Delivery, Ring, parse};
+use super::live::Live;
+use super::ring::{Ring, burst};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Full, JoinLimits, Joiner, Output, RunsBy, Secret};
+use engine::Output;
 use packet::{Packet, Time};
 use std::time::Duration;
 
 struct Joining {
     ring: Ring,
-    joiner: Joiner,
-    out: Output,
+    live: Live,
     now: Time,
 }
 
@@ -26,29 +25,23 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
     let mtu = u16::try_from(ask.mtu).map_err(|_| format!("mtu={}: no MTU", ask.mtu))?;
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, ask.mtu);
-    let limits = JoinLimits {
-        bytes: ask.limit,
-        patience: Duration::from_millis(10),
-        full: Full::Pass,
-        runs: RunsBy::Datagram,
-    };
-    let joiner = Joiner::new(limits, mtu, Secret::new(SECRET));
-    Ok(Box::new(Joining { ring, joiner, out: Output::new(pool, None), now: Time::ZERO }))
+    Ok(Box::new(Joining { ring, live: Live::router(ask.limit, mtu, pool), now: Time::ZERO }))
 }
 
 impl Station for Joining {
     fn fill(&mut self) {
         // Long enough for what passed to be forgotten: a section's datagrams are new to the next.
         self.now = self.now + Duration::from_secs(600);
-        self.ring.fill(&mut self.out.pool);
+        self.live.expire(self.now);
+        self.ring.fill(self.live.pool());
     }
 
     fn section(&mut self) -> usize {
-        timed_section(self.ring.next(), &mut self.joiner, self.now, &mut self.out)
+        timed_section(self)
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        join(self.ring.next(), &mut self.joiner, self.now, &mut self.out, |run| tell(run.payload()));
+        join(self, |run| tell(run.payload()));
     }
 
     fn delivers(&self) -> String {
@@ -57,25 +50,19 @@ impl Station for Joining {
 }
 
 #[inline(never)]
-fn timed_section(frames: &mut Vec<Delivery>, joiner: &mut Joiner, now: Time, out: &mut Output) -> usize {
-    join(frames, joiner, now, out, ignore)
+fn timed_section(it: &mut Joining) -> usize {
+    join(it, ignore)
 }
 
 #[inline(always)]
-fn join(
-    frames: &mut Vec<Delivery>,
-    joiner: &mut Joiner,
-    now: Time,
-    out: &mut Output,
-    mut deliver: impl FnMut(&Packet),
-) -> usize {
+fn join(it: &mut Joining, mut deliver: impl FnMut(&Packet)) -> usize {
+    let Joining { ring, live, now } = it;
     let mut completed = 0;
-    for frame in frames.drain(..) {
-        joiner.push(now, parse(frame), out);
-        completed += drain(out, &mut deliver);
+    let mut deliveries = ring.next().drain(..);
+    while burst(&mut deliveries, &mut live.batch.frames) {
+        completed += live.push(*now, &mut deliver);
     }
-    joiner.flush(now, out);
-    completed + drain(out, &mut deliver)
+    completed + live.flush(*now, deliver)
 }
 
 /// Takes what waits for the port, and gives its buffers back.

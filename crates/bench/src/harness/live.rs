@@ -1,86 +1,98 @@
-//! Frames of a port in, packets out: as a live worker has them go through the engine.
+//! Frames of a port in, packets out: as all that is live goes through the engine.
 
 use super::reassemble::SECRET;
 use super::ring::frame;
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, put, seal_ipv4, seal_tcp4};
 use engine::{
-    Border, Coalescer, FLOW_CHARGE, Hold, Late, Limits, Mode, Mss, Narrowing, Output, Raise, Reassembler, Role, Rules,
-    SAFE_LEN, Secret, Side, Switch, Toward, Trains, Way, Widening,
+    Batch, Gateway, GatewaySettings, Holding, Join, Late, Mode, Position, Prefixes, Secret, Secrets, SideSettings,
+    Stand, Toward, Way,
 };
-use packet::{Frame, HEADROOM, Landed, Packet, Pool, Time};
+use packet::{Packet, Pool, Time};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// A side with all that a worker keeps beside it.
+/// A gateway, and the batches that it is given.
 pub struct Live {
-    side: Side,
-    /// Where packets wait for the port; its pool lends their buffers.
-    pub out: Output,
-    mss: Option<Mss>,
-    landed: Vec<Landed>,
+    gateway: Gateway,
+    /// What comes next.
+    pub batch: Batch,
 }
 
 impl Live {
     /// Toward the host of a wide interface, which holds so many bytes of fragments, and as many of segments.
     pub fn host(limit: usize, pool: Pool) -> Live {
-        let secret = Secret::new(SECRET);
-        let limits = Limits { bytes: limit, patience: None };
-        let widening = Widening {
-            reassembler: Some(Reassembler::new(limits, Late::Retire, secret)),
-            coalescer: Some(coalescer(limit, u16::MAX)),
-            ..Widening::default()
-        };
-        let narrowing = Narrowing::new(u16::MAX, Role::Helper);
-        Live { side: Side { widening, narrowing }, out: Output::new(pool, None), mss: None, landed: Vec::new() }
-    }
-
-    /// Toward the wide side of a border, whose packets are this long at most.
-    pub fn border(limit: usize, len_max: u16, flows: usize, pool: Pool) -> Live {
-        let border =
-            Border { wide_mtu: len_max, narrow_mtu: NARROW_MTU, raise: Raise::BothWays, safe_len: SAFE_LEN };
-        let narrowing = Narrowing {
-            trains: Trains::ResizedWhereKnown,
-            unknown_len_max: border.unknown_len_max(Toward::Wide),
-            ..Narrowing::new(len_max, Role::Transit)
-        };
-        let widening = Widening { coalescer: Some(coalescer(limit, len_max)), ..Widening::default() };
-        let mss = Mss::new((2 * flows + FLOWS_MORE) * FLOW_CHARGE, border, Secret::new(SECRET));
-        Live { side: Side { widening, narrowing }, out: Output::new(pool, None), mss: Some(mss), landed: Vec::new() }
-    }
-
-    /// Takes a batch, and delivers what leaves.
-    #[inline(always)]
-    pub fn push(&mut self, now: Time, frames: &mut Vec<Frame>, deliver: impl FnMut(&Packet)) -> usize {
-        let Live { side, out, mss, landed } = self;
-        side.bet(&mut out.pool).settle(now, landed, frames, out, |_, _| {});
-        for frame in frames.drain(..) {
-            let Frame::Ip(mut packet) = frame else { panic!("all frames are packets") };
-            if let Some(mss) = mss {
-                mss.see(now, &mut packet, Toward::Wide, &mut out.ledger);
-            }
-            side.push(now, packet, out);
+        let mut settings = GatewaySettings::usual(Stand::WideInterface, u16::MAX, NARROW_MTU);
+        for side in &mut settings.sides {
+            // As where a machine behind a TAP is the host.
+            let coalesce = (side.position == Position::Kernel).then_some(Mode::Resize);
+            *side =
+                SideSettings { memory: limit, late: Late::Retire, coalesce, ..side.clone() }.with_trains_for(true);
         }
+        Live::new(&settings, pool)
+    }
+
+    /// Toward the wide side of a border, whose packets are this long at most. All that is held leaves when it is told to.
+    pub fn border(limit: usize, len_max: u16, flows: usize, pool: Pool) -> Live {
+        let mut settings = GatewaySettings::usual(Stand::Border, len_max, NARROW_MTU);
+        settings.flow_count = 2 * flows + FLOWS_MORE;
+        for side in &mut settings.sides {
+            (side.memory, side.hold) = (limit, Holding::Fixed(Duration::from_secs(1)));
+        }
+        Live::new(&settings, pool)
+    }
+
+    /// Toward a router's next hop, whose link takes packets of this length; joins fragments on the way.
+    pub fn router(limit: usize, mtu: u16, pool: Pool) -> Live {
+        let mut settings = GatewaySettings::usual(Stand::Router, mtu, NARROW_MTU);
+        for side in &mut settings.sides {
+            (side.memory, side.joins) = (limit, Prefixes::new(Join::Graceful));
+        }
+        Live::new(&settings, pool)
+    }
+
+    fn new(settings: &GatewaySettings, pool: Pool) -> Live {
+        let mut pools = [pool, Pool::new(SPARE_LEN)].into_iter().rev();
+        let pools = || pools.next().expect("there are two directions");
+        let gateway = Gateway::new(settings, Secrets::both(Secret::new(SECRET)), pools);
+        Live { gateway, batch: Batch::default() }
+    }
+
+    /// Where buffers come from.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.gateway.output_mut(TO_WIDE).pool
+    }
+
+    /// Takes the batch, and delivers what leaves.
+    #[inline(always)]
+    pub fn push(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
+        let Live { gateway, batch } = self;
+        gateway.places(TO_WIDE);
+        gateway.push(now, TO_WIDE, batch);
         self.drain(deliver)
     }
 
     /// Lets go of the segments that are held.
     #[inline(always)]
     pub fn release(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
-        self.side.release(now, &mut self.out);
+        self.gateway.release(now, TO_WIDE);
+        self.drain(deliver)
+    }
+
+    /// Lets go of all that is held.
+    #[inline(always)]
+    pub fn flush(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
+        self.gateway.flush(now);
         self.drain(deliver)
     }
 
     /// Gives up what is late, and forgets it.
     pub fn expire(&mut self, now: Time) {
-        if let Some(mss) = &mut self.mss {
-            mss.expire(now);
-        }
-        self.side.expire(now, &mut self.out);
+        self.gateway.expire(now);
         self.drain(|_| {});
     }
 
-    /// Sees the handshake of each connection of a section, so that it is known how long its segments may become.
+    /// Passes the handshake of each connection of a section, so that it is known how long its segments may become.
     pub fn open_flows(&mut self, now: Time, section: &Section, mss_max: u16) {
         let mut seen = HashSet::new();
         for packet in section.packets() {
@@ -89,39 +101,42 @@ impl Live {
                 continue;
             }
             let [syn, answer] = handshake(packet, mss_max);
-            self.see(now, &syn, Toward::Wide);
-            self.see(now, &answer, Toward::Narrow);
+            self.pass(now, &syn, TO_WIDE);
+            self.pass(now, &answer, Toward::Narrow.direction());
         }
     }
 
-    fn see(&mut self, now: Time, bytes: &[u8], toward: Toward) {
-        let Live { out, mss, .. } = self;
-        let Some(mss) = mss else { return };
-        let mut buffer = out.pool.lend(bytes.len()).expect("the pool has room for one more");
-        buffer.put(HEADROOM, bytes);
-        let Frame::Ip(mut packet) = frame((buffer, bytes.len())) else { panic!("a SYN is a packet") };
-        mss.see(now, &mut packet, toward, &mut out.ledger);
-        out.done(packet);
+    fn pass(&mut self, now: Time, bytes: &[u8], direction: usize) {
+        let Live { gateway, batch } = self;
+        let pool = &mut gateway.output_mut(direction).pool;
+        let mut buffer = pool.lend(bytes.len()).expect("the pool has room for one more");
+        buffer.put(packet::HEADROOM, bytes);
+        batch.frames.push(frame((buffer, bytes.len())));
+        gateway.push(now, direction, batch);
+        while let Some(way) = gateway.next(direction) {
+            gateway.done(direction, packet_of(way));
+        }
     }
 
     #[inline(always)]
     fn drain(&mut self, mut deliver: impl FnMut(&Packet)) -> usize {
         let mut count = 0;
-        while let Some(way) = self.out.next_way() {
-            let (Way::Forward(packet) | Way::Answer(packet)) = way;
+        while let Some(way) = self.gateway.next(TO_WIDE) {
+            let packet = packet_of(way);
             deliver(&packet);
-            self.out.done(packet);
+            self.gateway.done(TO_WIDE, packet);
             count += 1;
         }
         count
     }
 }
 
-/// A live border holds by the adaptive rule; here all that is held leaves when it is told to.
-fn coalescer(limit: usize, len_max: u16) -> Coalescer {
-    let hold = Hold::Fixed(Duration::from_secs(1));
-    let rules = Rules { mode: Mode::Resize, hold, len_max, longer: Switch::On, udp: false };
-    Coalescer::new(limit, rules, Vec::new(), Secret::new(SECRET))
+#[inline(always)]
+fn packet_of(way: Way) -> Packet {
+    match way {
+        Way::Forward(packet) | Way::Answer(packet) => packet,
+        Way::Pass(_, unfit) => panic!("all frames are packets: {unfit:?}"),
+    }
 }
 
 /// The SYN that opened the connection of this segment over IPv4, and what answered it.
@@ -147,9 +162,13 @@ fn handshake(segment: &[u8], mss: u16) -> [Vec<u8>; 2] {
     [syn, answer]
 }
 
-/// The link on the other side of a border, in bytes.
+/// The direction that is measured.
+const TO_WIDE: usize = Toward::Wide.direction();
+/// The link on the other side, in bytes.
 const NARROW_MTU: u16 = 1_500;
 /// Connections that a border remembers beside those that pass.
 const FLOWS_MORE: usize = 1_024;
+/// Memory for what passes in the other direction, in bytes.
+const SPARE_LEN: usize = 1 << 20;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;

@@ -3,11 +3,11 @@
 use super::Station;
 use super::ask::Ask;
 use super::live::Live;
-use super::ring::{BURST, Ring, burst, parse};
+use super::ring::{Ring, burst, parse};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Copying, Late, Lay, Limits, Output, Reassembler, Secret};
-use packet::{Frame, Packet, Time};
+use engine::{Copying, Late, Lay, Output, Reassembler, Secret, Secrets, Side, SideSettings, Stand, Toward};
+use packet::{Packet, Time};
 use std::time::Duration;
 use std::vec::Drain;
 
@@ -17,8 +17,6 @@ struct Reassembly {
     live: Live,
     now: Time,
     work: Work,
-    /// Those of a burst.
-    frames: Vec<Frame>,
 }
 
 /// From packets to the places of their payloads, by the stage alone.
@@ -39,30 +37,33 @@ type Placed = (*const u8, *const u8);
 pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     let count = section.len();
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, usize::from(u16::MAX));
-    let limits = Limits { bytes: ask.limit, patience: None };
     Ok(match ask.work {
         Work::Header => Box::new(HeaderWork {
             ring,
-            reassembler: Reassembler::new(limits, Late::Retire, Secret::new(SECRET)),
+            reassembler: stage(ask.limit),
             out: Output::new(pool, None),
             now: Time::ZERO,
             packets: Vec::with_capacity(count),
             places: Vec::with_capacity(count),
         }),
-        Work::Contiguous | Work::Checksummed => Box::new(Reassembly {
-            ring,
-            live: Live::host(ask.limit, pool),
-            now: Time::ZERO,
-            work: ask.work,
-            frames: Vec::with_capacity(BURST),
-        }),
+        Work::Contiguous | Work::Checksummed => {
+            Box::new(Reassembly { ring, live: Live::host(ask.limit, pool), now: Time::ZERO, work: ask.work })
+        }
     })
+}
+
+/// The stage that a gateway has for fragments of its host.
+fn stage(limit: usize) -> Reassembler {
+    let usual = SideSettings::usual(Stand::WideInterface, Toward::Wide, u16::MAX);
+    let settings = SideSettings { memory: limit, late: Late::Retire, ..usual };
+    let side = Side::new(&settings, Secrets::both(Secret::new(SECRET)));
+    side.widening.reassembler.expect("it joins what is for its host")
 }
 
 impl Station for Reassembly {
     fn fill(&mut self) {
         self.now = self.now + Duration::from_secs(1);
-        self.ring.fill(&mut self.live.out.pool);
+        self.ring.fill(self.live.pool());
     }
 
     fn section(&mut self) -> usize {
@@ -136,11 +137,11 @@ fn timed_section_judged(it: &mut Reassembly) -> usize {
 /// Datagrams that `takes` takes.
 #[inline(always)]
 fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> usize {
-    let Reassembly { ring, live, now, frames, .. } = it;
+    let Reassembly { ring, live, now, .. } = it;
     let mut completed = 0;
     let mut deliveries = ring.next().drain(..);
-    while burst(&mut deliveries, frames) {
-        live.push(*now, frames, |datagram| completed += usize::from(takes(datagram)));
+    while burst(&mut deliveries, &mut live.batch.frames) {
+        live.push(*now, |datagram| completed += usize::from(takes(datagram)));
     }
     completed
 }

@@ -7,6 +7,7 @@
 use crate::harness::Pages;
 use crate::harness::arena::{class, memory};
 use crate::section::Section;
+use engine::Batch;
 use packet::{Buffer, CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool};
 use std::ops::Range;
 
@@ -76,8 +77,7 @@ impl Device {
         count: usize,
         places: Option<Places<'_>>,
         pool: &mut Pool,
-        landed: &mut Vec<Landed>,
-        frames: &mut Vec<Frame>,
+        Batch { split: landed, frames }: &mut Batch,
     ) {
         let front = places.as_ref().map(Places::front);
         let mut places = places;

@@ -1,7 +1,7 @@
 //! A capture in, the datagrams that a rewrite rejoins from it out.
 
 use capture::{Item, Reader, Record};
-use engine::{Hold, LIFETIME, Limits, Secret, Switch};
+use engine::{Holding, LIFETIME, Limits, Secret, Switch};
 use packet::{Checksum, Fill, Packet, Time, Version};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ fn settings() -> Settings {
         },
         join_for: Vec::new(),
         exempt: Vec::new(),
-        hold: Hold::Adaptive,
+        hold: Holding::Adaptive,
         fill: Fill::Full,
         limits: Limits { bytes: 64 << 20, patience: None },
         lifetime: LIFETIME,

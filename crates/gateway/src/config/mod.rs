@@ -20,7 +20,8 @@ mod value;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use engine::{Exempt, Join, Mode, Prefix, Prefixes, Switch};
+pub use engine::Holding;
+use engine::{Exempt, Join, Mode, Prefix, Prefixes, Stand, Switch};
 use packet::Fill;
 use std::fs::File;
 use std::io::Read as _;
@@ -151,7 +152,7 @@ pub struct SideConfig {
     pub df: DontFragment,
     /// How long segments are held for the next of their flow.
     pub hold: Holding,
-    /// How long a datagram's other fragments are waited for; none: as is [usual](SideConfig::patience_of).
+    /// How long a datagram's other fragments are waited for; none: as is usual in its role.
     pub patience: Option<Duration>,
     /// How a cut shares a payload out.
     pub fill: Fill,
@@ -171,17 +172,6 @@ pub enum DontFragment {
     Refuse,
     /// Those of IPv4 are cut, with identifications of ours.
     Cut,
-}
-
-/// How long segments are held for the next of their flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holding {
-    /// Until the port has nothing more to give.
-    Burst,
-    /// As long as the flow's own pace says.
-    Adaptive,
-    /// As long.
-    Fixed(Duration),
 }
 
 /// How much is held and remembered, by each worker and in each direction.
@@ -302,20 +292,18 @@ impl SideConfig {
     pub fn joins_as(&self, join: Join) -> bool {
         self.join == join || self.join_for.iter().any(|(_, other)| *other == join)
     }
-
-    /// How long a datagram's other fragments are waited for where they are joined so; none: as a host waits, 30 s for
-    /// IPv4 and 60 s for IPv6.
-    pub fn patience_of(&self, join: Join, role: Role) -> Option<Duration> {
-        let usual = match (join, role) {
-            (Join::Graceful, _) => Some(GRACEFUL_PATIENCE),
-            (_, Role::WideInterface) => None,
-            _ => Some(TRANSIT_PATIENCE),
-        };
-        self.patience.or(usual)
-    }
 }
 
 impl Role {
+    /// What the engine calls it.
+    pub fn stand(self) -> Stand {
+        match self {
+            Role::WideInterface => Stand::WideInterface,
+            Role::Router => Stand::Router,
+            Role::Border => Stand::Border,
+        }
+    }
+
     /// The names, as they are written in a file.
     pub const NAMES: [(&str, Role); 3] =
         [("wide-interface", Role::WideInterface), ("router", Role::Router), ("border", Role::Border)];
@@ -345,7 +333,3 @@ pub(crate) const NOBODYS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];
 /// Longest file that is read, in bytes: no configuration is as long.
 const FILE_LEN_MAX: usize = 64 << 10;
-/// How long datagrams are waited for on the way (rel:G18).
-const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
-/// How long graceful joining waits for the next fragment (rel:G18).
-const GRACEFUL_PATIENCE: Duration = Duration::from_millis(10);

@@ -10,7 +10,7 @@ use super::{
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
-use engine::{Exempt, Join, Mode, Prefix, Switch};
+use engine::{Exempt, FLOW_COUNT, Join, MEMORY, Mode, Prefix, SideSettings, SideStage, Switch, Toward};
 use packet::Fill;
 use std::path::PathBuf;
 use toml::de::DeValue;
@@ -172,8 +172,8 @@ impl<'a> Said<'a> {
                 Priority::High
             })?,
             limits: LimitsConfig {
-                memory: usize::try_from(self.limits.memory.or(MEMORY)?).ok()?,
-                flows: self.limits.flows.or(FLOWS)? as usize,
+                memory: usize::try_from(self.limits.memory.or(MEMORY as u64)?).ok()?,
+                flows: self.limits.flows.or(FLOW_COUNT as u32)? as usize,
                 datagram_lifetime: self.limits.datagram_lifetime.or(engine::LIFETIME)?,
             },
             mss: MssConfig {
@@ -308,17 +308,16 @@ impl<'a> SideSaid<'a> {
     }
 
     fn usual(&self, role: Role) -> Usual {
-        let is_wide = self.which == Which::Wide;
-        let switch = |is_on| if is_on { Switch::On } else { Switch::Off };
+        let toward = if self.which == Which::Wide { Toward::Wide } else { Toward::Narrow };
+        let usual = SideSettings::usual(role.stand(), toward, u16::MAX);
         let is_guest =
             role == Role::WideInterface && self.port.here().is_some_and(|port| port.value.kind == value::Kind::Tap);
         Usual {
             // Where the host's kernel goes on with it, its own GRO joins TCP.
-            coalesce: (is_wide && (role == Role::Border || is_guest)).then_some(Mode::Resize),
-            reassemble: switch(is_wide && role == Role::WideInterface),
-            segment: switch(role != Role::Router),
-            // Between two networks segments come one by one, as the slower link lets them; the other roles join what came in a burst.
-            hold: if role == Role::Border { Holding::Adaptive } else { Holding::Burst },
+            coalesce: usual.coalesce.or((toward == Toward::Wide && is_guest).then_some(Mode::Resize)),
+            reassemble: if usual.has(SideStage::Reassemble) { Switch::On } else { Switch::Off },
+            segment: usual.segment,
+            hold: usual.hold,
         }
     }
 }
@@ -342,7 +341,7 @@ impl LimitsSaid {
         table.check_keys(&LIMITS, notes, belongs);
         LimitsSaid {
             memory: table.take("memory", notes, &|value| value::size(value, MEMORIES)),
-            flows: table.take("flows", notes, &|value| value::number(value, FLOW_COUNTS, FLOWS)),
+            flows: table.take("flows", notes, &|value| value::number(value, FLOW_COUNTS, FLOW_COUNT as u32)),
             flows_at: table.key_at("flows"),
             datagram_lifetime: table
                 .take("datagram-lifetime", notes, &|value| value::stretch(value, LIFETIMES, "2s")),
@@ -529,9 +528,7 @@ const PATIENCES: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration
 const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
 /// Bytes.
 const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;
-const MEMORY: u64 = 64 << 20;
 const FLOW_COUNTS: RangeInclusive<u32> = 1 << 10..=1 << 24;
-const FLOWS: u32 = 1 << 16;
 /// From what every host takes whole (RFC 791 section 3.1) on, in bytes.
 const SAFE_LENS: RangeInclusive<u16> = 576..=u16::MAX;
 /// What every link of IPv6 takes, in bytes (RFC 8200 section 5).

@@ -16,7 +16,7 @@ use super::forwarder::{Forwarder, Treats};
 use super::wire::{self, Filled, Ip, Upper, put_content, put_ip, put_upper, v4_destination, v6_destination};
 use crate::net::Host;
 use engine::{
-    Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening,
+    Batch, Gateway, GatewaySettings, Join, Late, Pieces, Position, Prefixes, Secret, Secrets, SideSettings, Way,
 };
 use fastrand::Rng;
 use packet::{Frame, Ingress, Medium, NoPacket, Packet, Pool, Time, Version};
@@ -266,16 +266,16 @@ struct Kernel {
 /// The engine behind the kernel's forwarding.
 struct Behind {
     forwarder: Forwarder,
-    joiner: Joiner,
+    rejoining: Rejoining,
     receiver: Kernel,
     frames: Vec<Frame>,
     clock: Clock,
 }
 
 /// The engine as a host's wide interface has it.
-struct Joiner {
-    side: Side,
-    out: Output,
+struct Rejoining {
+    gateway: Gateway,
+    batch: Batch,
     held_max: usize,
 }
 
@@ -333,7 +333,7 @@ impl Behind {
     fn open(version: Version) -> io::Result<Behind> {
         Ok(Behind {
             forwarder: Forwarder::open(Treats::Cuts)?,
-            joiner: Joiner::new(),
+            rejoining: Rejoining::new(),
             receiver: Kernel::open(version)?,
             frames: Vec::new(),
             clock: Clock::start(),
@@ -349,15 +349,11 @@ impl Target for Behind {
 
     fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()> {
         loop {
-            let received = self.forwarder.take(&mut self.joiner.out.pool, &mut self.frames)?;
+            let received = self.forwarder.take(self.rejoining.pool(), &mut self.frames)?;
             let now = self.clock.now();
             for frame in self.frames.drain(..) {
-                match frame {
-                    Frame::Ip(packet) => self.joiner.push(now, packet),
-                    Frame::Other(raw, _) => self.joiner.out.pool.give(raw.into_buffer()),
-                }
                 let tap = &mut self.receiver.tap;
-                self.joiner.drain(|piece| write(tap, piece))?;
+                self.rejoining.push(now, frame, |piece| write(tap, piece))?;
             }
             if received.was_last {
                 break;
@@ -367,35 +363,47 @@ impl Target for Behind {
     }
 
     fn held_max(&self) -> Option<usize> {
-        Some(self.joiner.held_max)
+        Some(self.rejoining.held_max)
     }
 }
 
-impl Joiner {
-    fn new() -> Joiner {
-        let secret = Secret::new(fastrand::u128(..));
-        let limits = Limits { bytes: CAP, patience: None };
-        let widening =
-            Widening { reassembler: Some(Reassembler::new(limits, Late::Retire, secret)), ..Widening::default() };
-        let narrowing = Narrowing::new(u16::MAX, Role::Source(Identifiers::new(secret, LIFETIME)));
-        let out = Output::new(Pool::new(CAP + POOL_MORE), None);
-        Joiner { side: Side { widening, narrowing }, out, held_max: 0 }
+impl Rejoining {
+    fn new() -> Rejoining {
+        let side = SideSettings {
+            memory: CAP,
+            joins: Prefixes::new(Join::Destination),
+            late: Late::Retire,
+            ..SideSettings::new(u16::MAX, Position::Source)
+        };
+        let secrets = Secrets::both(Secret::new(fastrand::u128(..)));
+        let gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(CAP + POOL_MORE));
+        Rejoining { gateway, batch: Batch::default(), held_max: 0 }
     }
 
-    /// Takes a piece.
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.gateway.output_mut(0).pool
+    }
+
+    /// Takes pieces, and tells all that leaves.
     ///
     /// # Panics
     /// Where it then holds more than it may.
-    fn push(&mut self, now: Time, packet: Packet) {
-        self.side.expire(now, &mut self.out);
-        self.side.push(now, packet, &mut self.out);
-        let held = self.side.widening.reassembler.as_ref().map_or(0, Reassembler::charged);
+    fn push(&mut self, now: Time, frame: Frame, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Rejoining { gateway, batch, held_max } = self;
+        gateway.expire(now);
+        batch.frames.push(frame);
+        gateway.push(now, 0, batch);
+        let held = gateway.side(0).widening.charged();
         assert!(held <= CAP + DATAGRAM_LEN_MAX, "{held} bytes are held of {CAP}: at most a datagram more may be");
-        self.held_max = self.held_max.max(held);
-    }
-
-    fn drain(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        while let Some(packet) = self.out.next() {
+        *held_max = (*held_max).max(held);
+        while let Some(way) = gateway.next(0) {
+            let packet = match way {
+                Way::Forward(packet) | Way::Answer(packet) => packet,
+                Way::Pass(raw, _) => {
+                    gateway.output_mut(0).pool.give(raw.into_buffer());
+                    continue;
+                }
+            };
             let mut pieces = Pieces::of(&packet);
             while let Some(piece) = pieces.next() {
                 if piece.payload.is_empty() {
@@ -404,7 +412,7 @@ impl Joiner {
                     write(&[piece.header, piece.payload].concat())?;
                 }
             }
-            self.out.done(packet);
+            gateway.done(0, packet);
         }
         Ok(())
     }
@@ -549,7 +557,7 @@ impl Goods {
 /// Pushes a flood into the engine, in simulated time.
 fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
     let rate = if load.flood == Flood::Drip { DRIP_RATE } else { SIMULATED_RATE };
-    let (mut joiner, mut ledger) = (Joiner::new(), Goods::default());
+    let (mut rejoining, mut ledger) = (Rejoining::new(), Goods::default());
     let mut expected = Vec::new();
     let mut seconds: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
     let step = Duration::from_nanos(1_000_000_000 / rate);
@@ -561,27 +569,25 @@ fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
         now = second_at.min(next_flood).min(good_at);
         let header_len = if load.version == Version::V4 { 28 } else { 48 };
         let packet = if now == second_at {
-            seconds.pop_front().map(|(_, piece)| copy(&piece, &mut joiner.out.pool))
+            seconds.pop_front().map(|(_, piece)| copy(&piece, rejoining.pool()))
         } else if now == good_at {
             let [first, second] = load.good();
             seconds.push_back((now + GAP_MAX, second));
             next_good = now + GOOD_EACH;
-            Some(copy(&first, &mut joiner.out.pool))
+            Some(copy(&first, rejoining.pool()))
         } else {
             next_flood = now + step;
-            Some(copy(load.next(), &mut joiner.out.pool))
+            Some(copy(load.next(), rejoining.pool()))
         };
-        if let Some(Ok(packet)) = packet {
-            joiner.push(now, packet);
-        }
-        let took = joiner.drain(|piece| {
+        let Some(Ok(packet)) = packet else { continue };
+        let took = rejoining.push(now, Frame::Ip(packet), |piece| {
             is_good(&piece[header_len..], &mut expected).into_iter().for_each(|number| ledger.arrive(number));
             Ok(())
         });
         took.expect("what only looks cannot fail");
     }
     let rate = load.count as f64 / stretch.as_secs_f64();
-    let held_max = Some(joiner.held_max);
+    let held_max = Some(rejoining.held_max);
     ledger.row(load, rate, load.good_count, held_max)
 }
 

@@ -31,9 +31,7 @@ use std::time::Duration;
 
 mod program;
 
-use program::{
-    ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit,
-};
+use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit};
 pub(crate) use program::{FOLDED_LEN, Folded, filter, place, stand, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
@@ -182,10 +180,8 @@ impl Leases {
                 .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
         };
         let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
-        let links = [
-            at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
-            at(Hook::Egress, &exit(map.as_fd(), room))?,
-        ];
+        let links =
+            [at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?, at(Hook::Egress, &exit(map.as_fd(), room))?];
         let filter = bpf::load(Kind::Filter, 0, &assemble(&decide(map.as_fd(), &[])));
         let filter = filter.map_err(|refusal| refusal.about(&what))?;
         Ok((Leases::adopt(map, links, index)?, filter))

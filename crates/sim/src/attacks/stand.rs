@@ -6,21 +6,22 @@
 use super::bystanders::Bystanders;
 use super::craft;
 use crate::address;
-use crate::gateway::{FLOW_COUNT, patience, side};
+use crate::gateway::{patience, settings};
 use crate::topology::Gateway;
 use crate::wire;
 use core::ops::Range;
 use core::time::Duration;
 use engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Event, FLOW_CHARGE, Ledger, Mss, Output, Pieces, Raise,
-    Reason, SAFE_LEN, Secret, Side, Tally, Toward, Way as Leaving,
+    Batch, Event, Gateway as Engine, Ledger, Pieces, Reason, Secret, Secrets, Side, Tally, Toward, Way as Leaving,
 };
-use packet::{Frame, Ingress, Medium, NoPacket, Packet, Pool, Time};
+use packet::{Frame, Ingress, Ip, Link, Medium, Packet, Pool, Time};
 
 /// A gateway under attack.
 pub struct Stand {
+    engine: Engine,
+    batch: Batch,
+    /// To the narrow end, to the wide end.
     ways: [Way; 2],
-    mss: Option<Mss>,
     now: Time,
     /// What frames of an attack begin with.
     pub medium: Medium,
@@ -37,8 +38,6 @@ pub struct Stand {
 
 /// All that leaves by one end.
 struct Way {
-    side: Side,
-    out: Output,
     mtu: usize,
     patience: Duration,
     limit: usize,
@@ -71,26 +70,21 @@ impl Stand {
     /// A gateway between a wide link and a narrow one of these MTUs.
     pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Stand {
         let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
-        let ways = BOTH.map(|toward| {
-            let answers = Answers::new(address::answering(9), ANSWERS_PER_SECOND, ANSWERS_BURST, secret);
-            Way {
-                side: side(config, toward, mtus, secret, None),
-                out: Output::new(Pool::new(config.pool), Some(answers)),
-                mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
-                patience: patience(config, toward),
-                limit: config.limit,
-                came: Tally::NONE,
-                put_count: 0,
-                since_walk: 0,
-                walk_len: 0,
-            }
+        let ways = [Toward::Narrow, Toward::Wide].map(|toward| Way {
+            mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
+            patience: patience(config, toward),
+            limit: config.limit,
+            came: Tally::NONE,
+            put_count: 0,
+            since_walk: 0,
+            walk_len: 0,
         });
-        let [wide_mtu, narrow_mtu] = mtus;
-        let border = Border { wide_mtu, narrow_mtu, raise: Raise::BothWays, safe_len: SAFE_LEN };
-        let is_border = config.role == crate::GatewayRole::Border;
+        let mut settings = settings(config, mtus, None, None);
+        settings.sides.iter_mut().for_each(|side| side.answer_from = Some(address::answering(9)));
         Stand {
+            engine: Engine::new(&settings, Secrets::both(secret), || Pool::new(config.pool)),
+            batch: Batch::default(),
             ways,
-            mss: is_border.then(|| Mss::new(FLOW_COUNT * FLOW_CHARGE, border, secret)),
             now: Time::ZERO,
             medium: Medium::Ip,
             ingress: 0,
@@ -144,9 +138,7 @@ impl Stand {
     pub fn rest(&mut self) -> Verdict {
         self.forget();
         for toward in BOTH {
-            let now = self.now;
-            let way = &mut self.ways[toward as usize];
-            way.side.release(now, &mut way.out);
+            self.engine.release(self.now, toward.direction());
             self.drain(toward)?;
         }
         self.give_to_bystanders()
@@ -166,7 +158,7 @@ impl Stand {
 
     /// The counts of the way to this end.
     pub fn ledger(&self, toward: Toward) -> &Ledger {
-        &self.way(toward).out.ledger
+        self.engine.ledger(toward.direction())
     }
 
     /// Packets that ended for this reason on the way to the wide end.
@@ -186,43 +178,37 @@ impl Stand {
 
     /// What the stages to the wide end are charged, in bytes.
     pub fn charged(&self) -> usize {
-        self.way(Toward::Wide).charges().iter().sum()
+        self.wide_side().widening.charged()
     }
 
     /// Packets and buffers that are held on the way to the wide end.
     pub fn held(&self) -> (u64, usize) {
-        let (held, buffers) = self.way(Toward::Wide).side.widening.held();
+        let (held, buffers) = self.engine.held(Toward::Wide.direction());
         (held.packets, buffers)
     }
 
     /// The side toward the wide end.
     pub fn wide_side(&self) -> &Side {
-        &self.way(Toward::Wide).side
+        self.engine.side(Toward::Wide.direction())
     }
 
     /// Ends the attack: everything is let go of, all buffers are back, and all that bystanders sent has arrived.
     pub fn end(&mut self) -> Verdict {
         self.rest()?;
+        self.engine.flush(self.now);
         for toward in BOTH {
-            let now = self.now;
-            let way = &mut self.ways[toward as usize];
-            way.side.flush(now, &mut way.out);
             self.drain(toward)?;
         }
         self.give_to_bystanders()?;
-        for way in &self.ways {
-            let (held, buffers) = way.side.widening.held();
-            let lent = way.out.pool.lent_count();
+        for direction in BOTH.map(Toward::direction) {
+            let (held, buffers) = self.engine.held(direction);
+            let lent = self.engine.output(direction).pool.lent_count();
             if held != Tally::NONE || buffers + lent > 0 {
                 return Err(format!("{held:?} in {buffers} buffers are held for ever, {lent} buffers stay lent"));
             }
-            way.side.check(&way.out)?;
+            self.engine.check(direction)?;
         }
         self.bystanders.as_ref().map_or(Ok(()), Bystanders::check_end)
-    }
-
-    fn way(&self, toward: Toward) -> &Way {
-        &self.ways[toward as usize]
     }
 
     fn forget(&mut self) {
@@ -232,65 +218,68 @@ impl Stand {
 
     fn pass_time(&mut self, at: Duration) -> Verdict {
         let at = Time::ZERO + at;
-        for toward in BOTH {
-            loop {
-                let way = &mut self.ways[toward as usize];
-                let Some(deadline) = way.side.next_deadline().filter(|deadline| *deadline <= at) else { break };
-                self.now = self.now.max(deadline);
-                way.side.expire(self.now, &mut way.out);
-                let again = way.side.next_deadline();
+        while let Some(deadline) = self.engine.next_deadline().filter(|deadline| *deadline <= at) {
+            self.now = self.now.max(deadline);
+            self.engine.expire(self.now);
+            let again = self.engine.next_deadline();
+            for toward in BOTH {
                 self.drain(toward)?;
-                if again.is_some_and(|again| again <= deadline) {
-                    return Err(format!("what is late at {deadline} is still held after it was given up"));
-                }
+            }
+            if again.is_some_and(|again| again <= deadline) {
+                return Err(format!("what is late at {deadline} is still held after it was given up"));
             }
         }
-        if let Some(mss) = &mut self.mss {
-            mss.expire(at);
-        }
         self.now = self.now.max(at);
+        self.engine.expire(self.now);
         Ok(())
     }
 
     fn take(&mut self, toward: Toward, medium: Medium, ingress: Ingress, frame: &[u8]) -> Verdict {
-        let Stand { ways, mss, now, .. } = self;
-        let way = &mut ways[toward as usize];
-        match Frame::copy(frame, medium, ingress, &mut way.out.pool) {
-            Ok(mut packet) => {
-                way.came += Tally::new(1, packet.ip().payload_len());
-                packet.tag = now.nanos() + 1;
-                if let Some(mss) = mss {
-                    mss.see(*now, &mut packet, toward, &mut way.out.ledger);
-                }
-                way.side.push(*now, packet, &mut way.out);
-                self.drain(toward)
+        let Stand { engine, batch, ways, now, .. } = self;
+        let direction = toward.direction();
+        let came = &mut ways[direction].came;
+        let (mut places, pool) = engine.places(direction);
+        batch.receive(frame, medium, ingress, places.as_mut(), pool);
+        for split in &mut batch.split {
+            let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
+            if let Ok(ip) = Ip::parse(&frame[link_len..]) {
+                *came += Tally::new(1, ip.payload_len());
             }
-            Err(NoPacket::NoBuffer) => Ok(()),
-            Err(NoPacket::Unfit(unfit)) => {
-                way.out.ledger.pass(unfit.into(), frame.len());
-                Ok(())
-            }
+            split.mark(now.nanos() + 1, false);
         }
+        for frame in &mut batch.frames {
+            let Frame::Ip(packet) = frame else { continue };
+            *came += Tally::new(1, packet.ip().payload_len());
+            packet.tag = now.nanos() + 1;
+        }
+        engine.push(*now, direction, batch);
+        self.drain(toward)
     }
 
     fn drain(&mut self, toward: Toward) -> Verdict {
-        let at = toward as usize;
-        while let Some(leaving) = self.ways[at].out.next_way() {
+        let direction = toward.direction();
+        while let Some(leaving) = self.engine.next(direction) {
             let (packet, is_answer) = match leaving {
                 Leaving::Forward(packet) => (packet, false),
                 Leaving::Answer(packet) => (packet, true),
+                Leaving::Pass(raw, unfit) => {
+                    let out = self.engine.output_mut(direction);
+                    out.ledger.pass(unfit.into(), raw.frame().len());
+                    out.pool.give(raw.into_buffer());
+                    continue;
+                }
             };
             let seen = self.emit(toward, &packet, is_answer);
-            self.ways[at].out.done(packet);
+            self.engine.done(direction, packet);
             seen?;
         }
-        self.ways[at].check()
+        self.ways[direction].check(&self.engine, direction)
     }
 
     /// Law 1, and that whatever leaves can be read, by a reader that is not the engine's, with checksums that are right.
     fn emit(&mut self, toward: Toward, packet: &Packet, is_answer: bool) -> Verdict {
         let Stand { ways, now, left, bytes, has_right_sums, .. } = self;
-        let way = &mut ways[toward as usize];
+        let way = &mut ways[toward.direction()];
         let age = Duration::from_nanos((now.nanos() + 1).saturating_sub(packet.tag));
         if packet.tag > 0 && age > way.patience {
             return Err(format!("a packet was held for {age:?}, not {:?} at most", way.patience));
@@ -344,34 +333,27 @@ impl Stand {
 
 impl Way {
     /// Laws 2 and 6: what came left, ended or is held; no stage holds more than it may.
-    fn check(&mut self) -> Verdict {
-        if self.came != self.out.ledger.received {
-            return Err(format!("{:?} came, the ledger says {:?}", self.came, self.out.ledger.received));
+    fn check(&mut self, engine: &Engine, direction: usize) -> Verdict {
+        let ledger = engine.ledger(direction);
+        if self.came != ledger.received {
+            return Err(format!("{:?} came, the ledger says {:?}", self.came, ledger.received));
         }
-        let forwarded = self.out.ledger.forwarded.packets;
+        let forwarded = ledger.forwarded.packets;
         if self.put_count != forwarded {
             return Err(format!("{} packets left, the ledger says {forwarded}", self.put_count));
         }
-        if self.charges().iter().any(|charged| *charged > self.limit) {
-            return Err(format!("stages hold {:?} bytes, {} each at most", self.charges(), self.limit));
+        let charges = engine.side(direction).widening.charges();
+        if charges.iter().any(|charged| *charged > self.limit) {
+            return Err(format!("stages hold {charges:?} bytes, {} each at most", self.limit));
         }
         self.since_walk += 1;
         if self.since_walk >= self.walk_len {
             // A poisoned key is charged so much, and has no buffer.
-            let poisoned = self.charges().iter().sum::<usize>() / 512;
+            let poisoned = charges.iter().sum::<usize>() / 512;
             (self.since_walk, self.walk_len) = (0, poisoned);
-            self.side.check(&self.out)?;
+            engine.check(direction)?;
         }
         Ok(())
-    }
-
-    fn charges(&self) -> [usize; 3] {
-        let widening = &self.side.widening;
-        [
-            widening.reassembler.as_ref().map_or(0, |stage| stage.charged()),
-            widening.joiner.as_ref().map_or(0, |stage| stage.charged()),
-            widening.coalescer.as_ref().map_or(0, |stage| stage.charged()),
-        ]
     }
 }
 

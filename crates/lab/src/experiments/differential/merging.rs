@@ -6,9 +6,11 @@ use crate::experiments::forwarder::{Enough, Forwarder, Treats};
 use crate::experiments::wire::{
     ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, RST, SYN, URG, Upper, one_hop_on, put_content, put_upper,
 };
-use engine::{Coalescer, Hold, Mode, Output, Pieces, Rules, Secret, Switch};
+use engine::{
+    Batch, Gateway, GatewaySettings, Holding, Mode, Pieces, Position, Secret, Secrets, SideSettings, Trains, Way,
+};
 use fastrand::Rng;
-use packet::{Frame, Ingress, Medium, Packet, Pool, Sum, Time, Version};
+use packet::{Ingress, Medium, Packet, Pool, Sum, Time, Version};
 use port::{ToDo, Wire};
 use std::fmt::Write;
 use std::io;
@@ -37,9 +39,8 @@ pub(super) struct Drawn {
 /// The kernel between two TUN devices, and engines.
 pub(super) struct Merging {
     forwarder: Forwarder,
-    reversible: Coalescer,
-    resizing: Coalescer,
-    out: Output,
+    reversible: Gateway,
+    resizing: Gateway,
     now: Time,
     number: u16,
 }
@@ -56,21 +57,22 @@ impl Bench for Merging {
     const KIND: Kind = Kind::Merging;
 
     fn open(rng: &mut Rng) -> io::Result<Merging> {
-        let mut coalescer = |mode| {
-            let rules = Rules {
-                mode,
-                hold: Hold::Fixed(Duration::from_millis(10)),
-                len_max: u16::MAX,
-                longer: Switch::On,
-                udp: true,
+        let mut gateway = |mode| {
+            let side = SideSettings {
+                coalesce: Some(mode),
+                hold: Holding::Fixed(Duration::from_millis(10)),
+                coalesces_udp: true,
+                ..SideSettings::new(u16::MAX, Position::Transit)
             };
-            Coalescer::new(64 << 20, rules, Vec::new(), Secret::new(rng.u128(..)))
+            // What is joined leaves as it was joined.
+            let side = SideSettings { trains: [Trains::Kept; 2], ..side };
+            let secrets = Secrets::both(Secret::new(rng.u128(..)));
+            Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(128 << 20))
         };
         Ok(Merging {
             forwarder: Forwarder::open(Treats::Joins)?,
-            reversible: coalescer(Mode::Reversible),
-            resizing: coalescer(Mode::Resize),
-            out: Output::new(Pool::new(128 << 20), None),
+            reversible: gateway(Mode::Reversible),
+            resizing: gateway(Mode::Resize),
             now: Time::ZERO,
             number: 0,
         })
@@ -149,8 +151,8 @@ impl Merging {
             sent[packet.flow].packets.push(frame);
         }
         let kernel = self.ask_kernel(&frames, case.flow_count)?;
-        let reversible = ask_engine(&mut self.reversible, &mut self.out, &mut self.now, &frames, case.flow_count);
-        let resizing = ask_engine(&mut self.resizing, &mut self.out, &mut self.now, &frames, case.flow_count);
+        let reversible = ask_engine(&mut self.reversible, &mut self.now, &frames, case.flow_count);
+        let resizing = ask_engine(&mut self.resizing, &mut self.now, &frames, case.flow_count);
         let mut told = Vec::new();
         for (flow, sent) in sent.iter().enumerate() {
             let packets: Vec<&Drawn> = case.packets.iter().filter(|packet| packet.flow == flow).collect();
@@ -201,32 +203,28 @@ fn judge(
     explain(packets, sent, kernel, reversible)
 }
 
-fn ask_engine(
-    coalescer: &mut Coalescer,
-    out: &mut Output,
-    now: &mut Time,
-    frames: &[Vec<u8>],
-    flow_count: usize,
-) -> Vec<Left> {
+fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_count: usize) -> Vec<Left> {
     *now = *now + Duration::from_secs(2);
-    coalescer.expire(*now, out);
+    gateway.expire(*now);
     let mut left = vec![Left::default(); flow_count];
-    let mut take_all = |out: &mut Output| {
-        while let Some(mut packet) = out.next() {
-            if let Some(flow) = left.get_mut(flow_at(&packet)) {
-                flow.take(&mut packet);
-            }
-            out.done(packet);
-        }
-    };
+    let mut batch = Batch::default();
     for frame in frames {
-        if let Ok(packet) = Frame::copy(frame, Medium::Ip, Ingress(0), &mut out.pool) {
-            coalescer.push(*now, packet, out);
-            take_all(out);
+        let pool = &mut gateway.output_mut(0).pool;
+        batch.receive(frame, Medium::Ip, Ingress(0), None, pool);
+        gateway.push(*now, 0, &mut batch);
+    }
+    gateway.release(*now, 0);
+    while let Some(way) = gateway.next(0) {
+        match way {
+            Way::Forward(mut packet) | Way::Answer(mut packet) => {
+                if let Some(flow) = left.get_mut(flow_at(&packet)) {
+                    flow.take(&mut packet);
+                }
+                gateway.done(0, packet);
+            }
+            Way::Pass(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
         }
     }
-    coalescer.release(*now, out);
-    take_all(out);
     for packet in left.iter_mut().flat_map(|left| &mut left.packets) {
         one_hop_on(packet);
     }

@@ -6,9 +6,11 @@ use super::reassembly_model::{explain, shown};
 use super::{Bench, Kind, Verdict};
 use crate::experiments::wire::{v4_destination, v6_destination};
 use crate::net::Host;
-use engine::{Copying, Late, Limits, Output, Reassembler, Secret};
+use engine::{
+    Batch, Gateway, GatewaySettings, Guessing, Join, Late, Position, Prefixes, Secret, Secrets, SideSettings, Way,
+};
 use fastrand::Rng;
-use packet::{Frame, Ingress, Medium, Packet, Pool, Time, Version};
+use packet::{Ingress, Medium, Packet, Pool, Time, Version};
 use port::addresses::Prefix;
 use port::raw::RawSocket;
 use port::routes::Route;
@@ -23,9 +25,8 @@ pub(super) struct Reassembly {
     tap: Tap,
     sockets: Vec<(Version, u8, RawSocket)>,
     /// One for each of the engine's ways: packet by packet, and in batches.
-    singly: Reassembler,
-    in_batches: Reassembler,
-    out: Output,
+    singly: Gateway,
+    in_batches: Gateway,
     now: Time,
     slot: u32,
 }
@@ -51,14 +52,12 @@ impl Bench for Reassembly {
         let tap = host.space().enter(|| Tap::open(DEVICE, DeviceKind::Tun, &options))?;
         address(&host)?;
         let sockets = open_sockets(&host)?;
-        let limits = Limits { bytes: 256 << 20, patience: None };
         let mut bench = Reassembly {
             _host: host,
             tap,
             sockets,
-            singly: Reassembler::new(limits, Late::Retire, Secret::new(rng.u128(..))),
-            in_batches: Reassembler::new(limits, Late::Retire, Secret::new(rng.u128(..))),
-            out: Output::new(Pool::new(512 << 20), None),
+            singly: gateway(Guessing::Never, rng),
+            in_batches: gateway(Guessing::Always, rng),
             now: Time::ZERO,
             slot: rng.u32(..1 << 24),
         };
@@ -157,34 +156,61 @@ impl Reassembly {
     }
 
     fn ask_singly(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
-        self.singly.expire(self.now, &mut self.out);
+        self.singly.expire(self.now);
         let mut delivered = vec![Delivered::new(); count];
         for (frame, case) in frames.each() {
-            if let Ok(packet) = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool) {
-                self.singly.push(self.now, packet, &mut self.out);
-                take_all(&mut self.out, &mut delivered[case]);
-            }
+            push(&mut self.singly, self.now, [frame], &mut delivered[case]);
         }
         delivered
     }
 
-    /// Of each case a batch: then what leaves is its own.
+    /// Of each case a batch, with payloads where they are predicted to belong: then what leaves is its own.
     fn ask_in_batches(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
-        self.in_batches.expire(self.now, &mut self.out);
+        self.in_batches.expire(self.now);
         let mut delivered = vec![Delivered::new(); count];
         let mut ends = frames.each().peekable();
         while let Some((_, case)) = ends.peek().copied() {
-            let mut batch = Vec::new();
-            while let Some((frame, _)) = ends.next_if(|(_, of)| *of == case) {
-                batch.extend(Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).ok());
-            }
-            let mut batch = batch.into_iter();
-            while !batch.as_ref().is_empty() {
-                self.in_batches.push_some(self.now, &mut batch, &mut self.out, &mut Copying);
-                take_all(&mut self.out, &mut delivered[case]);
-            }
+            let of_case = std::iter::from_fn(|| ends.next_if(|(_, of)| *of == case).map(|(frame, _)| frame));
+            push(&mut self.in_batches, self.now, of_case, &mut delivered[case]);
         }
         delivered
+    }
+}
+
+/// Makes datagrams whole for their host.
+fn gateway(guessing: Guessing, rng: &mut Rng) -> Gateway {
+    let side = SideSettings {
+        memory: 256 << 20,
+        joins: Prefixes::new(Join::Destination),
+        late: Late::Retire,
+        guessing,
+        ..SideSettings::new(u16::MAX, Position::Transit)
+    };
+    let secrets = Secrets::both(Secret::new(rng.u128(..)));
+    Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(512 << 20))
+}
+
+/// Has a gateway take a batch of frames, and takes what it delivers.
+fn push<'f>(
+    gateway: &mut Gateway,
+    now: Time,
+    frames: impl IntoIterator<Item = &'f [u8]>,
+    delivered: &mut Delivered,
+) {
+    let mut batch = Batch::default();
+    let (mut places, pool) = gateway.places(0);
+    for frame in frames {
+        batch.receive(frame, Medium::Ip, Ingress(0), places.as_mut(), pool);
+    }
+    gateway.push(now, 0, &mut batch);
+    while let Some(way) = gateway.next(0) {
+        match way {
+            Way::Forward(packet) | Way::Answer(packet) => {
+                delivered.extend(as_delivered(&packet));
+                gateway.done(0, packet);
+            }
+            Way::Pass(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
+        }
     }
 }
 
@@ -252,13 +278,6 @@ fn judge(case: &Case, slot: u32, kernel: &Delivered, singly: &Delivered, in_batc
         return Verdict::Same;
     }
     explain(&case.frames(slot).collect::<Vec<_>>(), kernel, singly)
-}
-
-fn take_all(out: &mut Output, delivered: &mut Delivered) {
-    while let Some(packet) = out.next() {
-        delivered.extend(as_delivered(&packet));
-        out.done(packet);
-    }
 }
 
 /// A whole packet as a host's sockets would see it, where one of ours would.

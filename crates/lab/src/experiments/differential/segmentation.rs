@@ -5,7 +5,7 @@ use crate::experiments::forwarder::{Enough, Forwarder, Treats};
 use crate::experiments::wire::{
     ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, URG, Upper, one_hop_on, put_content, put_upper,
 };
-use engine::{Narrowing, Output, Pieces, Role, Side, Trains, Widening};
+use engine::{Batch, Gateway, GatewaySettings, Pieces, Position, Secret, Secrets, SideSettings, Trains, Way};
 use fastrand::Rng;
 use packet::{Checksum, Frame, Identifications, Ingress, Maker, Medium, Pool, Time, Train, Version};
 use port::{ToDo, TrainKind, TrainToDo, Wire};
@@ -38,7 +38,6 @@ enum Front {
 /// The kernel between two TUN devices, and an engine.
 pub(super) struct Segmentation {
     forwarder: Forwarder,
-    out: Output,
 }
 
 impl Bench for Segmentation {
@@ -46,8 +45,7 @@ impl Bench for Segmentation {
     const KIND: Kind = Kind::Segmentation;
 
     fn open(_: &mut Rng) -> io::Result<Segmentation> {
-        let out = Output::new(Pool::new(64 << 20), None);
-        Ok(Segmentation { forwarder: Forwarder::open(Treats::Cuts)?, out })
+        Ok(Segmentation { forwarder: Forwarder::open(Treats::Cuts)? })
     }
 
     fn draw(rng: &mut Rng) -> Case {
@@ -132,27 +130,29 @@ impl Segmentation {
     }
 
     fn ask_engine(&mut self, case: &Case, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        let out = &mut self.out;
-        let mut packet =
-            Frame::copy(bytes, Medium::Ip, Ingress(0), &mut out.pool).map_err(|why| format!("{why:?}"))?;
-        packet.checksum = Checksum::Partial;
         let segment_len = case.resized_from.unwrap_or(case.segment_len);
-        packet.train = Some(Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
         let header_len = bytes.len() - usize::from(case.payload_len);
         let (mtu, trains) = match case.resized_from {
             Some(_) => (header_len as u16 + case.segment_len, Trains::Resized),
             None => (u16::MAX, Trains::Kept),
         };
-        let narrowing = Narrowing { trains, ..Narrowing::new(mtu, Role::Transit) };
-        let mut side = Side { widening: Widening::default(), narrowing };
-        side.push(Time::ZERO, packet, out);
+        let side = SideSettings { trains: [trains; 2], ..SideSettings::new(mtu, Position::Transit) };
+        let secrets = Secrets::both(Secret::new(7));
+        let mut gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(1 << 20));
+        let pool = &mut gateway.output_mut(0).pool;
+        let mut packet = Frame::copy(bytes, Medium::Ip, Ingress(0), pool).map_err(|why| format!("{why:?}"))?;
+        packet.checksum = Checksum::Partial;
+        packet.train = Some(Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
+        let mut batch = Batch { frames: vec![Frame::Ip(packet)], ..Batch::default() };
+        gateway.push(Time::ZERO, 0, &mut batch);
         let mut segments = Vec::new();
-        while let Some(packet) = out.next() {
+        while let Some(way) = gateway.next(0) {
+            let Way::Forward(packet) = way else { return Err("something else than the packet left".to_owned()) };
             let mut pieces = Pieces::of(&packet);
             while let Some(piece) = pieces.next() {
                 segments.push([piece.header, piece.payload].concat());
             }
-            out.done(packet);
+            gateway.done(0, packet);
         }
         Ok(segments)
     }

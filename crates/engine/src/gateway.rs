@@ -1,0 +1,400 @@
+//! Batches of a port in, packets of the right sizes out: all that a gateway does to packets.
+//!
+//! A gateway has a few directions, each with the stages of the side that its packets leave by, a pool, a ledger, and a queue of what
+//! leaves. A border has two, and remembers what the hosts on both sides announced. A live worker, the simulator, a rewritten capture,
+//! fuzzers and the benchmark drive it in the same way:
+//!
+//! ```
+//! use wideload_engine::packet::{Frame, HEADROOM, Ingress, Medium, Pool, Time};
+//! use wideload_engine::{Batch, Gateway, GatewaySettings, Way, Pieces, Position, Secret, Secrets, SideSettings};
+//!
+//! # let wide: Vec<u8> = {
+//! #     let mut bytes = vec![0x45, 0, 0x0F, 0xA0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+//! #     let sum = wideload_engine::packet::Sum::of(&bytes).checksum();
+//! #     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+//! #     bytes.resize(4_000, 0);
+//! #     bytes
+//! # };
+//! let settings = GatewaySettings::one(SideSettings::new(1_500, Position::Source));
+//! let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
+//! let mut batch = Batch::default();
+//! for now in [Time::ZERO] {
+//!     // What is late leaves before what comes.
+//!     if gateway.next_deadline().is_some_and(|deadline| deadline <= now) {
+//!         gateway.expire(now);
+//!     }
+//!     // A port receives a batch, where it can the payloads to the places where they probably belong.
+//!     let (_places, pool) = gateway.places(0);
+//!     batch.receive(&wide, Medium::Ip, Ingress(0), None, pool);
+//!     gateway.push(now, 0, &mut batch);
+//!     // The port has nothing more to give.
+//!     gateway.settle(now, 0);
+//!     while let Some(leaving) = gateway.next(0) {
+//!         let Way::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
+//!         let mut pieces = Pieces::of(&packet);
+//!         while let Some(piece) = pieces.next() {
+//!             assert!(piece.frame_len() <= 1_500);
+//!         }
+//!         gateway.done(0, packet);
+//!     }
+//! }
+//! assert_eq!(gateway.ledger(0).forwarded.packets, 3);
+//! gateway.check(0).unwrap();
+//! ```
+//!
+//! # Laws
+//!
+//! - Every packet that came has left, is held, or ended for a reason that is counted ([`check`](Gateway::check)).
+//! - Every buffer of a pool is held, waits to leave, or is with whoever took what left.
+//! - What came in order within a flow leaves in order.
+//! - Nothing is held past its deadline, once it was [expired](Gateway::expire), or beyond its limit.
+//! - Nothing leaves that is longer than the MTU of its side, but what the host's own kernel is to decide, or nobody may cut, which is
+//!   counted.
+//! - Nothing here knows the time, or draws a number: the same calls give the same packets.
+
+use crate::land::Guesses;
+use crate::ledger::{Ledger, Tally};
+use crate::mss::{Connection, Mss, Toward};
+use crate::output::{Output, Way};
+use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
+use crate::side::{Checksums, Side, Switch};
+use packet::{Address, Frame, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool, SegmentLimit, Time};
+
+/// All that a gateway does to packets.
+#[derive(Debug)]
+pub struct Gateway {
+    directions: Vec<Direction>,
+    connections: Option<Mss>,
+    secrets: Secrets,
+}
+
+/// What a port gave at once, in the order in which it came: first the frames that were split.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Frames whose payload lies at its predicted place: one for each place, in their order.
+    pub split: Vec<Landed>,
+    /// Frames that lie in one buffer each.
+    pub frames: Vec<Frame>,
+}
+
+/// One direction of a gateway.
+#[derive(Debug)]
+struct Direction {
+    settings: SideSettings,
+    side: Side,
+    out: Output,
+    /// How predictions of stages went that have ended.
+    guesses_before: Guesses,
+}
+
+impl Gateway {
+    /// A gateway that holds nothing. Each direction has a pool of its own.
+    pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
+        let directions = settings.sides().map(|side| Direction {
+            side: Side::new(&side, secrets),
+            out: side.output(pools(), secrets),
+            settings: side,
+            guesses_before: Guesses::default(),
+        });
+        Gateway { directions: directions.collect(), connections: settings.mss(secrets), secrets }
+    }
+
+    /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their buffers. Nothing else is
+    /// done in this direction before the batch is pushed.
+    #[inline]
+    pub fn places(&mut self, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
+        let Direction { side, out, .. } = self.of_mut(direction);
+        side.predict(None, &mut out.pool);
+        (side.places(), &mut out.pool)
+    }
+
+    /// The same for a port that has seen the header of the next packet, and can still choose a place for its payload.
+    pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
+        let Direction { side, out, .. } = self.of_mut(direction);
+        side.predict(Some(next), &mut out.pool);
+        (side.places(), &mut out.pool)
+    }
+
+    /// Takes all of a batch. What was late by `now` has been [expired](Gateway::expire) before.
+    #[inline]
+    pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
+        let Some(Direction { side, out, .. }) = self.directions.get_mut(direction) else { return };
+        side.settle(now, &mut batch.split, &mut batch.frames, out);
+        for frame in batch.frames.drain(..) {
+            match frame {
+                Frame::Ip(mut packet) => {
+                    if let Some(connections) = &mut self.connections {
+                        connections.see(now, &mut packet, Toward::of_direction(direction), &mut out.ledger);
+                    }
+                    side.push(now, packet, out);
+                }
+                Frame::Other(raw, unfit) => out.pass(raw, unfit),
+            }
+        }
+    }
+
+    /// The port has nothing more to give for a moment: segments leave that wait for the rest of a burst.
+    pub fn settle(&mut self, now: Time, direction: usize) {
+        if self.of(direction).settings.hold == Holding::Burst {
+            self.release(now, direction);
+        }
+    }
+
+    /// Lets go of the segments that are held.
+    pub fn release(&mut self, now: Time, direction: usize) {
+        let Direction { side, out, .. } = self.of_mut(direction);
+        side.release(now, out);
+    }
+
+    /// Gives up what is late.
+    pub fn expire(&mut self, now: Time) {
+        if let Some(connections) = &mut self.connections
+            && connections.next_deadline().is_some_and(|deadline| deadline <= now)
+        {
+            connections.expire(now);
+        }
+        for Direction { side, out, .. } in &mut self.directions {
+            if side.next_deadline().is_some_and(|deadline| deadline <= now) {
+                side.expire(now, out);
+            }
+        }
+    }
+
+    /// When [`expire`](Gateway::expire) next has work that somebody waits for; none while nothing is held. Connections are
+    /// forgotten when something else is done.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
+    }
+
+    /// When something that is held in a direction becomes late.
+    pub fn next_deadline_of(&self, direction: usize) -> Option<Time> {
+        self.of(direction).side.next_deadline()
+    }
+
+    /// Lets go of everything.
+    pub fn flush(&mut self, now: Time) {
+        for Direction { side, out, .. } in &mut self.directions {
+            side.flush(now, out);
+        }
+    }
+
+    /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves here.
+    pub fn hand_over(&mut self, now: Time, direction: usize) {
+        let Direction { side, out, .. } = self.of_mut(direction);
+        side.hand_over(now, out);
+    }
+
+    /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these [counts](Ledger::pass) them.
+    #[expect(clippy::should_implement_trait, reason = "a port drains what a batch fills again: no iterator")]
+    #[inline]
+    pub fn next(&mut self, direction: usize) -> Option<Way> {
+        self.of_mut(direction).out.next_way()
+    }
+
+    /// Takes back a packet that has left.
+    #[inline]
+    pub fn done(&mut self, direction: usize, packet: Packet) {
+        self.of_mut(direction).out.done(packet);
+    }
+
+    /// Where what leaves in a direction waits: its pool and its ledger.
+    #[inline]
+    pub fn output(&self, direction: usize) -> &Output {
+        &self.of(direction).out
+    }
+
+    /// See [`output`](Gateway::output).
+    #[inline]
+    pub fn output_mut(&mut self, direction: usize) -> &mut Output {
+        &mut self.of_mut(direction).out
+    }
+
+    /// Every fate in a direction.
+    pub fn ledger(&self, direction: usize) -> &Ledger {
+        &self.of(direction).out.ledger
+    }
+
+    /// The stages of a direction.
+    #[inline]
+    pub fn side(&self, direction: usize) -> &Side {
+        &self.of(direction).side
+    }
+
+    /// Packets and payload that are held in a direction, and the buffers that they lie in.
+    pub fn held(&self, direction: usize) -> (Tally, usize) {
+        self.of(direction).side.widening.held()
+    }
+
+    /// Is nothing held that could overtake, or be overtaken by, segments that go on without being seen here?
+    pub fn is_idle(&self, direction: usize) -> bool {
+        let Direction { side, out, .. } = self.of(direction);
+        out.queued_count() == 0 && side.widening.coalescer.as_ref().is_none_or(|coalescer| coalescer.held().1 == 0)
+    }
+
+    /// How predictions of places went in a direction.
+    pub fn guesses(&self, direction: usize) -> Guesses {
+        let Direction { side, guesses_before, .. } = self.of(direction);
+        guesses_before.and(side.guesses())
+    }
+
+    /// What is known of the connections that cross a border; none in other roles.
+    pub fn connections(&self) -> Option<&Mss> {
+        self.connections.as_ref()
+    }
+
+    /// See [`connections`](Gateway::connections).
+    pub fn connections_mut(&mut self) -> Option<&mut Mss> {
+        self.connections.as_mut()
+    }
+
+    /// Tells the wide host of a connection that its packets are too long from here on: see [`Mss::tell`].
+    pub fn tell(&mut self, connection: &Connection, ingress: Ingress) -> bool {
+        let Gateway { directions, connections, .. } = self;
+        match (connections, directions.get_mut(Toward::Narrow.direction())) {
+            (Some(connections), Some(direction)) => connections.tell(connection, ingress, &mut direction.out),
+            _ => false,
+        }
+    }
+
+    /// How long the segments of GSO packets of a connection may leave without being seen here: in this direction, to the second of its ends,
+    /// and in the other one. None where more is done to them than to give them segments of another length, and where there is no border.
+    pub fn resized_limits(&mut self, ends: [(Address, u16); 2], direction: usize) -> Option<[SegmentLimit; 2]> {
+        let [there, back] = self.connections.as_mut()?.limits(ends, Toward::of_direction(direction));
+        let other = 1 - direction.min(1);
+        Some([self.side(direction).resizes_to(there)?, self.side(other).resizes_to(back)?])
+    }
+
+    /// Packets of a connection go on in this direction without being seen here, to the second of its ends. How long the segments of its GSO packets
+    /// may leave; none where it is not known, or more is done to them.
+    pub fn hear(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
+        let limit = self.connections.as_mut()?.hear(now, ends, Toward::of_direction(direction))?;
+        self.side(direction).resizes_to(limit)
+    }
+
+    /// Has half-filled checksums be finished here, or by the port, from here on.
+    #[inline]
+    pub fn set_checksums(&mut self, direction: usize, checksums: Checksums) {
+        let Direction { settings, side, .. } = self.of_mut(direction);
+        settings.checksums = checksums;
+        side.narrowing.checksums = checksums;
+    }
+
+    /// Switches a stage of a direction, if its settings have it. One that is switched off lets go of what it holds first, through all that
+    /// follows it; one that is switched on begins anew; one that works already goes on as it is.
+    pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Switch) {
+        let secrets = self.secrets;
+        self.of_mut(direction).switch(now, stage, switch, secrets);
+    }
+
+    /// Goes on as other settings have it, with as many directions. What is held may still become longer by them, and no identification that was
+    /// given out is given out again too soon.
+    pub fn replace(&mut self, now: Time, settings: &GatewaySettings) {
+        for (direction, side) in self.directions.iter_mut().zip(settings.sides()) {
+            direction.replace(now, side, self.secrets);
+        }
+        match (&mut self.connections, settings.mss(self.secrets)) {
+            (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
+            (mine, fresh) => *mine = fresh,
+        }
+    }
+
+    /// The laws, between two batches: what came in a direction has left or is held, and every buffer on loan is held or queued.
+    ///
+    /// # Errors
+    /// The law that is broken, with its figures.
+    pub fn check(&self, direction: usize) -> Result<(), String> {
+        let Direction { side, out, .. } = self.of(direction);
+        side.check(out)
+    }
+
+    #[inline]
+    fn of(&self, direction: usize) -> &Direction {
+        match self.directions.get(direction) {
+            Some(found) => found,
+            None => panic!("there are {} directions, and no number {direction}", self.directions.len()),
+        }
+    }
+
+    #[inline]
+    fn of_mut(&mut self, direction: usize) -> &mut Direction {
+        let count = self.directions.len();
+        match self.directions.get_mut(direction) {
+            Some(found) => found,
+            None => panic!("there are {count} directions, and no number {direction}"),
+        }
+    }
+}
+
+impl Direction {
+    fn switch(&mut self, now: Time, stage: SideStage, switch: Switch, secrets: Secrets) {
+        let Direction { settings, side, out, guesses_before } = self;
+        settings.left_out.retain(|other| *other != stage);
+        if switch == Switch::Off {
+            settings.left_out.push(stage);
+        }
+        let fresh = Side::new(settings, secrets);
+        if fresh.widening.reassembler.is_none() {
+            *guesses_before = guesses_before.and(side.guesses());
+        }
+        side.end_all_but(&fresh.widening, now, out);
+        side.widening.begin(fresh.widening);
+        side.narrowing.segment = settings.switch(SideStage::Segment);
+        side.narrowing.fragment = settings.switch(SideStage::Fragment);
+        side.narrowing.trains = settings.trains();
+    }
+
+    fn replace(&mut self, now: Time, settings: SideSettings, secrets: Secrets) {
+        let Direction { side, out, guesses_before, .. } = self;
+        *guesses_before = guesses_before.and(side.guesses());
+        if let Some(sources) = settings.answer_from {
+            out.answer_from(sources);
+        }
+        let old = core::mem::replace(side, Side::new(&settings, secrets));
+        side.take_over(now, old, out);
+        self.settings = settings;
+    }
+}
+
+impl Batch {
+    /// Receives a frame as a port does: its payload to the next of these places, as long as all frames before it can be the fragments that
+    /// are expected there; else to a buffer of its own. Without memory for it, it is lost: says whether there was.
+    pub fn receive(
+        &mut self,
+        frame: &[u8],
+        medium: Medium,
+        ingress: Ingress,
+        places: Option<&mut Places<'_>>,
+        pool: &mut Pool,
+    ) -> bool {
+        let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
+        // What lies behind the longest packet is padding; a packet that claims more does not parse.
+        let frame = frame.get(..link_len + IP_LEN_MAX + 1).unwrap_or(frame);
+        let Some(mut buffer) = pool.lend(frame.len() - link_len) else { return false };
+        let (at, len) = (HEADROOM - link_len, frame.len());
+        if let Some(places) = places.filter(|_| self.frames.is_empty()) {
+            let front = places.front();
+            if let Some((header, rest)) = frame.split_at_checked(front.len())
+                && let Some(place) = places.next()
+            {
+                let (payload, behind) = rest.split_at_checked(place.len()).unwrap_or((rest, &[]));
+                let (filled, _) = place.split_at_mut(payload.len());
+                filled.copy_from_slice(payload);
+                buffer.put(at, header);
+                if !behind.is_empty() {
+                    buffer.put(at + header.len() + place.len(), behind);
+                }
+                match Landed::of(buffer, at, len, front, place, medium, ingress) {
+                    Ok(split) => self.split.push(split),
+                    Err(whole) => self.frames.push(Frame::read(whole, at, len, medium, ingress)),
+                }
+                return true;
+            }
+        }
+        buffer.put(at, frame);
+        self.frames.push(Frame::read(buffer, at, len, medium, ingress));
+        true
+    }
+}
+
+/// Longest IP packet, in bytes.
+const IP_LEN_MAX: usize = u16::MAX as usize;
