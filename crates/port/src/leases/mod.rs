@@ -15,7 +15,7 @@
 //! with the socket and with whoever holds the programs.
 
 use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
-use crate::failure::advised;
+use linux::failure::advised;
 use packet::SegmentLimit;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
