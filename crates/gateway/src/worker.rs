@@ -12,13 +12,13 @@ use crate::snapshot::{EndSnapshot, Seen, Snapshot, WaySnapshot};
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
 use engine::{Batch, Checksums, Connection, Gateway, Output, Toward, Way};
+use linux::clock::Clock;
+use offload::leases::{self, Flow, Passed};
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Packet, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
 };
 use port::Port;
-use port::clock::Clock;
-use port::leases::{self, Flow, Passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
@@ -670,7 +670,7 @@ impl Worker {
         let ways = [TO_NARROW, TO_WIDE].map(|way| WaySnapshot::of(&self.gateway, way, kept[way]));
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
-        let (processor_time, wake_count) = (thread_time(), port::clock::wake_count());
+        let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings }
     }
 }

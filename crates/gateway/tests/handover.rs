@@ -4,8 +4,8 @@ use engine::{
     Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets, SideSettings,
     Switch,
 };
+use linux::clock::Clock;
 use packet::{Frame, Ingress, Medium, Packet, Pool};
-use port::clock::Clock;
 use port::{Offloads, Port, Received, Wire};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
     came.extend(tcp_pieces(3, &segment(4, 1_589, &contents[1])));
     let (left_count, legacies) = held_of(coalescing(Mode::Resize, 65_535), &came);
     assert_eq!(left_count, 0, "they wait for more");
-    let left = left_of(coalescing(Mode::Resize, 1_400), &legacies);
+    let left = left_of(coalescing(Mode::Resize, 65_535), &legacies);
     let (pieces, segments): (Vec<_>, Vec<_>) = left.into_iter().partition(|frame| frame[6] & 0x20 != 0);
     assert!(pieces.iter().map(|frame| &frame[20..]).eq([&waiting[20..]]));
     let stream: Vec<u8> = segments.iter().flat_map(|frame| frame[40..].to_vec()).collect();
@@ -286,7 +286,7 @@ fn segment_of_worker(number: usize) -> Packet {
         bytes.extend(port.to_be_bytes());
         bytes.extend([0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
         bytes.resize(140, 7);
-        if port::steer::worker(Medium::Ip, &bytes, 2) == number {
+        if offload::steer::worker(Medium::Ip, &bytes, 2) == number {
             return Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).expect("it is a packet");
         }
     }

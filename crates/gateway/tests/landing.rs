@@ -6,9 +6,9 @@ use engine::{
     Batch, Event, Gateway, GatewaySettings, Guessing, Join, Late, Position, Prefixes, Secret, Secrets,
     SideSettings, Way,
 };
+use linux::clock::Clock;
+use linux::namespace::Namespace;
 use packet::{Ingress, Pool};
-use port::clock::Clock;
-use port::namespace::Namespace;
 use port::{Kind, Options, PacketSocket, Port, Tap};
 use rustix::time::{ClockId, clock_gettime};
 use std::net::UdpSocket;

@@ -3,14 +3,15 @@
 //! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes out. The
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
-use crate::device::{self, Device, checked, sentence};
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
-use crate::leases::{self, Leases};
-use crate::leases::{FOLDED_LEN, Folded};
+use crate::options::{Fanout, Options, Spread};
+use crate::port::{Offloads, Port, Received, ToDo, Wire};
 use crate::refusal::{is_down, refused, would_wait};
-use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
-use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
+use linux::device::{self, Device, checked, sentence};
+use offload::leases::{self, Leases};
+use offload::leases::{FOLDED_LEN, Folded};
+use offload::steer::{self, Start};
 use packet::{Buffer, Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::mem;
@@ -135,7 +136,8 @@ impl PacketSocket {
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         // Nothing comes before it is joined: all that does is numbered.
         let may_lend = options.may_lend && medium == Medium::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
-        let (leases, filter) = may_lend.then(|| Leases::open(index.cast_unsigned()).ok()).flatten().unzip();
+        let (leases, filter) =
+            may_lend.then(|| Leases::open(index.cast_unsigned(), options.lends_to).ok()).flatten().unzip();
         tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
         Ok(PacketSocket { leases, ..fresh })

@@ -10,10 +10,10 @@ use engine::{
     Batch, Gateway, GatewaySettings, Guessing, Join, Late, Position, Prefixes, Secret, Secrets, SideSettings, Way,
 };
 use fastrand::Rng;
+use linux::addresses::Prefix;
+use linux::raw::RawSocket;
+use linux::routes::Route;
 use packet::{Ingress, Medium, Packet, Pool, Time, Version};
-use port::addresses::Prefix;
-use port::raw::RawSocket;
-use port::routes::Route;
 use port::{Kind as DeviceKind, Offloads, Options, Port, Tap, ToDo, Wire};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -2,14 +2,14 @@
 
 use super::super::Role;
 use super::flows::{Flows, Route};
+use crate::inventory::Inventory;
 use crate::net::Offloading;
 use crate::pair::Pair;
 use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 use gateway::service::Service;
-use port::addresses::Prefix;
-use port::inventory::Inventory;
-use port::namespace::Namespace;
-use port::routes;
+use linux::addresses::Prefix;
+use linux::namespace::Namespace;
+use linux::routes;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

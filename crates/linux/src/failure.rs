@@ -1,0 +1,50 @@
+//! What was tried and what the kernel said in, an error in one sentence out.
+
+use std::fmt::Display;
+use std::io;
+
+/// `what: why; what to do`.
+pub fn failed(what: impl Display, why: &io::Error) -> io::Error {
+    said(what, why, None)
+}
+
+/// As [`failed`], with the kernel's own words on it where it found any.
+pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Error {
+    let reason = reason(why);
+    let words = words.map(|words| format!(" ({words})")).unwrap_or_default();
+    let advice = why.raw_os_error().and_then(advice).map(|advice| format!("; {advice}")).unwrap_or_default();
+    io::Error::new(kind(why), format!("{what}: {reason}{words}{advice}"))
+}
+
+/// As [`failed`], with what to do.
+pub fn advised(what: impl Display, why: &io::Error, advice: &str) -> io::Error {
+    io::Error::new(kind(why), format!("{what}: {}; {advice}", reason(why)))
+}
+
+/// The error that the last call into the kernel left.
+pub fn last(what: impl Display) -> io::Error {
+    failed(what, &io::Error::last_os_error())
+}
+
+fn reason(why: &io::Error) -> String {
+    let whole = why.to_string();
+    whole.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
+fn kind(why: &io::Error) -> io::ErrorKind {
+    match why.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO | libc::ESRCH | libc::ENOENT | libc::EADDRNOTAVAIL) => {
+            io::ErrorKind::NotFound
+        }
+        _ => why.kind(),
+    }
+}
+
+fn advice(errno: i32) -> Option<&'static str> {
+    match errno {
+        libc::EPERM => Some("run as root or give CAP_NET_ADMIN"),
+        libc::EEXIST => Some("remove the one that is there first"),
+        libc::ENODEV => Some("`ip link` lists the interfaces that are there"),
+        _ => None,
+    }
+}

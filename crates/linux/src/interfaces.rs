@@ -1,0 +1,332 @@
+//! A name in, what the kernel says of that interface out; and changes to it.
+
+use crate::features::Switch;
+use crate::namespace::Namespace;
+use crate::netlink::{Netlink, malformed};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage, Stats64,
+};
+use packet::Medium;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// An interface as it was when it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Longest IP packet it takes, in bytes.
+    pub mtu: u32,
+    /// Its hardware address, where that has six bytes.
+    pub mac: Option<[u8; 6]>,
+    /// What stands in front of its IP packets, where this project knows it.
+    pub medium: Option<Medium>,
+    /// It was set up.
+    pub is_up: bool,
+    /// It is up, and there is something at the other end of its cable.
+    pub has_carrier: bool,
+    /// Which driver made it, such as `veth` or `tun`; none where the hardware did.
+    pub kind: Option<String>,
+    /// What went through it.
+    pub counters: Counters,
+}
+
+/// What went through an interface since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// What came in.
+    pub received: Tally,
+    /// What went out.
+    pub sent: Tally,
+}
+
+/// One direction of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets; a train is one.
+    pub packet_count: u64,
+    /// Bytes, link headers with them.
+    pub byte_count: u64,
+    /// Packets for which there was no room or no taker.
+    pub drop_count: u64,
+    /// Packets that were damaged.
+    pub error_count: u64,
+}
+
+/// A hardware address as people write it: `02:00:00:00:00:01`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub [u8; 6]);
+
+impl Netlink {
+    /// The interface of this name.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn interface(&mut self, name: &str) -> io::Result<Interface> {
+        self.one_interface(named(name), name)
+    }
+
+    /// The interface of this index.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn interface_at(&mut self, index: u32) -> io::Result<Interface> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.one_interface(message, &format!("interface {index}"))
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
+        let answers = self.list(RouteNetlinkMessage::GetLink(LinkMessage::default()), "cannot list interfaces")?;
+        Ok(answers.into_iter().filter_map(link).map(|message| Interface::read(&message)).collect())
+    }
+
+    /// Makes a cable with an end of this name here, and one named `peer` in the other namespace.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, or that the right is missing.
+    pub fn make_veth(&mut self, name: &str, peer: &str, peer_namespace: &Namespace) -> io::Result<()> {
+        let mut far = named(peer);
+        far.attributes.push(LinkAttribute::NetNsFd(peer_namespace.as_fd().as_raw_fd()));
+        let mut near = named(name);
+        near.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
+        ]));
+        let what = format!("{name}: cannot make a veth pair with {peer}");
+        self.order(RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL, what)
+    }
+
+    /// Removes an interface; the other end of a veth pair goes with it.
+    ///
+    /// # Errors
+    /// `NotFound`, or that this interface cannot be removed.
+    pub fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.order(RouteNetlinkMessage::DelLink(named(name)), 0, format!("{name}: cannot remove it"))
+    }
+
+    /// Sets an interface up.
+    ///
+    /// # Errors
+    /// `NotFound`, or that the right is missing.
+    pub fn set_up(&mut self, name: &str) -> io::Result<()> {
+        self.set_flag(name, LinkFlags::Up, Switch::On, "cannot set it up")
+    }
+
+    /// Sets an interface down; its IPv6 addresses and its routes go.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_down(&mut self, name: &str) -> io::Result<()> {
+        self.set_flag(name, LinkFlags::Up, Switch::Off, "cannot set it down")
+    }
+
+    /// Lets an interface take frames for whichever address, or only for its own.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_promiscuous(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+        self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
+    }
+
+    /// Has the host ask for the link addresses of others on an interface, or take everybody there for one station.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_address_resolution(&mut self, name: &str, switch: Switch) -> io::Result<()> {
+        let no_arp = match switch {
+            Switch::On => Switch::Off,
+            Switch::Off => Switch::On,
+        };
+        self.set_flag(name, LinkFlags::Noarp, no_arp, &format!("cannot set address resolution {switch}"))
+    }
+
+    /// Sets the longest IP packet that an interface takes, in bytes.
+    ///
+    /// # Errors
+    /// That the interface cannot have this MTU, and as [`Netlink::set_up`].
+    pub fn set_mtu(&mut self, name: &str, mtu: u32) -> io::Result<()> {
+        let what = format!("{name}: cannot set MTU {mtu}");
+        self.set(name, LinkAttribute::Mtu(mtu), what)
+    }
+
+    /// Sets up to which length an interface joins packets that it receives (GRO), in bytes: with 1, it joins none.
+    ///
+    /// # Errors
+    /// That the kernel is older than 5.19, and as [`Netlink::set_up`].
+    pub fn set_joined_len_max(&mut self, name: &str, len: u32) -> io::Result<()> {
+        let what = format!("{name}: cannot join packets up to {len} bytes only");
+        self.set(name, LinkAttribute::GroMaxSize(len), what)
+    }
+
+    /// Sets the hardware address.
+    ///
+    /// # Errors
+    /// That the interface cannot have this address, and as [`Netlink::set_up`].
+    pub fn set_mac(&mut self, name: &str, mac: [u8; 6]) -> io::Result<()> {
+        let what = format!("{name}: cannot set hardware address {}", Mac(mac));
+        self.set(name, LinkAttribute::Address(mac.to_vec()), what)
+    }
+
+    pub(crate) fn index(&mut self, name: &str) -> io::Result<u32> {
+        Ok(self.interface(name)?.index)
+    }
+
+    fn one_interface(&mut self, message: LinkMessage, name: &str) -> io::Result<Interface> {
+        let answer = self.ask(RouteNetlinkMessage::GetLink(message), name)?;
+        let message = link(answer).ok_or_else(|| malformed(name))?;
+        Ok(Interface::read(&message))
+    }
+
+    /// Has the host choose no route by an interface while it has no carrier (IPv4).
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn ignore_routes_without_carrier(&mut self, name: &str) -> io::Result<()> {
+        // struct nlattr with one number: length, kind, value.
+        let setting =
+            [&8_u16.to_ne_bytes()[..], &IGNORE_WITHOUT_CARRIER.to_ne_bytes(), &1_u32.to_ne_bytes()].concat();
+        let settings = AfSpecInet::Other(DefaultNla::new(INET_CONF | NESTED, setting));
+        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![settings])]);
+        self.set(name, attribute, format!("{name}: cannot have its routes ignored without carrier"))
+    }
+
+    /// Gives an interface no IPv6 address by itself.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`], or that the kernel has no IPv6.
+    pub fn make_no_address(&mut self, name: &str) -> io::Result<()> {
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        self.set(name, attribute, format!("{name}: cannot keep it from making IPv6 addresses"))
+    }
+
+    pub(crate) fn set(&mut self, name: &str, attribute: LinkAttribute, what: String) -> io::Result<()> {
+        let mut message = named(name);
+        message.attributes.push(attribute);
+        self.order(RouteNetlinkMessage::SetLink(message), 0, what)
+    }
+
+    fn set_flag(&mut self, name: &str, flag: LinkFlags, switch: Switch, what: &str) -> io::Result<()> {
+        let mut message = named(name);
+        message.header.change_mask = flag;
+        message.header.flags = if switch == Switch::On { flag } else { LinkFlags::empty() };
+        self.order(RouteNetlinkMessage::SetLink(message), 0, format!("{name}: {what}"))
+    }
+}
+
+impl Interface {
+    pub(crate) fn read(message: &LinkMessage) -> Interface {
+        let flags = message.header.flags;
+        // A tunnel of GRE to one host says whom it leads to. Others have link headers that name their packets' destination.
+        let is_gre = matches!(message.header.link_layer_type.into(), libc::ARPHRD_IPGRE | IP6GRE);
+        let mut interface = Interface {
+            index: message.header.index,
+            name: String::new(),
+            mtu: 0,
+            mac: None,
+            medium: medium(message.header.link_layer_type.into()),
+            is_up: flags.contains(LinkFlags::Up),
+            has_carrier: flags.contains(LinkFlags::LowerUp),
+            kind: None,
+            counters: Counters::default(),
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => interface.name.clone_from(name),
+                LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+                LinkAttribute::Broadcast(peer) if is_gre && is_one_host(peer) => {
+                    interface.medium = Some(Medium::Ip);
+                }
+                LinkAttribute::Address(mac) => interface.mac = mac.as_slice().try_into().ok(),
+                LinkAttribute::LinkInfo(parts) => interface.kind = parts.iter().find_map(kind),
+                LinkAttribute::Stats64(stats) => interface.counters = Counters::read(stats),
+                _ => {}
+            }
+        }
+        interface
+    }
+}
+
+impl Counters {
+    fn read(stats: &Stats64) -> Counters {
+        Counters {
+            received: Tally {
+                packet_count: stats.rx_packets,
+                byte_count: stats.rx_bytes,
+                drop_count: stats.rx_dropped,
+                error_count: stats.rx_errors,
+            },
+            sent: Tally {
+                packet_count: stats.tx_packets,
+                byte_count: stats.tx_bytes,
+                drop_count: stats.tx_dropped,
+                error_count: stats.tx_errors,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, last] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{last:02x}")
+    }
+}
+
+pub(crate) fn named(name: &str) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    message
+}
+
+fn link(answer: RouteNetlinkMessage) -> Option<LinkMessage> {
+    match answer {
+        RouteNetlinkMessage::NewLink(message) => Some(message),
+        _ => None,
+    }
+}
+
+fn kind(part: &LinkInfo) -> Option<String> {
+    match part {
+        LinkInfo::Kind(kind) => Some(kind.to_string()),
+        _ => None,
+    }
+}
+
+/// Is this the address of a host, and not that of a group, or all zeros for no one in particular?
+fn is_one_host(address: &[u8]) -> bool {
+    let v4 = <[u8; 4]>::try_from(address).map(IpAddr::from);
+    let address = v4.or_else(|_| <[u8; 16]>::try_from(address).map(IpAddr::from));
+    address.is_ok_and(|address| !address.is_unspecified() && !address.is_multicast())
+}
+
+fn medium(hardware: u16) -> Option<Medium> {
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Medium::Ethernet),
+        libc::ARPHRD_NONE | libc::ARPHRD_PPP | libc::ARPHRD_TUNNEL | RAWIP => Some(Medium::Ip),
+        libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(Medium::Ip),
+        _ => None,
+    }
+}
+
+/// ARPHRD_RAWIP and ARPHRD_IP6GRE of `linux/if_arp.h`.
+const RAWIP: u16 = 519;
+const IP6GRE: u16 = 823;
+
+/// IFLA_INET_CONF, with NLA_F_NESTED.
+const INET_CONF: u16 = 1;
+const NESTED: u16 = 1 << 15;
+/// IPV4_DEVCONF_IGNORE_ROUTES_WITH_LINKDOWN (linux/ip.h).
+const IGNORE_WITHOUT_CARRIER: u16 = 29;

@@ -1,0 +1,52 @@
+//! An interface in, a kernel that leaves its packets to us out.
+//!
+//! A packet socket gets a copy: the kernel would still answer, forward or refuse what it sees. A program at the interface's
+//! entry drops that. Packet sockets see frames before it. The program goes with its guard, or with the process, however
+//! that ends.
+
+use crate::bpf::{self, EXIT, Hook, Kind, R0, RIGHTS, Step, assemble, set};
+use crate::leases::unless_noted;
+use crate::names;
+use linux::failure::{advised, failed};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Keeps the kernel from taking what comes in by an interface, for as long as this lives.
+///
+/// It needs Linux 6.6 and CAP_BPF of the host: to be root in a user namespace is not enough.
+#[derive(Debug)]
+pub struct Intercept {
+    _link: OwnedFd,
+}
+
+impl Intercept {
+    /// The kernel gets nothing that comes in by this interface of the calling thread's namespace, but what was
+    /// [lent](crate::leases) to it.
+    ///
+    /// # Errors
+    /// `NotFound`, that the right is missing, or that the kernel is too old.
+    pub fn all(index: u32) -> io::Result<Intercept> {
+        let mut steps = unless_noted().to_vec();
+        steps.extend([set(R0, DROP), EXIT, Step::Place("noted"), set(R0, PASS), EXIT]);
+        attach(index, &steps)
+    }
+}
+
+fn attach(index: u32, steps: &[Step]) -> io::Result<Intercept> {
+    let what = format!("interface {index}: cannot keep its packets from the kernel");
+    let program = bpf::load(names::INTERCEPT, Kind::Classifier, 0, &assemble(steps))
+        .map_err(|refusal| refusal.about(&what))?;
+    let link =
+        bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST).map_err(|why| match why.raw_os_error() {
+            Some(libc::EINVAL) => advised(&what, &why, "it needs Linux 6.6"),
+            Some(libc::ENODEV) => failed(&what, &why),
+            _ => advised(&what, &why, RIGHTS),
+        })?;
+    Ok(Intercept { _link: link })
+}
+
+/// TCX_NEXT and TCX_DROP.
+const PASS: i32 = -1;
+const DROP: i32 = 2;
+/// BPF_F_BEFORE without a program that is meant: before all.
+const FIRST: u32 = 1 << 3;

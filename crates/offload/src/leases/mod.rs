@@ -1,0 +1,1093 @@
+//! Flows that need nothing but segments of another length in, a kernel that passes their packets on by itself out.
+//!
+//! The segments of a TCP train are cut by whoever puts it on a wire: to make them longer or shorter takes the change of one
+//! number. A worker that has seen a flow open, or a train of it, lends it to the kernel for a while. What comes of it then goes
+//! out by the other interface without a copy, and wakes nobody: a train with segments as long as its receiver takes; any other
+//! packet as it is where it is no longer, and in up to eight pieces where it is, and whoever sends them finishes their sums (the
+//! last of what a host writes at once is often such a packet). All that opens or ends a connection is the worker's, so is what
+//! follows after the lease has run out, and a flow whose packets come singly.
+//!
+//! Packets of a flow stay in order: the kernel numbers what it leaves to the worker, and while the worker has not let go
+//! of all that was numbered up to the last of a flow, the flow's next is left to it too.
+//!
+//! A program at the socket decides, and keeps the packet from it. A note on the packet tells another, at the interface's
+//! entry, where to send it, and a third, at the exit of the interface that it leaves by, how long its segments are to be. All end
+//! with the socket and with whoever holds the programs.
+
+use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
+use crate::names;
+use linux::failure::advised;
+use linux::features::Features;
+use linux::netlink::Netlink;
+use packet::SegmentLimit;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::c_void;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+mod layout;
+mod program;
+
+use layout::{
+    ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HEADER_LEN, KEY_AT, KEY_WORDS,
+    LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, RECEIVED_AT,
+    SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
+};
+use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, entry, exit};
+pub(crate) use program::{AT_A_SOCKET, filter, unless_noted};
+pub use program::{FOLDED_LEN, Folded, set_target, stand};
+
+/// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
+#[derive(Debug)]
+pub struct Leases {
+    map: OwnedFd,
+    /// The programs at the interface's entry and at its exit.
+    links: [OwnedFd; 2],
+    start: *mut c_void,
+    /// Number of the interface.
+    index: u32,
+    /// What had passed when this process took them over.
+    before: Passed,
+    /// How much was lost when the leases were last revoked: where more is, the kernel cannot do what it is to.
+    lost_before: u64,
+    /// How many packets were left to the worker when some of them were last missed, and since when it is as many.
+    missing: (u64, u64),
+}
+
+// SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
+unsafe impl Send for Leases {}
+
+/// One direction of a TCP connection: addresses, ports and version as they stand in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow([u32; KEY_WORDS]);
+
+/// What a packet does to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It asks for one.
+    Opens,
+    /// It agrees to one.
+    Answers,
+    /// It is one of many.
+    GoesOn,
+    /// It ends it, or is urgent, or damaged.
+    Ends,
+}
+
+/// What the kernel passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Packets, a train as one.
+    pub frames: u64,
+    /// Packets on the wire that came.
+    pub packets_in: u64,
+    /// Packets on the wire that went.
+    pub packets_out: u64,
+    /// Their payload, in bytes.
+    pub bytes: u64,
+    /// Packets, a train as one, that the kernel dropped: it had no memory to change them, or the interface takes less by now.
+    pub lost: u64,
+}
+
+impl Passed {
+    /// The sum of two.
+    pub fn and(self, other: Passed) -> Passed {
+        Passed {
+            frames: self.frames + other.frames,
+            packets_in: self.packets_in + other.packets_in,
+            packets_out: self.packets_out + other.packets_out,
+            bytes: self.bytes + other.bytes,
+            lost: self.lost + other.lost,
+        }
+    }
+}
+
+impl Flow {
+    /// That of an IP packet, if the kernel may take it for a flow: whole TCP, without IPv4 options or extension headers.
+    pub fn of(packet: &[u8]) -> Option<Flow> {
+        let mut words = [0; KEY_WORDS];
+        let (header_len, addresses_at) = match packet.first()? {
+            0x45 if packet.get(9) == Some(&(TCP as u8)) => (IPV4_LEN as usize, 12),
+            first if first >> 4 == 6 && packet.get(6) == Some(&(TCP as u8)) => (IPV6_LEN as usize, 8),
+            _ => return None,
+        };
+        words[VERSION_WORD] = u32::from(packet[0] >> 4);
+        let addresses = packet.get(addresses_at..header_len)?.chunks_exact(4);
+        let ports = packet.get(header_len..header_len + 4)?;
+        for (word, bytes) in words.iter_mut().zip(addresses) {
+            *word = u32::from_ne_bytes(bytes.try_into().ok()?);
+        }
+        words[PORTS_WORD] = u32::from_ne_bytes(ports.try_into().ok()?);
+        Some(Flow(words))
+    }
+
+    /// Does this packet, which is one of a flow, open or end it?
+    pub fn turn(packet: &[u8]) -> Turn {
+        let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
+        match packet.get(header_len as usize + 13).map(|flags| i32::from(*flags) & (ENDS | ACK)) {
+            Some(SYN) => Turn::Opens,
+            Some(flags) if flags == SYN | ACK => Turn::Answers,
+            Some(flags) if flags & ENDS == 0 => Turn::GoesOn,
+            _ => Turn::Ends,
+        }
+    }
+
+    /// Who sends it and who takes it: addresses and ports.
+    pub fn ends(&self) -> [(IpAddr, u16); 2] {
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        let address = |side: usize| -> IpAddr {
+            if self.0[VERSION_WORD] == 4 {
+                Ipv4Addr::from(self.0[side].to_ne_bytes()).into()
+            } else {
+                let bytes = bytes(&self.0[4 * side..4 * side + 4]);
+                Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("four words are sixteen bytes")).into()
+            }
+        };
+        let [a, b, c, d] = self.0[PORTS_WORD].to_ne_bytes();
+        [(address(0), u16::from_be_bytes([a, b])), (address(1), u16::from_be_bytes([c, d]))]
+    }
+
+    /// The other direction.
+    pub fn back(self) -> Flow {
+        let mut back = self.0;
+        let count = if back[VERSION_WORD] == 4 { 1 } else { 4 };
+        for word in 0..count {
+            back.swap(word, word + count);
+        }
+        back[PORTS_WORD] = back[PORTS_WORD].rotate_left(16);
+        Flow(back)
+    }
+
+    /// Where it stands in the memory that is shared.
+    fn at(&self) -> usize {
+        let number = self.0.iter().fold(0, |number, word| number ^ word);
+        HEADER_LEN + (number.wrapping_mul(SPREAD.cast_unsigned()) >> (32 - SLOT_BITS)) as usize * SLOT_LEN
+    }
+}
+
+impl Leases {
+    /// None yet, of what comes in by the interface `index` and is to go out by the interface `to`, where that is known yet: see
+    /// [`set_target`]. And the program that a socket there is to have before the first frame comes to it: it keeps from it what
+    /// the kernel passes on, and numbers what it leaves to it.
+    ///
+    /// # Errors
+    /// The right is missing, or the kernel is older than Linux 6.6.
+    pub fn open(index: u32, to: Option<u32>) -> io::Result<(Leases, OwnedFd)> {
+        let what = format!("interface {index}: cannot have the kernel pass packets on");
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
+        // The program keeps it.
+        let scratch =
+            bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
+        let at = |name, hook, steps: &[Step]| {
+            let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps));
+            let program = program.map_err(|refusal| refusal.about(&what))?;
+            bpf::attach(program.as_fd(), index, hook, FIRST)
+                .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
+        };
+        let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
+        let links = [
+            at(names::FLOW_INGRESS, Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
+            at(names::FLOW_EGRESS, Hook::Egress, &exit(map.as_fd(), room))?,
+        ];
+        let filter = filter(map.as_fd(), to, &[])?;
+        Ok((Leases::adopt(map, links, index)?, filter))
+    }
+
+    /// Those that another process opened; it needs no right.
+    ///
+    /// # Errors
+    /// These are no such descriptors.
+    pub fn adopt(map: OwnedFd, links: [OwnedFd; 2], index: u32) -> io::Result<Leases> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place.
+        let start = unsafe { mmap(ptr::null_mut(), BLOCK_LEN, protection, MapFlags::SHARED, &map, 0)? };
+        let mut leases =
+            Leases { map, links, start, index, before: Passed::default(), lost_before: 0, missing: (0, 0) };
+        leases.before = leases.passed();
+        // Who lent them before may have known of the flows what we do not.
+        leases.revoke();
+        Ok(leases)
+    }
+
+    /// To be handed to another process, in this order.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        let [entry, exit] = &self.links;
+        [self.map.as_fd(), entry.as_fd(), exit.as_fd()]
+    }
+
+    /// Number of the interface that the packets come in by.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// What passes goes out by the interface with this number from now on, which is the one that whoever opened it has
+    /// [named](set_target): by any other nothing passes, and by 0.
+    pub fn lead_to(&self, index: u32) {
+        self.long(TO_AT).store(index.into(), Ordering::Release);
+    }
+
+    /// Has the kernel lost packets that it was lent, since the leases were last revoked? It cannot do what it is to, then: at this
+    /// interface's entry, or at its exit what came in by another.
+    pub fn has_lost(&self) -> bool {
+        self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before
+    }
+
+    /// A flow opens: from here on the kernel notes the last of its packets that is left to the worker, unless it has another flow in
+    /// its place.
+    pub fn expect(&mut self, flow: Flow) {
+        if self.notes(flow) || !self.enter(flow, SegmentLimit { len_max: 0, may_grow: false }) {
+            return;
+        }
+        self.until(flow).store(ENDED, Ordering::SeqCst);
+        let left = self.long(LEFT_AT).load(Ordering::SeqCst);
+        let last = self.long(flow.at() + LAST_AT);
+        // Where one came meanwhile, it has a number.
+        let _ = last.compare_exchange(NEVER, left, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: its packets keep this limit when they go on.
+    pub fn lend(&mut self, flow: Flow, limit: SegmentLimit) {
+        let now = now();
+        if !self.notes(flow) {
+            if !self.enter(flow, limit) {
+                return;
+            }
+        } else if self.until(flow).load(Ordering::Relaxed) > now {
+            self.word(flow.at() + LEN_MAX_AT).fetch_min(limit.len_max.into(), Ordering::Relaxed);
+            self.byte(flow.at() + GROWS_AT).fetch_and(limit.may_grow.into(), Ordering::Relaxed);
+            return;
+        } else {
+            self.limit(flow.at(), limit);
+            self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
+            self.byte(flow.at() + USED_AT).store(0, Ordering::Relaxed);
+            // One that came while its flow got this place may have a number that is not noted.
+            let left = self.long(LEFT_AT).load(Ordering::SeqCst);
+            self.long(flow.at() + LAST_AT).fetch_max(left, Ordering::SeqCst);
+        }
+        self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// Gives a flow its place, where it is free: which of its packets was last left to the worker is not known.
+    fn enter(&mut self, flow: Flow, limit: SegmentLimit) -> bool {
+        let (until, now) = (self.until(flow), now());
+        let ends = until.load(Ordering::Relaxed);
+        // A program that has just found another flow there may still be at it.
+        if ends > now || now - ends < GRACE {
+            return false;
+        }
+        let at = flow.at();
+        until.store(0, Ordering::SeqCst);
+        self.long(at + LAST_AT).store(NEVER, Ordering::Relaxed);
+        self.limit(at, limit);
+        self.byte(at + SINGLES_AT).store(0, Ordering::Relaxed);
+        self.byte(at + USED_AT).store(0, Ordering::Relaxed);
+        self.byte(at + HAS_ACK_AT).store(0, Ordering::Relaxed);
+        for (word, value) in flow.0.iter().enumerate() {
+            self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Writes a limit to the place at `at`.
+    fn limit(&self, at: usize, limit: SegmentLimit) {
+        self.word(at + LEN_MAX_AT).store(limit.len_max.into(), Ordering::Relaxed);
+        self.byte(at + GROWS_AT).store(limit.may_grow.into(), Ordering::Relaxed);
+    }
+
+    /// Lends the flows for longer whose leases run and were used since this was last done, with the limit that is said of each; those
+    /// of which none is said run out. What each has acknowledged is said, too. How many run.
+    pub fn renew(&mut self, mut limit: impl FnMut(Flow, Option<u32>) -> Option<SegmentLimit>) -> usize {
+        let now = now();
+        let mut count = 0;
+        for at in (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN) {
+            let until = self.long(at + UNTIL_AT);
+            let ends = until.load(Ordering::SeqCst);
+            if ends <= now {
+                continue;
+            }
+            count += 1;
+            if self.byte(at + USED_AT).swap(0, Ordering::Relaxed) == 0 {
+                continue;
+            }
+            if let Some(limit) = limit(self.flow_at(at), self.acked_at(at)) {
+                self.limit(at, limit);
+                // Where the connection has ended meanwhile, that stands.
+                let later = now + TERM.as_nanos() as u64;
+                let _ = until.compare_exchange(ends, later, Ordering::SeqCst, Ordering::Relaxed);
+            }
+        }
+        count
+    }
+
+    /// What the senders of flows acknowledged last in packets that the kernel passed on: the next byte that each expects. Flows
+    /// whose leases have ended are among them while no other has their place.
+    pub fn acked(&self) -> impl Iterator<Item = (Flow, u32)> {
+        let slots = (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN);
+        let taken = slots.filter(|at| self.long(at + UNTIL_AT).load(Ordering::SeqCst) != 0);
+        taken.filter_map(|at| Some((self.flow_at(at), self.acked_at(at)?)))
+    }
+
+    /// The flow in the place at `at`.
+    fn flow_at(&self, at: usize) -> Flow {
+        Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)))
+    }
+
+    fn acked_at(&self, at: usize) -> Option<u32> {
+        let has_ack = self.byte(at + HAS_ACK_AT).load(Ordering::Relaxed) != 0;
+        has_ack.then(|| self.word(at + ACKED_AT).load(Ordering::Relaxed))
+    }
+
+    /// Ends a flow's lease.
+    pub fn end(&self, flow: Flow) {
+        if self.notes(flow) {
+            self.until(flow).fetch_min(now(), Ordering::SeqCst);
+        }
+    }
+
+    /// Does the kernel note which packet of this flow was last left to the worker?
+    pub fn notes(&self, flow: Flow) -> bool {
+        let at = flow.at() + KEY_AT;
+        let is_here = |(word, value): (usize, &u32)| self.word(at + 4 * word).load(Ordering::Relaxed) == *value;
+        self.until(flow).load(Ordering::Relaxed) != 0 && flow.0.iter().enumerate().all(is_here)
+    }
+
+    /// When what is in a flow's place ends.
+    fn until(&self, flow: Flow) -> &AtomicU64 {
+        self.long(flow.at() + UNTIL_AT)
+    }
+
+    /// Ends all leases, and begins anew.
+    pub fn revoke(&mut self) {
+        let (slots, now) = ((0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN), now());
+        for at in slots {
+            self.long(at + UNTIL_AT).fetch_min(now, Ordering::SeqCst);
+        }
+        self.lost_before = self.long(LOST_AT).load(Ordering::Relaxed);
+    }
+
+    /// So many more frames were received by the socket, or missed.
+    pub fn count(&self, frames: u64) {
+        self.long(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Were frames left to the worker that its socket has neither received nor missed, as far as is known?
+    pub fn lags(&self) -> bool {
+        self.long(LEFT_AT).load(Ordering::SeqCst) != self.long(RECEIVED_AT).load(Ordering::Relaxed)
+    }
+
+    /// The worker has let go of all that was received: where that is all that was left to it, flows may go on without it. Else a frame
+    /// is on its way to the socket, and only its reception tells which of the others came before it; what is on its way for
+    /// 50 ms was lost with a process that died.
+    pub fn settle(&mut self) {
+        let left = self.long(LEFT_AT).load(Ordering::SeqCst);
+        if self.lags() {
+            let (count, since) = self.missing;
+            let now = now();
+            if count != left {
+                self.missing = (left, now);
+                return;
+            }
+            if now - since < MISSING.as_nanos() as u64 {
+                return;
+            }
+            self.long(RECEIVED_AT).store(left, Ordering::Relaxed);
+        }
+        self.long(DONE_AT).store(left, Ordering::SeqCst);
+    }
+
+    /// What passed since this process has them.
+    pub fn passed(&self) -> Passed {
+        let since = |at, before| self.long(at).load(Ordering::Relaxed) - before;
+        let Passed { frames, packets_in, packets_out, bytes, lost } = self.before;
+        Passed {
+            frames: since(FRAMES_AT, frames),
+            packets_in: since(PACKETS_IN_AT, packets_in),
+            packets_out: since(PACKETS_OUT_AT, packets_out),
+            bytes: since(BYTES_AT, bytes),
+            lost: since(LOST_AT, lost),
+        }
+    }
+
+    fn long(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= BLOCK_LEN, "eight bytes of the block");
+        // SAFETY: inside the mapping and aligned; all who use it do so by atomic words.
+        unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU64>() }
+    }
+
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        assert!(at < BLOCK_LEN, "a byte of the block");
+        // SAFETY: inside the mapping; all who use it do so by atomic bytes.
+        unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU8>() }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= BLOCK_LEN, "a word of the block");
+        // SAFETY: as for a word.
+        unsafe { &*self.start.cast::<u8>().add(at).cast::<AtomicU32>() }
+    }
+}
+
+/// Does the interface take TCP trains of both versions whole? Where that cannot be told, the kernel is taken to cut them.
+fn takes_trains(index: u32) -> bool {
+    let name = Netlink::open().and_then(|mut netlink| netlink.interface_at(index)).map(|found| found.name);
+    let features = name.and_then(|name| Features::of(&name));
+    features.is_ok_and(|features| SEGMENTING.iter().all(|feature| features.is_on(feature)))
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows it any more. That it fails cannot be helped.
+        let _ = unsafe { munmap(self.start, BLOCK_LEN) };
+    }
+}
+
+/// Nanoseconds of the clock that programs read.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// How long a flow is lent, unless that is [lengthened](Leases::renew).
+pub const TERM: Duration = Duration::from_millis(500);
+/// A frame is on its way to a socket for much less than this.
+const MISSING: Duration = Duration::from_millis(50);
+/// Features of an interface that takes TCP trains whole.
+const SEGMENTING: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+/// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
+const GRACE: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::program::*;
+    use super::*;
+    use crate::bpf::{IF_EQUAL, R1, Step, jump, set};
+
+    #[test]
+    fn a_train_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
+        for version in [4, 6] {
+            let mut stand = Stand::new();
+            let packet = Packet { version, ..TRAIN };
+            assert_eq!(stand.says(packet), Said::Kept, "nothing is lent");
+            stand.lend(packet, 900);
+            assert_eq!(stand.says(packet), Said::Kept, "one of it may be with the worker");
+            stand.settle(2);
+            let headers_len = if version == 4 { 40 } else { 60 };
+            assert_eq!(stand.says(packet), Said::Goes(900 - headers_len));
+            assert_eq!(stand.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
+            assert_eq!(stand.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
+            let passed = Passed { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, lost: 0 };
+            assert_eq!(stand.leases.passed(), passed);
+        }
+    }
+
+    #[test]
+    fn a_flow_that_is_expected_passes_from_its_first_packet_once_what_opened_it_has() {
+        let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..TRAIN };
+        for is_done in [false, true] {
+            let mut stand = Stand::new();
+            assert_eq!(stand.says(opening), Said::Kept);
+            stand.leases.expect(flow(TRAIN));
+            if is_done {
+                stand.settle(1);
+            }
+            stand.lend(TRAIN, 1_500);
+            assert_eq!(stand.says(TRAIN), if is_done { Said::Goes(1_460) } else { Said::Kept });
+        }
+        // What comes before it is lent is noted.
+        let mut stand = Stand::new();
+        assert_eq!(stand.says(opening), Said::Kept);
+        stand.leases.expect(flow(TRAIN));
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.leases.count(2);
+        stand.leases.settle();
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.lend(TRAIN, 1_500);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.settle(2);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        // Where it opens anew, too.
+        assert_eq!(stand.says(opening), Said::Kept);
+        stand.leases.expect(flow(TRAIN));
+        stand.lend(TRAIN, 1_500);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn a_lease_that_is_used_runs_on_where_it_is_wanted() {
+        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        for (used_by, is_wanted, runs_on) in
+            [(Some(TRAIN), true, true), (Some(pure), true, true), (Some(TRAIN), false, false), (None, true, false)]
+        {
+            let mut stand = Stand::ready(1_500);
+            let until = |stand: &Stand| stand.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
+            stand.leases.renew(|_, _| Some(growing(1_500)));
+            let before = until(&stand);
+            if let Some(packet) = used_by {
+                stand.says(packet);
+            }
+            let mut asked = Vec::new();
+            let count = stand.leases.renew(|flow, _| {
+                asked.push(flow);
+                is_wanted.then_some(growing(1_000))
+            });
+            assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
+            assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
+            assert_eq!(until(&stand) > before, runs_on, "{used_by:?}, {is_wanted}");
+            assert_eq!(stand.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
+            stand.leases.end(flow(TRAIN));
+            assert_eq!(stand.leases.renew(|_, _| panic!("it has ended")), 0);
+        }
+    }
+
+    #[test]
+    fn the_last_byte_that_a_flow_acknowledged_is_known_after_its_lease_has_ended() {
+        for version in [4, 6] {
+            let packet = Packet { version, ..TRAIN };
+            let mut stand = Stand::new();
+            stand.lend(packet, 1_500);
+            assert_eq!(stand.says(packet), Said::Kept);
+            stand.settle(1);
+            assert_eq!(stand.leases.acked().count(), 0, "what the worker sees it knows");
+            let acked = |ack: u32| {
+                let mut frame = frame(packet);
+                let at = 14 + if version == 4 { 20 } else { 40 } + 8;
+                frame[at..at + 4].copy_from_slice(&ack.to_be_bytes());
+                assert!(matches!(stand.says_of(&frame, packet), Said::Goes(_)));
+                stand.leases.acked().collect::<Vec<_>>()
+            };
+            for (ack, last) in [(0xFFFF_FF00, 0xFFFF_FF00), (70, 70), (0xFFFF_FFF0, 70), (71, 71), (71, 71)] {
+                assert_eq!(acked(ack), [(flow(packet), last)], "{ack}");
+            }
+            let mut heard = Vec::new();
+            stand.leases.renew(|flow, acked| {
+                heard.push((flow, acked));
+                Some(growing(1_500))
+            });
+            assert_eq!(heard, [(flow(packet), Some(71))]);
+            stand.leases.revoke();
+            assert_eq!(stand.leases.acked().collect::<Vec<_>>(), [(flow(packet), 71)]);
+        }
+    }
+
+    #[test]
+    fn a_flow_is_of_the_addresses_and_ports_of_its_packets() {
+        let [from, to] = flow(TRAIN).ends();
+        assert_eq!([from, to], [("10.0.0.1".parse().unwrap(), 40_000), ("10.0.0.2".parse().unwrap(), 80)]);
+        let six = Packet { version: 6, ..TRAIN };
+        let [from, to] = flow(six).ends();
+        assert_eq!(from, ("102:304:506:708:90a:b0c:d0e:f10".parse().unwrap(), 40_000));
+        assert_eq!(flow(six).back().ends(), [to, from]);
+    }
+
+    #[test]
+    fn what_a_packet_does_to_its_connection_is_told_by_its_flags() {
+        for (flags, turn) in [
+            (0x02, Turn::Opens),
+            (0xC2, Turn::Opens),
+            (0x12, Turn::Answers),
+            (0x52, Turn::Answers),
+            (0x10, Turn::GoesOn),
+            (0x18, Turn::GoesOn),
+            (0x11, Turn::Ends),
+            (0x14, Turn::Ends),
+            (0x04, Turn::Ends),
+            (0x30, Turn::Ends),
+            (0x13, Turn::Ends),
+            (0x06, Turn::Ends),
+        ] {
+            for version in [4, 6] {
+                assert_eq!(Flow::turn(&frame(Packet { flags, version, ..TRAIN })[14..]), turn, "{flags:#x}");
+            }
+        }
+        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), Turn::Ends, "it is damaged");
+    }
+
+    #[test]
+    fn what_follows_a_packet_of_its_flow_that_the_worker_has_is_the_workers() {
+        let mut stand = Stand::ready(1_500);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(stand.says(LONG), Said::Kept, "it has to be cut");
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        stand.settle(1);
+        assert_eq!(stand.says(TRAIN), Said::Kept, "the worker has not received all");
+        stand.settle(2);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        // One of another flow that is with the worker is in nobody's way.
+        assert_eq!(stand.says(Packet { to_port: 81, ..TRAIN }), Said::Kept);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn what_opens_or_ends_a_connection_ends_its_lease() {
+        for flags in [0x02, 0x12, 0x11, 0x04, 0x30] {
+            let mut stand = Stand::ready(1_500);
+            assert_eq!(stand.says(Packet { flags, len: 0, segment_len: 0, ..TRAIN }), Said::Kept);
+            stand.settle(1);
+            assert_eq!(stand.says(TRAIN), Said::Kept, "after flags {flags:#x}");
+        }
+        for flags in [0x10, 0x18, 0x50] {
+            assert_eq!(Stand::ready(1_500).says(Packet { flags, ..TRAIN }), Said::Goes(1_460), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_when_it_is_revoked_runs_out_or_leads_nowhere() {
+        let mut stand = Stand::ready(1_500);
+        stand.leases.revoke();
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        let stand = Stand::ready(1_500);
+        stand.leases.lead_to(0);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+        let stand = Stand::ready(1_500);
+        let at = flow(TRAIN).at();
+        stand.leases.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn a_place_that_another_flow_has_is_not_lent_before_its_lease_has_long_run_out() {
+        let mut stand = Stand::ready(1_500);
+        let other = (0..).map(|port| Packet { from_port: port, ..TRAIN });
+        let mut other =
+            other.filter(|other| flow(*other).at() == flow(TRAIN).at() && other.from_port != TRAIN.from_port);
+        let other = other.next().expect("there are more ports than places");
+        let until = stand.leases.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
+        // SAFETY: the memory is that of the stand's leases, which live on.
+        let until = unsafe { &*until };
+        for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
+            until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
+            stand.lend(other, 1_500);
+            let key = stand.leases.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
+            let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
+            assert_eq!(is_other, is_free, "ended {ended_before} us ago");
+        }
+    }
+
+    #[test]
+    fn few_that_come_singly_pass_and_many_are_the_workers_to_join() {
+        let mut stand = Stand::ready(900);
+        let single = Packet { len: 144, segment_len: 0, ..TRAIN };
+        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        for _ in 0..SINGLES_MAX {
+            assert_eq!(stand.says(single), Said::Goes(0));
+            assert_eq!(stand.says(pure), Said::Goes(0), "one without payload does not count");
+        }
+        assert_eq!(stand.says(TRAIN), Said::Goes(860), "a train begins anew");
+        for _ in 0..SINGLES_MAX {
+            assert_eq!(stand.says(single), Said::Goes(0));
+        }
+        assert_eq!(stand.says(single), Said::Kept);
+        stand.settle(1);
+        assert_eq!(stand.says(TRAIN), Said::Kept, "its lease has ended");
+    }
+
+    #[test]
+    fn a_train_stays_one_and_no_segment_is_longer_than_may_be() {
+        for (len_max, len, segment_len, said) in [
+            (900, 288, 144, Said::Goes(144)),
+            (900, 860, 144, Said::Goes(430)),
+            (900, 861, 144, Said::Goes(860)),
+            (140, 2_000, 860, Said::Goes(100)),
+            (40 + 144, 2_880, 144, Said::Goes(144)),
+            // Headers alone are as long as may be.
+            (40, 2_880, 144, Said::Kept),
+            (41, 2_880, 144, Said::Goes(1)),
+            (576, 3_000, 20_000, Said::Kept),
+            (576, 3_000, 16_000 + 536, Said::Goes(536)),
+            (576, 3_000, 16_000 + 537, Said::Kept),
+        ] {
+            let stand = Stand::ready(len_max);
+            assert_eq!(
+                stand.says(Packet { len, segment_len, ..TRAIN }),
+                said,
+                "{len} by {segment_len} to {len_max}"
+            );
+        }
+        let stand = Stand::ready(1_500);
+        assert_eq!(stand.says(Packet { len: 1_460, segment_len: 0, ..TRAIN }), Said::Goes(0));
+        assert_eq!(stand.says(Packet { len: 1_461, segment_len: 0, ..TRAIN }), Said::Kept);
+    }
+
+    #[test]
+    fn what_the_kernel_may_not_take_for_a_flow_is_the_workers() {
+        let mut stand = Stand::ready(1_500);
+        let frame = frame(TRAIN);
+        // Options, fragments, another protocol, a header that is too short or too long.
+        for (at, value) in [(14, 0x46), (20, 0x20), (21, 0x01), (23, 17), (46, 0x40), (46, 0xF0)] {
+            let mut frame = frame.clone();
+            frame[at] = value;
+            if at == 46 && value == 0xF0 {
+                frame.truncate(14 + 20 + 40);
+            }
+            assert_eq!(stand.says_of(&frame, TRAIN), Said::Kept, "{value:#x} at {at}");
+            stand.settle(1);
+        }
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(Flow::of(&frame[14..]).map(Flow::back).map(Flow::back), Flow::of(&frame[14..]));
+        assert_eq!([0, 3, 20, 23].map(|len| Flow::of(&frame[14..14 + len])), [None; 4]);
+    }
+
+    #[test]
+    fn the_kernel_takes_what_stands_at_an_interfaces_entry_and_exit() {
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+        let scratch = bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).expect("the test runs as root");
+        let exits = [ROOM_CUT, ROOM_WHOLE].map(|room| exit(map.as_fd(), room));
+        for steps in exits.into_iter().chain([entry(map.as_fd(), scratch.as_fd())]) {
+            bpf::load(names::FLOW_INGRESS, Kind::Classifier, 0, &assemble(&steps)).expect("the kernel takes it");
+        }
+    }
+
+    #[test]
+    fn a_single_packet_that_is_too_long_is_cut_where_its_sum_is_left_to_who_sends_its_pieces() {
+        for (version, len_max) in [(4, 540), (6, 560)] {
+            let long = Packet { version, ..LONG };
+            let mut stand = Stand::new();
+            stand.lend(long, len_max);
+            stand.says(long);
+            stand.settle(1);
+            let half_summed = half_summed(long);
+            assert_eq!(stand.says_of(&half_summed, long), Said::Goes(500), "version {version}");
+            let passed = Passed { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, lost: 0 };
+            assert_eq!(stand.leases.passed(), passed);
+            let mut whole = half_summed.clone();
+            whole[if version == 4 { 50 } else { 70 }] ^= 1;
+            assert_eq!(stand.says_of(&whole, long), Said::Kept);
+            stand.settle(1);
+            let mut padded = half_summed.clone();
+            padded.push(0);
+            assert_eq!(stand.says_of(&padded, long), Said::Kept);
+            stand.settle(1);
+            stand.leases.end(flow(long));
+            stand.says(long);
+            stand.settle(1);
+            // In eight pieces, and not in nine.
+            for (len_max, said) in [(len_max - 250, Said::Goes(250)), (len_max - 251, Said::Kept)] {
+                let mut stand = Stand::new();
+                stand.lend(long, len_max);
+                stand.says(long);
+                stand.settle(1);
+                assert_eq!(stand.says_of(&half_summed, long), said, "version {version}");
+            }
+        }
+    }
+
+    // The last piece is the packet itself: of a payload of one to eight pieces, each is the last once.
+    #[test]
+    fn each_piece_of_a_packet_that_is_cut_has_headers_of_its_own() {
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+        let scratch = bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).expect("the test runs as root");
+        let steps = assemble(&entry(map.as_fd(), scratch.as_fd()));
+        let program = bpf::load(names::FLOW_INGRESS, Kind::Classifier, 0, &steps).expect("the kernel takes it");
+        // The kernel tries a program with no more than a page.
+        let piece = 400_usize;
+        for (version, ip_len) in [(4, 20), (6, 40)] {
+            for (len, last_len) in
+                (1..9).flat_map(|number| [(number * piece, piece), (number * piece - 7, piece - 7)])
+            {
+                let number = len.div_ceil(piece) - 1;
+                let tcp = 14 + ip_len;
+                let spoken = |len, seq: u32, flags, id: u16| {
+                    let mut frame = frame(Packet { version, flags, len, ..LONG });
+                    frame[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
+                    if version == 4 {
+                        frame[18..20].copy_from_slice(&id.to_be_bytes());
+                        let sum = packet::Sum::of(&frame[14..34]).checksum();
+                        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                    }
+                    half_sum(version, &mut frame);
+                    frame
+                };
+                // Sequence and identification wrap; CWR, PSH and ACK are set.
+                let mut whole = spoken(len, u32::MAX - 700, 0x98, 0xFFFE);
+                let payload_at = tcp + 20;
+                whole[payload_at..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 / 3) as u8);
+                let mut told = [0_u8; TOLD_LEN];
+                let notes = [
+                    (NOTE_AT, NOTED.cast_unsigned()),
+                    (SEGMENT_NOTE_AT, piece as u32),
+                    (TO_NOTE_AT, 1),
+                    (HEADERS_NOTE_AT, payload_at as u32),
+                ];
+                for (at, value) in notes {
+                    told[at as usize..at as usize + 4].copy_from_slice(&value.to_ne_bytes());
+                }
+                let mut left = Vec::new();
+                let said = bpf::run_left(program.as_fd(), &whole, &told, &mut left).expect("it runs");
+                assert_eq!(said, 7, "it goes on by another interface");
+                let behind = number * piece;
+                let seq = (u32::MAX - 700).wrapping_add(behind as u32);
+                let flags = if number == 0 { 0x98 } else { 0x18 };
+                let mut expected = spoken(last_len, seq, flags, 0xFFFE_u16.wrapping_add(number as u16));
+                expected[payload_at..].copy_from_slice(&whole[payload_at + behind..]);
+                assert_eq!(left, expected, "version {version}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_link_padded_is_as_long_as_its_header_says() {
+        let mut stand = Stand::ready(9_000);
+        let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
+        let mut padded = frame(pure);
+        padded.resize(60, 0);
+        for _ in 0..2 * SINGLES_MAX {
+            assert_eq!(stand.says_of(&padded, pure), Said::Goes(0));
+        }
+        assert_eq!(stand.leases.passed().bytes, 0);
+        let mut short = frame(pure);
+        short[17] += 1;
+        assert_eq!(stand.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
+        stand.settle(1);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_440));
+    }
+
+    #[test]
+    fn what_may_be_of_a_flow_and_does_not_say_of_which_holds_all_of_them_up() {
+        let mut fragment = frame(TRAIN);
+        fragment[20] = 0x20;
+        let mut options = frame(TRAIN);
+        options[14] = 0x46;
+        let mut extended = frame(Packet { version: 6, ..TRAIN });
+        extended[20] = 60;
+        for held_up in [fragment, options, extended] {
+            let mut stand = Stand::ready(1_500);
+            assert_eq!(stand.says_of(&held_up, TRAIN), Said::Kept);
+            assert_eq!(stand.says(TRAIN), Said::Kept);
+            stand.settle(2);
+            assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        }
+        let mut stand = Stand::ready(1_500);
+        let mut datagram = frame(TRAIN);
+        datagram[23] = 17;
+        assert_eq!(stand.says_of(&datagram, TRAIN), Said::Kept);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460), "UDP is of no flow");
+        stand.settle(1);
+    }
+
+    #[test]
+    fn who_writes_the_memory_names_no_other_interface_than_the_one_that_the_program_knows() {
+        let stand = Stand::ready(1_500);
+        let words = [0, 1, 8, 10, u32::MAX].map(u64::from).into_iter().chain([u64::from(TO) + (1 << 32), u64::MAX]);
+        for word in words {
+            stand.leases.long(TO_AT).store(word, Ordering::SeqCst);
+            stand.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+            assert_eq!(stand.says(TRAIN), Said::Kept, "{word:#x}");
+        }
+        stand.leases.lead_to(TO);
+        stand.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn what_stands_besides_refuses_without_a_number_and_lent_packets_are_not_asked() {
+        let mut stand = Stand::beside(&[set(R1, 0), jump(IF_EQUAL, R1, 0, "refuse")]);
+        for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
+            stand.lend(TRAIN, 1_500);
+            assert_eq!(stand.says(packet), Said::Refused);
+        }
+        assert_eq!(stand.leases.long(LEFT_AT).load(Ordering::SeqCst), 0);
+        let at = flow(TRAIN).at();
+        stand.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn frames_that_died_with_a_process_are_not_waited_for_for_ever() {
+        let mut stand = Stand::ready(1_500);
+        assert_eq!(stand.says(LONG), Said::Kept);
+        stand.settle(0);
+        assert_eq!(stand.says(TRAIN), Said::Kept, "one is missing");
+        stand.settle(0);
+        let (count, since) = stand.leases.missing;
+        assert_eq!(count, 3);
+        stand.leases.missing = (count, since - MISSING.as_nanos() as u64);
+        stand.settle(0);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
+    fn a_lease_that_runs_is_not_lengthened_and_what_it_allows_only_shrinks() {
+        let mut stand = Stand::ready(1_500);
+        for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
+            stand.lend(TRAIN, len_max);
+            assert_eq!(stand.says(TRAIN), Said::Goes(said));
+        }
+        stand.leases.end(flow(Packet { to_port: 81, ..TRAIN }));
+        assert_eq!(stand.says(TRAIN), Said::Goes(960));
+        stand.leases.end(flow(TRAIN));
+        assert_eq!(stand.says(TRAIN), Said::Kept);
+    }
+
+    #[test]
+    fn what_the_kernel_lost_is_known_until_all_is_revoked() {
+        let mut stand = Stand::new();
+        assert!(!stand.leases.has_lost());
+        stand.leases.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
+        assert!(stand.leases.has_lost());
+        stand.leases.revoke();
+        assert!(!stand.leases.has_lost());
+    }
+
+    #[test]
+    fn segments_become_shorter_but_never_longer_where_their_receivers_limit_is_not_known() {
+        for (len_max, len, segment_len, said) in [
+            (900, 288, 144, 144),
+            (9_000, 1_500, 1_000, 1_000),
+            (900, 2_880, 144, 144),
+            (900, 2_880, 860, 860),
+            (900, 2_880, 1_448, 860),
+        ] {
+            let mut stand = Stand::new();
+            stand.leases.lend(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
+            stand.says(TRAIN);
+            stand.settle(1);
+            let train = Packet { len, segment_len, ..TRAIN };
+            assert_eq!(stand.says(train), Said::Goes(said), "{len} by {segment_len} to {len_max}");
+        }
+        // What was once not known stays so while the lease runs.
+        let mut stand = Stand::ready(900);
+        stand.leases.lend(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
+        stand.leases.lend(flow(TRAIN), growing(900));
+        assert_eq!(stand.says(TRAIN), Said::Goes(144));
+    }
+
+    fn growing(len_max: u16) -> SegmentLimit {
+        SegmentLimit { len_max, may_grow: true }
+    }
+
+    /// What becomes of a packet: it stays with the worker, or goes on in segments of this length.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Said {
+        Kept,
+        Refused,
+        Goes(u32),
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Packet {
+        version: u8,
+        from_port: u16,
+        to_port: u16,
+        flags: u8,
+        len: usize,
+        segment_len: usize,
+    }
+
+    struct Stand {
+        leases: Leases,
+        program: OwnedFd,
+    }
+
+    impl Stand {
+        fn new() -> Stand {
+            Stand::beside(&[])
+        }
+
+        fn beside(besides: &[Step]) -> Stand {
+            let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+            let program = bpf::load(
+                names::FLOW_SOCKET,
+                Kind::Classifier,
+                0,
+                &assemble(&decide(map.as_fd(), Some(TO), besides)),
+            );
+            let program = program.expect("the kernel takes it");
+            let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
+            let leases = Leases::adopt(map, links, 7).expect("it is such a map");
+            leases.lead_to(TO);
+            Stand { leases, program }
+        }
+
+        /// One that has lent the flow of a train, of which the worker has nothing.
+        fn ready(len_max: u16) -> Stand {
+            let mut stand = Stand::new();
+            stand.lend(TRAIN, len_max);
+            assert_eq!(stand.says(TRAIN), Said::Kept);
+            stand.settle(1);
+            stand
+        }
+
+        fn lend(&mut self, packet: Packet, len_max: u16) {
+            self.leases.lend(flow(packet), growing(len_max));
+        }
+
+        /// So many more frames were received, and nothing is left of them.
+        fn settle(&mut self, count: u64) {
+            self.leases.count(count);
+            self.leases.settle();
+        }
+
+        fn says(&self, packet: Packet) -> Said {
+            self.says_of(&frame(packet), packet)
+        }
+
+        fn says_of(&self, frame: &[u8], packet: Packet) -> Said {
+            let mut told = [0_u8; TOLD_LEN];
+            let count = if packet.segment_len == 0 { 0 } else { packet.len.div_ceil(packet.segment_len) };
+            for (at, value) in [(SEGMENT_COUNT_AT, count), (SEGMENT_LEN_AT, packet.segment_len)] {
+                told[at as usize..at as usize + 4].copy_from_slice(&(value as u32).to_ne_bytes());
+            }
+            let said = bpf::run_noted(self.program.as_fd(), frame, &mut told).expect("it runs");
+            let word = |at: i16| told[at as usize..at as usize + 4].try_into().map(u32::from_ne_bytes).unwrap();
+            match (said, word(NOTE_AT)) {
+                (u32::MAX, 0) => Said::Kept,
+                (0, 0) => Said::Refused,
+                (0, note) if note == NOTED.cast_unsigned() => {
+                    assert_eq!(word(TO_NOTE_AT), TO, "it goes where it is to go");
+                    Said::Goes(word(SEGMENT_NOTE_AT))
+                }
+                other => panic!("{other:?} is neither"),
+            }
+        }
+    }
+
+    /// The frame of a packet whose sum is that of its pseudo-header alone.
+    fn half_summed(of: Packet) -> Vec<u8> {
+        let mut frame = frame(of);
+        half_sum(of.version, &mut frame);
+        frame
+    }
+
+    fn half_sum(version: u8, frame: &mut [u8]) {
+        let (ip_len, addresses) = if version == 4 { (20, 26..34) } else { (40, 22..54) };
+        let tcp_len = (frame.len() - 14 - ip_len) as u16;
+        let pseudo = [&frame[addresses], &[0, 6], &tcp_len.to_be_bytes()[..]].concat();
+        let sum = !packet::Sum::of(&pseudo).checksum();
+        frame[14 + ip_len + 16..14 + ip_len + 18].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn flow(packet: Packet) -> Flow {
+        Flow::of(&frame(packet)[14..]).expect("it is one")
+    }
+
+    fn frame(packet: Packet) -> Vec<u8> {
+        let Packet { version, from_port, to_port, flags, len, .. } = packet;
+        let mut frame = vec![2; 12];
+        if version == 4 {
+            frame.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        } else {
+            frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 0, 6, 64]);
+            frame.extend((0..32).map(|byte| byte + 1));
+        }
+        frame.extend(from_port.to_be_bytes());
+        frame.extend(to_port.to_be_bytes());
+        frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+        frame.resize(frame.len() + len, 0);
+        let (at, said) = if version == 4 { (16, frame.len() - 14) } else { (18, frame.len() - 54) };
+        frame[at..at + 2].copy_from_slice(&(said as u16).to_be_bytes());
+        frame
+    }
+
+    /// Where flows go.
+    const TO: u32 = 9;
+    /// Length of `struct __sk_buff`, in bytes.
+    const TOLD_LEN: usize = 192;
+    const TRAIN: Packet =
+        Packet { version: 4, from_port: 40_000, to_port: 80, flags: 0x10, len: 2_880, segment_len: 144 };
+    const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..TRAIN };
+}

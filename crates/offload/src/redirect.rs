@@ -1,0 +1,515 @@
+//! An interface in, a kernel that gives a helper device the packets to be joined or cut, and takes back what the helper writes, out.
+//!
+//! Programs at the interface (TCX) redirect packets to the helper, a TAP or TUN device that a worker reads. What the worker
+//! writes to the helper comes in again at the interface's ingress, or leaves by its egress. So the kernel routes, filters and
+//! delivers each packet once, as if nobody had taken it; whatever is not taken never leaves its way. All of this is gone with
+//! the guard, or with the process, however that ends.
+//!
+//! A packet that comes back has a note (`tc_index`, which nothing but traffic control sees) and is not taken again; the note
+//! is cleared where it is recognised.
+
+use crate::bpf::{
+    self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R8, R10, RIGHTS,
+    Step, add, add_register, assemble, call, copy, divide, go, jump, load_byte, load_half, load_word, mask,
+    put_byte, put_word, set, store_byte, store_word, subtract,
+};
+use crate::lately::Lately;
+use crate::names::{self, Name};
+use crate::pulse::Pulse;
+use linux::failure::{advised, failed};
+use packet::Medium;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Programs that redirect an interface's packets to a helper and back, until this is dropped.
+#[derive(Debug)]
+pub struct Redirect {
+    /// In the order in which they end: nothing is taken that could not come back.
+    taking: Option<OwnedFd>,
+    coming_back: [OwnedFd; 2],
+    _lately: Lately,
+}
+
+/// What attaches the programs: at the interface, at the helper's ingress, at its egress.
+pub type Links = [OwnedFd; 3];
+
+/// An interface with a helper, both of the calling thread's namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// Number of the interface.
+    pub interface: u32,
+    /// Number of the helper, which has the same kind of link header.
+    pub helper: u32,
+    /// What stands in front of their IP packets.
+    pub medium: Medium,
+}
+
+/// Which packets are taken at an ingress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taking {
+    /// Whom they are for.
+    pub target: Target,
+    /// Is TCP taken beside fragments?
+    pub tcp: bool,
+}
+
+/// Whom packets are for that are taken at an ingress, as the kernel's routes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This host.
+    Host,
+    /// The kernel forwards them by the interface with the number `by`, by a route that takes packets of `len` bytes.
+    Forwarded {
+        /// Number of the interface.
+        by: u32,
+        /// Of the longest packet that may be made of them.
+        len: u16,
+    },
+}
+
+impl Redirect {
+    /// Takes fragments, and TCP where asked, that come in by an interface for this station, without a VLAN tag. Whole packets
+    /// between the same two addresses that come within 2 ms follow, so that order holds. What is written to the helper comes
+    /// in by the interface.
+    ///
+    /// Not taken: neighbour discovery (RFC 6980), IPv6 fragments behind another extension header or of hop-by-hop options, and
+    /// everything while a worker's beat is missing.
+    ///
+    /// Where another process left the links of its own for this pair, the programs take the place of its: no packet is missed.
+    ///
+    /// # Errors
+    /// The right is missing, the kernel is older than Linux 6.6, or an interface is gone.
+    pub fn ingress(
+        pair: Pair,
+        taking: Taking,
+        pulse: Option<&Pulse>,
+        before: Option<Links>,
+    ) -> io::Result<Redirect> {
+        Redirect::attach(pair, (names::TAKE_INGRESS, Hook::Ingress), COMES_IN, before, |lately| {
+            ingress(pair, taking, pulse, lately)
+        })
+    }
+
+    /// Takes packets that this host itself sends by an interface and that are longer than `mtu` bytes, GSO packets by the longest of their segments;
+    /// shorter ones between the same two addresses follow for 2 ms. What is written to the helper leaves by the interface.
+    ///
+    /// # Errors
+    /// See [`Redirect::ingress`].
+    pub fn egress(pair: Pair, mtu: u16, before: Option<Links>) -> io::Result<Redirect> {
+        Redirect::attach(pair, (names::TAKE_EGRESS, Hook::Egress), LEAVES, before, |lately| {
+            egress(pair, mtu, lately)
+        })
+    }
+
+    /// Takes nothing more; what was taken still comes back.
+    pub fn stop_taking(&mut self) {
+        self.taking = None;
+    }
+
+    /// For one that takes its place; none where it takes nothing more.
+    pub fn into_links(self) -> Option<Links> {
+        let [back, shield] = self.coming_back;
+        Some([self.taking?, back, shield])
+    }
+
+    /// To be left to another process; none where it takes nothing more.
+    pub fn links(&self) -> Option<[&OwnedFd; 3]> {
+        let [back, shield] = &self.coming_back;
+        Some([self.taking.as_ref()?, back, shield])
+    }
+
+    fn attach(
+        pair: Pair,
+        (name, hook): (Name, Hook),
+        direction: i32,
+        before: Option<Links>,
+        take: impl FnOnce(&Lately) -> Vec<Step>,
+    ) -> io::Result<Redirect> {
+        let Pair { interface, helper, .. } = pair;
+        let what = format!("interface {interface}: cannot take the packets that are to be joined or cut");
+        let lately = Lately::new().map_err(|why| advised(&what, &why, RIGHTS))?;
+        let stand = |name, steps: &[Step], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
+            let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;
+            if let Some(link) = before {
+                return bpf::replace(link.as_fd(), program.as_fd())
+                    .map(|()| link)
+                    .map_err(|why| failed(&what, &why));
+            }
+            bpf::attach(program.as_fd(), index, hook, FIRST).map_err(|why| match why.raw_os_error() {
+                Some(libc::EINVAL) => advised(&what, &why, "it needs Linux 6.6"),
+                Some(libc::ENODEV) => failed(&what, &why),
+                _ => advised(&what, &why, RIGHTS),
+            })
+        };
+        let [at_interface, at_ingress, at_egress] = before.map_or([None, None, None], |links| links.map(Some));
+        // The way back first.
+        let back =
+            stand(names::HELPER_INGRESS, &put_back(interface, direction), (helper, Hook::Ingress), at_ingress)?;
+        let shield = stand(names::HELPER_EGRESS, &shield(), (helper, Hook::Egress), at_egress)?;
+        let taken = stand(name, &take(&lately), (interface, hook), at_interface)?;
+        Ok(Redirect { taking: Some(taken), coming_back: [back, shield], _lately: lately })
+    }
+}
+
+/// At the helper's ingress: all that is written to it goes to the interface.
+fn put_back(interface: u32, direction: i32) -> Vec<Step> {
+    vec![
+        set(R2, NOTE),
+        store_word(R1, NOTE_AT, R2),
+        set(R1, interface.cast_signed()),
+        set(R2, direction),
+        call(REDIRECT),
+        EXIT,
+    ]
+}
+
+/// At the helper's egress: nothing comes to the worker that was not taken, such as what the host itself sends there.
+fn shield() -> Vec<Step> {
+    vec![
+        load_word(R0, R1, NOTE_AT),
+        jump(IF_EQUAL, R0, NOTE, "taken"),
+        set(R0, DROP),
+        EXIT,
+        Step::Place("taken"),
+        set(R0, NEXT),
+        EXIT,
+    ]
+}
+
+/// Lets pass what comes from the helper, its note cleared. Register 6 has the packet afterwards.
+fn unless_back() -> Vec<Step> {
+    vec![
+        copy(R6, R1),
+        load_word(R0, R6, NOTE_AT),
+        jump(IF_OTHER, R0, NOTE, "is new"),
+        set(R0, 0),
+        store_word(R6, NOTE_AT, R0),
+        Step::Place("pass"),
+        set(R0, NEXT),
+        EXIT,
+        Step::Place("is new"),
+    ]
+}
+
+/// Sends the packet to the helper.
+fn take(helper: u32) -> [Step; 7] {
+    [
+        Step::Place("take"),
+        set(R0, NOTE),
+        store_word(R6, NOTE_AT, R0),
+        set(R1, helper.cast_signed()),
+        set(R2, LEAVES),
+        call(REDIRECT),
+        EXIT,
+    ]
+}
+
+/// Register 7 gets the addresses' number, 8 becomes 1 where the packet is one to be taken.
+fn ingress(pair: Pair, taking: Taking, pulse: Option<&Pulse>, lately: &Lately) -> Vec<Step> {
+    let mut steps = unless_back();
+    let base = if pair.medium == Medium::Ethernet {
+        steps.extend([load_word(R0, R6, STATION_AT), jump(IF_OTHER, R0, THIS_STATION, "pass")]);
+        Base::Frame(ETHERNET_LEN)
+    } else {
+        steps.extend(in_one_piece());
+        Base::Ip
+    };
+    steps.extend([load_word(R0, R6, HAS_TAG_AT), jump(IF_OTHER, R0, 0, "pass")]);
+    if let Some(pulse) = pulse {
+        steps.extend(pulse.silent("pass"));
+    }
+    steps.extend((0..QUESTION_LEN / 4).map(|word| put_word(R10, QUESTION + 4 * word, 0)));
+    if let Target::Forwarded { len, .. } = taking.target {
+        let [one, other] = len.to_ne_bytes();
+        steps.push(put_word(R10, QUESTION + PORT_AND_LEN_AT, i32::from_ne_bytes([0, 0, one, other])));
+    }
+    steps.extend([
+        put_word(R10, QUESTION + INDEX_AT, pair.interface.cast_signed()),
+        load_word(R0, R6, ETHERTYPE_AT),
+        jump(IF_EQUAL, R0, network_order(ETHERTYPE_IPV4), "version 4"),
+        jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "pass"),
+    ]);
+    steps.extend(ingress_v6(base, taking, lately));
+    steps.push(Step::Place("version 4"));
+    steps.extend(ingress_v4(base, taking, lately));
+    steps.push(jump(IF_EQUAL, R8, 0, "follows"));
+    steps.extend(is_for(taking.target));
+    steps.push(Step::Place("follows"));
+    steps.extend(lately.steps());
+    steps.extend(take(pair.helper));
+    steps
+}
+
+fn ingress_v6(base: Base, taking: Taking, lately: &Lately) -> Vec<Step> {
+    let mut steps = header_v6(base, lately);
+    steps.extend([
+        put_byte(R10, QUESTION, libc::AF_INET6),
+        load_byte(R0, R10, HEADER + 6),
+        store_byte(R10, QUESTION + UPPER_AT, R0),
+        load_word(R1, R10, HEADER),
+        mask(R1, 0x0FFF_FFFF_u32.to_be().cast_signed()),
+        store_word(R10, QUESTION + SERVICE_AT, R1),
+    ]);
+    steps.extend((0..4).flat_map(|word| copy_word(8 + 4 * word, SOURCE_AT + 4 * word)));
+    steps.extend((0..4).flat_map(|word| copy_word(24 + 4 * word, DESTINATION_AT + 4 * word)));
+    steps.extend([set(R8, 0), jump(IF_EQUAL, R0, FRAGMENT, "fragment")]);
+    if taking.tcp {
+        steps.extend([jump(IF_OTHER, R0, TCP, "known"), set(R8, 1)]);
+    }
+    steps.extend([go("known"), Step::Place("fragment")]);
+    steps.extend(read(base, IPV6_LEN, PIECE, PIECE_LEN));
+    steps.extend([
+        set(R8, 1),
+        load_byte(R0, R10, PIECE),
+        store_byte(R10, QUESTION + UPPER_AT, R0),
+        jump(IF_EQUAL, R0, HOP_BY_HOP, "pass"),
+        jump(IF_OTHER, R0, ICMPV6, "known"),
+        load_half(R0, R10, PIECE + 2),
+        mask(R0, network_order(OFFSET_V6)),
+        jump(IF_OTHER, R0, 0, "known"),
+    ]);
+    // A piece without a type is none of neighbour discovery.
+    steps.extend(read_or(base, IPV6_LEN + PIECE_LEN, PIECE, 1, "known"));
+    steps.extend([
+        load_byte(R0, R10, PIECE),
+        jump(IF_LESS, R0, DISCOVERY_MIN, "known"),
+        jump(IF_MORE, R0, DISCOVERY_MAX, "known"),
+        go("pass"),
+    ]);
+    steps
+}
+
+fn ingress_v4(base: Base, taking: Taking, lately: &Lately) -> Vec<Step> {
+    let mut steps = header_v4(base, lately);
+    steps.push(put_byte(R10, QUESTION, libc::AF_INET));
+    for (from, to) in [(1, SERVICE_AT), (9, UPPER_AT)] {
+        steps.extend([load_byte(R0, R10, HEADER + from), store_byte(R10, QUESTION + to, R0)]);
+    }
+    steps.extend(copy_word(12, SOURCE_AT).into_iter().chain(copy_word(16, DESTINATION_AT)));
+    steps.extend([
+        load_half(R1, R10, HEADER + 6),
+        mask(R1, network_order(OFFSET_OR_MORE_V4)),
+        set(R8, 1),
+        jump(IF_OTHER, R1, 0, "known"),
+    ]);
+    if taking.tcp {
+        steps.push(jump(IF_EQUAL, R0, TCP, "known"));
+    }
+    steps.extend([set(R8, 0), Step::Place("known")]);
+    steps
+}
+
+/// Asks the kernel's routes, by the question on the stack; what is for somebody else passes.
+fn is_for(target: Target) -> Vec<Step> {
+    let mut steps = vec![
+        copy(R1, R6),
+        copy(R2, R10),
+        add(R2, QUESTION.into()),
+        set(R3, QUESTION_LEN.into()),
+        set(R4, WITHOUT_NEIGHBOUR),
+        call(LOOK_UP_ROUTE),
+    ];
+    match target {
+        Target::Host => steps.extend([
+            jump(IF_EQUAL, R0, NOT_FORWARDED, "is ours"),
+            jump(IF_OTHER, R0, FORWARDS_NOTHING, "pass"),
+            Step::Place("is ours"),
+        ]),
+        Target::Forwarded { by, .. } => steps.extend([
+            jump(IF_EQUAL, R0, FORWARDED, "is forwarded"),
+            jump(IF_OTHER, R0, KNOWS_NO_NEIGHBOUR, "pass"),
+            Step::Place("is forwarded"),
+            load_word(R0, R10, QUESTION + INDEX_AT),
+            jump(IF_OTHER, R0, by.cast_signed(), "pass"),
+        ]),
+    }
+    steps
+}
+
+/// Register 7 gets the addresses' number, 8 becomes 1 where the packet is too long.
+fn egress(pair: Pair, mtu: u16, lately: &Lately) -> Vec<Step> {
+    let ip_at = ip_at(pair.medium);
+    let mut steps = unless_back();
+    steps.extend([
+        // What the host forwards is none of its own.
+        load_word(R0, R6, CAME_BY_AT),
+        jump(IF_OTHER, R0, 0, "pass"),
+        load_word(R0, R6, ETHERTYPE_AT),
+        jump(IF_EQUAL, R0, network_order(ETHERTYPE_IPV4), "version 4"),
+        jump(IF_OTHER, R0, network_order(ETHERTYPE_IPV6), "pass"),
+    ]);
+    steps.extend(header_v6(Base::Frame(ip_at), lately));
+    steps.extend([go("known"), Step::Place("version 4")]);
+    steps.extend(header_v4(Base::Frame(ip_at), lately));
+    steps.extend([
+        Step::Place("known"),
+        load_word(R0, R6, LEN_AT),
+        load_word(R1, R6, SEGMENT_LEN_AT),
+        jump(IF_EQUAL, R1, 0, "measured"),
+        jump(IF_EQUAL, R1, OF_ANY_LEN, "pass"),
+        load_word(R2, R6, SEGMENT_COUNT_AT),
+        jump(IF_OTHER, R2, 0, "counted"),
+        // A guest's packet, whose segments nobody has counted yet.
+        copy(R2, R0),
+        divide(R2, R1),
+        add(R2, 1),
+        Step::Place("counted"),
+        add(R2, -1),
+        jump(IF_EQUAL, R2, 0, "measured"),
+        // A GSO packet fits where each of its segments does. `wire_len` (qdisc_pkt_len_init) counts the headers once a segment,
+        // those of a tunnel and of what is inside alike, and `len` counts them once: the rest is those of all segments but one.
+        load_word(R3, R6, SEGMENTS_LEN_AT),
+        subtract(R3, R0),
+        divide(R3, R2),
+        copy(R0, R1),
+        add_register(R0, R3),
+        Step::Place("measured"),
+        set(R8, 1),
+        jump(IF_MORE, R0, i32::from(mtu) + ip_at, "compare"),
+        set(R8, 0),
+        Step::Place("compare"),
+    ]);
+    steps.extend(lately.steps());
+    steps.extend(take(pair.helper));
+    steps
+}
+
+/// Reads a header of IPv6; register 7 gets the addresses' number.
+fn header_v6(base: Base, lately: &Lately) -> Vec<Step> {
+    let mut steps = read(base, 0, HEADER, IPV6_LEN);
+    steps.extend(lately.number(8, |word| load_word(R5, R10, HEADER + 8 + 4 * word)));
+    steps
+}
+
+/// The same for IPv4.
+fn header_v4(base: Base, lately: &Lately) -> Vec<Step> {
+    let mut steps = read(base, 0, HEADER, IPV4_LEN);
+    steps.extend(lately.number(2, |word| load_word(R5, R10, HEADER + 12 + 4 * word)));
+    steps
+}
+
+/// Where reading starts.
+#[derive(Clone, Copy)]
+enum Base {
+    /// So many bytes behind the frame's start; what is read need not lie in one piece.
+    Frame(i32),
+    /// At the IP header, which has to lie in one piece with all that is read.
+    Ip,
+}
+
+/// Has the headers lie in one piece. A tunnel of GRE leaves the headers that its packets came in before them, and those vary in length.
+fn in_one_piece() -> [Step; 6] {
+    [
+        load_word(R2, R6, LEN_AT),
+        jump(IF_LESS, R2, HEADERS_LEN_MAX, "is short"),
+        set(R2, HEADERS_LEN_MAX),
+        Step::Place("is short"),
+        copy(R1, R6),
+        // One that stays in pieces cannot be read, and passes.
+        call(PULL_DATA),
+    ]
+}
+
+/// Reads `len` bytes of the packet to the stack; one without them passes.
+fn read(base: Base, at: i32, to: i16, len: i32) -> Vec<Step> {
+    read_or(base, at, to, len, "pass")
+}
+
+/// The same; a packet without them goes to `otherwise`.
+fn read_or(base: Base, at: i32, to: i16, len: i32, otherwise: &'static str) -> Vec<Step> {
+    let mut steps = vec![copy(R1, R6), copy(R3, R10), add(R3, to.into()), set(R4, len)];
+    match base {
+        Base::Frame(start) => steps.extend([set(R2, start + at), call(LOAD_BYTES)]),
+        Base::Ip => steps.extend([set(R2, at), set(R5, FROM_IP_HEADER), call(LOAD_BYTES_RELATIVE)]),
+    }
+    steps.push(jump(IF_OTHER, R0, 0, otherwise));
+    steps
+}
+
+/// Copies a word of the header into the question.
+fn copy_word(from: i16, to: i16) -> [Step; 2] {
+    [load_word(R1, R10, HEADER + from), store_word(R10, QUESTION + to, R1)]
+}
+
+/// Where the IP packets of an interface start, in bytes from the frame's start.
+fn ip_at(medium: Medium) -> i32 {
+    if medium == Medium::Ethernet { ETHERNET_LEN } else { 0 }
+}
+
+/// As `__sk_buff.protocol`, and two bytes of a packet, read.
+const fn network_order(half: u16) -> i32 {
+    half.to_be() as i32
+}
+
+/// What `tc_index` is on packets between an interface and its helper: "WL" in ASCII.
+const NOTE: i32 = 0x574C;
+/// TCX_NEXT and TCX_DROP.
+const NEXT: i32 = -1;
+const DROP: i32 = 2;
+/// Flags of bpf_redirect: BPF_F_INGRESS, or out by the interface.
+const COMES_IN: i32 = 1;
+const LEAVES: i32 = 0;
+/// BPF_F_BEFORE without a program that is meant: before all.
+const FIRST: u32 = 1 << 3;
+/// Where `struct __sk_buff` has its length, station, protocol, whether a tag is told beside it, the interface that it came by, `tc_index`, the length of a GSO
+/// packet once it is cut, the count of its segments, and the length of their payload.
+const LEN_AT: i16 = 0;
+const STATION_AT: i16 = 4;
+const ETHERTYPE_AT: i16 = 16;
+const HAS_TAG_AT: i16 = 20;
+const CAME_BY_AT: i16 = 36;
+const NOTE_AT: i16 = 44;
+const SEGMENTS_LEN_AT: i16 = 160;
+const SEGMENT_COUNT_AT: i16 = 164;
+const SEGMENT_LEN_AT: i16 = 176;
+/// GSO_BY_FRAGS: the segments of an SCTP packet, which the protocol itself made.
+const OF_ANY_LEN: i32 = 0xFFFF;
+/// PACKET_HOST (linux/if_packet.h).
+const THIS_STATION: i32 = 0;
+/// BPF_FUNC_redirect, _skb_load_bytes, _skb_pull_data, _skb_load_bytes_relative and _fib_lookup.
+const REDIRECT: i32 = 23;
+const LOAD_BYTES: i32 = 26;
+const PULL_DATA: i32 = 39;
+const LOAD_BYTES_RELATIVE: i32 = 68;
+const LOOK_UP_ROUTE: i32 = 69;
+/// Where things lie on the stack, behind the word of [`Lately`]: the question, the header, the Fragment header.
+const QUESTION: i16 = -QUESTION_LEN - 8;
+const HEADER: i16 = QUESTION - 40;
+const PIECE: i16 = HEADER - 8;
+/// Length of `struct bpf_fib_lookup`, and where it has the upper protocol, a port with the length, the interface, the class of service (for IPv6 with
+/// the flow label), and the addresses. The family comes first.
+const QUESTION_LEN: i16 = 64;
+const UPPER_AT: i16 = 1;
+const PORT_AND_LEN_AT: i16 = 4;
+const INDEX_AT: i16 = 8;
+const SERVICE_AT: i16 = 12;
+const SOURCE_AT: i16 = 16;
+const DESTINATION_AT: i16 = 32;
+/// BPF_FIB_LOOKUP_SKIP_NEIGH.
+const WITHOUT_NEIGHBOUR: i32 = 1 << 2;
+/// BPF_FIB_LKUP_RET_SUCCESS, _NOT_FWDED, _FWD_DISABLED and _NO_NEIGH.
+const FORWARDED: i32 = 0;
+const NOT_FORWARDED: i32 = 4;
+const FORWARDS_NOTHING: i32 = 5;
+const KNOWS_NO_NEIGHBOUR: i32 = 7;
+/// BPF_HDR_START_NET.
+const FROM_IP_HEADER: i32 = 1;
+/// Longest that is read of a packet: an IPv4 header, all of GRE (RFC 2784, RFC 2890), an IPv6 header, its Fragment header, and a byte.
+const HEADERS_LEN_MAX: i32 = 60 + 16 + 40 + 8 + 1;
+/// Lengths of headers without options, in bytes.
+const ETHERNET_LEN: i32 = 14;
+const IPV4_LEN: i32 = 20;
+const IPV6_LEN: i32 = 40;
+const PIECE_LEN: i32 = 8;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// The fragment's offset and whether more follow (RFC 791 section 3.1), and the offset alone (RFC 8200 section 4.5).
+const OFFSET_OR_MORE_V4: u16 = 0x3FFF;
+const OFFSET_V6: u16 = 0xFFF8;
+const HOP_BY_HOP: i32 = 0;
+const TCP: i32 = 6;
+const FRAGMENT: i32 = 44;
+const ICMPV6: i32 = 58;
+/// Router solicitation to redirect (RFC 4861 section 4).
+const DISCOVERY_MIN: i32 = 133;
+const DISCOVERY_MAX: i32 = 137;

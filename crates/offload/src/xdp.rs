@@ -1,0 +1,118 @@
+//! Frames that a driver gives in, those that a socket takes over out: the program in front of an AF_XDP socket.
+
+use crate::bpf::{self, EXIT, Hook, Kind, R0, R1, R2, R3, Step, assemble, call, load_map, load_word, set};
+use crate::names::{self, Name};
+use linux::failure::advised;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The program and its map, on an interface until they are dropped.
+#[derive(Debug)]
+pub struct Redirect {
+    _link: OwnedFd,
+    _map: OwnedFd,
+}
+
+impl Redirect {
+    /// Attaches the program for the interface's only queue, in the driver where it can, else in front of the host.
+    ///
+    /// # Errors
+    /// The right is missing, another program stands there, or the driver takes none.
+    pub fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
+        let what = format!("xdp:{name}: cannot take frames over");
+        let refused = |why: io::Error| advised(&what, &why, remedy(&why));
+        let map = bpf::map(names::XDP_SOCKET, XSK_MAP, 1).map_err(refused)?;
+        bpf::put(map.as_fd(), 0, socket.as_raw_fd().cast_unsigned()).map_err(refused)?;
+        let program = load(names::XDP_TAKE, &taking(map.as_fd()), &what)?;
+        let attach = |mode| bpf::attach(program.as_fd(), index, Hook::Express, mode);
+        let link = attach(IN_DRIVER).or_else(|_| attach(IN_FRONT)).map_err(refused)?;
+        Ok(Redirect { _link: link, _map: map })
+    }
+}
+
+/// A program that lets every frame pass, until it is dropped. A veth receives by NAPI while it stands there, as a card does;
+/// else it would only where GRO joins packets.
+#[derive(Debug)]
+pub struct Passing {
+    _link: OwnedFd,
+}
+
+impl Passing {
+    /// Attaches it to the interface with this index in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The right is missing, another program stands there, or the driver takes none.
+    pub fn attach(index: u32) -> io::Result<Passing> {
+        let what = format!("interface {index}: cannot let its frames pass by a program");
+        let program = load(names::XDP_PASS, &[set(R0, PASS), EXIT], &what)?;
+        let link = bpf::attach(program.as_fd(), index, Hook::Express, IN_DRIVER)
+            .map_err(|why| advised(&what, &why, remedy(&why)))?;
+        Ok(Passing { _link: link })
+    }
+}
+
+fn load(name: Name, steps: &[Step], what: &str) -> io::Result<OwnedFd> {
+    bpf::load(name, Kind::Express, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
+}
+
+fn taking(map: BorrowedFd<'_>) -> Vec<Step> {
+    let mut steps = vec![load_word(R2, R1, QUEUE_AT)];
+    steps.extend(load_map(R1, map));
+    // The third argument is the verdict where nobody has the queue.
+    steps.extend([set(R3, PASS), call(REDIRECT), EXIT]);
+    steps
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "another XDP program is there: `ip link` shows it; end who put it there"
+        }
+        Some(libc::ERANGE | libc::EINVAL | libc::EOPNOTSUPP) => {
+            "its driver takes no such program at this MTU; use packet:"
+        }
+        _ => bpf::RIGHTS,
+    }
+}
+
+/// XDP_PASS.
+const PASS: i32 = 2;
+/// bpf_redirect_map.
+const REDIRECT: i32 = 51;
+/// BPF_MAP_TYPE_XSKMAP.
+const XSK_MAP: u32 = 17;
+/// BPF_F_XDP_HAS_FRAGS: frames of several parts.
+const HAS_FRAGMENTS: u32 = 1 << 5;
+/// XDP_FLAGS_DRV_MODE.
+const IN_DRIVER: u32 = 1 << 2;
+/// XDP_FLAGS_SKB_MODE.
+const IN_FRONT: u32 = 1 << 1;
+/// Where `struct xdp_md` has the queue by which a frame came.
+const QUEUE_AT: i16 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::namespace::Namespace;
+    use linux::netlink::Netlink;
+
+    #[test]
+    fn programs_of_a_driver_and_their_map_say_whose_they_are() {
+        let here = Namespace::new().expect("the test runs as root");
+        here.enter(|| {
+            let mut netlink = Netlink::open().expect("sockets are free");
+            netlink.make_veth("a0", "b0", &here).expect("the test runs as root");
+            let index = netlink.interface("a0").expect("it was just made").index;
+            let names = |link: &OwnedFd| {
+                let program = bpf::program_of(link.as_fd()).expect("the kernel tells");
+                bpf::names_of(program.as_fd()).expect("the kernel tells")
+            };
+            let passing = Passing::attach(index).expect("the test runs as root");
+            assert_eq!(names(&passing._link), ["wl_xdp_pass"]);
+            drop(passing);
+            let socket = linux::device::socket(libc::AF_XDP, libc::SOCK_RAW).expect("the test runs as root");
+            let redirect = Redirect::attach("a0", index, socket.as_fd()).expect("the test runs as root");
+            assert_eq!(names(&redirect._link), ["wl_xdp_take", "wl_xdp_socket"]);
+        });
+    }
+}
