@@ -38,7 +38,6 @@ const FLOORS: [&[&str]; 10] = [
 const TOLERATED: &[(&str, &str, &str)] = &[
     ("bench", "landing", "harness"),
     ("bench", "recipe", "workload"),
-    ("capture", "behind", "writer"),
     ("engine", "coalesce", "side"),
     ("engine", "flow", "coalesce"),
     ("engine", "reassemble", "land"),
@@ -50,9 +49,6 @@ const TOLERATED: &[(&str, &str, &str)] = &[
     ("gateway", "orders", "worker"),
     ("gateway", "snapshot", "siblings"),
     ("gateway", "snapshot", "worker"),
-    ("lanes", "avx2", "lib.rs"),
-    ("lanes", "avx512", "lib.rs"),
-    ("lanes", "scalar", "lib.rs"),
     ("port", "af_packet", "open"),
     ("port", "helper", "open"),
     ("port", "tap", "open"),
