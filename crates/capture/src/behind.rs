@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::writer::{BUFFER_LEN, Packed};
+use crate::packed::{BUFFER_LEN, Packed};
 
 /// A writer on a thread of its own.
 pub(crate) struct Behind<W: Write> {

@@ -37,11 +37,13 @@ mod behind;
 mod error;
 mod format;
 mod interface;
+mod packed;
 mod reader;
 mod source;
 mod writer;
 
 pub use error::Error;
 pub use format::{ByteOrder, Format, Resolution, Variant, medium, pcap_header};
+pub use packed::Compression;
 pub use reader::{Item, Reader, Record};
-pub use writer::{Compression, Writer};
+pub use writer::Writer;

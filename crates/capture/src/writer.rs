@@ -1,7 +1,6 @@
 //! Packets in, and everything between them, the bytes of a capture out.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use packet::Time;
 
@@ -12,6 +11,7 @@ use crate::format::{
     SNAP_LEN_MIN, section_order,
 };
 use crate::interface::Interface;
+use crate::packed::{BUFFER_LEN, Compression, Packed};
 use crate::reader::Record;
 
 /// A capture, written from front to back.
@@ -222,28 +222,6 @@ impl<W: Write + Send + 'static> Writer<W> {
     }
 }
 
-/// How a capture is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// As gzip does, at its usual level.
-    Gzip,
-    /// As zstd does, at its usual level.
-    Zstd,
-}
-
-impl Compression {
-    /// The compression that a file's name asks for: gzip by `.gz`, zstd by `.zst`.
-    pub fn from_path(path: impl AsRef<Path>) -> Compression {
-        match path.as_ref().extension() {
-            Some(extension) if extension.eq_ignore_ascii_case("gz") => Compression::Gzip,
-            Some(extension) if extension.eq_ignore_ascii_case("zst") => Compression::Zstd,
-            _ => Compression::None,
-        }
-    }
-}
-
 /// What the last header said of the packets behind it.
 enum Section {
     None,
@@ -275,46 +253,6 @@ impl<W: Write> Output<W> {
             Output::Here(packed) => packed.finish(),
             Output::Behind(behind) => behind.finish(),
         }
-    }
-}
-
-/// An output with its compression.
-pub(crate) enum Packed<W: Write> {
-    Plain(W),
-    Gzip(flate2::write::GzEncoder<W>),
-    Zstd(zstd::Encoder<'static, W>),
-}
-
-impl<W: Write> Packed<W> {
-    fn new(output: W, compression: Compression) -> Result<Packed<W>, Error> {
-        Ok(match compression {
-            Compression::None => Packed::Plain(output),
-            Compression::Gzip => {
-                Packed::Gzip(flate2::write::GzEncoder::new(output, flate2::Compression::default()))
-            }
-            Compression::Zstd => {
-                let encoder = zstd::Encoder::new(output, zstd::DEFAULT_COMPRESSION_LEVEL);
-                Packed::Zstd(encoder.map_err(|source| Error::Io { tried: "prepare zstd", source })?)
-            }
-        })
-    }
-
-    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Packed::Plain(output) => output.write_all(bytes),
-            Packed::Gzip(encoder) => encoder.write_all(bytes),
-            Packed::Zstd(encoder) => encoder.write_all(bytes),
-        }
-    }
-
-    pub(crate) fn finish(self) -> io::Result<W> {
-        let mut output = match self {
-            Packed::Plain(output) => output,
-            Packed::Gzip(encoder) => encoder.finish()?,
-            Packed::Zstd(encoder) => encoder.finish()?,
-        };
-        output.flush()?;
-        Ok(output)
     }
 }
 
@@ -361,5 +299,3 @@ const INTERFACE_SNAP_LEN_AT: usize = 12;
 const SECTION_LEN_AT: usize = 16;
 /// Length of an enhanced packet block without packet and options.
 const ENHANCED_LEN_MIN: u32 = 32;
-/// Bytes gathered before they are written: calls for single packets were measured to cost as much as the copy.
-pub(crate) const BUFFER_LEN: usize = 256 << 10;

@@ -2,7 +2,7 @@
 //!
 //! As in `scalar.rs`, words of 64 bits are summed without their carries, and their upper halves again.
 
-use crate::{add, scalar};
+use crate::scalar::{self, add};
 use core::arch::x86_64::*;
 
 /// The sum of bytes of any length.

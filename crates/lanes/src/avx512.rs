@@ -3,7 +3,7 @@
 //! One instruction multiplies 32 signed words and adds them to 16 lanes of 32 bits. Words are unsigned: their upper bit is
 //! flipped, which takes 32,768 from each, and lanes begin with what will have been taken.
 
-use crate::add;
+use crate::scalar::add;
 use core::arch::x86_64::*;
 
 /// The sum of bytes of any length.

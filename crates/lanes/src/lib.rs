@@ -241,13 +241,6 @@ fn prefetch_at(place: *const u8) {
 #[inline]
 fn prefetch_at(_place: *const u8) {}
 
-/// The sum of two sums, end-around: zero only where both are.
-#[inline]
-fn add(one: u64, other: u64) -> u64 {
-    let (sum, carry) = one.overflowing_add(other);
-    sum + u64::from(carry)
-}
-
 /// Which path was chosen, or zero before one was.
 static PATH: AtomicU8 = AtomicU8::new(0);
 const SCALAR: u8 = 1;

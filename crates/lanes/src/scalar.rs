@@ -1,7 +1,5 @@
 //! Bytes in; their sum and copy out, by what every processor has. No `unsafe`.
 
-use crate::add;
-
 /// The sum of bytes of any length.
 pub fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(CHUNK_LEN).fold(0, |sum, chunk| add(sum, sum_chunk(chunk)))
@@ -88,6 +86,13 @@ fn sum_chunk(bytes: &[u8]) -> u64 {
     }
     let lowers = sum.wrapping_sub(uppers << 32);
     add(lowers + uppers, sum_small(tail))
+}
+
+/// The sum of two sums, end-around: zero only where both are.
+#[inline]
+pub(crate) fn add(one: u64, other: u64) -> u64 {
+    let (sum, carry) = one.overflowing_add(other);
+    sum + u64::from(carry)
 }
 
 /// Bytes in a machine word.

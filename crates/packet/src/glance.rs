@@ -7,9 +7,9 @@
 
 use crate::ip::Version;
 use crate::packet::{Checksum, Packet};
-use crate::part::{Part, TcpPart, Timestamps};
+use crate::part::Part;
 use crate::sum::Sum;
-use crate::tcp;
+use crate::tcp::{self, TcpPart, Timestamps};
 
 /// The words of a segment's headers, what moves left out: of one without IPv4 options or extension headers, and without TCP
 /// options or with time stamps alone, as RFC 7323 appendix A lays them out.

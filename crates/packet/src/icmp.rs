@@ -1,11 +1,10 @@
 //! A packet that cannot go on in, the ICMP error for its sender out (RFC 792, RFC 1191, RFC 4443).
 
-use crate::buffer::{HEADROOM, Pool};
 use crate::ip::{Address, ICMP, ICMPV6, Version, pseudo_sum};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
 use crate::link::Medium;
-use crate::packet::{Frame, Packet};
+use crate::packet::{Frame, HEADROOM, Packet, Pool};
 use crate::sum::Sum;
 use core::net::IpAddr;
 use zerocopy::byteorder::network_endian::{U16, U32};

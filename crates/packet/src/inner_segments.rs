@@ -12,9 +12,9 @@
 
 use crate::ip::{TCP, UDP};
 use crate::link::{Link, Medium};
+use crate::segments::Place;
 use crate::sum::{Sum, patched};
 use crate::tcp::{self, Segment};
-use crate::train::Place;
 use crate::udp;
 use arrayvec::ArrayVec;
 

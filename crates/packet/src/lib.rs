@@ -26,7 +26,6 @@ pub mod tcp;
 pub mod udp;
 
 mod advice;
-mod buffer;
 mod cut;
 mod glance;
 mod inner_segments;
@@ -35,27 +34,27 @@ mod mss;
 mod packet;
 mod part;
 mod place;
+mod segments;
 mod sum;
 mod time;
 mod train;
 mod tunnel;
+mod version;
 
 pub use advice::advised_mtu;
-pub use buffer::{Buffer, CLASS_LENS, HEADROOM, Pool};
 pub use cut::{Content, Cut, Fill, Shares, UNIT};
 pub use glance::Glance;
 pub use inner_segments::InnerSegments;
 pub use ip::{Address, Ecn, Ends, Fragment, Ip, Shape, Unfit, Version};
 pub use lanes::{prefetch, prefetch_lines, prefetch_value};
-pub use link::{Channel, Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
+pub use link::{Channel, Hop, Ingress, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 pub use mss::{Announced, Damaged, MSS_MIN};
-pub use packet::{Body, Checksum, Frame, Ingress, NoPacket, Packet, Raw, Template};
-pub use part::{Part, TcpPart, Timestamps, share_headers};
+pub use packet::{Body, Buffer, CLASS_LENS, Checksum, Frame, HEADROOM, NoPacket, Packet, Pool, Raw, Template};
+pub use part::{Part, share_headers};
 pub use place::{Apart, Front, Grid, Landed, Places};
+pub use segments::{PIECE_HEADER_LEN_MAX, Place, SegmentTemplate, Share, may_be_segmented, may_be_segmented_hence};
 pub use sum::{Sum, patched};
+pub use tcp::{TcpPart, Timestamps};
 pub use time::Time;
-pub use train::{
-    Identifications, Maker, PIECE_HEADER_LEN_MAX, Place, SegmentLimit, SegmentTemplate, Share, Train,
-    may_be_segmented, may_be_segmented_hence,
-};
+pub use train::{Identifications, Maker, SegmentLimit, Train};
 pub use tunnel::Tunnel;

@@ -1,7 +1,6 @@
 //! A frame's bytes in, where its IP packet starts out.
 
 use crate::ip::{Unfit, Version};
-use crate::packet::Ingress;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -45,6 +44,10 @@ pub struct Channel(u64);
 /// Two words, so that one compare tells: the tags and the direction; the interface and the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin([u64; 2]);
+
+/// The port a packet came from: an interface, in a number that its worker gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ingress(pub u32);
 
 /// The link address of the station that sent a frame, in a number; 0 where its medium names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,9 +5,9 @@
 
 use crate::ip::TCP;
 use crate::packet::{Checksum, Packet};
+use crate::segments::is_signature;
 use crate::sum::patched;
 use crate::tcp::{self, Segment, TcpOption};
-use crate::train::is_signature;
 
 /// What a SYN announces (RFC 9293 section 3.7.1, R112).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use crate::ip::{TCP, UDP, Upper, pseudo_sum};
 use crate::packet::{Checksum, Packet};
 use crate::sum::Sum;
-use crate::tcp::{self, Segment, TcpOption};
+use crate::tcp::{self, Segment, TcpOption, TcpPart, Timestamps};
 use crate::udp::{self, UdpHeader};
 
 /// What moves along a flow, as one packet of it says.
@@ -24,32 +24,6 @@ pub struct Part {
     pub canonical: bool,
     /// What TCP says beyond that.
     pub tcp: Option<TcpPart>,
-}
-
-/// What moves along a TCP flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpPart {
-    /// Sequence number of the first byte.
-    pub seq: u32,
-    /// The next byte expected from the other side.
-    pub ack: u32,
-    /// The window offered, not scaled.
-    pub window: u16,
-    /// PSH and FIN, where they are set.
-    pub ends: u8,
-    /// Time stamps (RFC 7323 section 3).
-    pub timestamps: Option<Timestamps>,
-}
-
-/// The time stamps of a segment, and where they stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timestamps {
-    /// Where the sender's clock stands, in bytes from the TCP header.
-    pub at: u16,
-    /// The sender's clock.
-    pub value: u32,
-    /// The other side's clock, echoed.
-    pub echo: u32,
 }
 
 impl Part {
@@ -83,18 +57,6 @@ impl Part {
     /// The sequence number behind its last byte.
     pub fn seq_end(&self) -> Option<u32> {
         self.tcp.map(|tcp| tcp.seq.wrapping_add(u32::from(self.payload_len)))
-    }
-}
-
-impl TcpPart {
-    /// Does it say that the sender has nothing to add (RFC 9293 section 3.9.1.2, R116)?
-    pub fn ends(&self) -> bool {
-        self.ends != 0
-    }
-
-    /// Does it end the stream?
-    pub fn is_last(&self) -> bool {
-        self.ends & tcp::FIN != 0
     }
 }
 

@@ -8,11 +8,10 @@
 //! Of a burst, few headers are read: the pieces of one datagram have the same bytes in front of them but for the offset, so what
 //! the next one looks like is known, and one compare tells.
 
-use crate::buffer::{Buffer, HEADROOM};
 use crate::cut::UNIT;
 use crate::ip::{ICMPV6, TCP, UDP, Version};
-use crate::link::{LINK_LEN_MAX, Medium};
-use crate::packet::{Checksum, Frame, Ingress, Packet};
+use crate::link::{Ingress, LINK_LEN_MAX, Medium};
+use crate::packet::{Buffer, Checksum, Frame, HEADROOM, Packet};
 use crate::sum::patched;
 use core::slice::IterMut;
 
@@ -401,7 +400,7 @@ const FRONT_LEN_MAX: usize = LINK_LEN_MAX + V6_LEN;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Pool;
+    use crate::packet::Pool;
     use crate::sum::Sum;
 
     #[test]

@@ -1,6 +1,5 @@
 //! TCP header bytes in, its fields and options out (RFC 9293).
 
-use crate::part::TcpPart;
 use crate::sum::Sum;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -66,6 +65,32 @@ pub enum TcpOption<'a> {
     Malformed(&'a [u8]),
 }
 
+/// What moves along a TCP flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPart {
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// The next byte expected from the other side.
+    pub ack: u32,
+    /// The window offered, not scaled.
+    pub window: u16,
+    /// PSH and FIN, where they are set.
+    pub ends: u8,
+    /// Time stamps (RFC 7323 section 3).
+    pub timestamps: Option<Timestamps>,
+}
+
+/// The time stamps of a segment, and where they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamps {
+    /// Where the sender's clock stands, in bytes from the TCP header.
+    pub at: u16,
+    /// The sender's clock.
+    pub value: u32,
+    /// The other side's clock, echoed.
+    pub echo: u32,
+}
+
 impl Segment<'_> {
     /// Reads a TCP segment; none where its header does not fit.
     pub fn parse(bytes: &[u8]) -> Option<Segment<'_>> {
@@ -100,6 +125,18 @@ impl TcpOption<'_> {
             TcpOption::Sack(content) | TcpOption::Other(_, content) => OPTION_HEADER_LEN + content.len(),
             TcpOption::Malformed(rest) => rest.len(),
         }
+    }
+}
+
+impl TcpPart {
+    /// Does it say that the sender has nothing to add (RFC 9293 section 3.9.1.2, R116)?
+    pub fn ends(&self) -> bool {
+        self.ends != 0
+    }
+
+    /// Does it end the stream?
+    pub fn is_last(&self) -> bool {
+        self.ends & FIN != 0
     }
 }
 

@@ -171,7 +171,8 @@ proptest! {
         let backward = parts.rev().fold(Sum::ZERO, |sum, part| part + sum);
         prop_assert_eq!(forward.checksum(), Sum::of(&bytes).checksum());
         prop_assert_eq!(backward.checksum(), forward.checksum());
-        prop_assert_eq!((forward + Sum::of(&bytes) - forward).checksum(), forward.checksum());
+        // Of nothing but zeros the sum can be written in two ways.
+        prop_assert!((forward + Sum::of(&bytes) - forward - forward).is_right());
     }
 
     // R029

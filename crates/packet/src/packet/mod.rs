@@ -1,14 +1,21 @@
 //! A frame in a buffer in, a packet out: parsed once, changed in place, sealed once.
 
-use crate::buffer::{Buffer, HEADROOM, Memory, Pool};
+mod body;
+mod buffer;
+mod memory;
+
+pub use body::{Body, Checksum};
+pub use buffer::{Buffer, Pool};
+pub use memory::{CLASS_LENS, HEADROOM};
+
 use crate::cut::{Content, Cut, Shares};
 use crate::ip::{
-    Address, Common, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version, pseudo_sum,
+    Address, Common, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, Shape, TCP, UDP, Unfit, Upper, pseudo_sum,
 };
-use crate::link::{Hop, LINK_LEN_MAX, Link, Medium, Origin, Tags};
-use crate::part::TcpPart;
+use crate::link::{Hop, Ingress, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 use crate::sum::Sum;
-use crate::train::{SegmentLimit, Train};
+use crate::tcp::TcpPart;
+use crate::train::Train;
 use crate::{tcp, udp};
 use core::ops::{Deref, DerefMut};
 
@@ -24,52 +31,6 @@ use core::ops::{Deref, DerefMut};
 /// It is one word: what is known of it lies with its buffer, and neither moves while it is handed on.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
-
-/// What a [`Packet`] is, behind its one word; see there.
-#[derive(Debug)]
-pub struct Body {
-    memory: Memory,
-    /// Where the IP header starts in the buffer's memory.
-    ip_at: u32,
-    trailer_len: u16,
-    link_len: u8,
-    medium: Medium,
-    announced: Option<Version>,
-    as_received: bool,
-    origin: Origin,
-    ip: Ip,
-    /// Of what came in pieces, the longest of them; else 0.
-    longest_piece: u32,
-    /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
-    pub tag: u64,
-    /// What is known of the transport checksum.
-    pub checksum: Checksum,
-    /// How long packets of its TCP flow may be toward its receiver; none where nobody has looked.
-    pub segment_limit: Option<SegmentLimit>,
-    /// Do the hosts of its TCP connection count marks by three bits of each segment (RFC 9768)?
-    pub has_accurate_ecn: bool,
-    /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it already.
-    pub stays_on_its_side: bool,
-    /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
-    pub train: Option<Train>,
-    /// How IP cuts this packet on its way out.
-    pub cut: Option<Cut>,
-}
-
-/// The port a packet came from: an interface, in a number that its worker gave it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Ingress(pub u32);
-
-/// What is known of a packet's transport checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
-    /// Nobody has looked.
-    Unverified,
-    /// It covers the bytes.
-    Verified,
-    /// An offloading sender left the pseudo-header's sum in the field; to be finished on the way out.
-    Partial,
-}
 
 /// What a port delivers.
 #[derive(Debug)]
@@ -798,49 +759,6 @@ impl Body {
         self.ip.shape = Shape::CHANGED;
         self.trailer_len = 0;
         self.as_received = false;
-    }
-
-    /// Forgets what the buffer's last packet was beside its bytes.
-    fn become_fresh(&mut self, as_received: bool) {
-        self.as_received = as_received;
-        self.longest_piece = 0;
-        self.checksum = Checksum::Unverified;
-        self.segment_limit = None;
-        self.has_accurate_ecn = false;
-        self.stays_on_its_side = false;
-        self.train = None;
-        self.cut = None;
-    }
-
-    /// What lies with memory that is no packet.
-    pub(crate) fn of(memory: Memory) -> Body {
-        Body {
-            memory,
-            ip_at: 0,
-            trailer_len: 0,
-            link_len: 0,
-            medium: Medium::Ip,
-            announced: None,
-            as_received: false,
-            origin: Origin::default(),
-            ip: Ip::NONE,
-            longest_piece: 0,
-            tag: 0,
-            checksum: Checksum::Unverified,
-            segment_limit: None,
-            has_accurate_ecn: false,
-            stays_on_its_side: false,
-            train: None,
-            cut: None,
-        }
-    }
-
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    pub(crate) fn memory_mut(&mut self) -> &mut Memory {
-        &mut self.memory
     }
 }
 

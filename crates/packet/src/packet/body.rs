@@ -1,0 +1,94 @@
+//! What is known of the packet in a buffer, beside its bytes.
+
+use super::memory::Memory;
+use crate::cut::Cut;
+use crate::ip::{Ip, Version};
+use crate::link::{Medium, Origin};
+use crate::train::{SegmentLimit, Train};
+
+/// What a [`Packet`](super::Packet) is, behind its one word; see there.
+#[derive(Debug)]
+pub struct Body {
+    pub(super) memory: Memory,
+    /// Where the IP header starts in the buffer's memory.
+    pub(super) ip_at: u32,
+    pub(super) trailer_len: u16,
+    pub(super) link_len: u8,
+    pub(super) medium: Medium,
+    pub(super) announced: Option<Version>,
+    pub(super) as_received: bool,
+    pub(super) origin: Origin,
+    pub(super) ip: Ip,
+    /// Of what came in pieces, the longest of them; else 0.
+    pub(super) longest_piece: u32,
+    /// A number that its port gave it, such as that of its record in a capture; the engine never looks.
+    pub tag: u64,
+    /// What is known of the transport checksum.
+    pub checksum: Checksum,
+    /// How long packets of its TCP flow may be toward its receiver; none where nobody has looked.
+    pub segment_limit: Option<SegmentLimit>,
+    /// Do the hosts of its TCP connection count marks by three bits of each segment (RFC 9768)?
+    pub has_accurate_ecn: bool,
+    /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it already.
+    pub stays_on_its_side: bool,
+    /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
+    pub train: Option<Train>,
+    /// How IP cuts this packet on its way out.
+    pub cut: Option<Cut>,
+}
+
+/// What is known of a packet's transport checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nobody has looked.
+    Unverified,
+    /// It covers the bytes.
+    Verified,
+    /// An offloading sender left the pseudo-header's sum in the field; to be finished on the way out.
+    Partial,
+}
+
+impl Body {
+    /// Forgets what the buffer's last packet was beside its bytes.
+    pub(super) fn become_fresh(&mut self, as_received: bool) {
+        self.as_received = as_received;
+        self.longest_piece = 0;
+        self.checksum = Checksum::Unverified;
+        self.segment_limit = None;
+        self.has_accurate_ecn = false;
+        self.stays_on_its_side = false;
+        self.train = None;
+        self.cut = None;
+    }
+
+    /// What lies with memory that is no packet.
+    pub(super) fn of(memory: Memory) -> Body {
+        Body {
+            memory,
+            ip_at: 0,
+            trailer_len: 0,
+            link_len: 0,
+            medium: Medium::Ip,
+            announced: None,
+            as_received: false,
+            origin: Origin::default(),
+            ip: Ip::NONE,
+            longest_piece: 0,
+            tag: 0,
+            checksum: Checksum::Unverified,
+            segment_limit: None,
+            has_accurate_ecn: false,
+            stays_on_its_side: false,
+            train: None,
+            cut: None,
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+}
