@@ -1,8 +1,6 @@
 //! The MSS at a border: what SYNs leave with, and that no segment is ever longer than its receiver announced.
 
-mod flows;
-
-use flows::*;
+use crate::rig::*;
 use std::collections::HashSet;
 use std::time::Duration;
 use wideload_engine::packet::{
@@ -28,7 +26,7 @@ fn a_receiver_with_a_small_buffer_is_sent_no_segment_that_its_window_hardly_hold
         (11_679, &plain, 1_460),
         (0, &stamped, 1_460),
     ] {
-        let spec = Spec { flags: SYN, window, options: options.clone(), ..Spec::tcp(VERSIONS[0]).carrying(0, 0) };
+        let spec = Spec { flags: SYN, window, options: options.clone(), ..tcp(VERSIONS[0]).carrying(0, 0) };
         let mut gateway = Gateway::new(Raise::Always);
         let (frame, _) = gateway.see(&spec, Toward::Wide, Checksum::Unverified);
         let at = frame.len() - options.len() + 2;
@@ -55,8 +53,7 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
                     (Summed::Right, Checksum::Verified),
                     (Summed::Half, Checksum::Partial),
                 ] {
-                    let spec =
-                        Spec { flags: SYN, options: options.clone(), sum, ..Spec::tcp(version).carrying(0, 3) };
+                    let spec = Spec { flags: SYN, options: options.clone(), sum, ..tcp(version).carrying(0, 3) };
                     let mut gateway = Gateway::new(Raise::Always);
                     let (frame, packet) = gateway.see(&spec, toward, checksum);
                     let wanted = Spec { options: expected.clone(), ..spec.clone() }.bytes();
@@ -66,7 +63,7 @@ fn every_layout_of_options_keeps_all_but_the_one_clear_mss() {
                     if sum == Summed::Half {
                         assert!(frame == wanted && packet == (Checksum::Partial, frame == spec.bytes()));
                     } else {
-                        assert!(Seen::of(&frame, Medium::Ip).sum_is_right, "{options:02x?} {toward:?}");
+                        assert!(Seen::of(&frame).sum_is_right, "{options:02x?} {toward:?}");
                         assert_eq!(packet, (Checksum::Verified, frame == spec.bytes()));
                     }
                     let touched = [Event::MssRaised, Event::MssLowered].map(|event| gateway.count(event));
@@ -91,12 +88,12 @@ fn every_mss_leaves_as_the_border_says_and_its_sum_stays_right() {
                 // At an even place and at an odd one.
                 for front in [&[][..], &[1]] {
                     let options = padded(&[front, &[2, 4], &mss.to_be_bytes()].concat());
-                    let spec = Spec { flags: SYN, options, ..Spec::tcp(version) };
+                    let spec = Spec { flags: SYN, options, ..tcp(version) };
                     let (frame, _) = Gateway::new(Raise::Always).see(&spec, toward, Checksum::Unverified);
                     let at = spec.ip_header_len() + 22 + front.len();
                     let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
                     assert_eq!(left, if mss < 48 { mss } else { told }, "IPv{version}, {toward:?}");
-                    assert!(Seen::of(&frame, Medium::Ip).sum_is_right, "IPv{version}, {toward:?}, {mss}");
+                    assert!(Seen::of(&frame).sum_is_right, "IPv{version}, {toward:?}, {mss}");
                 }
             }
         }
@@ -146,32 +143,29 @@ fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_t
 
 #[test]
 fn syns_that_are_damaged_signed_in_fragments_or_resets_pass_as_they_came_and_say_nothing() {
-    let plain = |version| Spec { flags: SYN, options: mss_option(700), ..Spec::tcp(version) };
+    let plain = |version| Spec { flags: SYN, options: mss_option(700), ..tcp(version) };
     for toward in [Toward::Wide, Toward::Narrow] {
         for version in VERSIONS {
             for (what, spec, announced) in [
                 ("damaged", Spec { sum: Summed::Off(1), ..plain(version) }, false),
-                ("a fragment", Spec { flags_offset: MF, fragment: Some(1), ..plain(version) }, false),
+                ("a fragment", Spec { ip_flags: 0, fragment: Some((0, true)), ..plain(version) }, false),
                 ("it resets", Spec { flags: SYN | RST, ..plain(version) }, false),
                 ("it ends", Spec { flags: SYN | FIN, ..plain(version) }, false),
                 ("no SYN", Spec { flags: ACK, ..plain(version) }, false),
                 (
                     "signed in IPv6",
-                    Spec { extensions: vec![(AUTHENTICATION, vec![0; 24])], ..plain(version) },
+                    Spec { extensions: vec![extension(AUTHENTICATION, 24)], ..plain(version) },
                     true,
                 ),
             ] {
-                // IPv4 has another place for each of them.
-                let spec = match version {
-                    4 if announced => continue,
-                    4 => Spec { fragment: None, ..spec },
-                    _ => spec,
-                };
+                if version == 4 && announced {
+                    continue;
+                }
                 let mut gateway = Gateway::new(Raise::Always);
                 let (frame, (_, as_received)) = gateway.see(&spec, toward, Checksum::Unverified);
                 assert!(frame == spec.bytes() && as_received, "{what}, IPv{version}, {toward:?}");
                 let back = other(toward);
-                let answer = turned(Spec { flags: ACK, ..Spec::tcp(version).carrying(0, 10) });
+                let answer = Spec { flags: ACK, ..tcp(version).carrying(0, 10) }.turned();
                 let len = if version == 4 { 740 } else { 1_280 };
                 let expected = if announced { len } else { border(Raise::Always).unknown_len_max(back) };
                 assert_eq!(gateway.len_max(&answer, back), expected, "{what}, IPv{version}, {toward:?}");
@@ -236,7 +230,7 @@ fn a_syn_is_raised_only_where_what_it_asks_for_comes_through_here() {
 #[test]
 fn nothing_is_raised_before_both_directions_of_its_hosts_were_seen() {
     let mut raised = 0;
-    each_seed("mss", 300, |seed| {
+    each_seed("-p wideload-engine mss", 300, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut gateway = Gateway::new(Raise::BothWays);
         let mut came = HashSet::new();
@@ -404,13 +398,13 @@ fn connections_of_other_ports_hosts_and_vlans_are_others() {
     let spec = Spec { flags: SYN, options: mss_option(900), vlans: Some(vec![7]), ..from_narrow(4, 1) };
     let mut gateway = Gateway { medium: Medium::Ethernet, ..Gateway::new(Raise::BothWays) };
     gateway.see(&spec, Toward::Wide, Checksum::Unverified);
-    let back = Spec { flags: ACK, options: Vec::new(), ..turned(spec) };
+    let back = Spec { flags: ACK, options: Vec::new(), ..spec.turned() };
     assert_eq!(gateway.len_max(&back, Toward::Narrow), 940);
     for other in [
         Spec { ports: [back.ports[0], 77], ..back.clone() },
         Spec { ports: [77, back.ports[1]], ..back.clone() },
-        Spec { hosts: [back.hosts[0], 77], ..back.clone() },
-        Spec { hosts: [77, back.hosts[1]], ..back.clone() },
+        back.clone().to(host(4, 77)),
+        back.clone().from(host(4, 77)),
         Spec { vlans: Some(vec![8]), ..back.clone() },
         Spec { vlans: Some(vec![]), ..back.clone() },
     ] {
@@ -426,9 +420,9 @@ fn a_full_table_forgets_and_what_is_open_outlives_a_flood_of_syns() {
         for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
             gateway.step(4, 1, step);
         }
-        for host in 3..=255 {
+        for number in 3..=255 {
             for port in 0..20 {
-                let spec = Spec { hosts: [host, 2], ..from_narrow(4, port) };
+                let spec = from_narrow(4, port).between(number, 2);
                 let spec = Spec { flags: SYN, options: mss_option(1_460), ..spec };
                 gateway.see(&spec, Toward::Wide, Checksum::Unverified);
                 assert!(gateway.mss.charged() <= limit);
@@ -500,7 +494,7 @@ fn saying(toward: Toward, flags: u8, [seq, ack]: [u32; 2], mss: u16) -> Spec {
 /// The lengths of what leaves for a train toward the narrow side, or the wide one.
 fn lens(gateway: &mut Gateway, toward: Toward, segment_len: u16) -> Vec<usize> {
     let left = gateway.pass(&data(4, 1, toward, 2 * usize::from(segment_len)), toward, Some(segment_len));
-    left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).collect()
+    left.iter().map(|frame| Seen::of(frame).ip_len()).collect()
 }
 
 #[test]
@@ -753,7 +747,7 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
             // AE says it without a handshake.
             let later = if agrees || counter & 0b100 != 0 { counter } else { counter & !0b010 };
             assert_eq!(said, [counter, later, later], "{asked:03b}, {answered:03b}, {counter:03b}");
-            assert!(left.iter().all(|frame| Seen::of(frame, Medium::Ip).sum_is_right));
+            assert!(left.iter().all(|frame| Seen::of(frame).sum_is_right));
         }
     }
 }
@@ -765,7 +759,7 @@ fn answering(syn: &Spec, mss: u16) -> Spec {
         seq: 77,
         ack: syn.seq.wrapping_add(1),
         options: mss_option(mss),
-        ..turned(syn.clone())
+        ..syn.clone().turned()
     }
 }
 
@@ -779,18 +773,18 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
         for (mss, expected) in cases {
             let mut gateway = Gateway::new(Raise::BothWays);
             let syn =
-                Spec { flags: SYN, options: mss.map_or(Vec::new(), mss_option), ..turned(data(4, 1, toward, 0)) };
+                Spec { flags: SYN, options: mss.map_or(Vec::new(), mss_option), ..data(4, 1, toward, 0).turned() };
             gateway.pass(&syn, other(toward), None);
             gateway.pass(&answering(&syn, 1_460), toward, None);
             let long = data(4, 1, toward, 40_000);
             for segment_len in [None, Some(1_448), Some(8_900)] {
                 let left = gateway.pass(&long, toward, segment_len);
-                let longest = left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max();
+                let longest = left.iter().map(|frame| Seen::of(frame).ip_len()).max();
                 assert_eq!(longest, Some(*expected), "{toward:?}, {mss:?}, {segment_len:?}");
             }
             // Whoever else cuts its trains is told the same, from either direction.
             let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
-            let back = gateway.seen(&turned(long), other(toward), Checksum::Unverified, None);
+            let back = gateway.seen(&long.turned(), other(toward), Checksum::Unverified, None);
             let limit = gateway.mss.limits(&back, other(toward)).map(|[_, back]| back);
             assert_eq!(limit, seen.segment_limit, "{toward:?}, {mss:?}");
             let side = pick(toward, &gateway.wide, &gateway.narrow);
@@ -800,7 +794,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
         }
         let mut stranger = Gateway::new(Raise::BothWays);
         let left = stranger.pass(&data(4, 1, toward, 40_000), toward, Some(1_460));
-        let longest = left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max();
+        let longest = left.iter().map(|frame| Seen::of(frame).ip_len()).max();
         assert_eq!(longest, Some(pick(toward, 1_500, usize::from(SAFE_LEN))));
         let cut = pick(toward, 0, 40_000usize.div_ceil(1_460) as u64);
         assert_eq!(stranger.count(Event::MssUnknown), cut);
@@ -810,19 +804,19 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
 #[test]
 fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
     let mut gateway = Gateway::new(Raise::BothWays);
-    let spec = Spec { flags_offset: 0, ..data(4, 1, Toward::Narrow, 6_000) };
+    let spec = Spec { ip_flags: 0, ..data(4, 1, Toward::Narrow, 6_000) };
     // As the reassembler hands it on: nobody has looked.
     let packet = Frame::copy(&spec.bytes(), Medium::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
     gateway.narrow.push(gateway.now, packet, &mut gateway.out);
     let left = gateway.drain(Toward::Narrow);
-    assert_eq!(left.iter().map(|frame| Seen::of(frame, Medium::Ip).ip_len()).max(), Some(usize::from(SAFE_LEN)));
+    assert_eq!(left.iter().map(|frame| Seen::of(frame).ip_len()).max(), Some(usize::from(SAFE_LEN)));
 }
 
 // The model: the least that each end has said.
 #[test]
 fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
     let mut kept = 0;
-    each_seed("mss", 100, |seed| {
+    each_seed("-p wideload-engine mss", 100, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut gateway = Gateway::new(Raise::BothWays);
         let version = *random.choice(&VERSIONS).unwrap();
@@ -854,7 +848,7 @@ fn no_segment_is_longer_than_the_least_that_its_receiver_announced() {
 #[test]
 fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_restarts() {
     let mut longest = [0; 2];
-    each_seed("mss", 60, |seed| {
+    each_seed("-p wideload-engine mss", 60, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let is_small = seed % 3 == 0;
         let new = |random: &mut fastrand::Rng| {
@@ -892,8 +886,8 @@ fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_rest
                 gateway.push(&spec, toward, segment_len);
             }
             for frame in gateway.drain(toward) {
-                let seen = Seen::of(&frame, Medium::Ip);
-                let Some(talk) = talks.iter().find(|talk| talk.is_of(&frame, &seen, toward)) else { continue };
+                let seen = Seen::of(&frame);
+                let Some(talk) = talks.iter().find(|talk| talk.is_of(&seen, toward)) else { continue };
                 if seen.flags & SYN != 0 {
                     continue;
                 }
@@ -1068,10 +1062,8 @@ impl Talk {
         }
     }
 
-    fn is_of(&self, frame: &[u8], seen: &Seen, toward: Toward) -> bool {
-        let at = seen.upper_at + pick(toward, 0, 2);
-        let is_version = seen.version == self.version;
-        is_version && u16::from_be_bytes([frame[at], frame[at + 1]]) == 10_000 + self.port
+    fn is_of(&self, seen: &Seen, toward: Toward) -> bool {
+        seen.version == self.version && seen.ports[pick(toward, 0, 1)] == 10_000 + self.port
     }
 
     /// Longest packet that an end takes.
@@ -1223,15 +1215,9 @@ fn sender(toward: Toward) -> usize {
 /// A packet of a connection between narrow host 1 and wide host 2.
 fn data(version: u8, port: u16, toward: Toward, len: usize) -> Spec {
     let spec = from_narrow(version, port).carrying(0, len);
-    pick(toward, spec.clone(), turned(spec))
+    pick(toward, spec.clone(), spec.turned())
 }
 
 fn from_narrow(version: u8, port: u16) -> Spec {
-    Spec { hosts: [1, 2], ports: [10_000 + port, 443], ..Spec::tcp(version) }
-}
-
-/// The same the other way.
-fn turned(spec: Spec) -> Spec {
-    let ([host, peer], [port, peer_port]) = (spec.hosts, spec.ports);
-    Spec { hosts: [peer, host], ports: [peer_port, port], ..spec }
+    tcp(version).ports(10_000 + port, 443)
 }

@@ -5,15 +5,13 @@
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 
-mod packets;
-
-use packets::*;
+use crate::rig::*;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wideload_engine::packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Ip, Medium, Pool, Time, Unfit, Version};
+use wideload_engine::packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Ip, Medium, Pool, Time, Unfit};
 use wideload_engine::{Answers, Event, Identifiers, Late, Limits, Output, Reason, Role, Secret, Switch};
 
 // Fragmentation.
@@ -30,8 +28,8 @@ fn pieces_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
                 let payload = pattern(len);
                 // Copied into every piece, so that all headers are alike.
                 let options = option(0x83, option_len);
-                let wire = rig.push(&V4 { options, ..V4::whole(payload.clone()) }.bytes());
-                let wire = Wire::read_all(&wire);
+                let wire = rig.push(&Spec { ip_options: options, ..ip(4).payload(payload.clone()) }.bytes());
+                let wire = Seen::all(&wire);
                 assert_fewest(&wire, &payload, usize::from(mtu), room);
             }
         }
@@ -46,7 +44,7 @@ fn a_host_card_cuts_version_6_in_the_fewest_pieces_too() {
         let room = usize::from(mtu) - 48;
         for len in [room + 9, 2 * room, 2 * room + 1, 9_001, 65_495] {
             let payload = pattern(len);
-            let wire = Wire::read_all(&rig.push(&whole(Version::V6, &payload)));
+            let wire = Seen::all(&rig.push(&whole(6, &payload)));
             assert_fewest(&wire, &payload, usize::from(mtu), room);
         }
     }
@@ -60,7 +58,7 @@ fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded(
         {
             let mut rig = Rig::new(mtu, Role::Transit, None);
             let len = (i32::from(mtu) - 20 + longer_by) as usize;
-            let bytes = V4 { flags, ..V4::whole(pattern(len)) }.bytes();
+            let bytes = Spec { ip_flags: flags, ..ip(4).payload(pattern(len)) }.bytes();
             let wire = rig.push(&bytes);
             let (answers, wire): (Vec<_>, Vec<_>) = wire.into_iter().partition(|bytes| bytes[9] == ICMP);
             assert_eq!(wire.len(), expected, "{mtu} {longer_by:+} flags {flags:04x}");
@@ -79,21 +77,21 @@ proptest! {
         len in 1usize..20_000, wide in 68u16..9_001, narrow in 68u16..1_501, options in 0usize..11,
     ) {
         let payload = pattern(len);
-        let bytes = V4 { options: option(0x83, options * 4), ..V4::whole(payload.clone()) }.bytes();
+        let bytes = Spec { ip_options: option(0x83, options * 4), ..ip(4).payload(payload.clone()) }.bytes();
         let once = Rig::router(wide).push(&bytes);
         let twice = Rig::router(narrow).push_all(&once);
-        let wire = Wire::read_all(&twice);
-        prop_assert!(wire.iter().all(|piece| piece.len() <= usize::from(narrow)));
+        let wire = Seen::all(&twice);
+        prop_assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(narrow)));
         prop_assert_eq!(laid_out(&wire), payload);
-        prop_assert_eq!(wire.iter().filter(|piece| !piece.more).count(), 1);
+        prop_assert_eq!(wire.iter().filter(|piece| !piece.more()).count(), 1);
     }
 }
 
 // R003
 #[test]
 fn a_middle_piece_that_is_cut_keeps_mf_on_its_last_part() {
-    let wire = Rig::router(68).push(&V4::piece(800, &pattern(104), true).bytes());
-    let places: Vec<_> = Wire::read_all(&wire).iter().map(Wire::place).collect();
+    let wire = Rig::router(68).push(&ip(4).part(800, pattern(104), true).bytes());
+    let places: Vec<_> = Seen::all(&wire).iter().map(Seen::place).collect();
     assert_eq!(places, [(800, 48, true), (848, 48, true), (896, 8, true)]);
 }
 
@@ -116,13 +114,13 @@ fn options_marked_copied_go_into_every_piece_and_the_others_into_the_first() {
     ];
     for (options, later) in cases {
         let payload = pattern(300);
-        let bytes = V4 { options: options.to_vec(), ..V4::whole(payload.clone()) }.bytes();
-        let wire = Wire::read_all(&Rig::router(124).push(&bytes));
+        let bytes = Spec { ip_options: options.to_vec(), ..ip(4).payload(payload.clone()) }.bytes();
+        let wire = Seen::all(&Rig::router(124).push(&bytes));
         assert!(wire.len() >= 3);
-        assert_eq!(&wire[0].header[20..], options);
+        assert_eq!(&wire[0].header()[20..], options);
         for piece in &wire[1..] {
-            assert_eq!(&piece.header[20..], later, "after {options:02x?}");
-            assert!(piece.len() <= 124);
+            assert_eq!(&piece.header()[20..], later, "after {options:02x?}");
+            assert!(piece.ip_len() <= 124);
         }
         assert_eq!(laid_out(&wire), payload);
     }
@@ -131,7 +129,7 @@ fn options_marked_copied_go_into_every_piece_and_the_others_into_the_first() {
 // R005: every IPv4 link takes 68 bytes; for a link that does not, nothing is cut.
 #[test]
 fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
-    let bytes = V4 { options: option(0x83, 40), ..V4::whole(pattern(8)) }.bytes();
+    let bytes = Spec { ip_options: option(0x83, 40), ..ip(4).payload(pattern(8)) }.bytes();
     assert_eq!(bytes.len(), 68);
     assert_only(&Rig::router(68).push(&bytes), &bytes);
     for mtu in [0, 8, 67] {
@@ -144,7 +142,7 @@ fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
 // R034
 #[test]
 fn reserved_bits_are_copied_into_every_piece() {
-    let bytes = V4 { flags: RESERVED, tos: 0xFD, ..V4::whole(pattern(4_000)) }.bytes();
+    let bytes = Spec { ip_flags: RESERVED, tos: 0xFD, ..ip(4).payload(pattern(4_000)) }.bytes();
     let wire = Rig::router(1_500).push(&bytes);
     assert_eq!(wire.len(), 3);
     for piece in &wire {
@@ -159,7 +157,7 @@ fn the_pieces_of_one_packet_leave_all_or_none() {
     let lifetime = seconds(3_600);
     let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
     for _ in 0..70_000 {
-        let count = rig.push(&V4::whole(vec![0; 4_000]).bytes()).len();
+        let count = rig.push(&ip(4).payload(vec![0; 4_000]).bytes()).len();
         assert!(count == 0 || count == 3);
     }
     let refused = rig.retired(Reason::NoIdentifier);
@@ -174,10 +172,10 @@ fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
     for interval in [Duration::from_micros(5), Duration::from_micros(40), Duration::from_micros(300)] {
         let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
         let mut given: HashMap<u32, Time> = HashMap::new();
-        let bytes = V4::whole(vec![0; 2_000]).bytes();
+        let bytes = ip(4).payload(vec![0; 2_000]).bytes();
         for _ in 0..140_000 {
             rig.wait(interval);
-            let Some(first) = rig.push(&bytes).first().map(|bytes| Wire::read(bytes).id) else { continue };
+            let Some(first) = rig.push(&bytes).first().map(|bytes| Seen::of(bytes).id) else { continue };
             if let Some(before) = given.insert(first, rig.now) {
                 assert!(rig.now.since(before) >= lifetime, "{first} after {:?}", rig.now.since(before));
             }
@@ -190,14 +188,14 @@ fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
 #[test]
 fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
     let mut rig = Rig::card(1_500);
-    let narrow = whole(Version::V4, &[0; 2_000]);
-    let first = Wire::read(&rig.push(&narrow)[0]).id;
+    let narrow = whole(4, &[0; 2_000]);
+    let first = Seen::of(&rig.push(&narrow)[0]).id;
     // So many pairs that some must share whatever they are counted by.
     for number in 1..8_192u16 {
         let mut destination = PEER_V6;
         destination[14..].copy_from_slice(&number.to_be_bytes());
-        rig.push(&V6 { destination, ..V6::whole(vec![0; 2_000]) }.bytes());
-        let id = Wire::read(&rig.push(&narrow)[0]).id;
+        rig.push(&Spec { destination: destination.into(), ..ip(6).payload(vec![0; 2_000]) }.bytes());
+        let id = Seen::of(&rig.push(&narrow)[0]).id;
         assert_eq!(id as u16, (first as u16).wrapping_add(number), "one further, and not more");
     }
 }
@@ -207,7 +205,7 @@ fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
 fn a_router_never_cuts_a_packet_with_df_and_never_clears_df() {
     for len in (60..3_000).step_by(7) {
         let mut rig = Rig::router(576);
-        let bytes = V4 { flags: DF, ..V4::whole(pattern(len)) }.bytes();
+        let bytes = Spec { ip_flags: DF, ..ip(4).payload(pattern(len)) }.bytes();
         let fits = bytes.len() <= 576;
         let wire = rig.push(&bytes);
         assert_eq!(rig.event(Event::Divided), 0);
@@ -224,11 +222,11 @@ fn the_first_piece_holds_all_headers_of_a_packet() {
     let mut rig = Rig::card(1_280);
     rig.side.narrowing.segment = Switch::Off;
     for options_len in (8..=232).step_by(8) {
-        let headers = [padding(HOP_BY_HOP, 24), padding(DESTINATION_OPTIONS, options_len)];
+        let headers = [extension(HOP_BY_HOP, 24), extension(DESTINATION_OPTIONS, options_len)];
         let (first, mut payload) = chain(&headers, TCP);
         payload.extend(tcp_header());
         payload.extend(pattern(5_000));
-        let mut bytes = V6 { next_header: first, ..V6::whole(payload) }.bytes();
+        let mut bytes = Spec { protocol: first, ..ip(6).payload(payload) }.bytes();
         bytes[6] = HOP_BY_HOP;
         let wire = rig.push(&bytes);
         assert!(wire.len() >= 4);
@@ -245,8 +243,8 @@ fn identifications_of_one_pair_do_not_tell_those_of_another() {
     let first = |secret: u128, last: u8| {
         let role = Role::Source(Identifiers::new(Secret::new(secret), seconds(2)));
         let mut rig = Rig::new(1_500, role, None);
-        let bytes = V6 { destination: with_last(PEER_V6, last), ..V6::whole(vec![0; 2_000]) }.bytes();
-        Wire::read(&rig.push(&bytes)[0]).id
+        let bytes = Spec { destination: with_last(PEER_V6, last).into(), ..ip(6).payload(vec![0; 2_000]) }.bytes();
+        Seen::of(&rig.push(&bytes)[0]).id
     };
     let by_secret: BTreeSet<_> = (0..500).map(|secret| first(secret, 1)).collect();
     let by_pair: BTreeSet<_> = (0..=255).map(|last| first(7, last)).collect();
@@ -267,12 +265,12 @@ fn an_atomic_fragment_is_never_made_whatever_the_mtu() {
     for mtu in (0..1_280).step_by(5).chain([1_279, 1_280, 1_281, 1_500]) {
         let mut rig = Rig::card(mtu);
         for len in [0, 1, 8, 500, 1_232, 1_240] {
-            let bytes = whole(Version::V6, &pattern(len));
+            let bytes = whole(6, &pattern(len));
             assert_only(&rig.push(&bytes), &bytes);
         }
     }
     for len in 1_241..1_400 {
-        let wire = Wire::read_all(&Rig::card(1_280).push(&whole(Version::V6, &pattern(len))));
+        let wire = Seen::all(&Rig::card(1_280).push(&whole(6, &pattern(len))));
         assert_eq!(wire.len(), 2);
     }
 }
@@ -283,7 +281,7 @@ fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
     for mtu in [1_280u16, 1_281, 1_500, 4_352, 9_000] {
         for longer_by in [-1i32, 0, 1, 500] {
             let mut rig = Rig::router(mtu);
-            let bytes = whole(Version::V6, &pattern((i32::from(mtu) - 40 + longer_by) as usize));
+            let bytes = whole(6, &pattern((i32::from(mtu) - 40 + longer_by) as usize));
             let wire = rig.push(&bytes);
             assert_eq!(wire.len(), 1);
             if longer_by <= 0 {
@@ -300,8 +298,8 @@ fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
 // R086, R111: a piece in transit is no exception, whatever headers it lacks.
 #[test]
 fn a_router_refuses_a_long_version_6_piece_by_packet_too_big_even_where_headers_are_cut() {
-    let (first, headers) = chain(&[padding(DESTINATION_OPTIONS, 2_048)], TCP);
-    let piece = V6 { next_header: first, ..V6::piece(0, &headers[..1_600], true) }.bytes();
+    let (first, headers) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], TCP);
+    let piece = Spec { protocol: first, ..ip(6).part(0, &headers[..1_600], true) }.bytes();
     let mut rig = Rig::router(1_500);
     let wire = rig.push(&piece);
     assert_eq!((wire.len(), wire[0][40]), (1, 2));
@@ -311,7 +309,8 @@ fn a_router_refuses_a_long_version_6_piece_by_packet_too_big_even_where_headers_
 // R088
 #[test]
 fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
-    let (hop, route, options) = (padding(HOP_BY_HOP, 16), padding(ROUTING, 24), padding(DESTINATION_OPTIONS, 8));
+    let (hop, route, options) =
+        (extension(HOP_BY_HOP, 16), extension(ROUTING, 24), extension(DESTINATION_OPTIONS, 8));
     let cases: [(&[&(u8, Vec<u8>)], usize); 7] = [
         (&[], 0),
         (&[&hop], 16),
@@ -323,7 +322,7 @@ fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
     ];
     for (headers, repeated_len) in cases {
         let headers: Vec<_> = headers.iter().copied().cloned().collect();
-        let bytes = V6 { front: headers, ..V6::whole(pattern(4_000)) }.bytes();
+        let bytes = Spec { extensions: headers, ..ip(6).payload(pattern(4_000)) }.bytes();
         let wire = Rig::card(1_500).push(&bytes);
         for piece in &wire {
             let fragment_at = 40 + repeated_len;
@@ -341,14 +340,14 @@ fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
 #[test]
 fn version_6_identifications_differ_and_use_all_32_bits() {
     let mut rig = Rig::card(1_500);
-    let bytes = whole(Version::V6, &[0; 2_000]);
-    let ids: Vec<_> = (0..70_000).map(|_| Wire::read(&rig.push(&bytes)[0]).id).collect();
+    let bytes = whole(6, &[0; 2_000]);
+    let ids: Vec<_> = (0..70_000).map(|_| Seen::of(&rig.push(&bytes)[0]).id).collect();
     let distinct: BTreeSet<_> = ids.iter().copied().collect();
     assert_eq!(distinct.len(), ids.len());
     let tops: BTreeSet<_> = (0..100u8)
         .map(|last| {
-            let bytes = V6 { source: with_last(HOST_V6, last), ..V6::whole(vec![0; 2_000]) }.bytes();
-            Wire::read(&rig.push(&bytes)[0]).id >> 16
+            let bytes = Spec { source: with_last(HOST_V6, last).into(), ..ip(6).payload(vec![0; 2_000]) }.bytes();
+            Seen::of(&rig.push(&bytes)[0]).id >> 16
         })
         .collect();
     assert!(tops.len() > 90);
@@ -359,17 +358,17 @@ fn version_6_identifications_differ_and_use_all_32_bits() {
 // R006
 #[test]
 fn pieces_that_differ_in_one_part_of_the_key_are_never_mixed() {
-    let ours = V4::whole(Vec::new());
+    let ours = ip(4).payload(Vec::new());
     let others = [
-        V4 { source: [192, 0, 2, 2], ..ours.clone() },
-        V4 { destination: [198, 51, 100, 3], ..ours.clone() },
-        V4 { protocol: UDP, ..ours.clone() },
-        V4 { id: 0x1235, ..ours.clone() },
+        Spec { source: [192, 0, 2, 2].into(), ..ours.clone() },
+        Spec { destination: [198, 51, 100, 3].into(), ..ours.clone() },
+        Spec { protocol: UDP, ..ours.clone() },
+        Spec { id: 0x1235, ..ours.clone() },
     ];
     for other in others {
         let (low, high) = (pattern(64), vec![0xEE; 64]);
-        let first = |of: &V4, payload: &[u8]| V4 { flags: MF, payload: payload.to_vec(), ..of.clone() }.bytes();
-        let last = |of: &V4, payload: &[u8]| V4 { offset: 64, payload: payload.to_vec(), ..of.clone() }.bytes();
+        let first = |of: &Spec, payload: &[u8]| of.clone().part(0, payload, true).bytes();
+        let last = |of: &Spec, payload: &[u8]| of.clone().part(64, payload, false).bytes();
         let mut rig = Rig::host();
         assert!(rig.push(&first(&ours, &low)).is_empty());
         assert!(rig.push(&first(&other, &high)).is_empty());
@@ -388,7 +387,7 @@ fn pieces_of_other_vlans_and_other_ports_are_never_mixed() {
         frame.extend(bytes);
         frame
     };
-    let (first, last) = (piece(Version::V4, 0, &[1; 64], true), piece(Version::V4, 64, &[2; 64], false));
+    let (first, last) = (piece(4, 0, &[1; 64], true), piece(4, 64, &[2; 64], false));
     for tags in [&[1][..], &[2], &[1, 2], &[1, 1], &[1, 2, 3]] {
         let mut rig = Rig { medium: Medium::Ethernet, ..Rig::host() };
         rig.push(&frame(&[], &first));
@@ -409,7 +408,7 @@ fn pieces_of_other_vlans_and_other_ports_are_never_mixed() {
 fn datagrams_of_every_length_up_to_the_longest_are_joined() {
     for version in VERSIONS {
         let mut rig = Rig::host();
-        let longest = if version == Version::V4 { 65_515 } else { 65_495 };
+        let longest = if version == 4 { 65_515 } else { 65_495 };
         for len in (9..1_700).chain((1_700..longest).step_by(971)).chain(longest - 20..=longest) {
             let payload = pattern(len);
             let room = if len < 1_700 { 8 } else { 1_480 };
@@ -426,7 +425,7 @@ fn the_longest_version_6_payload_is_joined() {
     let payload = pattern(65_535);
     let mut rig = Rig::host();
     let reassembler = rig.side.widening.reassembler.as_mut().unwrap();
-    for bytes in pieces(Version::V6, &payload, 1_400) {
+    for bytes in pieces(6, &payload, 1_400) {
         let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         reassembler.push(Time::ZERO, packet, &mut rig.out);
     }
@@ -455,9 +454,10 @@ fn a_later_copy_of_accepted_bytes_ends_the_datagram() {
 fn the_header_of_a_whole_datagram_is_that_of_its_first_piece() {
     let payload = pattern(64);
     for (first_options, later_options) in [(40, 0), (0, 40), (8, 4)] {
-        let first = V4 { options: option(0x83, first_options), ttl: 9, ..V4::piece(0, &payload[..32], true) };
-        let later = V4 { options: option(0x83, later_options), ttl: 77, ..V4::piece(32, &payload[32..], false) };
-        let expected = V4 { flags: 0, payload: payload.clone(), ..first.clone() }.bytes();
+        let first = Spec { ip_options: option(0x83, first_options), ttl: 9, ..ip(4).part(0, &payload[..32], true) };
+        let later =
+            Spec { ip_options: option(0x83, later_options), ttl: 77, ..ip(4).part(32, &payload[32..], false) };
+        let expected = Spec { fragment: None, payload: payload.clone(), ..first.clone() }.bytes();
         for order in [[&first, &later], [&later, &first]] {
             let mut rig = Rig::host();
             let wire: Vec<_> = order.iter().flat_map(|piece| rig.push(&piece.bytes())).collect();
@@ -487,7 +487,7 @@ fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_piece_
             assert_eq!(rig.retired(Reason::FragLate) + rig.retired(Reason::FragRepeat), arrivals.len() as u64);
             assert_eq!(rig.held(), 0);
             for bytes in wire {
-                let (at, kind) = if version == Version::V4 { (20, [11, 1]) } else { (40, [3, 1]) };
+                let (at, kind) = if version == 4 { (20, [11, 1]) } else { (40, [3, 1]) };
                 assert_eq!(bytes[at..at + 2], kind);
                 assert_eq!(bytes[at + 8..], first);
             }
@@ -514,7 +514,7 @@ fn every_order_of_arrival_gives_the_same_datagram() {
 fn a_datagram_as_long_as_the_link_and_one_as_long_as_any_are_joined() {
     for len in [576, 1_500, 9_000, 65_535] {
         let payload = pattern(len - 20);
-        assert_whole(&Rig::host().push_all(&pieces(Version::V4, &payload, 528)), &payload);
+        assert_whole(&Rig::host().push_all(&pieces(4, &payload, 528)), &payload);
     }
 }
 
@@ -525,10 +525,10 @@ fn patience_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
         let patience = Duration::from_secs(7);
         let limits = Limits { bytes: 1 << 20, patience: Some(patience) };
         let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
-        rig.push(&V4 { ttl, ..V4::piece(0, &[0; 16], true) }.bytes());
+        rig.push(&Spec { ttl, ..ip(4).part(0, [0; 16], true) }.bytes());
         assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + patience));
         rig.wait(seconds(6));
-        rig.push(&V4 { ttl, ..V4::piece(32, &[0; 16], true) }.bytes());
+        rig.push(&Spec { ttl, ..ip(4).part(32, [0; 16], true) }.bytes());
         assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + patience));
         rig.wait(Duration::from_nanos(999_999_999));
         assert_eq!(rig.held(), 2);
@@ -541,7 +541,7 @@ fn patience_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
 // R016, R091
 #[test]
 fn a_host_waits_thirty_seconds_for_version_4_and_sixty_for_version_6() {
-    for (version, patience) in [(Version::V4, 30), (Version::V6, 60)] {
+    for (version, patience) in [(4, 30), (6, 60)] {
         let mut rig = Rig::host();
         rig.wait(seconds(5));
         rig.push(&piece(version, 8, &[0; 16], true));
@@ -561,14 +561,14 @@ fn a_congestion_mark_on_any_piece_survives_or_the_datagram_ends() {
                 for (index, mark) in marks.iter().enumerate() {
                     let (offset, more) = (index * 8, index + 1 < marks.len());
                     let bytes = match version {
-                        Version::V4 => V4 { tos: 0xB8 | mark, ..V4::piece(offset, &[7; 8], more) }.bytes(),
-                        Version::V6 => V6 { class: 0xB8 | mark, ..V6::piece(offset, &[7; 8], more) }.bytes(),
+                        4 => Spec { tos: 0xB8 | mark, ..ip(4).part(offset, [7; 8], more) }.bytes(),
+                        _ => Spec { tos: 0xB8 | mark, ..ip(6).part(offset, [7; 8], more) }.bytes(),
                     };
                     wire.extend(rig.push(&bytes));
                 }
                 let class = wire.first().map(|bytes| match version {
-                    Version::V4 => bytes[1],
-                    Version::V6 => bytes[0] << 4 | bytes[1] >> 4,
+                    4 => bytes[1],
+                    _ => bytes[0] << 4 | bytes[1] >> 4,
                 });
                 assert_eq!(class, mark_of(&marks).map(|mark| 0xB8 | mark), "{marks:?}");
                 assert_eq!(rig.retired(Reason::FragEcnMix) > 0, class.is_none());
@@ -584,7 +584,7 @@ fn a_pair_that_wraps_its_identifications_within_the_patience_is_never_mixed() {
     let tick = Duration::from_micros(15);
     let push = |rig: &mut Rig, id: u16, offset: usize, more: bool| {
         rig.wait(tick);
-        rig.push(&V4 { id, ..V4::piece(offset, &[0; 8], more) }.bytes())
+        rig.push(&Spec { id: id.into(), ..ip(4).part(offset, [0; 8], more) }.bytes())
     };
     for id in 0..20_000u16 {
         push(&mut rig, id, 0, true);
@@ -602,9 +602,7 @@ fn a_pair_that_wraps_its_identifications_within_the_patience_is_never_mixed() {
 // R061: carried, not judged.
 #[test]
 fn a_wrong_transport_checksum_stays_wrong_through_joining() {
-    let mut datagram = udp(&HOST_V4, &PEER_V4, &pattern(3_000));
-    datagram[6] ^= 0x5A;
-    let bytes = V4 { protocol: UDP, ..V4::whole(datagram.clone()) }.bytes();
+    let bytes = udp(4).ip_flags(0).payload(pattern(3_000)).sum(Summed::Off(0x5A)).bytes();
     let wire = Rig::router(1_500).push(&bytes);
     assert_eq!(wire.len(), 3);
     assert_eq!(Rig::host().push_all(&wire), [bytes]);
@@ -613,7 +611,7 @@ fn a_wrong_transport_checksum_stays_wrong_through_joining() {
 // R063
 #[test]
 fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
-    for (version, patience) in [(Version::V4, 30), (Version::V6, 60)] {
+    for (version, patience) in [(4, 30), (6, 60)] {
         let payload = pattern(64);
         let mut rig = Rig::host();
         rig.push(&piece(version, 0, &payload[..32], true));
@@ -656,7 +654,7 @@ fn a_piece_with_more_to_follow_carries_eights_of_bytes_and_no_piece_is_empty() {
 fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
     // The highest offset, with all that a packet can carry behind it.
     let mut rig = Rig::host();
-    rig.push(&V4::piece(65_528, &vec![0; 65_515], false).bytes());
+    rig.push(&ip(4).part(65_528, vec![0; 65_515], false).bytes());
     assert_eq!((rig.retired(Reason::FragOversize), rig.held()), (1, 0));
     for (options_len, last_len, joined) in
         [(0, 15, true), (0, 16, false), (40, 15, false), (4, 11, true), (4, 12, false)]
@@ -664,11 +662,11 @@ fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
         let mut rig = Rig::host();
         let (low, last_at) = (1_480, 65_500 / 8 * 8);
         let middle = pattern(last_at - low);
-        let mut wire = rig.push(&V4::piece(last_at, &vec![9; last_len + 4], false).bytes());
+        let mut wire = rig.push(&ip(4).part(last_at, vec![9; last_len + 4], false).bytes());
         for (index, part) in middle.chunks(1_480).enumerate() {
-            wire.extend(rig.push(&V4::piece(low + index * 1_480, part, true).bytes()));
+            wire.extend(rig.push(&ip(4).part(low + index * 1_480, part, true).bytes()));
         }
-        let first = V4 { options: option(0x83, options_len), ..V4::piece(0, &vec![1; low], true) };
+        let first = Spec { ip_options: option(0x83, options_len), ..ip(4).part(0, vec![1; low], true) };
         wire.extend(rig.push(&first.bytes()));
         assert_eq!(wire.len(), usize::from(joined), "{options_len} bytes of options, {last_len} and 4 at the end");
         assert_eq!(rig.retired(Reason::FragOversize) > 0, !joined);
@@ -680,10 +678,10 @@ fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
 fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
     let limits = Limits { bytes: 1 << 20, patience: None };
     let mut rig = Rig::with_limits(1_500, Role::Transit, Some(Late::Retire), limits);
-    let plain = whole(Version::V4, &pattern(400));
+    let plain = whole(4, &pattern(400));
     for number in 0..20_000u32 {
         let source = [10, (number >> 16) as u8, (number >> 8) as u8, number as u8];
-        let flood = V4 { source, ..V4::piece(number as usize % 50 * 8, &[0; 8], true) }.bytes();
+        let flood = Spec { source: source.into(), ..ip(4).part(number as usize % 50 * 8, [0; 8], true) }.bytes();
         assert!(rig.push(&flood).is_empty());
         assert_only(&rig.push(&plain), &plain);
         assert!(rig.side.widening.reassembler.as_ref().unwrap().charged() <= limits.bytes);
@@ -698,10 +696,9 @@ fn datagrams_whose_pieces_come_shuffled_together_are_all_joined() {
     let mut frames: Vec<Vec<u8>> = (0..64u16)
         .flat_map(|id| {
             let payload = vec![id as u8; 900];
-            let parts = payload
-                .chunks(96)
-                .enumerate()
-                .map(move |(index, part)| V4 { id, ..V4::piece(index * 96, part, index < 9) }.bytes());
+            let parts = payload.chunks(96).enumerate().map(move |(index, part)| {
+                Spec { id: id.into(), ..ip(4).part(index * 96, part, index < 9) }.bytes()
+            });
             parts.collect::<Vec<_>>()
         })
         .collect();
@@ -710,10 +707,10 @@ fn datagrams_whose_pieces_come_shuffled_together_are_all_joined() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         frames.swap(at, (state >> 33) as usize % (at + 1));
     }
-    let wire = Wire::read_all(&rig.push_all(&frames));
+    let wire = Seen::all(&rig.push_all(&frames));
     assert_eq!(wire.len(), 64);
     for datagram in wire {
-        assert_eq!(datagram.payload, vec![datagram.id as u8; 900]);
+        assert_eq!(datagram.body(), vec![datagram.id as u8; 900]);
     }
 }
 
@@ -724,7 +721,7 @@ fn a_datagram_that_is_given_up_for_memory_leaves_no_piece_behind() {
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
     for id in 0..100u16 {
         for offset in [0, 16, 32] {
-            rig.push(&V4 { id, ..V4::piece(offset, &[0; 8], true) }.bytes());
+            rig.push(&Spec { id: id.into(), ..ip(4).part(offset, [0; 8], true) }.bytes());
         }
         let (held, buffers) = rig.side.widening.held();
         assert!(buffers <= 8);
@@ -740,16 +737,16 @@ fn a_flood_from_one_source_leaves_the_datagrams_of_others_alone() {
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
     let mut joined = 0;
     for id in 0..1_000u16 {
-        rig.push(&V4 { id, ..V4::piece(0, &[0; 8], true) }.bytes());
+        rig.push(&Spec { id: id.into(), ..ip(4).part(0, [0; 8], true) }.bytes());
         for flood in 0..60 {
-            let bytes = V4 {
-                source: [10, 0, 0, 1],
-                id: id.wrapping_mul(60).wrapping_add(flood),
-                ..V4::piece(8, &[0; 8], true)
+            let bytes = Spec {
+                source: [10, 0, 0, 9].into(),
+                id: id.wrapping_mul(60).wrapping_add(flood).into(),
+                ..ip(4).part(8, [0; 8], true)
             };
             rig.push(&bytes.bytes());
         }
-        joined += rig.push(&V4 { id, ..V4::piece(8, &[0; 8], false) }.bytes()).len();
+        joined += rig.push(&Spec { id: id.into(), ..ip(4).part(8, [0; 8], false) }.bytes()).len();
     }
     assert_eq!(joined, 1_000);
 }
@@ -770,7 +767,7 @@ fn a_later_piece_with_an_option_that_only_a_first_one_may_carry_is_dropped() {
     for (options, taken) in cases {
         for offset in [0, 8] {
             let mut rig = Rig::host();
-            rig.push(&V4 { options: options.to_vec(), ..V4::piece(offset, &[0; 8], true) }.bytes());
+            rig.push(&Spec { ip_options: options.to_vec(), ..ip(4).part(offset, [0; 8], true) }.bytes());
             let taken = taken || offset == 0;
             assert_eq!(
                 (rig.held(), rig.retired(Reason::FragOption)),
@@ -787,26 +784,26 @@ fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
     let payload = pattern(64);
     let atomic = vec![0xAA; 61];
     let mut rig = Rig::host();
-    assert!(rig.push(&piece(Version::V6, 0, &payload[..32], true)).is_empty());
-    assert_whole(&rig.push(&piece(Version::V6, 0, &atomic, false)), &atomic);
-    assert_whole(&rig.push(&piece(Version::V6, 32, &payload[32..], false)), &payload);
+    assert!(rig.push(&piece(6, 0, &payload[..32], true)).is_empty());
+    assert_whole(&rig.push(&piece(6, 0, &atomic, false)), &atomic);
+    assert_whole(&rig.push(&piece(6, 32, &payload[32..], false)), &payload);
     // The headers before it stay as they were.
-    let front = vec![padding(HOP_BY_HOP, 8), padding(DESTINATION_OPTIONS, 24)];
-    let bytes = V6 { front: front.clone(), ..V6::piece(0, &atomic, false) }.bytes();
-    assert_eq!(rig.push(&bytes), [V6 { front, ..V6::whole(atomic) }.bytes()]);
+    let front = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
+    let bytes = Spec { extensions: front.clone(), ..ip(6).part(0, &atomic, false) }.bytes();
+    assert_eq!(rig.push(&bytes), [Spec { extensions: front, ..ip(6).payload(atomic) }.bytes()]);
     assert_eq!(rig.event(Event::MadeWhole), 2);
 }
 
 // R083
 #[test]
 fn a_first_piece_without_all_headers_is_dropped_and_its_sender_told() {
-    let (first, mut headers) = chain(&[padding(DESTINATION_OPTIONS, 32)], TCP);
+    let (first, mut headers) = chain(&[extension(DESTINATION_OPTIONS, 32)], TCP);
     headers.extend(tcp_header());
     for len in (8..=56).step_by(8) {
         let mut payload = headers.clone();
         payload.resize(56, 0);
         payload.truncate(len);
-        let bytes = V6 { next_header: first, ..V6::piece(0, &payload, true) }.bytes();
+        let bytes = Spec { protocol: first, ..ip(6).part(0, &payload, true) }.bytes();
         let mut rig = Rig::host();
         let wire = rig.push(&bytes);
         let complete = len >= 32 + 20;
@@ -824,13 +821,13 @@ fn a_first_piece_without_all_headers_is_dropped_and_its_sender_told() {
 #[test]
 fn a_version_6_piece_of_odd_length_is_answered_with_a_pointer_to_the_payload_length() {
     for len in (1..64).filter(|len| len % 8 != 0) {
-        let bytes = piece(Version::V6, 64, &vec![0; len], true);
+        let bytes = piece(6, 64, &vec![0; len], true);
         let wire = Rig::host().push(&bytes);
         assert_eq!((wire[0][40], wire[0][41]), (4, 0));
         assert_eq!(wire[0][44..48], [0, 0, 0, 4]);
         assert_eq!(wire[0][48..], bytes);
     }
-    assert!(Rig::host().push(&piece(Version::V4, 64, &[0; 9], true)).is_empty());
+    assert!(Rig::host().push(&piece(4, 64, &[0; 9], true)).is_empty());
 }
 
 // R090
@@ -845,9 +842,9 @@ fn a_version_6_piece_past_the_longest_datagram_is_answered_with_a_pointer_to_its
         (65_504, 24, 8, true),
         (65_528, 2_000, 0, true),
     ] {
-        let front = if front_len > 0 { vec![padding(HOP_BY_HOP, front_len)] } else { Vec::new() };
+        let front = if front_len > 0 { vec![extension(HOP_BY_HOP, front_len)] } else { Vec::new() };
         let mut rig = Rig::host();
-        let wire = rig.push(&V6 { front, ..V6::piece(offset, &vec![0; len], false) }.bytes());
+        let wire = rig.push(&Spec { extensions: front, ..ip(6).part(offset, vec![0; len], false) }.bytes());
         assert_eq!(rig.retired(Reason::FragOversize), u64::from(oversize), "{len} at {offset} behind {front_len}");
         assert_eq!(wire.len(), usize::from(oversize));
         if oversize {
@@ -875,13 +872,13 @@ fn a_repeat_is_dropped_alone_and_the_datagram_survives() {
 #[test]
 fn next_header_and_the_headers_before_it_come_from_the_first_piece() {
     let payload = pattern(64);
-    let first = V6 { front: vec![padding(HOP_BY_HOP, 8)], ..V6::piece(0, &payload[..32], true) };
-    let later = V6 {
-        front: vec![padding(HOP_BY_HOP, 24), padding(DESTINATION_OPTIONS, 8)],
-        next_header: 59,
-        ..V6::piece(32, &payload[32..], false)
+    let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
+    let later = Spec {
+        extensions: vec![extension(HOP_BY_HOP, 24), extension(DESTINATION_OPTIONS, 8)],
+        protocol: 59,
+        ..ip(6).part(32, &payload[32..], false)
     };
-    let expected = V6 { fragment: None, payload, ..first.clone() }.bytes();
+    let expected = Spec { fragment: None, payload, ..first.clone() }.bytes();
     for order in [[&first, &later], [&later, &first]] {
         let mut rig = Rig::host();
         let wire: Vec<_> = order.iter().flat_map(|piece| rig.push(&piece.bytes())).collect();
@@ -893,9 +890,10 @@ fn next_header_and_the_headers_before_it_come_from_the_first_piece() {
 #[test]
 fn extension_headers_may_repeat_up_to_our_limit() {
     let parse = |headers: &[(u8, Vec<u8>)]| {
-        Ip::parse(&V6 { front: headers.to_vec(), ..V6::whole(vec![0; 64]) }.bytes()).map(|ip| ip.payload_len())
+        Ip::parse(&Spec { extensions: headers.to_vec(), ..ip(6).payload(vec![0; 64]) }.bytes())
+            .map(|ip| ip.payload_len())
     };
-    let eight = |count: usize, len: usize| vec![padding(DESTINATION_OPTIONS, len); count];
+    let eight = |count: usize, len: usize| vec![extension(DESTINATION_OPTIONS, len); count];
     for count in 0..=8 {
         assert!(parse(&eight(count, 8)).is_ok(), "{count} headers");
         assert!(parse(&eight(count, 32)).is_ok(), "{count} headers of 32 bytes");
@@ -904,7 +902,7 @@ fn extension_headers_may_repeat_up_to_our_limit() {
     assert_eq!(parse(&eight(1, 264)), Err(Unfit::ChainTooLong));
     assert!(parse(&eight(1, 256)).is_ok());
     let nested = chain(&[(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 1]), (FRAGMENT, vec![0; 8])], UDP);
-    let bytes = V6 { next_header: nested.0, ..V6::whole([nested.1, vec![0; 64]].concat()) }.bytes();
+    let bytes = Spec { protocol: nested.0, ..ip(6).payload([nested.1, vec![0; 64]].concat()) }.bytes();
     assert_eq!(Ip::parse(&bytes), Err(Unfit::NestedFragment));
 }
 
@@ -915,7 +913,7 @@ fn neighbour_discovery_in_pieces_is_silently_dropped() {
         let mut payload = pattern(64);
         (payload[0], payload[1]) = (kind, 0);
         let bytes =
-            |offset: usize, part: &[u8], more| V6 { next_header: ICMPV6, ..V6::piece(offset, part, more) }.bytes();
+            |offset: usize, part: &[u8], more| Spec { protocol: ICMPV6, ..ip(6).part(offset, part, more) }.bytes();
         let mut rig = Rig::host();
         let mut wire = rig.push(&bytes(32, &payload[32..], false));
         wire.extend(rig.push(&bytes(0, &payload[..32], true)));
@@ -933,18 +931,19 @@ fn fragmentation_needed_quotes_the_packet_and_names_the_mtu() {
     for mtu in (68..1_500).step_by(13).chain([576, 1_499, 65_535]) {
         for options_len in [0, 40] {
             let len = (usize::from(mtu) + 1).clamp(69, 65_535) - 20 - options_len;
-            let bytes = V4 { flags: DF, options: option(0x83, options_len), ..V4::whole(pattern(len)) }.bytes();
+            let bytes =
+                Spec { ip_flags: DF, ip_options: option(0x83, options_len), ..ip(4).payload(pattern(len)) }.bytes();
             if bytes.len() <= usize::from(mtu) {
                 continue;
             }
             let wire = Rig::router(mtu).push(&bytes);
-            let answer = Wire::read(&wire[0]);
-            assert_eq!(answer.header[16..20], HOST_V4);
-            assert_eq!(answer.payload[..2], [3, 4]);
-            assert_eq!(ones_sum(&answer.payload), 0xFFFF);
-            assert_eq!(answer.payload[4..8], u32::from(mtu).to_be_bytes());
-            assert_eq!(answer.payload[8..], bytes[..bytes.len().min(548)]);
-            assert!(answer.len() <= 576);
+            let answer = Seen::of(&wire[0]);
+            assert_eq!(answer.header()[16..20], HOST_V4);
+            assert_eq!(answer.body()[..2], [3, 4]);
+            assert_eq!(sum(answer.body()), 0xFFFF);
+            assert_eq!(answer.body()[4..8], u32::from(mtu).to_be_bytes());
+            assert_eq!(answer.body()[8..], bytes[..bytes.len().min(548)]);
+            assert!(answer.ip_len() <= 576);
         }
     }
 }
@@ -952,7 +951,7 @@ fn fragmentation_needed_quotes_the_packet_and_names_the_mtu() {
 // R019
 #[test]
 fn a_wrong_header_checksum_ends_a_fragment_before_any_state_is_touched() {
-    let bytes = V4 { options: option(0x83, 12), ..V4::piece(0, &pattern(64), true) }.bytes();
+    let bytes = Spec { ip_options: option(0x83, 12), ..ip(4).part(0, pattern(64), true) }.bytes();
     let mut rig = Rig::host();
     for bit in 0..32 * 8 {
         let mut wrong = bytes.clone();
@@ -967,18 +966,18 @@ fn a_wrong_header_checksum_ends_a_fragment_before_any_state_is_touched() {
 // R020, R047
 #[test]
 fn no_error_answers_what_must_not_be_answered() {
-    let long = |payload: Vec<u8>| V4 { flags: DF, ..V4::whole(payload) };
+    let long = |payload: Vec<u8>| Spec { ip_flags: DF, ..ip(4).payload(payload) };
     let mut icmp_error = vec![3, 4, 0, 0];
     icmp_error.resize(700, 0);
     let triggers = [
-        V4 { protocol: ICMP, ..long(icmp_error) },
-        V4 { offset: 8, ..long(vec![0; 700]) },
-        V4 { destination: [224, 0, 0, 1], ..long(vec![0; 700]) },
-        V4 { destination: [255; 4], ..long(vec![0; 700]) },
-        V4 { source: [0; 4], ..long(vec![0; 700]) },
-        V4 { source: [127, 0, 0, 1], ..long(vec![0; 700]) },
-        V4 { source: [224, 0, 0, 1], ..long(vec![0; 700]) },
-        V4 { source: [240, 0, 0, 1], ..long(vec![0; 700]) },
+        Spec { protocol: ICMP, ..long(icmp_error) },
+        Spec { fragment: Some((8, false)), ..long(vec![0; 700]) },
+        Spec { destination: [224, 0, 0, 1].into(), ..long(vec![0; 700]) },
+        Spec { destination: [255; 4].into(), ..long(vec![0; 700]) },
+        Spec { source: [0; 4].into(), ..long(vec![0; 700]) },
+        Spec { source: [127, 0, 0, 1].into(), ..long(vec![0; 700]) },
+        Spec { source: [224, 0, 0, 1].into(), ..long(vec![0; 700]) },
+        Spec { source: [240, 0, 0, 1].into(), ..long(vec![0; 700]) },
     ];
     for trigger in triggers {
         let mut rig = Rig::router(576);
@@ -991,7 +990,7 @@ fn no_error_answers_what_must_not_be_answered() {
     unreachable[0] = 1;
     for payload in [redirect, unreachable] {
         let mut rig = Rig::router(1_280);
-        assert!(rig.push(&V6 { next_header: ICMPV6, ..V6::whole(payload) }.bytes()).is_empty());
+        assert!(rig.push(&Spec { protocol: ICMPV6, ..ip(6).payload(payload) }.bytes()).is_empty());
         assert_eq!(rig.event(Event::AnswerForbidden), 1);
     }
     // Sent to all stations of the link, though to one address.
@@ -1005,14 +1004,14 @@ fn no_error_answers_what_must_not_be_answered() {
     // Packet Too Big answers even multicast, so that its path MTU can be found.
     let mut many = PEER_V6;
     many[..2].copy_from_slice(&[0xFF, 0x0E]);
-    let wire = Rig::router(1_280).push(&V6 { destination: many, ..V6::whole(vec![0; 1_400]) }.bytes());
+    let wire = Rig::router(1_280).push(&Spec { destination: many.into(), ..ip(6).payload(vec![0; 1_400]) }.bytes());
     assert_eq!(wire.len(), 1);
 }
 
 // R032: none of the five checks can be switched off; each has its counter.
 #[test]
 fn each_of_the_five_header_checks_has_its_reason() {
-    let good = whole(Version::V4, &pattern(40));
+    let good = whole(4, &pattern(40));
     let broken = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         change(&mut bytes);
@@ -1037,7 +1036,7 @@ fn link_padding_never_becomes_payload() {
         let mut rig = Rig { medium: Medium::Ethernet, ..Rig::host() };
         let mut wire = Vec::new();
         for bytes in pieces(version, &payload, 8) {
-            let ether_type = if version == Version::V4 { [8, 0] } else { [0x86, 0xDD] };
+            let ether_type = if version == 4 { [8, 0] } else { [0x86, 0xDD] };
             let mut frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &ether_type, &bytes].concat();
             frame.resize(90, 0xEE);
             wire.extend(rig.push(&frame));
@@ -1046,7 +1045,7 @@ fn link_padding_never_becomes_payload() {
         assert_whole(&[wire[0][14..].to_vec()], &payload);
     }
     // A fragment that leaves its length out is no offloading sender's: where its padding starts, nobody knows.
-    let mut bytes = V4 { protocol: UDP, ..V4::piece(8, &pattern(16), true) }.bytes();
+    let mut bytes = Spec { protocol: UDP, ..ip(4).part(8, pattern(16), true) }.bytes();
     resum(&mut bytes, 2, 0);
     assert_eq!(Ip::parse(&bytes), Err(Unfit::BadTotalLen));
 }
@@ -1069,12 +1068,12 @@ fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
 fn an_error_comes_from_the_address_that_the_router_was_given() {
     for version in VERSIONS {
         let wire = match version {
-            Version::V4 => Rig::router(576).push(&V4 { flags: DF, ..V4::whole(vec![0; 700]) }.bytes()),
-            Version::V6 => Rig::router(1_280).push(&whole(version, &[0; 1_400])),
+            4 => Rig::router(576).push(&Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes()),
+            _ => Rig::router(1_280).push(&whole(version, &[0; 1_400])),
         };
         match version {
-            Version::V4 => assert_eq!(wire[0][12..16], ROUTER_V4),
-            Version::V6 => assert_eq!(wire[0][8..24], ROUTER_V6),
+            4 => assert_eq!(wire[0][12..16], ROUTER_V4),
+            _ => assert_eq!(wire[0][8..24], ROUTER_V6),
         }
     }
 }
@@ -1086,7 +1085,7 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
         .map(|seed| {
             let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 10, Secret::new(seed));
             let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
-            let bytes = V4 { flags: DF, ..V4::whole(vec![0; 700]) }.bytes();
+            let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
             for _ in 0..50_000 {
                 rig.push(&bytes);
                 rig.wait(Duration::from_micros(100));
@@ -1103,7 +1102,8 @@ fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
 // R037, rel:A31: how many errors a host can draw at once does not hang on what another one drew.
 #[test]
 fn what_one_host_draws_at_once_tells_nothing_of_another() {
-    let bytes = |from: u8| V4 { source: [192, 0, 2, from], flags: DF, ..V4::whole(vec![0; 700]) }.bytes();
+    let bytes =
+        |from: u8| Spec { source: [192, 0, 2, from].into(), ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
     for seed in 0..64 {
         for others in [0, 5, 50] {
             let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 40, Secret::new(seed));
@@ -1120,7 +1120,7 @@ fn what_one_host_draws_at_once_tells_nothing_of_another() {
 fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
     let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 10, 1, secret());
     let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
-    let bytes = V4 { flags: DF, ..V4::whole(vec![0; 700]) }.bytes();
+    let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
     for _ in 0..20 {
         assert_eq!(rig.push(&bytes).len(), 1);
         assert!(rig.push(&bytes).is_empty());
@@ -1132,7 +1132,7 @@ fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
 #[test]
 fn a_version_6_error_quotes_all_that_fits_into_1280_bytes() {
     for len in (1_250..1_300).chain([1_500, 9_000, 65_000]) {
-        let bytes = whole(Version::V6, &pattern(len));
+        let bytes = whole(6, &pattern(len));
         let wire = Rig::router(1_280).push(&bytes);
         if bytes.len() > 1_280 {
             assert_eq!(wire[0].len(), 1_280);
@@ -1148,8 +1148,8 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
         let mut rig = Rig::router(1_400);
         for len in 1..3_000 {
             let bytes = match version {
-                Version::V4 => V4 { flags: if len % 2 == 0 { DF } else { 0 }, ..V4::whole(vec![0; len]) }.bytes(),
-                Version::V6 => whole(version, &vec![0; len]),
+                4 => Spec { ip_flags: if len % 2 == 0 { DF } else { 0 }, ..ip(4).payload(vec![0; len]) }.bytes(),
+                _ => whole(version, &vec![0; len]),
             };
             assert!(rig.push(&bytes).iter().all(|bytes| bytes.len() <= 1_400));
             rig.wait(Duration::from_millis(1));
@@ -1163,16 +1163,15 @@ fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
 // R080
 #[test]
 fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
-    let parts = pieces(Version::V4, &pattern(4_000), 1_480);
+    let parts = pieces(4, &pattern(4_000), 1_480);
     let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
-    let again = Wire::read_all(&router.push_all(&parts));
+    let again = Seen::all(&router.push_all(&parts));
     assert!(again.len() == 5 && again.iter().all(|piece| piece.id == 0x1234));
     // Where we are the source all are ours, for kept ones could meet them.
     let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
-    let ours = Wire::read_all(&rig.push_all(&parts));
+    let ours = Seen::all(&rig.push_all(&parts));
     assert!(ours.len() == 5 && ours.iter().all(|piece| piece.id == ours[0].id));
-    let fresh: Vec<u32> =
-        (0..50).map(|_| Wire::read(&rig.push(&whole(Version::V4, &pattern(4_000)))[0]).id).collect();
+    let fresh: Vec<u32> = (0..50).map(|_| Seen::of(&rig.push(&whole(4, &pattern(4_000)))[0]).id).collect();
     let distinct: BTreeSet<_> = fresh.iter().chain([&ours[0].id]).collect();
     assert_eq!(distinct.len(), 51);
 }
@@ -1180,7 +1179,7 @@ fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
 // R095
 #[test]
 fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
-    let bytes = whole(Version::V6, &pattern(1_240));
+    let bytes = whole(6, &pattern(1_240));
     for mtu in [1_280, 1_500] {
         assert_only(&Rig::router(mtu).push(&bytes), &bytes);
     }
@@ -1403,27 +1402,27 @@ fn root() -> PathBuf {
 
 /// Checks the pieces of one datagram with equal headers.
 #[track_caller]
-fn assert_fewest(wire: &[Wire], payload: &[u8], mtu: usize, room: usize) {
-    assert!(wire.iter().all(|piece| piece.len() <= mtu));
+fn assert_fewest(wire: &[Seen], payload: &[u8], mtu: usize, room: usize) {
+    assert!(wire.iter().all(|piece| piece.ip_len() <= mtu));
     let count = if payload.len() <= room { 1 } else { (payload.len() - room).div_ceil(room / 8 * 8) + 1 };
     assert_eq!(wire.len(), count, "{} bytes at {mtu}", payload.len());
     let mut at = 0;
     for (index, piece) in wire.iter().enumerate() {
         let last = index + 1 == count;
-        assert_eq!((piece.offset, piece.more), (at, !last));
-        assert!(last || !piece.payload.is_empty() && piece.payload.len().is_multiple_of(8));
+        assert_eq!((piece.offset(), piece.more()), (at, !last));
+        assert!(last || !piece.body().is_empty() && piece.body().len().is_multiple_of(8));
         assert_eq!(piece.id, wire[0].id);
-        at += piece.payload.len();
+        at += piece.body().len();
     }
     assert_eq!(laid_out(wire), payload);
 }
 
 /// The payload that pieces make, each at its offset; holes are zero.
-fn laid_out(wire: &[Wire]) -> Vec<u8> {
-    let end = wire.iter().map(|piece| piece.offset + piece.payload.len()).max().unwrap_or(0);
+fn laid_out(wire: &[Seen]) -> Vec<u8> {
+    let end = wire.iter().map(|piece| piece.offset() + piece.body().len()).max().unwrap_or(0);
     let mut payload = vec![0; end];
     for piece in wire {
-        payload[piece.offset..piece.offset + piece.payload.len()].copy_from_slice(&piece.payload);
+        payload[piece.offset()..piece.offset() + piece.body().len()].copy_from_slice(piece.body());
     }
     payload
 }
@@ -1453,7 +1452,7 @@ fn mark_of(marks: &[u8]) -> Option<u8> {
 fn resum(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
     bytes[10..12].fill(0);
-    let sum = !ones_sum(&bytes[..20]);
+    let sum = !sum(&bytes[..20]);
     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 

@@ -1,12 +1,10 @@
 //! Floods in, good datagrams out: what is held stays below its limit, and who floods loses first.
 
-mod common;
-
-use common::station::{SECRET, Station, USUAL, at};
-use common::wire::{Datagram, Header, Place};
+use crate::station::{SECRET, Station, USUAL, at};
 use core::time::Duration;
 use fastrand::Rng;
 use std::collections::VecDeque;
+use testkit::{Place, Spec, host, ip, noise};
 use wideload_engine::packet::Time;
 use wideload_engine::{Event, Late, Limits, Reason};
 
@@ -18,15 +16,15 @@ fn what_is_charged_never_passes_the_limit() {
         let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_500 }]).unwrap();
         let mut station = Station::joining(Limits { bytes: limit, patience: None }, late);
         let longest = *random.choice(&[100, 9_000, 60_000]).unwrap();
-        let noise = common::noise(65_536, seed);
+        let noise = noise(65_536, seed);
         for step in 0..2_000 {
-            let mut header = Header::plain(*random.choice(&[4, 6]).unwrap());
+            let mut header = ip(*random.choice(&[4, 6]).unwrap());
             header.id = random.u32(..200);
-            header.source += random.u32(..9);
+            header.source = host(header.version(), 1 + random.u32(..9));
             let start = random.usize(0..longest) / 8 * 8;
             let len = random.usize(1..1_440) / 8 * 8 + 8;
             let place = Place { range: start..start + len, more: random.u8(..8) > 0 || start == 0 };
-            let datagram = Datagram { header, payload: Vec::new() };
+            let datagram = Spec { payload: Vec::new(), ..header };
             station
                 .push_ip(at(Duration::from_micros(step)), &datagram.piece_with(&place, &noise[start..start + len]));
             let charged = charged(&station);
@@ -46,14 +44,14 @@ fn what_is_evicted_leaves_nothing_behind() {
     for late in [Late::Retire, Late::Release { mtu: 1_500 }] {
         let datagrams: Vec<_> = (0..40)
             .map(|id| {
-                let mut datagram = Datagram { payload: common::noise(4_000, id), ..Datagram::plain(4, 0) };
-                datagram.header.id = id as u32;
+                let mut datagram = Spec { payload: noise(4_000, id), ..ip(4).noise(0) };
+                datagram.id = id as u32;
                 datagram
             })
             .collect();
         let mut station = Station::joining(Limits { bytes: 20_000, patience: None }, late);
         for datagram in &datagrams {
-            let [first, _, last] = datagram.pieces(1_500).try_into().unwrap();
+            let [first, _, last] = datagram.fragments(1_500).try_into().unwrap();
             station.push_ip(Time::ZERO, &first);
             station.push_ip(Time::ZERO, &last);
             assert!(charged(&station) <= 20_000);
@@ -66,8 +64,8 @@ fn what_is_evicted_leaves_nothing_behind() {
         // Each comes again, whole: those that were evicted have left no trace, and those that are held are repeats.
         for datagram in &datagrams {
             let left: Vec<_> =
-                datagram.pieces(1_500).iter().flat_map(|piece| station.push_ip(Time::ZERO, piece)).collect();
-            assert_eq!(left.iter().filter(|left| left.frame == datagram.whole()).count(), 1, "{late:?}");
+                datagram.fragments(1_500).iter().flat_map(|piece| station.push_ip(Time::ZERO, piece)).collect();
+            assert_eq!(left.iter().filter(|left| left.frame == datagram.bytes()).count(), 1, "{late:?}");
         }
         station.flush(Time::ZERO);
         assert_eq!((charged(&station), station.side.next_deadline()), (0, None));
@@ -78,8 +76,8 @@ fn what_is_evicted_leaves_nothing_behind() {
 fn a_poisoned_key_is_charged_little() {
     let mut station = Station::usual();
     for id in 0..1_000 {
-        let mut datagram = Datagram::plain(4, 2_000);
-        datagram.header.id = id;
+        let mut datagram = ip(4).noise(2_000);
+        datagram.id = id;
         let place = Place { range: 0..1_000, more: true };
         station.push_ip(Time::ZERO, &datagram.piece(&place));
         station.push_ip(Time::ZERO, &datagram.piece_with(&place, &[0xEE; 1_000]));
@@ -100,12 +98,12 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
         station.out.pool = wideload_engine::packet::Pool::new(200_000);
         let datagrams: Vec<_> = (0..60)
             .map(|id| {
-                let mut datagram = Datagram { payload: common::noise(9_000, id), ..Datagram::plain(4, 0) };
-                datagram.header.id = id as u32;
+                let mut datagram = Spec { payload: noise(9_000, id), ..ip(4).noise(0) };
+                datagram.id = id as u32;
                 datagram
             })
             .collect();
-        let mut pieces: Vec<_> = datagrams.iter().flat_map(|datagram| datagram.pieces(1_500)).collect();
+        let mut pieces: Vec<_> = datagrams.iter().flat_map(|datagram| datagram.fragments(1_500)).collect();
         random.shuffle(&mut pieces);
         for piece in &pieces {
             match wideload_engine::packet::Frame::copy(
@@ -119,7 +117,7 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
             }
             station.checked();
             for left in station.drain() {
-                assert!(datagrams.iter().any(|datagram| datagram.whole() == left.frame));
+                assert!(datagrams.iter().any(|datagram| datagram.bytes() == left.frame));
             }
             station.checked();
         }
@@ -196,7 +194,7 @@ fn nothing_is_allocated_for_a_packet_once_the_house_is_warm() {
 fn a_million_last_pieces_hold_no_more_than_one() {
     // Jolt2: the same impossible last piece, for ever; and the same possible one.
     for (start, len) in [(65_520, 9), (65_488, 24)] {
-        let datagram = Datagram { payload: common::noise(len, 1), ..Datagram::plain(4, 0) };
+        let datagram = Spec { payload: noise(len, 1), ..ip(4).noise(0) };
         let piece = datagram.piece_with(&Place { range: start..start + len, more: false }, &datagram.payload);
         let mut station = Station::usual();
         station.push_parts(Time::ZERO, &piece, &[]);
@@ -217,9 +215,9 @@ fn last_pieces_far_away_cost_what_they_pin() {
     let mut station = Station::usual();
     let payload = [7; 8];
     for id in 0..20_000 {
-        let mut datagram = Datagram::plain(4, 0);
-        datagram.header.id = id;
-        datagram.header.source += id;
+        let mut datagram = ip(4).noise(0);
+        datagram.id = id;
+        datagram.source = host(4, 1 + id);
         for place in [Place { range: 64_800..64_808, more: false }, Place { range: 0..8, more: true }] {
             station.push_ip(Time::ZERO, &datagram.piece_with(&place, &payload));
             assert!(charged(&station) <= USUAL.bytes);
@@ -239,12 +237,13 @@ fn deliveries_do_not_depend_on_the_secret() {
         let mut random = Rng::with_seed(11);
         let mut left = Vec::new();
         for step in 0..20_000u64 {
-            let mut datagram = Datagram { payload: vec![step as u8; 1_000], ..Datagram::plain(4, 0) };
-            datagram.header.id = random.u32(..4_096);
-            datagram.header.source += random.u32(..50);
+            let mut datagram = Spec { payload: vec![step as u8; 1_000], ..ip(4).noise(0) };
+            datagram.id = random.u32(..4_096);
+            let source = random.u32(..50);
+            datagram.source = host(4, 1 + source);
             let second = random.bool();
             let place = Place { range: if second { 504..1_000 } else { 0..504 }, more: !second };
-            datagram.payload.fill((datagram.header.id + datagram.header.source) as u8);
+            datagram.payload.fill((datagram.id + source) as u8);
             left.extend(station.push_ip(at(Duration::from_millis(step)), &datagram.piece(&place)));
             left.extend(station.expire(at(Duration::from_millis(step))));
         }
@@ -300,8 +299,8 @@ impl Scene {
     fn run_pieces(&self, ranges: &[std::ops::Range<usize>], last_gap: Duration) -> Outcome {
         let mut station = Station::usual();
         let mut random = Rng::with_seed(1);
-        let payload = common::noise(2_400, 5);
-        let mut flooding = Datagram { payload: vec![0; 1_000], ..Datagram::plain(4, 0) };
+        let payload = noise(2_400, 5);
+        let mut flooding = Spec { payload: vec![0; 1_000], ..ip(4).noise(0) };
         let first = Place { range: 0..1_000, more: true };
         // What is on its way: in lines of equal delay, so each is in order.
         let mut later: Vec<VecDeque<(Duration, Vec<u8>)>> = vec![VecDeque::new(); ranges.len()];
@@ -310,15 +309,16 @@ impl Scene {
         for number in 0..self.flood.per_second * self.seconds {
             let now = step * number;
             station.side.expire(at(now), &mut station.out);
-            flooding.header.source = random.u32(..self.flood.sources) & 0x007F_FFFF;
-            flooding.header.id = random.u32(..65_536);
+            flooding.source = host(4, random.u32(..self.flood.sources) & 0x007F_FFFF);
+            flooding.id = random.u32(..65_536);
             station.push_parts(at(now), &flooding.piece(&first), &[]);
             if now >= next_good {
                 next_good = now + (Duration::from_secs(1) / self.good_per_second).mul_f64(random.f64() * 2.0);
-                let mut header = Header::plain(4);
-                header.source = 0x0080_0000 + if matches!(self.good, Good::ManySources) { sent as u32 } else { 0 };
+                let mut header = ip(4);
+                let number = if matches!(self.good, Good::ManySources) { sent as u32 } else { 0 };
+                header.source = host(4, 0x0080_0000 + number);
                 header.id = sent as u32 & 0xFFFF;
-                let datagram = Datagram { header, payload: payload.clone() };
+                let datagram = Spec { payload: payload.clone(), ..header };
                 let mut when = now;
                 for (line, range) in ranges.iter().enumerate() {
                     let place = Place { range: range.clone(), more: range.end < ranges.last().unwrap().end };
@@ -357,17 +357,17 @@ impl Warm {
         let mut random = Rng::with_seed(3);
         let mut frames = Vec::new();
         for id in 0..400 {
-            let mut datagram = Datagram { payload: common::noise(8_000, 1), ..Datagram::plain(version, 0) };
-            datagram.header.id = id;
-            datagram.header.source += id % 50;
-            let mut pieces = datagram.pieces(1_500);
+            let mut datagram = Spec { payload: noise(8_000, 1), ..ip(version).noise(0) };
+            datagram.id = id;
+            datagram.source = host(version, 1 + id % 50);
+            let mut pieces = datagram.fragments(1_500);
             match id % 5 {
                 0 => pieces.reverse(),
                 1 => random.shuffle(&mut pieces),
                 2 => drop(pieces.remove(2)),
                 3 => {
                     let evil = Place { range: 16..1_200, more: true };
-                    pieces.insert(1, datagram.piece_with(&evil, &common::noise(1_184, 2)));
+                    pieces.insert(1, datagram.piece_with(&evil, &noise(1_184, 2)));
                 }
                 _ => pieces.push(pieces[3].clone()),
             }

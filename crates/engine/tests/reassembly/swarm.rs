@@ -1,27 +1,21 @@
 //! Seeds in, whole scenes out: datagrams of all kinds, interleaved, lost, repeated, forged and late, against a model.
 //!
-//! A failure names its seed; `WIDELOAD_SEED=<seed> cargo test -p wideload-engine --test swarm` repeats it alone, and
+//! A failure names its seed; `WIDELOAD_SEED=<seed> cargo test -p wideload-engine swarm` repeats it alone, and
 //! `WIDELOAD_SEEDS=<count>` runs more of them.
 
-mod common;
-
-use common::model::{Key, Model, Verdict};
-use common::station::{Left, Station, at};
-use common::wire::{
-    DESTINATION_OPTIONS, Datagram, EXPERIMENT, HOP_BY_HOP, Header, Place, ROUTING, UDP, copied_option, extension,
-    read, uncopied_option,
-};
-use common::{number_from, seed_count};
+use crate::station::{Left, Station, at};
 use core::time::Duration;
 use fastrand::Rng;
 use std::collections::{BTreeMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use testkit::fields::{DESTINATION_OPTIONS, DF, EXPERIMENT, HOP_BY_HOP, ROUTING, UDP};
+use testkit::model::{Key, Model, Verdict};
+use testkit::{Place, Seen, Spec, copied_option, each_seed, extension, host, ip, uncopied_option};
 use wideload_engine::{Event, Late, Limits, Reason};
 
 #[test]
 fn with_memory_enough_every_scene_ends_as_the_model_says() {
     let mut met = Fates::default();
-    let seeds = each_seed(2_000, |seed| {
+    let seeds = each_seed("-p wideload-engine swarm", 2_000, |seed| {
         let scene = Scene::draw(seed);
         let limits = Limits { bytes: 64 << 20, patience: scene.patience };
         let mut station = Station::joining(limits, scene.late);
@@ -33,10 +27,9 @@ fn with_memory_enough_every_scene_ends_as_the_model_says() {
             let verdict = model.push(sent.at, &sent.header, &sent.place, &sent.payload);
             fates.note(&verdict);
             match verdict {
-                Verdict::Whole(header, payload) => {
-                    let expected = Datagram { header, payload };
-                    assert_eq!(frames(&left), [expected.whole()]);
-                    assert_eq!(left[0].ingress, expected.header.ingress);
+                Verdict::Whole(expected) => {
+                    assert_eq!(frames(&left), [expected.bytes()]);
+                    assert_eq!(left[0].ingress, expected.ingress);
                 }
                 _ => assert_eq!(left, []),
             }
@@ -58,7 +51,7 @@ fn with_memory_enough_every_scene_ends_as_the_model_says() {
 
 #[test]
 fn with_memory_short_nothing_leaves_that_nobody_sent_and_the_limit_holds() {
-    each_seed(1_000, |seed| {
+    each_seed("-p wideload-engine swarm", 1_000, |seed| {
         let scene = Scene::draw(seed ^ 0x5EED << 32);
         let limit = [2_000, 6_000, 20_000, 100_000][seed as usize % 4];
         let mut station = Station::joining(Limits { bytes: limit, patience: scene.patience }, scene.late);
@@ -88,7 +81,7 @@ struct Scene {
 #[derive(Clone)]
 struct Sent {
     at: Duration,
-    header: Header,
+    header: Spec,
     place: Place,
     payload: Vec<u8>,
     frame: Vec<u8>,
@@ -147,12 +140,12 @@ fn draw_pieces(random: &mut Rng, versions: &[u8]) -> Vec<Sent> {
         let header = draw_header(random, version, ids, extras);
         let mut payload = vec![0; random.usize(9..=longest)];
         random.fill(&mut payload);
-        let mut datagram = Datagram { header, payload };
+        let mut datagram = Spec { payload, ..header };
         let first = sent.len();
         for place in draw_places(random, datagram.payload.len()) {
-            datagram.header.ecn = *random.choice(marks).unwrap();
-            datagram.header.dont_fragment = version == 4 && random.u8(..4) == 0;
-            sent.push(send(&datagram.header, place.clone(), &datagram.payload[place.range]));
+            datagram.tos = 0xB8 | *random.choice(marks).unwrap();
+            datagram.ip_flags = if version == 4 && random.u8(..4) == 0 { DF } else { 0 };
+            sent.push(send(&datagram, place.clone(), &datagram.payload[place.range]));
         }
         match random.u8(..3) {
             0 => sent[first..].reverse(),
@@ -163,21 +156,22 @@ fn draw_pieces(random: &mut Rng, versions: &[u8]) -> Vec<Sent> {
     sent
 }
 
-fn draw_header(random: &mut Rng, version: u8, ids: u32, extras: bool) -> Header {
-    let mut header = Header::plain(version);
-    header.source += random.u32(..2);
-    header.destination += random.u32(4..6);
+fn draw_header(random: &mut Rng, version: u8, ids: u32, extras: bool) -> Spec {
+    let mut header = ip(version);
+    header.source = host(version, 1 + random.u32(..2));
+    header.destination = host(version, random.u32(6..8));
     // Multiples of these share a hint, of the joiner and of the reassembler.
     header.id = (random.u32(..ids) * *random.choice(&[1, 64, 16_384]).unwrap()) % 65_536;
     header.protocol = *random.choice(&[UDP, EXPERIMENT]).unwrap();
-    header.vlans = random.choice([vec![], vec![7], vec![8], vec![7, 8]]).unwrap();
+    header.vlans = random.choice([None, Some(vec![7]), Some(vec![8]), Some(vec![7, 8])]).unwrap();
     header.ingress = random.u32(..2);
     header.ttl = random.u8(1..);
     if extras && version == 4 {
-        header.extras = random.choice([vec![copied_option()], vec![uncopied_option(), copied_option()]]).unwrap();
+        header.ip_options =
+            random.choice([copied_option(), [uncopied_option(), copied_option()].concat()]).unwrap();
     } else if extras {
         let number = *random.choice(&[HOP_BY_HOP, ROUTING, DESTINATION_OPTIONS]).unwrap();
-        header.extras = vec![extension(number, 8 * random.usize(1..4))];
+        header.extensions = vec![extension(number, 8 * random.usize(1..4))];
     }
     header
 }
@@ -217,8 +211,8 @@ fn forge(random: &mut Rng, like: &Sent, equal: bool) -> Sent {
     send(&like.header, Place { range: start..start + len, more }, &payload)
 }
 
-fn send(header: &Header, place: Place, payload: &[u8]) -> Sent {
-    let datagram = Datagram { header: header.clone(), payload: Vec::new() };
+fn send(header: &Spec, place: Place, payload: &[u8]) -> Sent {
+    let datagram = Spec { payload: Vec::new(), ..header.clone() };
     let frame = datagram.piece_with(&place, payload);
     Sent { at: Duration::ZERO, header: header.clone(), place, payload: payload.to_vec(), frame }
 }
@@ -280,9 +274,9 @@ fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, f
         let mut octets = vec![None; waiting.octets().len()];
         for piece in &pieces[&key] {
             assert!(piece.ip().len() <= usize::from(mtu));
-            let seen = read(piece.ip());
+            let seen = Seen::of(piece.ip());
             let (offset, more) = seen.fragment.expect("what is late leaves in fragments");
-            let payload = &piece.ip()[seen.payload_at..];
+            let payload = seen.body();
             assert_eq!(more, waiting.end() != Some(offset + payload.len()));
             for (octet, known) in octets[offset..].iter_mut().zip(payload) {
                 assert_eq!(octet.replace(*known), None, "each octet leaves once");
@@ -307,9 +301,9 @@ fn check_charged(station: &Station, limit: usize) {
 
 fn check_sent(left: &[Left], known: &BTreeMap<Key, HashSet<(usize, u8)>>) {
     for piece in left {
-        let seen = read(piece.ip());
+        let seen = Seen::of(piece.ip());
         let offset = seen.fragment.map_or(0, |(offset, _)| offset);
-        let mut payload = piece.ip()[seen.payload_at..].iter().enumerate();
+        let mut payload = seen.body().iter().enumerate();
         // A whole IPv6 datagram has no identification: some sender of its pair sent each octet.
         let of_it = |key: &Key| *key == piece.key() || seen.fragment.is_none() && key.of_pair(&piece.key());
         let sets: Vec<_> = known.iter().filter(|(key, _)| of_it(key)).map(|(_, octets)| octets).collect();
@@ -319,19 +313,6 @@ fn check_sent(left: &[Left], known: &BTreeMap<Key, HashSet<(usize, u8)>>) {
 
 fn percent(random: &mut Rng) -> u8 {
     *random.choice(&[0, 0, 5, 40]).unwrap()
-}
-
-/// Runs a law on many seeds, or on the one that `WIDELOAD_SEED` names; returns how many.
-fn each_seed(usual: u64, mut law: impl FnMut(u64)) -> u64 {
-    let seeds = number_from("WIDELOAD_SEED").map_or(0..seed_count(usual), |seed| seed..seed + 1);
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
-        if let Err(broken) = catch_unwind(AssertUnwindSafe(|| law(seed))) {
-            eprintln!("repeat with: WIDELOAD_SEED={seed} cargo test -p wideload-engine --test swarm");
-            resume_unwind(broken);
-        }
-    }
-    count
 }
 
 fn frames(left: &[Left]) -> Vec<&[u8]> {

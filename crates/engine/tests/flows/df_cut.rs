@@ -1,16 +1,12 @@
 //! Datagrams with DF that are too long for the way on: refused, or cut where that is asked for by name.
 
-mod flows;
-
-use flows::*;
+use crate::rig::*;
 use std::time::Duration;
 use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
 use wideload_engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Reason,
     Role, Secret, Side, Widening,
 };
-
-const DF: u16 = 0x4000;
 
 #[test]
 fn datagrams_with_df_are_cut_where_that_is_asked_for_and_refused_where_not() {
@@ -36,7 +32,7 @@ fn datagrams_with_df_are_cut_where_that_is_asked_for_and_refused_where_not() {
 fn a_fragment_with_df_stays_one() {
     let mut out = output();
     let mut side = side(true);
-    let spec = Spec { flags_offset: DF | 0x2000, ..datagram(4, UDP) };
+    let spec = Spec { fragment: Some((0, true)), ..datagram(4, UDP) };
     push(&mut side, &mut out, &spec);
     assert_eq!(out.ledger.event(Event::DfCut).packets, 0);
     assert_eq!(out.ledger.retired(Reason::TooBig).packets, 1);
@@ -67,15 +63,8 @@ fn push(side: &mut Side, out: &mut Output, spec: &Spec) -> Option<[u8; 2]> {
 }
 
 fn datagram(version: u8, protocol: u8) -> Spec {
-    let flags_offset = if version == 4 { DF } else { 0 };
-    let payload = vec![7; 4_000];
-    Spec {
-        id: 0,
-        flags_offset,
-        payload,
-        protocol,
-        ..if protocol == TCP { Spec::tcp(version) } else { Spec::udp(version) }
-    }
+    let datagram = if protocol == TCP { tcp(version) } else { udp(version) };
+    Spec { protocol, ..datagram.id(0).payload([7; 4_000]).raw() }
 }
 
 fn side(cuts: bool) -> Side {

@@ -1,11 +1,9 @@
 //! Frames through places in, what would have left without them out: landing changes no byte, count or order.
 
-mod memory_port;
-
+use crate::memory_port::{Call, receive};
 use core::net::IpAddr;
 use core::time::Duration;
 use fastrand::Rng;
-use memory_port::{Call, receive};
 use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
 use wideload_engine::{
     Answers, Event, Guesses, Guessing, Join, Late, Limits, Narrowing, Output, Pieces, Prefixes, Reason,

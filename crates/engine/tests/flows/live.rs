@@ -1,8 +1,6 @@
 //! What live ports ask of narrowing: trains, half-filled checksums, answers, other links.
 
-mod flows;
-
-use flows::*;
+use crate::rig::*;
 use wideload_engine::packet::{
     Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train,
 };
@@ -16,7 +14,7 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
     for (version, segment_len, resized_len, mtu) in
         [(4, 1_448, 8_948, 9_000), (6, 1_428, 8_928, 9_000), (4, 8_948, 1_448, 1_500), (6, 8_928, 1_428, 1_500)]
     {
-        let spec = Spec { sum: Summed::Half, ..Spec::tcp(version).stamped(7, 9).carrying(0, 64_000) };
+        let spec = Spec { sum: Summed::Half, ..tcp(version).stamped(7, 9).carrying(0, 64_000) };
         for checksums in [Checksums::Finished, Checksums::Left] {
             for (trains, expected) in [(Trains::Resized, resized_len), (Trains::Kept, segment_len.min(resized_len))]
             {
@@ -42,7 +40,7 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
 #[test]
 fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented() {
     for (version, len_at) in [(4, 2), (6, 4)] {
-        let spec = Spec { sum: Summed::Half, ..Spec::tcp(version).carrying(0, 20_000) };
+        let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 20_000) };
         let mut frame = spec.bytes();
         frame[len_at..len_at + 2].fill(0);
         if version == 4 {
@@ -69,7 +67,7 @@ fn a_segment_that_is_too_long_becomes_a_train_whoever_finishes_its_checksum() {
     for version in VERSIONS {
         for checksums in [Checksums::Finished, Checksums::Left] {
             for trains in [Trains::Kept, Trains::Resized] {
-                let spec = Spec { sum: Summed::Half, ..Spec::tcp(version).carrying(0, 8_000) };
+                let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 8_000) };
                 let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(1_500, Role::Transit) });
                 let mut out = output();
                 side.push(Time::ZERO, train(&spec, None, &mut out), &mut out);
@@ -91,7 +89,7 @@ fn a_segment_that_is_too_long_becomes_a_train_whoever_finishes_its_checksum() {
 #[test]
 fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
     for version in VERSIONS {
-        for one in [Spec::tcp(version), Spec::udp(version)] {
+        for one in [tcp(version), udp(version)] {
             for len in [1, 2, 999, 1_000] {
                 for segment_len in [None, Some(len as u16), Some(60_000)] {
                     let spec = Spec { sum: Summed::Half, ..one.clone().carrying(0, len) };
@@ -118,7 +116,7 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
 #[test]
 fn what_leaves_in_ip_fragments_is_finished_first() {
     for (version, checksums) in [(4, Checksums::Left), (6, Checksums::Left), (4, Checksums::Finished)] {
-        let spec = Spec { sum: Summed::Half, flags_offset: 0, ..Spec::udp(version).carrying(0, 4_000) };
+        let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(version).carrying(0, 4_000) };
         for segment_len in [None, Some(2_000)] {
             let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
             let mut out = output();
@@ -144,7 +142,7 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
 
 #[test]
 fn what_comes_with_its_cut_is_finished_too() {
-    let spec = Spec { sum: Summed::Half, flags_offset: 0, ..Spec::udp(4).carrying(0, 4_000) };
+    let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(4).carrying(0, 4_000) };
     for checksums in [Checksums::Left, Checksums::Finished] {
         let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
         let mut out = output();
@@ -161,7 +159,7 @@ fn what_comes_with_its_cut_is_finished_too() {
 
 #[test]
 fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
-    let spec = Spec::udp(4).carrying(0, 900);
+    let spec = udp(4).carrying(0, 900);
     let mut bytes = Spec { sum: Summed::Half, ..spec.clone() }.bytes();
     bytes[2..4].fill(0);
     bytes[24..26].fill(0);
@@ -183,8 +181,8 @@ fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
 
 #[test]
 fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
-    let long = Spec::udp(4).carrying(0, 2_000);
-    let short = Spec::udp(4).carrying(0, 100);
+    let long = udp(4).carrying(0, 2_000);
+    let short = udp(4).carrying(0, 100);
     let mut outs = [output(), output()];
     for out in &mut outs {
         let mut side = narrow(Narrowing::new(1_500, Role::Transit));
@@ -213,7 +211,7 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
 #[test]
 fn the_sender_of_a_train_that_is_refused_is_told_once() {
     for (version, answers) in [(4, 1), (6, 1)] {
-        let spec = Spec::udp(version).carrying(0, 20_000);
+        let spec = udp(version).carrying(0, 20_000);
         let mut side = narrow(Narrowing::new(1_500, Role::Transit));
         let mut out = output();
         side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut out);
@@ -254,7 +252,7 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
                 },
             };
             let mut out = output();
-            let one = |at, len| Spec { sum: Summed::Half, ..Spec::tcp(version).carrying(at, len) };
+            let one = |at, len| Spec { sum: Summed::Half, ..tcp(version).carrying(at, len) };
             let long = train(&one(0, 60_000), Some(1_400), &mut out);
             let place = long.bytes().as_ptr();
             side.push(Time::ZERO, long, &mut out);
@@ -268,7 +266,7 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             out.done(long);
             // Two segments wait; a train of their flow lets them go first, and the stream goes on behind it.
             side.push(Time::ZERO, train(&one(60_000, 1_000), None, &mut out), &mut out);
-            side.push(Time::ZERO, train(&Spec { id: 9, ..one(61_000, 1_000) }, None, &mut out), &mut out);
+            side.push(Time::ZERO, train(&one(61_000, 1_000).id(0x1235), None, &mut out), &mut out);
             assert!(out.next().is_none(), "they wait");
             side.push(Time::ZERO, train(&one(62_000, 20_000), Some(1_000), &mut out), &mut out);
             side.push(Time::ZERO, train(&one(82_000, 1_000), None, &mut out), &mut out);
@@ -276,10 +274,10 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             let mut next = 60_000;
             let mut lens = Vec::new();
             while let Some(packet) = out.next() {
-                let seen = Seen::of(packet.frame(), Medium::Ip);
+                let seen = Seen::of(packet.frame());
                 assert_eq!(seen.seq, 100 + next);
-                next += seen.payload.len() as u32;
-                lens.push(seen.payload.len());
+                next += seen.payload().len() as u32;
+                lens.push(seen.payload().len());
                 out.done(packet);
             }
             assert_eq!(lens, [2_000, 20_000, 1_000]);
@@ -295,8 +293,8 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
         [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x81, 0, 0, 7], ether_type].concat()
     };
     for version in VERSIONS {
-        for one in [Spec::tcp(version), Spec::udp(version)] {
-            let spec = Spec { flags_offset: 0, ..one.carrying(0, 6_000) };
+        for one in [tcp(version), udp(version)] {
+            let spec = Spec { ip_flags: 0, ..one.carrying(0, 6_000) };
             for relinked_first in [true, false] {
                 let link = ethernet(version);
                 let mut side = narrow(Narrowing::new(1_500, source()));
@@ -315,8 +313,8 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
                 while let Some(piece) = pieces.next() {
                     let frame = [piece.header, piece.payload].concat();
                     assert!(frame.starts_with(&link));
-                    let seen = Seen::of(&frame, Medium::Ethernet);
-                    assert!(seen.ip_len() <= 1_500 && seen.end == frame.len());
+                    let seen = Seen::of_frame(&frame);
+                    assert!(seen.ip_len() <= 1_500 && seen.frame.len() == frame.len());
                     count += 1;
                 }
                 assert_eq!((count, packet.wire_count()), (5, 5));
@@ -354,10 +352,10 @@ fn check_stream(packet: &Packet, spec: &Spec, mtu: usize) {
     let mut pieces = Pieces::of(packet);
     while let Some(piece) = pieces.next() {
         let frame = [piece.header, piece.payload].concat();
-        let seen = Seen::of(&frame, Medium::Ip);
+        let seen = Seen::of(&frame);
         assert!(seen.sum_is_right && seen.ip_len() <= mtu);
         assert_eq!(seen.seq, spec.seq.wrapping_add(stream.len() as u32));
-        stream.extend(&frame[seen.payload]);
+        stream.extend(seen.payload());
     }
     assert!(stream == spec.payload);
 }

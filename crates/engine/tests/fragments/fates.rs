@@ -1,10 +1,8 @@
 //! The smallest input for each fate: every reason and every event of the ledger is reached.
 
-mod packets;
-
-use packets::*;
+use crate::rig::*;
 use std::time::Duration;
-use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Version};
+use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool};
 use wideload_engine::{
     Answers, Border, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME, Late, Limits,
     Mode, Mss, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
@@ -14,26 +12,26 @@ use wideload_engine::{
 fn every_reason_is_reached() {
     let table: Vec<(Reason, Rig)> = vec![
         (Reason::NotIp, after(ethernet(), &[[&[0; 12][..], &[8, 6], &[0; 46]].concat()])),
-        (Reason::Truncated, after(Rig::host(), &[whole(Version::V4, &[0; 8])[..27].to_vec()])),
+        (Reason::Truncated, after(Rig::host(), &[whole(4, &[0; 8])[..27].to_vec()])),
         (Reason::TooLong, after(Rig::host(), &[jumbo()])),
         (Reason::BadVersion, after(Rig::host(), &[vec![0x50; 40]])),
-        (Reason::BadHeaderLen, after(Rig::host(), &[changed(&whole(Version::V4, &[0; 8]), 0, 0x44)])),
+        (Reason::BadHeaderLen, after(Rig::host(), &[changed(&whole(4, &[0; 8]), 0, 0x44)])),
         (Reason::BadTotalLen, after(Rig::host(), &[total_len_of_19()])),
-        (Reason::BadHeaderSum, after(Rig::host(), &[changed(&whole(Version::V4, &[0; 8]), 10, 0)])),
-        (Reason::ChainTooLong, after(Rig::host(), &[behind(vec![padding(DESTINATION_OPTIONS, 8); 9])])),
+        (Reason::BadHeaderSum, after(Rig::host(), &[changed(&whole(4, &[0; 8]), 10, 0)])),
+        (Reason::ChainTooLong, after(Rig::host(), &[behind(vec![extension(DESTINATION_OPTIONS, 8); 9])])),
         (Reason::ChainCut, after(Rig::host(), &[behind(vec![(DESTINATION_OPTIONS, vec![0, 200, 0, 0])])])),
         (Reason::FragNested, after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]); 2])])),
         (
             Reason::HopByHopMisplaced,
-            after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]), padding(HOP_BY_HOP, 8)])]),
+            after(Rig::host(), &[behind(vec![(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 0]), extension(HOP_BY_HOP, 8)])]),
         ),
-        (Reason::FragZeroLen, after(Rig::host(), &[piece(Version::V4, 0, &[], true)])),
-        (Reason::FragLenNot8, after(Rig::host(), &[piece(Version::V4, 0, &[0; 7], true)])),
-        (Reason::FragOversize, after(Rig::host(), &[piece(Version::V4, 65_528, &[0; 8], false)])),
+        (Reason::FragZeroLen, after(Rig::host(), &[piece(4, 0, &[], true)])),
+        (Reason::FragLenNot8, after(Rig::host(), &[piece(4, 0, &[0; 7], true)])),
+        (Reason::FragOversize, after(Rig::host(), &[piece(4, 65_528, &[0; 8], false)])),
         (Reason::FragHeadersCut, after(Rig::host(), &[headers_cut(8)])),
         (
             Reason::FragOption,
-            after(Rig::host(), &[V4 { options: vec![7, 3, 4, 0], ..V4::piece(8, &[0; 8], true) }.bytes()]),
+            after(Rig::host(), &[Spec { ip_options: vec![7, 3, 4, 0], ..ip(4).part(8, [0; 8], true) }.bytes()]),
         ),
         (Reason::FragNeighbour, after(Rig::host(), &neighbour_solicitation())),
         (Reason::FragRepeat, after(Rig::host(), &[part(0, 0, true), part(0, 0, true)])),
@@ -41,14 +39,14 @@ fn every_reason_is_reached() {
         (Reason::FragConflict, after(Rig::host(), &[part(16, 0, true), part(8, 0, false)])),
         (
             Reason::FragEcnMix,
-            after(Rig::host(), &[part(0, 0, true), V4 { tos: 1, ..V4::piece(8, &[0; 8], false) }.bytes()]),
+            after(Rig::host(), &[part(0, 0, true), Spec { tos: 1, ..ip(4).part(8, [0; 8], false) }.bytes()]),
         ),
         (Reason::FragPoisoned, after(Rig::host(), &[part(0, 0, true), part(0, 1, true), part(8, 0, true)])),
         (Reason::FragLate, late(Late::Retire)),
         (Reason::FragEvicted, evicted(Late::Retire)),
         (Reason::TooBig, after(Rig::router(68), &[too_big()])),
         (Reason::Uncuttable, after(Rig::card(1_280), &[headers_cut(1_600)])),
-        (Reason::NoIdentifier, after(worn_out(), &[whole(Version::V4, &[0; 100])])),
+        (Reason::NoIdentifier, after(worn_out(), &[whole(4, &[0; 100])])),
         (
             Reason::NoBuffer,
             after(Rig { out: Output::new(Pool::new(2_500), None), ..Rig::host() }, &[part(0, 0, true)]),
@@ -72,7 +70,7 @@ fn every_event_is_reached() {
     let table: Vec<(Event, Rig)> = vec![
         (Event::Absorbed, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
         (Event::Reassembled, after(Rig::host(), &[part(0, 0, true), part(8, 0, false)])),
-        (Event::MadeWhole, after(Rig::host(), &[piece(Version::V6, 0, &[0; 8], false)])),
+        (Event::MadeWhole, after(Rig::host(), &[piece(6, 0, &[0; 8], false)])),
         (Event::ReleasedLate, late(release)),
         (Event::ReleasedEvicted, evicted(release)),
         (Event::ReleasedAtEnd, {
@@ -80,10 +78,10 @@ fn every_event_is_reached() {
             assert_eq!(rig.flush(), [part(0, 0, true)]);
             rig
         }),
-        (Event::Divided, after(Rig::router(68), &[whole(Version::V4, &[0; 100])])),
-        (Event::Pieces, after(Rig::router(68), &[whole(Version::V4, &[0; 100])])),
+        (Event::Divided, after(Rig::router(68), &[whole(4, &[0; 100])])),
+        (Event::Pieces, after(Rig::router(68), &[whole(4, &[0; 100])])),
         (Event::CutForHost, after(Rig::card(68), &[too_big()])),
-        (Event::LeftAlone, after(Rig::router(67), &[whole(Version::V4, &[0; 100])])),
+        (Event::LeftAlone, after(Rig::router(67), &[whole(4, &[0; 100])])),
         (Event::ChecksumFinished, half_filled()),
         (Event::LengthFinished, after(Rig::host(), &[without_len()])),
         (Event::Answered, after(Rig::router(68), &[too_big()])),
@@ -91,12 +89,12 @@ fn every_event_is_reached() {
         (Event::JoinedWhole, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, false)])),
         (Event::JoinedLast, after(joining(1 << 20), &[part(8, 0, true), part(16, 0, false)])),
         (Event::JoinedFull, {
-            let long = |offset| piece(Version::V4, offset, &[0; 400], true);
+            let long = |offset| piece(4, offset, &[0; 400], true);
             after(joining(1 << 20), &[long(0), long(400), long(800), long(1_200)])
         }),
         (Event::JoinedGap, after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), part(24, 0, true)])),
         (Event::JoinedChanged, {
-            let other = V4 { ttl: 9, ..V4::piece(16, &[0; 8], true) }.bytes();
+            let other = Spec { ttl: 9, ..ip(4).part(16, [0; 8], true) }.bytes();
             after(joining(1 << 20), &[part(0, 0, true), part(8, 0, true), other])
         }),
         (Event::JoinedLate, {
@@ -106,7 +104,7 @@ fn every_event_is_reached() {
         }),
         (Event::JoinedEvicted, {
             let limits = JoinLimits { full: Full::Evict, ..join_limits(3_000) };
-            let other = V4 { id: 7, ..V4::piece(0, &[0; 8], true) }.bytes();
+            let other = Spec { id: 7, ..ip(4).part(0, [0; 8], true) }.bytes();
             after(joining_within(limits), &[part(0, 0, true), part(8, 0, true), other])
         }),
         (Event::JoinedAtEnd, {
@@ -145,7 +143,7 @@ fn every_event_is_reached() {
         (Event::DfCut, {
             let mut rig = Rig::router(576);
             rig.side.narrowing.df_cut = Some(Identifiers::new(secret(), LIFETIME));
-            after(rig, &[V4 { protocol: 17, flags: DF, ..V4::whole(vec![0; 1_000]) }.bytes()])
+            after(rig, &[Spec { protocol: 17, ip_flags: DF, ..ip(4).payload(vec![0; 1_000]) }.bytes()])
         }),
         (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
         (Event::MssLowered, crossing(&[(Toward::Narrow, syn(8_960, 0))])),
@@ -154,14 +152,17 @@ fn every_event_is_reached() {
         (Event::MssUnknown, crossing(&[(Toward::Narrow, segment(0, 1_400, 0))])),
         (Event::InVxlan, after(Rig::host(), &[tunnel(4_789, &[8, 0, 0, 0, 0, 0, 1, 0])])),
         (Event::InGeneve, after(Rig::host(), &[tunnel(6_081, &[0, 0, 0x65, 0x58, 0, 0, 1, 0])])),
-        (Event::InGre, after(Rig::host(), &[V4 { protocol: 47, ..V4::whole(vec![0, 0, 8, 0]) }.bytes()])),
-        (Event::InIp, after(Rig::host(), &[V4 { protocol: 4, ..V4::whole(whole(Version::V4, &[0; 8])) }.bytes()])),
+        (Event::InGre, after(Rig::host(), &[Spec { protocol: 47, ..ip(4).payload(vec![0, 0, 8, 0]) }.bytes()])),
+        (Event::InIp, after(Rig::host(), &[Spec { protocol: 4, ..ip(4).payload(whole(4, &[0; 8])) }.bytes()])),
         (Event::InWireGuard, after(Rig::host(), &[tunnel(51_820, &[&[4, 0, 0, 0][..], &[7; 28]].concat())])),
         (Event::InGtp, after(Rig::host(), &[tunnel(2_152, &[0x30, 255, 0, 4, 0, 0, 0, 1, 1, 2, 3, 4])])),
-        (Event::InIpsec, after(Rig::host(), &[V4 { protocol: 50, ..V4::whole(vec![1; 40]) }.bytes()])),
+        (Event::InIpsec, after(Rig::host(), &[Spec { protocol: 50, ..ip(4).payload(vec![1; 40]) }.bytes()])),
         (
             Event::AnswerForbidden,
-            after(Rig::router(68), &[V4 { source: [0; 4], flags: DF, ..V4::whole(vec![0; 100]) }.bytes()]),
+            after(
+                Rig::router(68),
+                &[Spec { source: [0; 4].into(), ip_flags: DF, ..ip(4).payload(vec![0; 100]) }.bytes()],
+            ),
         ),
         (Event::AnswerLimited, {
             let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1, 0, secret());
@@ -225,12 +226,8 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
 
 /// A SYN with this MSS, and a checksum that is wrong by so much.
 fn syn(mss: u16, sum_off: u16) -> Vec<u8> {
-    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 2, 0xFF, 0xFF, 0, 0, 0, 0, 2, 4];
-    tcp.extend(mss.to_be_bytes());
-    let pseudo = [&HOST_V4[..], &PEER_V4, &[0, TCP], &(tcp.len() as u16).to_be_bytes()].concat();
-    let sum = !ones_sum(&[&pseudo[..], &tcp].concat()) ^ sum_off;
-    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-    V4 { protocol: TCP, flags: DF, ..V4::whole(tcp) }.bytes()
+    let sum = if sum_off == 0 { Summed::Right } else { Summed::Off(sum_off) };
+    tcp(4).seq(0).flags(SYN).options([&[2, 4], &mss.to_be_bytes()[..]].concat()).sum(sum).bytes()
 }
 
 /// A side that gathers segments to 1,500 bytes.
@@ -245,20 +242,12 @@ fn rules(mode: Mode) -> Rules {
 }
 
 fn segment(seq: u32, len: usize, flags: u8) -> Vec<u8> {
-    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, ACK | flags, 1, 0, 0, 0, 0, 0];
-    tcp[4..8].copy_from_slice(&seq.to_be_bytes());
-    tcp.extend(vec![7; len]);
-    let pseudo = [&HOST_V4[..], &PEER_V4, &[0, TCP], &(tcp.len() as u16).to_be_bytes()].concat();
-    let sum = !ones_sum(&[&pseudo[..], &tcp].concat());
-    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-    V4 { protocol: TCP, flags: DF, ..V4::whole(tcp) }.bytes()
+    tcp(4).seq(seq).flags(ACK | flags).payload(vec![7; len]).bytes()
 }
 
 /// A datagram to this port.
 fn tunnel(port: u16, content: &[u8]) -> Vec<u8> {
-    let mut datagram = udp(&HOST_V4, &PEER_V4, content);
-    datagram[2..4].copy_from_slice(&port.to_be_bytes());
-    V4 { protocol: UDP, ..V4::whole(datagram) }.bytes()
+    udp(4).ip_flags(0).ports(5_555, port).payload(content).bytes()
 }
 
 fn ethernet() -> Rig {
@@ -267,7 +256,7 @@ fn ethernet() -> Rig {
 
 /// Eight bytes of this value at an offset.
 fn part(offset: usize, value: u8, more: bool) -> Vec<u8> {
-    piece(Version::V4, offset, &[value; 8], more)
+    piece(4, offset, &[value; 8], more)
 }
 
 fn changed(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
@@ -277,51 +266,49 @@ fn changed(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
 }
 
 fn total_len_of_19() -> Vec<u8> {
-    with_total_len(V4::whole(vec![0; 8]), 19)
+    with_total_len(ip(4).payload(vec![0; 8]), 19)
 }
 
 /// What an offloading sender hands to its card: a total length of 0.
 fn without_len() -> Vec<u8> {
-    with_total_len(V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &[1; 100])) }, 0)
+    with_total_len(udp(4).ip_flags(0).payload([1; 100]), 0)
 }
 
-fn with_total_len(packet: V4, len: u16) -> Vec<u8> {
+fn with_total_len(packet: Spec, len: u16) -> Vec<u8> {
     let mut bytes = packet.bytes();
     bytes[2..4].copy_from_slice(&len.to_be_bytes());
-    bytes[10..12].fill(0);
-    let sum = !ones_sum(&bytes[..20]);
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    seal_ip(&mut bytes);
     bytes
 }
 
 /// A jumbogram: length 0, and an option that would say the length.
 fn jumbo() -> Vec<u8> {
-    let mut bytes = V6 { front: vec![padding(HOP_BY_HOP, 8)], ..V6::whole(vec![0; 8]) }.bytes();
+    let mut bytes = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).payload(vec![0; 8]) }.bytes();
     bytes[4..6].fill(0);
     bytes
 }
 
 fn behind(headers: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
     let (next_header, payload) = chain(&headers, EXPERIMENT);
-    V6 { next_header, ..V6::whole(payload) }.bytes()
+    Spec { protocol: next_header, ..ip(6).payload(payload) }.bytes()
 }
 
 /// A first piece of `len` bytes, all of them the front of one header.
 fn headers_cut(len: usize) -> Vec<u8> {
-    let (next_header, options) = chain(&[padding(DESTINATION_OPTIONS, 2_048)], UDP);
-    V6 { next_header, ..V6::piece(0, &options[..len], true) }.bytes()
+    let (next_header, options) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], UDP);
+    Spec { protocol: next_header, ..ip(6).part(0, &options[..len], true) }.bytes()
 }
 
 fn neighbour_solicitation() -> [Vec<u8>; 2] {
     let mut payload = [0; 24];
     payload[0] = 135;
     [(0, 16, true), (16, 24, false)].map(|(start, end, more)| {
-        V6 { next_header: ICMPV6, ..V6::piece(start, &payload[start..end], more) }.bytes()
+        Spec { protocol: ICMPV6, ..ip(6).part(start, &payload[start..end], more) }.bytes()
     })
 }
 
 fn too_big() -> Vec<u8> {
-    V4 { flags: DF, ..V4::whole(vec![0; 100]) }.bytes()
+    Spec { ip_flags: DF, ..ip(4).payload(vec![0; 100]) }.bytes()
 }
 
 fn late(late: Late) -> Rig {
@@ -339,7 +326,7 @@ fn evicted(late: Late) -> Rig {
 fn worn_out() -> Rig {
     let mut rig = Rig::new(68, Role::Source(Identifiers::new(secret(), Duration::from_secs(60))), None);
     for _ in 0..65_536 {
-        rig.push(&whole(Version::V4, &[0; 100]));
+        rig.push(&whole(4, &[0; 100]));
     }
     assert_eq!(rig.retired(Reason::NoIdentifier), 0, "every one of them is used once");
     rig
@@ -347,7 +334,7 @@ fn worn_out() -> Rig {
 
 fn half_filled() -> Rig {
     let mut rig = Rig::host();
-    let bytes = V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &[1, 2, 3])) }.bytes();
+    let bytes = udp(4).ip_flags(0).payload([1, 2, 3]).bytes();
     let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
     packet.checksum = Checksum::Partial;
     rig.side.push(rig.now, packet, &mut rig.out);

@@ -1,12 +1,11 @@
 //! Frames in, frames out: one side with its output, and the laws checked after every step.
 
-use super::model::Key;
-use super::wire::{Header, read};
 use core::time::Duration;
+use testkit::model::Key;
+use testkit::{Seen, Spec};
 use wideload_engine::packet::{Content, Fill, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool, Time};
 use wideload_engine::{
-    Answers, Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side,
-    Widening,
+    Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening,
 };
 
 /// A side and where its packets go.
@@ -65,15 +64,9 @@ impl Station {
         Station::joining(USUAL, Late::Retire)
     }
 
-    /// The same, but it answers senders.
-    pub fn answering(mut self, answers: Answers) -> Station {
-        self.out = Output::new(Pool::new(ROOM), Some(answers));
-        self
-    }
-
     /// Pushes a frame: Ethernet where `vlans` has tags, else bare IP; returns what leaves.
-    pub fn push(&mut self, now: Time, frame: &[u8], header: &Header) -> Vec<Left> {
-        let medium = if header.vlans.is_empty() { Medium::Ip } else { Medium::Ethernet };
+    pub fn push(&mut self, now: Time, frame: &[u8], header: &Spec) -> Vec<Left> {
+        let medium = if header.vlans.is_none() { Medium::Ip } else { Medium::Ethernet };
         self.push_frame(now, frame, medium, Ingress(header.ingress))
     }
 
@@ -170,13 +163,7 @@ impl Left {
 
     /// The key of the datagram that it belongs to.
     pub fn key(&self) -> Key {
-        let seen = read(self.ip());
-        let tags = self.frame[..self.ip_at].get(12..).unwrap_or_default().chunks_exact(4);
-        let vlans = tags.map(|tag| u16::from_be_bytes([tag[2], tag[3]])).collect();
-        let (source, destination) = (seen.source, seen.destination);
-        let header =
-            Header { source, destination, id: seen.id, protocol: seen.protocol, ..Header::plain(seen.version) };
-        Key::of(&Header { vlans, ingress: self.ingress, ..header })
+        Key::of_seen(&Seen::read(&self.frame, self.ip_at), self.ingress)
     }
 }
 

@@ -50,7 +50,7 @@ fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
         for (index, segment) in cut(&train, 700, ids, &mut pool).iter().enumerate() {
             let step = if ids == Identifications::Rise { index as u16 } else { 0 };
             assert_eq!(segment[4..6], 0xFFFEu16.wrapping_add(step).to_be_bytes(), "{ids:?}, segment {index}");
-            // Version, class, flags, hop count, protocol, addresses; ports, acknowledgement, window, urgent, options.
+            // class, flags, hop count, protocol, addresses; ports, acknowledgement, window, urgent, options.
             for same in [0..2, 6..10, 12..24, 28..33, 34..36, 38..52] {
                 assert_eq!(segment[same.clone()], train[same], "{ids:?}, segment {index}");
             }

@@ -1,14 +1,12 @@
 //! Fragments are joined on the way, in their order and up to the next link's MTU; nothing is lost, and a host makes of what
 //! leaves what it would have made of what came.
 
-mod packets;
-
+use crate::rig::*;
 use fastrand::Rng;
-use packets::*;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-use wideload_engine::packet::{Ingress, Medium, Pool, Time, Version};
+use wideload_engine::packet::{Ingress, Medium, Pool, Time};
 use wideload_engine::{
     Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Late, Limits, Mode, Output, Prefixes, Reason,
     Reassembler, Role, Rules, RunsBy, Side, Switch, Widening,
@@ -19,7 +17,7 @@ use wideload_engine::{
 #[test]
 fn in_every_order_with_every_repeat_a_host_makes_of_few_pieces_what_it_made_without_joining() {
     let payload = pattern(5 * 24 - 3);
-    let whole = pieces(Version::V4, &payload, 24);
+    let whole = pieces(4, &payload, 24);
     assert_eq!(whole.len(), 5);
     let mut whole_at_once = 0;
     for order in orders(6) {
@@ -100,22 +98,14 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
         let mut random = Rng::with_seed(seed);
         let is_v6 = random.bool();
         let mut came = Vec::new();
-        for id in 1..=random.u16(2..8) {
+        for id in 1..=random.u32(2..8) {
             let payload = pattern([400, 1_200, 1_600, 1_600, 1_600][random.usize(..5)]);
             let flags = if random.bool() { DF } else { 0 };
             let room = [4_000, 4_000, 200, 800, 1_000][random.usize(..5)];
             if is_v6 {
-                let payload = udp(&HOST_V6, &PEER_V6, &payload);
-                let part = |at: usize, more| V6 {
-                    next_header: UDP,
-                    fragment: (payload.len() > room).then_some((id.into(), at, more)),
-                    ..V6::whole(payload[at..payload.len().min(at + room)].to_vec())
-                };
-                let places = (0..payload.len()).step_by(room);
-                came.extend(places.map(|at| part(at, at + room < payload.len()).bytes()));
+                came.extend(cut(&udp(6).id(id).payload(payload), room));
             } else {
-                let whole = V4 { protocol: UDP, id, flags, ..V4::whole(udp(&HOST_V4, &PEER_V4, &payload)) };
-                came.extend(cut(&whole, room));
+                came.extend(cut(&udp(4).id(id).ip_flags(flags).payload(payload), room));
             }
         }
         let [alone, joined] = [false, true].map(|joins| {
@@ -125,7 +115,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of a train that is refused its sender is told once.
-            left.retain(|frame| Wire::read(frame).protocol == UDP);
+            left.retain(|frame| Seen::of(frame).protocol == UDP);
             left.sort();
             gathered += rig.event(Event::Gathered);
             refused += rig.retired(Reason::TooBig);
@@ -150,15 +140,14 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
             rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
             let came: Vec<_> = (lens.iter().zip(&are_atomic).enumerate())
                 .map(|(id, (len, is_atomic))| {
-                    let fragment = (may_be && *is_atomic).then_some((id as u32, 0, false));
-                    let payload = udp(&HOST_V6, &PEER_V6, &pattern(*len));
-                    V6 { next_header: UDP, fragment, ..V6::whole(payload) }.bytes()
+                    let fragment = (may_be && *is_atomic).then_some((0, false));
+                    Spec { fragment, ..udp(6).id(id as u32).payload(pattern(*len)) }.bytes()
                 })
                 .collect();
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             // Of what is too long a train's sender is told once.
-            left.retain(|frame| Wire::read(frame).protocol == UDP);
+            left.retain(|frame| Seen::of(frame).protocol == UDP);
             let runs: u64 = Event::RUN_ENDS.iter().map(|event| rig.event(*event)).sum();
             gathered += rig.event(Event::Gathered) - runs;
             (left, runs, rig.retired(Reason::TooBig))
@@ -173,7 +162,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
 #[test]
 fn a_datagram_that_fits_leaves_whole_the_moment_its_last_piece_comes() {
     let payload = pattern(1_480);
-    let sent = pieces(Version::V4, &payload, 296);
+    let sent = pieces(4, &payload, 296);
     let mut rig = joining(1_500);
     let (last, others) = sent.split_last().unwrap();
     assert_eq!(rig.push_all(others), [[0; 0]; 0]);
@@ -184,7 +173,7 @@ fn a_datagram_that_fits_leaves_whole_the_moment_its_last_piece_comes() {
 
 #[test]
 fn a_run_leaves_as_it_stands_where_the_next_piece_would_not_fit() {
-    let sent = pieces(Version::V4, &pattern(3_000), 488);
+    let sent = pieces(4, &pattern(3_000), 488);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
     assert_eq!(places(&rig.push(&sent[3])), [(0, 1_464, true)]);
@@ -195,7 +184,7 @@ fn a_run_leaves_as_it_stands_where_the_next_piece_would_not_fit() {
 
 #[test]
 fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
-    let sent = pieces(Version::V4, &pattern(2_000), 296);
+    let sent = pieces(4, &pattern(2_000), 296);
     let mut rig = joining(1_500);
     let left = rig.push_all(&sent[..5]);
     assert_eq!((places(&left), left[0].len()), (vec![(0, 1_480, true)], 1_500));
@@ -204,7 +193,7 @@ fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
 
 #[test]
 fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
-    let sent = pieces(Version::V4, &pattern(1_000), 300 / 8 * 8);
+    let sent = pieces(4, &pattern(1_000), 300 / 8 * 8);
     let mut rig = joining(700);
     assert_eq!(places(&rig.push_all(&sent)), [(0, 592, true), (592, 408, false)]);
     assert_counts(&rig, &[(Event::Joined, 4), (Event::JoinedFull, 1), (Event::JoinedLast, 1)]);
@@ -212,7 +201,7 @@ fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
 
 #[test]
 fn a_gap_closes_a_run_and_the_piece_behind_it_starts_another() {
-    let sent = pieces(Version::V4, &pattern(800), 80);
+    let sent = pieces(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[..3])), []);
     assert_eq!(places(&rig.push(&sent[4])), [(0, 240, true)]);
@@ -222,9 +211,9 @@ fn a_gap_closes_a_run_and_the_piece_behind_it_starts_another() {
 
 #[test]
 fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
-    let sent = pieces(Version::V4, &pattern(800), 80);
+    let sent = pieces(4, &pattern(800), 80);
     for (start, len) in [(0, 80), (80, 80), (0, 160), (80, 240), (8, 8), (152, 16)] {
-        let other = piece(Version::V4, start, &vec![7; len], true);
+        let other = piece(4, start, &vec![7; len], true);
         let mut rig = joining(1_500);
         rig.push_all(&sent[..2]);
         let left = rig.push(&other);
@@ -236,14 +225,14 @@ fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
 
 #[test]
 fn a_header_that_changes_closes_the_run() {
-    let base = |index: usize| V4::piece(index * 80, &pattern(240)[index * 80..][..80], true);
-    type Change = fn(V4) -> V4;
+    let base = |index: usize| ip(4).part(index * 80, &pattern(240)[index * 80..][..80], true);
+    type Change = fn(Spec) -> Spec;
     let changes: [(&str, Change); 5] = [
-        ("class", |piece| V4 { tos: 0x20, ..piece }),
-        ("congestion mark", |piece| V4 { tos: 3, ..piece }),
-        ("hop count", |piece| V4 { ttl: 63, ..piece }),
-        ("the reserved bit", |piece| V4 { flags: piece.flags | RESERVED, ..piece }),
-        ("a copied option", |piece| V4 { options: vec![0x94, 4, 0, 0], ..piece }),
+        ("class", |piece| Spec { tos: 0x20, ..piece }),
+        ("congestion mark", |piece| Spec { tos: 3, ..piece }),
+        ("hop count", |piece| Spec { ttl: 63, ..piece }),
+        ("the reserved bit", |piece| Spec { ip_flags: RESERVED, ..piece }),
+        ("a copied option", |piece| Spec { ip_options: vec![0x94, 4, 0, 0], ..piece }),
     ];
     for (what, change) in changes {
         let mut rig = joining(1_500);
@@ -256,12 +245,12 @@ fn a_header_that_changes_closes_the_run() {
     // What has DF joins nothing, and does not wait.
     let mut rig = joining(1_500);
     rig.push_all(&[base(0).bytes(), base(1).bytes()]);
-    let piece = V4 { flags: DF | MF, ..base(2) }.bytes();
+    let piece = base(2).ip_flags(DF).bytes();
     assert_eq!(places(&rig.push(&piece)), [(0, 160, true), (160, 80, true)]);
     assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
     // So does the link header: priority, station.
     for (at, value) in [(14, 0x20), (11, 9)] {
-        let frame = |piece: &V4, at: usize, value: u8| {
+        let frame = |piece: &Spec, at: usize, value: u8| {
             let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 5, 8, 0];
             frame[at] = value;
             [frame, piece.bytes()].concat()
@@ -277,7 +266,7 @@ fn a_header_that_changes_closes_the_run() {
 
 #[test]
 fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
-    let sent = pieces(Version::V4, &pattern(800), 80);
+    let sent = pieces(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push(&sent[0]);
     let deadline = Time::ZERO + USUAL.patience;
@@ -295,7 +284,7 @@ fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
 
 #[test]
 fn what_is_held_leaves_when_the_input_ends() {
-    let sent = pieces(Version::V4, &pattern(800), 80);
+    let sent = pieces(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     rig.push_all(&sent[..2]);
     assert_eq!(places(&rig.flush()), [(0, 160, true)]);
@@ -304,7 +293,7 @@ fn what_is_held_leaves_when_the_input_ends() {
 
 #[test]
 fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_piece_starts_another() {
-    let sent = pieces(Version::V4, &pattern(8_980), 488);
+    let sent = pieces(4, &pattern(8_980), 488);
     let mut rig = joining(9_000);
     rig.out = Output::new(Pool::new(3 * 2_500), None);
     let left = through(&mut rig, &sent);
@@ -316,7 +305,7 @@ fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_piece_starts_
 
 #[test]
 fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
-    let sent = pieces(Version::V4, &pattern(8_980), 488);
+    let sent = pieces(4, &pattern(8_980), 488);
     let usual = run_charge(9_000);
     for full in [Full::Pass, Full::Evict] {
         for (bytes, left_count) in [(usual, 5), (5 * usual, 1)] {
@@ -347,9 +336,9 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
 #[test]
 fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined() {
     // A side that takes less than the joiner was told: nothing may end for that.
-    let part = |flags: u16, start: usize, end: usize| V4 {
-        flags: flags | if end < 1_400 { MF } else { 0 },
-        ..V4::piece(start, &pattern(1_400)[start..end], false)
+    let part = |flags: u16, start: usize, end: usize| Spec {
+        ip_flags: flags | if end < 1_400 { MF } else { 0 },
+        ..ip(4).part(start, &pattern(1_400)[start..end], false)
     };
     let came = [(0, 400, true), (400, 480, true), (880, 400, true), (1_280, 120, false)];
     for (flags, count, expected) in [
@@ -369,7 +358,7 @@ fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined(
 
 #[test]
 fn a_run_may_start_anywhere_in_its_datagram() {
-    let sent = pieces(Version::V4, &pattern(800), 80);
+    let sent = pieces(4, &pattern(800), 80);
     let mut rig = joining(1_500);
     assert_eq!(places(&rig.push_all(&sent[3..])), [(240, 560, false)]);
 }
@@ -379,15 +368,15 @@ fn what_joins_has_one_header_and_every_field_of_it_is_right() {
     for flags in [0, RESERVED] {
         let payload = pattern(240);
         let part = |at: usize, more: u16| {
-            let part = V4::piece(at, &payload[at..at + 80], false);
-            V4 { tos: 0xB9, ttl: 17, flags: flags | more, protocol: UDP, ..part }
+            let part = ip(4).part(at, &payload[at..at + 80], false);
+            Spec { tos: 0xB9, ttl: 17, ip_flags: flags | more, protocol: UDP, ..part }
         };
         let mut rig = joining(1_500);
         rig.push_all(&[part(80, MF).bytes(), part(160, MF).bytes()]);
-        let expected = V4 { payload: payload[80..].to_vec(), ..part(80, MF) };
+        let expected = Spec { payload: payload[80..].to_vec(), ..part(80, MF) };
         assert_only(&rig.flush(), &expected.bytes());
         let mut rig = joining(1_500);
-        let whole = V4 { payload: payload.clone(), ..part(0, 0) };
+        let whole = Spec { payload: payload.clone(), ..part(0, 0) };
         assert_only(
             &rig.push_all(&[part(0, MF).bytes(), part(80, MF).bytes(), part(160, 0).bytes()]),
             &whole.bytes(),
@@ -403,9 +392,9 @@ fn options_of_the_first_piece_alone_stay_with_it() {
     let first_options = [&record[..], &route, &[0, 0]].concat();
     let payload = pattern(160);
     let part = |at: usize, options: &[u8]| {
-        V4 { options: options.to_vec(), ..V4::piece(at, &payload[at..at + 80], at == 0) }.bytes()
+        Spec { ip_options: options.to_vec(), ..ip(4).part(at, &payload[at..at + 80], at == 0) }.bytes()
     };
-    let joined = V4 { options: first_options.clone(), ..V4::whole(payload.clone()) }.bytes();
+    let joined = Spec { ip_options: first_options.clone(), ..ip(4).payload(payload.clone()) }.bytes();
     let shorter = [&route[..], &[0]].concat();
     // Linux writes no-operations where the others stood.
     let blanked = [&[1; 7][..], &route, &[0, 0]].concat();
@@ -414,9 +403,9 @@ fn options_of_the_first_piece_alone_stay_with_it() {
         assert_only(&rig.push_all(&[part(0, &first_options), part(80, options)]), &joined);
         // A later run keeps the later header.
         let [one, other] =
-            [80, 160].map(|at| V4 { options: options.clone(), ..V4::piece(at, &payload[..80], true) });
+            [80, 160].map(|at| Spec { ip_options: options.clone(), ..ip(4).part(at, &payload[..80], true) });
         rig.push_all(&[one.bytes(), other.bytes()]);
-        let expected = V4 { payload: [&payload[..80], &payload[..80]].concat(), ..one };
+        let expected = Spec { payload: [&payload[..80], &payload[..80]].concat(), ..one };
         assert_only(&rig.flush(), &expected.bytes());
     }
     // Whose option is gone, has another value or cannot be read says something else.
@@ -431,8 +420,9 @@ fn options_of_the_first_piece_alone_stay_with_it() {
 #[test]
 fn the_longer_header_of_the_first_piece_counts_against_the_mtu() {
     let options = vec![7, 39, 4].into_iter().chain([0; 37]).collect::<Vec<u8>>();
-    let part =
-        |at: usize, options: &[u8]| V4 { options: options.to_vec(), ..V4::piece(at, &[1; 48], at == 0) }.bytes();
+    let part = |at: usize, options: &[u8]| {
+        Spec { ip_options: options.to_vec(), ..ip(4).part(at, [1; 48], at == 0) }.bytes()
+    };
     for (mtu, left_count) in [(156, 1), (155, 2)] {
         let mut rig = joining(mtu);
         assert_eq!(through(&mut rig, &[part(0, &options), part(48, &[])]).len(), left_count, "{mtu}");
@@ -442,7 +432,7 @@ fn the_longer_header_of_the_first_piece_counts_against_the_mtu() {
 #[test]
 fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    frame.extend(V4 { tos: 0x11, ..V4::piece(16, &[5; 8], true) }.bytes());
+    frame.extend(Spec { tos: 0x11, ..ip(4).part(16, [5; 8], true) }.bytes());
     // Padding of the link, which says nothing.
     frame.resize(60, 0xEE);
     let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
@@ -451,9 +441,9 @@ fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
     assert_counts(&rig, &[]);
     // What joins it stands where the padding stood.
     let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
-    let next = V4 { tos: 0x11, ..V4::piece(24, &[6; 8], true) }.bytes();
+    let next = Spec { tos: 0x11, ..ip(4).part(24, [6; 8], true) }.bytes();
     rig.push_all(&[frame.clone(), [&frame[..14], &next].concat()]);
-    let joined = V4 { tos: 0x11, ..V4::piece(16, &[[5; 8], [6; 8]].concat(), true) }.bytes();
+    let joined = Spec { tos: 0x11, ..ip(4).part(16, [[5; 8], [6; 8]].concat(), true) }.bytes();
     assert_only(&rig.flush(), &[&frame[..14], &joined].concat());
 }
 
@@ -461,7 +451,7 @@ fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
 fn a_piece_that_none_like_it_fits_behind_does_not_wait() {
     let payload = pattern(3_000);
     let mut rig = joining(1_500);
-    for sent in pieces(Version::V4, &payload, 744) {
+    for sent in pieces(4, &payload, 744) {
         assert_only(&rig.push(&sent), &sent);
     }
     assert_counts(&rig, &[]);
@@ -472,14 +462,14 @@ fn a_piece_that_none_like_it_fits_behind_does_not_wait() {
 #[test]
 fn what_is_malformed_passes_in_its_turn_as_it_came() {
     let malformed = [
-        V4::piece(160, &[1; 15], true),
-        V4::piece(160, &[], true),
-        V4::piece(65_528, &[1; 8], false),
-        V4::piece(65_528, &[1; 16], true),
-        V4 { options: vec![7, 4, 4, 0], ..V4::piece(160, &[1; 8], true) },
+        ip(4).part(160, [1; 15], true),
+        ip(4).part(160, [], true),
+        ip(4).part(65_528, [1; 8], false),
+        ip(4).part(65_528, [1; 16], true),
+        Spec { ip_options: vec![7, 4, 4, 0], ..ip(4).part(160, [1; 8], true) },
     ];
     for malformed in malformed.map(|piece| piece.bytes()) {
-        let sent = pieces(Version::V4, &pattern(800), 80);
+        let sent = pieces(4, &pattern(800), 80);
         let mut rig = joining(1_500);
         rig.push_all(&sent[..2]);
         let left = rig.push(&malformed);
@@ -494,7 +484,7 @@ fn what_is_malformed_passes_in_its_turn_as_it_came() {
 #[test]
 fn what_has_passed_is_never_joined_to_what_has_not() {
     // A repeat of the second, and the third with it, would overlap the second at the host.
-    let sent = pieces(Version::V4, &pattern(400), 80);
+    let sent = pieces(4, &pattern(400), 80);
     let pick = |order: &[usize]| order.iter().map(|index| sent[*index].clone()).collect::<Vec<_>>();
     for (order, expected) in [
         (&[1, 0, 1, 2, 3, 4][..], &[(80, 80, true), (0, 80, true), (80, 80, true), (160, 240, false)][..]),
@@ -506,7 +496,7 @@ fn what_has_passed_is_never_joined_to_what_has_not() {
         assert_eq!(places(&through(&mut rig, &pick(order))), expected, "{order:?}");
     }
     // Nor is it over while a piece of it was one that a host drops: that piece may come again.
-    let dropped = V4 { options: vec![7, 4, 4, 0], ..V4::piece(80, &pattern(400)[80..160], true) }.bytes();
+    let dropped = Spec { ip_options: vec![7, 4, 4, 0], ..ip(4).part(80, &pattern(400)[80..160], true) }.bytes();
     let again = [&sent[..1], &[dropped], &sent[2..], &sent[..2]].concat();
     let left = through(&mut joining(1_500), &again);
     assert_eq!(places(&left[left.len() - 2..]), [(0, 80, true), (80, 80, true)]);
@@ -526,12 +516,12 @@ fn what_has_passed_is_never_joined_to_what_has_not() {
 
 #[test]
 fn no_more_than_a_thousand_datagrams_are_remembered_that_lost_their_order() {
-    let sent = pieces(Version::V4, &pattern(400), 80);
+    let sent = pieces(4, &pattern(400), 80);
     for (others, is_known) in [(900, true), (1_100, false)] {
         let mut rig = joining(1_500);
         rig.push_all(&[sent[1].clone(), sent[0].clone()]);
         for id in 0..others {
-            let late = V4 { id, protocol: UDP, ..V4::piece(80, &[1; 80], false) };
+            let late = Spec { id, protocol: UDP, ..ip(4).part(80, [1; 80], false) };
             rig.push(&late.bytes());
         }
         assert_eq!(rig.push(&sent[0]).len(), usize::from(is_known), "after {others}");
@@ -540,15 +530,15 @@ fn no_more_than_a_thousand_datagrams_are_remembered_that_lost_their_order() {
 
 #[test]
 fn what_differs_in_any_part_of_the_key_is_another_datagram() {
-    let base = V4::piece(0, &[1; 80], true);
-    let next = V4::piece(80, &[2; 80], true);
+    let base = ip(4).part(0, [1; 80], true);
+    let next = ip(4).part(80, [2; 80], true);
     let strangers = [
-        V4 { id: 0x1235, ..next.clone() },
-        V4 { source: [192, 0, 2, 7], ..next.clone() },
-        V4 { destination: [192, 0, 2, 7], ..next.clone() },
-        V4 { protocol: UDP, ..next.clone() },
+        Spec { id: 0x1235, ..next.clone() },
+        Spec { source: [192, 0, 2, 7].into(), ..next.clone() },
+        Spec { destination: [192, 0, 2, 7].into(), ..next.clone() },
+        Spec { protocol: UDP, ..next.clone() },
         // One hint for both.
-        V4 { id: 0x1234 + 64, ..next.clone() },
+        Spec { id: 0x1234 + 64, ..next.clone() },
     ];
     for stranger in strangers {
         let mut rig = joining(1_500);
@@ -562,7 +552,7 @@ fn what_differs_in_any_part_of_the_key_is_another_datagram() {
     rig.push(&next.bytes());
     assert_eq!(places(&rig.flush()), [(0, 80, true), (80, 80, true)], "another port");
     // Another VLAN.
-    let frame = |vlan: u8, piece: &V4| {
+    let frame = |vlan: u8, piece: &Spec| {
         [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, vlan, 8, 0][..], &piece.bytes()].concat()
     };
     let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
@@ -573,11 +563,11 @@ fn what_differs_in_any_part_of_the_key_is_another_datagram() {
 #[test]
 fn whole_packets_and_version_6_pass() {
     let mut rig = joining(1_500);
-    for packet in [whole(Version::V4, &[1; 80]), whole(Version::V6, &[1; 80])] {
+    for packet in [whole(4, &[1; 80]), whole(6, &[1; 80])] {
         assert_only(&rig.push(&packet), &packet);
     }
     // Also those with a Fragment header and one piece (RFC 8200 section 4, R087).
-    for sent in pieces(Version::V6, &pattern(2_000), 400).iter().chain([&piece(Version::V6, 0, &[1; 8], false)]) {
+    for sent in pieces(6, &pattern(2_000), 400).iter().chain([&piece(6, 0, &[1; 8], false)]) {
         assert_only(&rig.push(sent), sent);
     }
     assert_counts(&rig, &[]);
@@ -587,18 +577,15 @@ fn whole_packets_and_version_6_pass() {
 fn a_datagram_joined_whole_goes_on_to_its_flow() {
     let mut rig = joining(1_500);
     rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
-    let datagram = V4 { protocol: UDP, ..V4::whole(udp(&HOST_V4, &PEER_V4, &pattern(800))) };
-    let part = |at: usize, end: usize, flags| {
-        V4 { flags, offset: at, payload: datagram.payload[at..end].to_vec(), ..datagram.clone() }.bytes()
-    };
-    assert_eq!(rig.push_all(&[part(0, 400, MF), part(400, 808, 0)]), [[0; 0]; 0], "its flow holds it");
+    let datagram = udp(4).ip_flags(0).payload(pattern(800));
+    assert_eq!(rig.push_all(&datagram.parts(408)), [[0; 0]; 0], "its flow holds it");
     assert_only(&rig.flush(), &datagram.bytes());
     assert_eq!((rig.event(Event::JoinedWhole), rig.event(Event::Gathered)), (1, 1));
 }
 
 #[test]
 fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
-    let datagram = |id| V4 { protocol: UDP, id, flags: DF, ..V4::whole(udp(&HOST_V4, &PEER_V4, &pattern(1_600))) };
+    let datagram = |id| udp(4).id(id).payload(pattern(1_600));
     let pieces = |id| cut(&datagram(id), 808);
     let rig = || {
         let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
@@ -610,7 +597,7 @@ fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
     assert_eq!(joins.push_all(&[pieces(1), pieces(2)].concat()), [[0; 0]; 0], "their flow holds them");
     let left = joins.flush();
     assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
-    assert!(Wire::read_all(&left).iter().all(|wire| wire.dont_fragment));
+    assert!(Seen::all(&left).iter().all(|wire| wire.dont_fragment));
     assert_eq!((joins.event(Event::Gathered), joins.retired(Reason::TooBig)), (2, 0));
     // One that came whole is no part of their train: it must not be cut, and its sender is told.
     let mut parts = rig();
@@ -622,8 +609,7 @@ fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
 #[test]
 fn segments_that_came_in_pieces_are_joined_with_such_alone() {
     let sent = |number: u16, in_pieces| {
-        let upper = tcp(&HOST_V4, &PEER_V4, 1_000 * u32::from(number), &pattern(1_000));
-        let whole = V4 { protocol: TCP, id: number + 1, flags: DF, ..V4::whole(upper) };
+        let whole = tcp(4).id((number + 1).into()).seq((1_000 * number).into()).payload(pattern(1_000));
         cut(&whole, if in_pieces { 512 } else { 1_500 })
     };
     for (in_pieces, lens) in [
@@ -636,7 +622,7 @@ fn segments_that_came_in_pieces_are_joined_with_such_alone() {
             let mut rig = Rig::new(9_000, Role::Transit, Some(Late::Retire));
             let rules = Rules { mode, udp: false, ..udp_trains() };
             rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
-            let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_pieces[usize::from(number)])).collect();
+            let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_pieces[number as usize])).collect();
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
             let left: Vec<_> = left.iter().map(|packet| packet.len() - 40).collect();
@@ -677,7 +663,7 @@ fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
 
 #[test]
 fn a_run_is_charged_from_its_opening_what_it_may_become() {
-    let sent = pieces(Version::V4, &pattern(8_980), 488);
+    let sent = pieces(4, &pattern(8_980), 488);
     let charge = run_charge(9_000);
     assert!((16_384..18_000).contains(&charge), "{charge}");
     let mut rig = joining(9_000);
@@ -692,22 +678,19 @@ fn a_run_is_charged_from_its_opening_what_it_may_become() {
 #[test]
 fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
     let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
-    let elsewhere = |piece: &Vec<u8>| {
-        let wire = Wire::read(piece);
-        V4 { destination: [192, 0, 2, 77], id: 3, ..V4::piece(wire.offset, &wire.payload, wire.more) }.bytes()
-    };
+    let elsewhere = ip(4).id(3).to([192, 0, 2, 77]).payload(pattern(400)).parts(80);
     for (runs, after_other_flow, after_own_flow) in
         [(RunsBy::Datagram, 0, 0), (RunsBy::Flow, 0, 1), (RunsBy::All, 1, 1)]
     {
         let mut rig = joining_within(1_500, JoinLimits { runs, ..USUAL });
         rig.push_all(&one[..2]);
-        assert_eq!(rig.push(&elsewhere(&other[0])).len(), after_other_flow, "{runs:?}");
+        assert_eq!(rig.push(&elsewhere[0]).len(), after_other_flow, "{runs:?}");
         let mut rig = joining_within(1_500, JoinLimits { runs, ..USUAL });
         rig.push_all(&one[..2]);
         assert_eq!(rig.push(&other[0]).len(), after_own_flow, "{runs:?}");
         assert_eq!(rig.event(Event::JoinedEvicted), after_own_flow as u64);
         // A packet that is no fragment pushes nothing.
-        assert_eq!(rig.push(&whole(Version::V4, &[1; 8])).len(), 1);
+        assert_eq!(rig.push(&whole(4, &[1; 8])).len(), 1);
     }
 }
 
@@ -718,13 +701,7 @@ fn each_destination_has_what_was_said_for_its_prefix() {
         .with(prefix("198.51.100.0/24"), Join::Graceful)
         .with(prefix("198.51.100.128/25"), Join::Destination)
         .with(prefix("203.0.113.7"), Join::Hop);
-    let sent = |destination: [u8; 4]| {
-        let parts = pieces(Version::V4, &pattern(3_000), 488);
-        let parts = parts.iter().map(|part| Wire::read(part));
-        parts
-            .map(|part| V4 { destination, ..V4::piece(part.offset, &part.payload, part.more) }.bytes())
-            .collect::<Vec<_>>()
-    };
+    let sent = |destination: [u8; 4]| ip(4).to(destination).payload(pattern(3_000)).parts(488);
     let cases = [([198, 51, 100, 2], 3), ([198, 51, 100, 200], 1), ([203, 0, 113, 7], 1), ([203, 0, 113, 8], 7)];
     for (destination, left_count) in cases {
         let mut rig = joining(9_000);
@@ -747,7 +724,7 @@ fn each_destination_has_what_was_said_for_its_prefix() {
 // R010, R031, rel:C1
 #[test]
 fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
-    let sent = pieces(Version::V4, &pattern(3_000), 488);
+    let sent = pieces(4, &pattern(3_000), 488);
     let mut rig = Rig::router(9_000);
     assert_eq!(rig.push_all(&sent), sent);
     // To have a joiner is not to be asked.
@@ -766,7 +743,7 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
 #[test]
 fn what_two_hops_cut_is_joined_apart() {
     let frame = |station: u8, piece: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], piece].concat();
-    let sent = pieces(Version::V4, &pattern(160), 80);
+    let sent = pieces(4, &pattern(160), 80);
     for (join, left_count) in [(Join::Hop, 0), (Join::Destination, 1)] {
         let mut rig = Rig { medium: Medium::Ethernet, ..rejoining(join, 1_500) };
         assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(2, &sent[1])]).len(), left_count, "{join:?}");
@@ -781,7 +758,7 @@ fn what_two_hops_cut_is_joined_apart() {
 #[test]
 fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
     let payload = pattern(4_480);
-    let sent = pieces(Version::V4, &payload, 272);
+    let sent = pieces(4, &payload, 272);
     let mut rig = rejoining(Join::Hop, 1_500);
     let left = rig.push_all(&sent);
     assert_eq!(places(&left), [(0, 1_480, true), (1_480, 1_480, true), (2_960, 1_480, true), (4_440, 40, false)]);
@@ -794,12 +771,12 @@ fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
     // Pieces of unequal length; all of it would fit.
     let cuts = [0, 400, 1_600, 1_608, 2_400, 3_000];
     let sent: Vec<_> =
-        cuts.windows(2).map(|cut| piece(Version::V6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
+        cuts.windows(2).map(|cut| piece(6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
     for sent in [sent.clone(), sent.iter().rev().cloned().collect()] {
         let mut rig = rejoining(Join::Hop, 9_000);
         let left = rig.push_all(&sent);
         assert_eq!(places(&left), [(0, 1_200, true), (1_200, 1_200, true), (2_400, 600, false)]);
-        assert!(Wire::read_all(&left).iter().all(|wire| wire.id == 0x1234 && wire.len() <= 1_248));
+        assert!(Seen::all(&left).iter().all(|wire| wire.id == 0x1234 && wire.ip_len() <= 1_248));
         assert_whole(&Rig::host().push_all(&left), &payload);
         assert_whole(&rejoining(Join::Destination, 9_000).push_all(&sent), &payload);
     }
@@ -808,7 +785,7 @@ fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
 #[test]
 fn version_6_pieces_too_long_for_the_next_link_are_refused_as_they_would_be_alone() {
     let mut rig = rejoining(Join::Hop, 1_300);
-    let answers = rig.push_all(&pieces(Version::V6, &pattern(3_000), 1_400));
+    let answers = rig.push_all(&pieces(6, &pattern(3_000), 1_400));
     assert_eq!(answers.len(), 1, "Packet Too Big");
     assert_eq!((answers[0][40], rig.retired(Reason::TooBig)), (2, 1));
 }
@@ -817,16 +794,16 @@ fn version_6_pieces_too_long_for_the_next_link_are_refused_as_they_would_be_alon
 fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
     let payload = pattern(3_000);
     for (lens, first) in [(600, 0), (600, 1), (8, 0)] {
-        let sent = pieces(Version::V6, &payload, lens);
+        let sent = pieces(6, &payload, lens);
         let mut rig = rejoining(Join::Hop, 9_000);
         rig.push_all(&sent[first..3]);
         let left = rig.wait(seconds(60));
-        assert!(Wire::read_all(&left).iter().all(|wire| wire.len() <= 48 + lens), "{:?}", places(&left));
-        let bytes: usize = Wire::read_all(&left).iter().map(|wire| wire.payload.len()).sum();
+        assert!(Seen::all(&left).iter().all(|wire| wire.ip_len() <= 48 + lens), "{:?}", places(&left));
+        let bytes: usize = Seen::all(&left).iter().map(|wire| wire.body().len()).sum();
         assert_eq!(bytes, (3 - first) * lens);
     }
     // A last piece of few bytes alone.
-    let last = piece(Version::V6, 1_000, &[1; 3], false);
+    let last = piece(6, 1_000, &[1; 3], false);
     let mut rig = rejoining(Join::Hop, 9_000);
     rig.push(&last);
     assert_only(&rig.wait(seconds(60)), &last);
@@ -834,7 +811,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
 
 #[test]
 fn hop_by_hop_no_fragment_header_is_taken_out() {
-    let atomic = piece(Version::V6, 0, &[1; 80], false);
+    let atomic = piece(6, 0, &[1; 80], false);
     assert_only(&rejoining(Join::Hop, 1_500).push(&atomic), &atomic);
     assert_whole(&rejoining(Join::Destination, 1_500).push(&atomic), &[1; 80]);
 }
@@ -844,7 +821,7 @@ fn hop_by_hop_no_fragment_header_is_taken_out() {
 // cB11
 #[test]
 fn seventeen_pieces_of_4500_bytes_leave_as_four() {
-    let sent = pieces(Version::V4, &pattern(4_480), 272);
+    let sent = pieces(4, &pattern(4_480), 272);
     assert_eq!((sent.len(), sent[0].len()), (17, 292));
     let mut rig = joining(1_500);
     let left = through(&mut rig, &sent);
@@ -917,7 +894,7 @@ impl Scene {
 }
 
 /// The pieces of a datagram, in order.
-fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<V4> {
+fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<Spec> {
     let longest = *random.choice(&[200, 2_000, 10_000]).unwrap();
     let payload_len = random.usize(17..longest);
     let dont_fragment = random.u8(..4) == 0;
@@ -933,13 +910,13 @@ fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<V4> {
         2 => ([&uncopied[..], &copied].concat(), copied.to_vec()),
         _ => ([&uncopied[..], &copied].concat(), [&[1; 12][..], &copied].concat()),
     };
-    let header = V4 {
-        source: [192, 0, 2, random.u8(1..3)],
-        id: random.u16(..3) * *random.choice(&[1, 64]).unwrap(),
+    let header = Spec {
+        source: [192, 0, 2, random.u8(1..3)].into(),
+        id: random.u32(..3) * *random.choice(&[1, 64]).unwrap(),
         protocol: *random.choice(&[UDP, EXPERIMENT]).unwrap(),
         tos: *random.choice(&[0, 2, 0xB8]).unwrap(),
-        flags: if dont_fragment { DF } else { 0 },
-        ..V4::whole(Vec::new())
+        ip_flags: if dont_fragment { DF } else { 0 },
+        ..ip(4).payload(Vec::new())
     };
     let changes = random.u8(..4) == 0;
     let mut payload = vec![0; payload_len];
@@ -948,11 +925,8 @@ fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<V4> {
     while start < payload_len {
         let len = if even { room } else { 8 * random.usize(1..=room / 8) };
         let end = (start + len).min(payload_len);
-        let mut piece = V4 { offset: start, payload: payload[start..end].to_vec(), ..header.clone() };
-        if end < payload_len {
-            piece.flags |= MF;
-        }
-        piece.options = if start == 0 { first.clone() } else { later.clone() };
+        let mut piece = header.clone().part(start, &payload[start..end], end < payload_len);
+        piece.ip_options = if start == 0 { first.clone() } else { later.clone() };
         if changes && random.u8(..4) == 0 {
             piece.ttl = random.u8(1..);
         }
@@ -970,7 +944,7 @@ fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<V4> {
 }
 
 /// All pieces, those of each datagram in order: one datagram after the other, in turns or at random.
-fn weave(random: &mut Rng, datagrams: Vec<Vec<V4>>) -> Vec<V4> {
+fn weave(random: &mut Rng, datagrams: Vec<Vec<Spec>>) -> Vec<Spec> {
     let mut queues: Vec<_> = datagrams.into_iter().map(Vec::into_iter).collect();
     let way = random.u8(..3);
     let (mut woven, mut turn) = (Vec::new(), 0);
@@ -990,7 +964,7 @@ fn weave(random: &mut Rng, datagrams: Vec<Vec<V4>>) -> Vec<V4> {
 }
 
 /// What a network does, and what no honest sender does.
-fn disorder(random: &mut Rng, sent: &mut Vec<V4>) {
+fn disorder(random: &mut Rng, sent: &mut Vec<Spec>) {
     let often = *random.choice(&[0, 1, 3, 10, 30]).unwrap();
     if random.u8(..8) == 0 {
         sent.truncate(random.usize(1..=sent.len()));
@@ -1003,17 +977,17 @@ fn disorder(random: &mut Rng, sent: &mut Vec<V4>) {
             4 if sent.len() > 1 => drop(sent.remove(at)),
             5 if !is_whole(&sent[at]) => {
                 // Another piece near this one, with other bytes.
-                let offset = (sent[at].offset + 8 * random.usize(..3)).saturating_sub(8 * random.usize(..3));
+                let offset = (offset(&sent[at]) + 8 * random.usize(..3)).saturating_sub(8 * random.usize(..3));
                 let payload = vec![random.u8(..); 8 * random.usize(1..4)];
-                sent.insert(to, V4 { offset, payload, flags: sent[at].flags | MF, ..sent[at].clone() });
+                sent.insert(to, sent[at].clone().part(offset, payload, true));
             }
             6 if !is_whole(&sent[at]) => {
                 let payload = vec![random.u8(..); random.usize(..8)];
-                sent.insert(to, V4 { payload, flags: sent[at].flags | MF, ..sent[at].clone() });
+                sent.insert(to, sent[at].clone().part(offset(&sent[at]), payload, true));
             }
-            7 if sent[at].offset > 0 && sent[at].options.is_empty() => {
+            7 if offset(&sent[at]) > 0 && sent[at].ip_options.is_empty() => {
                 // An option that only a first piece may carry: a host drops this one alone.
-                sent.insert(to, V4 { options: vec![7, 4, 4, 0], ..sent[at].clone() });
+                sent.insert(to, Spec { ip_options: vec![7, 4, 4, 0], ..sent[at].clone() });
                 if random.bool() {
                     sent.remove(if at < to { at } else { at + 1 });
                 }
@@ -1024,8 +998,12 @@ fn disorder(random: &mut Rng, sent: &mut Vec<V4>) {
     }
 }
 
-fn is_whole(piece: &V4) -> bool {
-    piece.offset == 0 && piece.flags & MF == 0
+fn is_whole(piece: &Spec) -> bool {
+    piece.fragment == Some((0, false))
+}
+
+fn offset(piece: &Spec) -> usize {
+    piece.fragment.map_or(0, |(offset, _)| offset)
 }
 
 /// Of each datagram that comes in fragments, the octets in the order in which they came or left, each with its place and
@@ -1035,22 +1013,23 @@ type Octets = BTreeMap<[u8; 11], Vec<(usize, u16, u64)>>;
 fn octets(frames: &[Vec<u8>]) -> Octets {
     let mut octets = Octets::new();
     for frame in frames {
-        let wire = Wire::read(frame);
+        let wire = Seen::of(frame);
         let key: Vec<u8> = [&frame[4..6], &frame[9..10], &frame[12..20]].concat();
         let of_it = octets.entry(key.try_into().unwrap()).or_default();
         // What is not said by place: class, mark, hop count, DF, the reserved bit, options that all pieces carry.
-        let said = (frame[1], frame[8], frame[6] & 0xC0, copied_options(&wire.header[20..]));
+        let said = (frame[1], frame[8], frame[6] & 0xC0, copied_options(&wire.header()[20..]));
         let said = hash(&said);
-        if wire.offset == 0 {
-            of_it.push((0, STARTS, hash(&wire.header[20..])));
+        if wire.offset() == 0 {
+            of_it.push((0, STARTS, hash(&wire.header()[20..])));
         }
-        if wire.payload.is_empty() {
-            of_it.push((wire.offset, EMPTY, said));
+        if wire.body().is_empty() {
+            of_it.push((wire.offset(), EMPTY, said));
         }
-        of_it
-            .extend(wire.payload.iter().enumerate().map(|(at, octet)| (wire.offset + at, u16::from(*octet), said)));
-        if !wire.more {
-            of_it.push((wire.offset + wire.payload.len(), ENDS, said));
+        of_it.extend(
+            wire.body().iter().enumerate().map(|(at, octet)| (wire.offset() + at, u16::from(*octet), said)),
+        );
+        if !wire.more() {
+            of_it.push((wire.offset() + wire.body().len(), ENDS, said));
         }
     }
     octets
@@ -1138,14 +1117,12 @@ fn through(rig: &mut Rig, sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 fn places(frames: &[Vec<u8>]) -> Vec<(usize, usize, bool)> {
-    Wire::read_all(frames).iter().map(Wire::place).collect()
+    Seen::all(frames).iter().map(Seen::place).collect()
 }
 
 /// The pieces of a datagram under this identification.
-fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
-    let parts = pieces(Version::V4, payload, room);
-    let parts = parts.iter().map(|part| Wire::read(part));
-    parts.map(|part| V4 { id, ..V4::piece(part.offset, &part.payload, part.more) }.bytes()).collect()
+fn pieces_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+    ip(4).id(id).payload(payload).parts(room)
 }
 
 /// Datagrams of 9,000 bytes from as many hosts in 19 pieces of 508 bytes, the pieces in turns.
@@ -1154,8 +1131,7 @@ fn woven(datagrams: usize) -> Vec<Vec<u8>> {
     let starts: Vec<_> = (0..8_980).step_by(488).collect();
     let piece = |start: usize, host: usize| {
         let end = (start + 488).min(8_980);
-        let piece = V4::piece(start, &payload[start..end], end < 8_980);
-        V4 { source: [192, 0, 2, host as u8], ..piece }.bytes()
+        ip(4).from([192, 0, 2, host as u8]).part(start, &payload[start..end], end < 8_980).bytes()
     };
     starts.into_iter().flat_map(|start| (0..datagrams).map(move |host| piece(start, host))).collect()
 }
@@ -1163,25 +1139,13 @@ fn woven(datagrams: usize) -> Vec<Vec<u8>> {
 /// What one run is charged.
 fn run_charge(mtu: u16) -> usize {
     let mut rig = joining(mtu);
-    rig.push(&piece(Version::V4, 0, &[0; 8], true));
+    rig.push(&piece(4, 0, &[0; 8], true));
     rig.side.widening.joiner.as_ref().map_or(0, Joiner::charged)
 }
 
-/// How many seeds a swarm runs: `WIDELOAD_SEEDS`, or as many as given here.
-fn seed_count(usual: u64) -> u64 {
-    let text = std::env::var("WIDELOAD_SEEDS").ok();
-    text.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("WIDELOAD_SEEDS is a number, not {text:?}")))
-}
-
 /// A packet in pieces of so many bytes, as it came; whole where it is no longer.
-fn cut(whole: &V4, room: usize) -> Vec<Vec<u8>> {
-    let len = whole.payload.len();
-    let part = |at: usize| {
-        let end = (at + room).min(len);
-        let flags = if end < len { whole.flags | MF } else { whole.flags };
-        V4 { flags, offset: at, payload: whole.payload[at..end].to_vec(), ..whole.clone() }.bytes()
-    };
-    (0..len).step_by(room).map(part).collect()
+fn cut(whole: &Spec, room: usize) -> Vec<Vec<u8>> {
+    if whole.upper().len() > room { whole.parts(room) } else { vec![whole.bytes()] }
 }
 
 /// Datagrams and segments wait for others of their flow.

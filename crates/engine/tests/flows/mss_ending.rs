@@ -1,8 +1,6 @@
 //! The end of a border: wide hosts whose MSS was raised are told, each by an error that its own TCP believes.
 
-mod flows;
-
-use flows::*;
+use crate::rig::*;
 use std::time::Duration;
 use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
 use wideload_engine::{
@@ -25,8 +23,8 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
         let told = stand.tell();
         assert_eq!(told.len(), 1, "{version} {vlans:?}");
         let [Some(frame)] = &told[..] else { panic!("it is told") };
-        let seen = Seen::of(frame, stand.medium);
-        let icmp = &frame[seen.upper_at..seen.end];
+        let seen = seen(frame, stand.medium);
+        let icmp = seen.upper();
         let (kind, mtu, quoted_at) =
             if version == 4 { ([3, 4], &icmp[6..8], 20) } else { ([2, 0], &icmp[6..8], 40) };
         assert_eq!((&icmp[..2], mtu), (&kind[..], &1_500_u16.to_be_bytes()[..]));
@@ -38,14 +36,7 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
         if version == 4 {
             assert!(quoted_len > 8_000, "it was too long: {quoted_len}");
         }
-        let sum_is_right = if version == 4 {
-            packet_sum(icmp) == 0xFFFF
-        } else {
-            let pseudo =
-                [&frame[seen.ip_at + 8..seen.ip_at + 40], &(icmp.len() as u32).to_be_bytes(), &[0, 0, 0, 58]];
-            packet_sum(&[&pseudo.concat()[..], icmp].concat()) == 0xFFFF
-        };
-        assert!(sum_is_right);
+        assert!(seen.sum_is_right);
         if stand.medium == Medium::Ethernet {
             // To the station that the packets of the narrow host went to.
             assert_eq!(frame[..seen.ip_at], stand.of_narrow(version, 1).bytes()[..seen.ip_at]);
@@ -88,7 +79,7 @@ fn what_passes_without_being_seen_is_heard_of() {
         // Of another connection.
         stand.mss.hear_ack([(narrow, 10_002), (wide, 443)], 90_000);
         let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
-        let seq_at = Seen::of(frame, Medium::Ip).upper_at + 8 + if version == 4 { 24 } else { 44 };
+        let seq_at = Seen::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
         assert_eq!(frame[seq_at..seq_at + 4], 70_000_u32.to_be_bytes());
     }
 }
@@ -103,7 +94,7 @@ fn a_later_connection_between_the_same_ports_has_bytes_of_its_own() {
     stand.pass(Toward::Narrow, again(stand.of_wide(4, 1), 7_000, 0, SYN));
     stand.pass(Toward::Wide, again(stand.of_narrow(4, 1), 80, 7_001, SYN | ACK));
     let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
-    let seq_at = Seen::of(frame, Medium::Ip).upper_at + 8 + 24;
+    let seq_at = Seen::of(frame).upper_at + 8 + 24;
     assert_eq!(frame[seq_at..seq_at + 4], 7_001_u32.to_be_bytes());
 }
 
@@ -118,7 +109,7 @@ fn who_was_told_more_before_this_was_here_is_known_by_what_it_sends() {
         let told = stand.tell();
         assert_eq!(told.iter().flatten().count(), usize::from(is_told), "{len}");
         if let [Some(frame)] = &told[..] {
-            let seen = Seen::of(frame, stand.medium);
+            let seen = seen(frame, stand.medium);
             let seq_at = seen.upper_at + 8 + 24;
             assert_eq!(frame[seq_at..seq_at + 4], 8_000_u32.to_be_bytes());
             assert_eq!(frame[..seen.ip_at], stand.of_narrow(4, 1).bytes()[..seen.ip_at]);
@@ -186,11 +177,11 @@ impl Stand {
 
     fn of_narrow(&self, version: u8, port: u16) -> Spec {
         let vlans = self.vlans.clone();
-        Spec { hosts: [1, 2], ports: [10_000 + port, 443], vlans, ..Spec::tcp(version) }
+        Spec { vlans, ..tcp(version).ports(10_000 + port, 443) }
     }
 
     fn of_wide(&self, version: u8, port: u16) -> Spec {
-        Spec { hosts: [2, 1], ports: [443, 10_000 + port], ..self.of_narrow(version, port) }
+        self.of_narrow(version, port).turned()
     }
 
     /// The wide host opens a connection, the narrow one announces this.
@@ -233,8 +224,4 @@ impl Stand {
 
 fn mss_option(mss: u16) -> Vec<u8> {
     [&[2, 4][..], &mss.to_be_bytes()].concat()
-}
-
-fn packet_sum(bytes: &[u8]) -> u16 {
-    !wideload_engine::packet::Sum::of(bytes).checksum()
 }

@@ -2,16 +2,13 @@
 //!
 //! Fragments are labelled in the order in which they arrive, and a relation says how their starts and ends stand to
 //! each other; so all relations of labelled fragments are all overlaps in all orders. Up to four fragments are tried
-//! always, five by `WIDELOAD_OVERLAPS=5 cargo test -p wideload-engine --test overlaps`: 54 million cases, in a few minutes.
+//! always, five by `WIDELOAD_OVERLAPS=5 cargo test -p wideload-engine --test reassembly overlaps`: 54 million cases, in a few minutes.
 
-mod common;
-
-use common::model::{Model, Verdict};
-use common::number_from;
-use common::station::{Left, Station, USUAL, at};
-use common::wire::{Datagram, Header, Place, read};
+use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;
 use std::ops::Range;
+use testkit::model::{Model, Verdict};
+use testkit::{Place, Seen, Spec, ip, number_from};
 use wideload_engine::Late;
 
 #[test]
@@ -47,7 +44,7 @@ struct Bench {
     version: u8,
     station: Station,
     model: Model,
-    header: Header,
+    header: Spec,
     now: Duration,
     pieces: Vec<Option<Piece>>,
 }
@@ -85,7 +82,7 @@ impl Bench {
             version,
             station: Station::joining(USUAL, Late::Release { mtu: 1_280 }),
             model: Model::new(None),
-            header: Header::plain(version),
+            header: ip(version),
             now: Duration::ZERO,
             pieces: vec![None; FRAGMENTS_MAX * RANKS_MAX * RANKS_MAX * 6],
         }
@@ -120,17 +117,15 @@ impl Bench {
             let what = || format!("version {}: {relation:?}, liars {liars:b}, last {last:?}", self.version);
             // At offset 0 the last one is a whole datagram, whatever else is held.
             let expected = if piece.place.range.start == 0 && !piece.place.more {
-                Some((self.header.clone(), piece.payload))
+                Some(Spec { payload: piece.payload, ..self.header.clone() })
             } else {
                 match self.model.push(self.now, &self.header, &piece.place, &piece.payload) {
-                    Verdict::Whole(header, payload) => Some((header, payload)),
+                    Verdict::Whole(whole) => Some(*whole),
                     _ => None,
                 }
             };
             match expected {
-                Some((header, payload)) => {
-                    assert_eq!(frames(&left), [Datagram { header, payload }.whole()], "{}", what());
-                }
+                Some(whole) => assert_eq!(frames(&left), [whole.bytes()], "{}", what()),
                 None => assert_eq!(left, [], "{}", what()),
             }
         }
@@ -146,9 +141,9 @@ impl Bench {
         }
         let mut octets = vec![None; expected.len()];
         for piece in self.station.expire(at(self.now)) {
-            let seen = read(piece.ip());
+            let seen = Seen::of(piece.ip());
             let (offset, _) = seen.fragment.expect("what is late leaves in fragments");
-            for (octet, known) in octets[offset..].iter_mut().zip(&piece.ip()[seen.payload_at..]) {
+            for (octet, known) in octets[offset..].iter_mut().zip(seen.body()) {
                 *octet = Some(*known);
             }
         }
@@ -167,7 +162,7 @@ impl Bench {
             let own = if bytes == Bytes::Own { 100 + 10 * label as u8 } else { 0 };
             let payload: Vec<u8> = range.clone().map(|octet| octet as u8 ^ own).collect();
             let place = Place { range, more: end == End::More };
-            let datagram = Datagram { header: header.clone(), payload: Vec::new() };
+            let datagram = Spec { payload: Vec::new(), ..header.clone() };
             Piece { frame: datagram.piece_with(&place, &payload), payload, place }
         };
         self.pieces[index].get_or_insert_with(make).clone()

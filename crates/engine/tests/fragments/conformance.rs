@@ -5,14 +5,12 @@
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 
-mod packets;
-
+use crate::rig::*;
 use Bytes::{Dummy, Real};
 use Verdict::{Nothing, Whole};
-use packets::*;
 use proptest::prelude::*;
 use std::time::Duration;
-use wideload_engine::packet::{Content, Cut, Fill, Frame, Ingress, Medium, Pool, Version};
+use wideload_engine::packet::{Content, Cut, Fill, Frame, Ingress, Medium, Pool};
 use wideload_engine::{Event, Late, Limits, Pieces, Reason, Role};
 
 // OpenBSD, regress/sys/netinet/frag and frag6.
@@ -50,7 +48,7 @@ fn the_fragment_sets_of_openbsd_end_as_our_rulings_say() {
         (
             "mf0short",
             one(
-                Version::V4,
+                4,
                 &[Part(16, 16, false, Real), Part(8, 16, false, Dummy), Part(0, 16, true, Real)],
                 Nothing,
                 OVERLAP,
@@ -58,25 +56,12 @@ fn the_fragment_sets_of_openbsd_end_as_our_rulings_say() {
         ),
         (
             "mf0short",
-            one(
-                Version::V6,
-                &[Part(8, 16, false, Real), Part(8, 8, false, Real), Part(0, 8, true, Real)],
-                Whole(24),
-                REPEAT,
-            ),
+            one(6, &[Part(8, 16, false, Real), Part(8, 8, false, Real), Part(0, 8, true, Real)], Whole(24), REPEAT),
         ),
+        ("mf1end", one(4, &[Part(16, 8, false, Real), mid_dummy, Part(0, 16, true, Real)], Nothing, OVERLAP)),
         (
             "mf1end",
-            one(Version::V4, &[Part(16, 8, false, Real), mid_dummy, Part(0, 16, true, Real)], Nothing, OVERLAP),
-        ),
-        (
-            "mf1end",
-            one(
-                Version::V6,
-                &[Part(8, 16, false, Real), Part(16, 8, true, Real), Part(0, 8, true, Real)],
-                Whole(24),
-                REPEAT,
-            ),
+            one(6, &[Part(8, 16, false, Real), Part(16, 8, true, Real), Part(0, 8, true, Real)], Whole(24), REPEAT),
         ),
         (
             "overhead",
@@ -156,7 +141,7 @@ fn three_pieces_join_in_every_order_and_the_longest_datagram_shuffled() {
             let shuffled: Vec<Part> = order.iter().map(|index| parts[*index]).collect();
             assert_eq!(judge(version, &shuffled), Whole(24));
         }
-        let longest: usize = if version == Version::V4 { 65_515 } else { 65_495 };
+        let longest: usize = if version == 4 { 65_515 } else { 65_495 };
         let mut parts = row(longest.div_ceil(424), 424, longest);
         for index in 0..parts.len() {
             parts.swap(index, index * 7_919 % (index + 1));
@@ -191,15 +176,15 @@ fn an_atomic_fragment_passes_whatever_is_held_under_its_identification() {
     for parts in held {
         let mut rig = Rig::host();
         for part in parts {
-            rig.push(&part.bytes(Version::V6));
+            rig.push(&part.bytes(6));
         }
-        assert_whole(&rig.push(&piece(Version::V6, 0, &atomic, false)), &atomic);
+        assert_whole(&rig.push(&piece(6, 0, &atomic, false)), &atomic);
     }
     let mut rig = Rig::host();
     for _ in 0..604 {
-        assert!(rig.push(&piece(Version::V6, 608 * 8, &pattern(308), false)).is_empty());
+        assert!(rig.push(&piece(6, 608 * 8, &pattern(308), false)).is_empty());
     }
-    assert_whole(&rig.push(&piece(Version::V6, 0, &real, false)), &real);
+    assert_whole(&rig.push(&piece(6, 0, &real, false)), &real);
     assert_eq!((rig.retired(Reason::FragRepeat), rig.held()), (603, 1));
 }
 
@@ -208,14 +193,14 @@ fn an_atomic_fragment_passes_whatever_is_held_under_its_identification() {
 fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
     // An option in the first piece of version 4.
     let payload = pattern(24);
-    let first = V4 { options: vec![1, 1, 1, 0], ..V4::piece(0, &payload[..16], true) };
-    let wire = Rig::host().push_all(&[first.bytes(), V4::piece(16, &payload[16..], false).bytes()]);
-    assert_eq!(wire, [V4 { options: vec![1, 1, 1, 0], ..V4::whole(payload.clone()) }.bytes()]);
+    let first = Spec { ip_options: vec![1, 1, 1, 0], ..ip(4).part(0, &payload[..16], true) };
+    let wire = Rig::host().push_all(&[first.bytes(), ip(4).part(16, &payload[16..], false).bytes()]);
+    assert_eq!(wire, [Spec { ip_options: vec![1, 1, 1, 0], ..ip(4).payload(payload.clone()) }.bytes()]);
     // Destination options over both pieces: they accept it, RFC 7112 section 5 (R083) does not.
-    let (kind, options) = chain(&[padding(DESTINATION_OPTIONS, 24)], EXPERIMENT);
+    let (kind, options) = chain(&[extension(DESTINATION_OPTIONS, 24)], EXPERIMENT);
     let fragmentable = [options, pattern(24)].concat();
     let part = |offset: usize, end: usize, more| {
-        V6 { next_header: kind, ..V6::piece(offset, &fragmentable[offset..end], more) }.bytes()
+        Spec { protocol: kind, ..ip(6).part(offset, &fragmentable[offset..end], more) }.bytes()
     };
     let mut rig = Rig::host();
     rig.push(&part(0, 8, true));
@@ -226,10 +211,10 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
     assert_eq!(wire.len(), 1);
     // Hop-by-hop options where none may stand (RFC 8200 section 4.1): they drop it after joining. Here the pieces pass as they
     // came, in any order and also as an only one: without the Fragment header the options would stand where they may.
-    let (kind, hop) = chain(&[padding(HOP_BY_HOP, 8)], EXPERIMENT);
+    let (kind, hop) = chain(&[extension(HOP_BY_HOP, 8)], EXPERIMENT);
     let bytes = [hop, pattern(16)].concat();
     let part = |offset: usize, end: usize, more| {
-        V6 { next_header: kind, ..V6::piece(offset, &bytes[offset..end], more) }.bytes()
+        Spec { protocol: kind, ..ip(6).part(offset, &bytes[offset..end], more) }.bytes()
     };
     let (first, last) = (part(0, 16, true), part(16, 24, false));
     for pieces in [vec![first.clone(), last.clone()], vec![last, first.clone()], vec![part(0, 24, false)]] {
@@ -239,7 +224,7 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
     }
     // Where only the first says so, the others wait in vain.
     let mut rig = Rig::host();
-    let other = V6 { next_header: EXPERIMENT, ..V6::piece(16, &bytes[16..], false) }.bytes();
+    let other = Spec { protocol: EXPERIMENT, ..ip(6).part(16, &bytes[16..], false) }.bytes();
     assert_eq!(rig.push_all(&[other, first.clone()]), [first]);
 }
 
@@ -248,11 +233,11 @@ fn headers_inside_and_before_the_payload_are_those_of_the_first_piece() {
 fn a_datagram_that_came_in_small_pieces_leaves_in_the_fewest() {
     let payload = pattern(1_608);
     let mut rig = Rig::new(1_500, Role::Source(identifiers()), Some(Late::Retire));
-    let wire = rig.push_all(&pieces(Version::V4, &payload, 32));
-    let places: Vec<_> = Wire::read_all(&wire).iter().map(Wire::place).collect();
+    let wire = rig.push_all(&pieces(4, &payload, 32));
+    let places: Vec<_> = Seen::all(&wire).iter().map(Seen::place).collect();
     assert_eq!(places, [(0, 1_480, true), (1_480, 128, false)]);
     for len in [64, 512, 1_518, 9_018] {
-        let bytes = whole(Version::V4, &pattern(len));
+        let bytes = whole(4, &pattern(len));
         let narrow = Rig::router(200).push_all(&Rig::router(400).push(&bytes));
         assert_eq!(Rig::host().push_all(narrow.iter().rev()), [bytes]);
     }
@@ -305,15 +290,14 @@ fn the_fragment_sets_of_freebsd_end_as_our_rulings_say() {
     }
     // 20: a repeat of the first piece behind more headers leaves those that are held.
     let payload = pattern(48);
-    let first = V6 { front: vec![padding(HOP_BY_HOP, 8)], ..V6::piece(0, &payload[..32], true) };
-    let longer = V6 { front: vec![padding(HOP_BY_HOP, 24)], ..first.clone() };
-    let wire =
-        Rig::host().push_all(&[first.bytes(), longer.bytes(), piece(Version::V6, 32, &payload[32..], false)]);
-    assert_eq!(wire, [V6 { fragment: None, payload, ..first }.bytes()]);
+    let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
+    let longer = Spec { extensions: vec![extension(HOP_BY_HOP, 24)], ..first.clone() };
+    let wire = Rig::host().push_all(&[first.bytes(), longer.bytes(), piece(6, 32, &payload[32..], false)]);
+    assert_eq!(wire, [Spec { fragment: None, payload, ..first }.bytes()]);
     // 08: the late first piece has headers that push the end past the limit.
     let mut rig = Rig::host();
-    rig.push(&piece(Version::V6, 65_504, &pattern(31), false));
-    let first = V6 { front: vec![padding(HOP_BY_HOP, 8)], ..V6::piece(0, &pattern(32), true) };
+    rig.push(&piece(6, 65_504, &pattern(31), false));
+    let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, pattern(32), true) };
     rig.push(&first.bytes());
     assert_eq!((rig.retired(Reason::FragOversize), rig.held()), (2, 0));
 }
@@ -366,18 +350,18 @@ fn the_holes_of_gvisor_are_ours_but_for_repeats() {
 // gVisor, fragmentation_test.go: interleaving, protocol, patience, memory.
 #[test]
 fn two_identifications_complete_each_at_its_own_last_piece() {
-    let part = |id: u16, offset: usize, more: bool| V4 { id, ..V4::piece(offset, &[id as u8; 16], more) }.bytes();
+    let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [id as u8; 16], more) }.bytes();
     let mut rig = Rig::host();
     assert!(rig.push_all(&[part(1, 0, true), part(2, 0, true)]).is_empty());
     assert_whole(&rig.push(&part(2, 16, false)), &[2; 32]);
     assert_whole(&rig.push(&part(1, 16, false)), &[1; 32]);
     // Version 6 takes the protocol of the first piece; in version 4 it is part of the key.
-    for (version, joined) in [(Version::V4, 0), (Version::V6, 1)] {
+    for (version, joined) in [(4, 0), (6, 1)] {
         let mut rig = Rig::host();
         let mut last = piece(version, 16, &[0; 16], false);
         match version {
-            Version::V4 => last = V4 { protocol: 17, ..V4::piece(16, &[0; 16], false) }.bytes(),
-            Version::V6 => last[40] = 17,
+            4 => last = Spec { protocol: 17, ..ip(4).part(16, [0; 16], false) }.bytes(),
+            _ => last[40] = 17,
         }
         assert_eq!(rig.push_all(&[piece(version, 0, &[0; 16], true), last]).len(), joined);
     }
@@ -407,12 +391,12 @@ fn half_a_datagram_is_held_until_its_patience_ends_and_not_longer() {
 fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
     let one = {
         let mut rig = Rig::host();
-        rig.push(&V4::piece(0, &[0; 8], true).bytes());
+        rig.push(&ip(4).part(0, [0; 8], true).bytes());
         rig.side.widening.reassembler.as_ref().unwrap().charged()
     };
     let limits = Limits { bytes: 3 * one, patience: None };
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
-    let part = |id: u16, offset: usize, more: bool| V4 { id, ..V4::piece(offset, &[0; 8], more) }.bytes();
+    let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [0; 8], more) }.bytes();
     for id in [0, 0, 0, 1, 2, 1, 0] {
         rig.push(&part(id, 0, true));
         assert!(rig.side.widening.reassembler.as_ref().unwrap().charged() <= 3 * one);
@@ -428,12 +412,12 @@ fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
 fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
     let one = {
         let mut rig = Rig::host();
-        rig.push(&V4::piece(0, &[0; 8], true).bytes());
+        rig.push(&ip(4).part(0, [0; 8], true).bytes());
         rig.side.widening.reassembler.as_ref().unwrap().charged()
     };
     let limits = Limits { bytes: 3 * one, patience: None };
     let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
-    let part = |id: u16, offset: usize, more: bool| V4 { id, ..V4::piece(offset, &[0; 8], more) }.bytes();
+    let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [0; 8], more) }.bytes();
     // The fourth takes the room of the first, and the fifth its place; what the first still waits for is none of it.
     (0..5).for_each(|id| drop(rig.push(&part(id, 0, true))));
     assert!(rig.retired(Reason::FragEvicted) >= 1);
@@ -458,8 +442,8 @@ fn the_sizes_that_gvisor_writes_are_ours() {
         (1_020, 1_001, &[(0, 1_000), (1_000, 1)]),
     ];
     for (mtu, len, expected) in table {
-        let wire = Wire::read_all(&Rig::router(mtu).push(&whole(Version::V4, &pattern(len))));
-        let places: Vec<_> = wire.iter().map(|piece| (piece.offset, piece.payload.len())).collect();
+        let wire = Seen::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
+        let places: Vec<_> = wire.iter().map(|piece| (piece.offset(), piece.body().len())).collect();
         assert_eq!(places, expected, "{len} bytes at {mtu}");
     }
     let table: [(u16, usize, &[(usize, usize)]); 5] = [
@@ -470,8 +454,8 @@ fn the_sizes_that_gvisor_writes_are_ours() {
         (1_280, 1_300, &[(0, 1_232), (1_232, 68)]),
     ];
     for (mtu, len, expected) in table {
-        let wire = Wire::read_all(&Rig::card(mtu).push(&whole(Version::V6, &pattern(len))));
-        let places: Vec<_> = wire.iter().map(|piece| (piece.offset, piece.payload.len())).collect();
+        let wire = Seen::all(&Rig::card(mtu).push(&whole(6, &pattern(len))));
+        let places: Vec<_> = wire.iter().map(|piece| (piece.offset(), piece.body().len())).collect();
         assert_eq!(places, expected, "{len} bytes at {mtu}");
     }
 }
@@ -480,7 +464,7 @@ fn the_sizes_that_gvisor_writes_are_ours() {
 #[test]
 fn the_invalid_fragments_of_gvisor_are_refused() {
     for flags in [DF | MF, MF] {
-        let mut bytes = V4 { flags, ..V4::piece(59_776, &[0; 16], true) }.bytes();
+        let mut bytes = Spec { ip_flags: flags, ..ip(4).part(59_776, [0; 16], true) }.bytes();
         (bytes[0], bytes[2], bytes[3]) = (0x40, 0, 0);
         let mut rig = Rig::host();
         assert_eq!(rig.push(&bytes).len(), 1, "it passes unread");
@@ -489,12 +473,12 @@ fn the_invalid_fragments_of_gvisor_are_refused() {
     // gVisor holds an end of 65,536 and drops 65,537; no datagram of either has a length that a header can say.
     for len in [16, 17] {
         let mut rig = Rig::host();
-        rig.push(&V4::piece(65_520, &vec![0; len], false).bytes());
+        rig.push(&ip(4).part(65_520, vec![0; len], false).bytes());
         assert_eq!((rig.retired(Reason::FragOversize), rig.held()), (1, 0));
     }
     let mut rig = Rig::host();
     for (offset, more) in [(128, false), (8, false), (0, true)] {
-        rig.push(&V4::piece(offset, &[0; 8], more).bytes());
+        rig.push(&ip(4).part(offset, [0; 8], more).bytes());
     }
     assert_eq!((rig.retired(Reason::FragConflict), rig.retired(Reason::FragPoisoned)), (2, 1));
 }
@@ -517,7 +501,7 @@ fn a_time_out_error_quotes_exactly_the_first_piece() {
             let mut rig = Rig::host();
             rig.push_all(arrivals.iter().copied());
             let wire = rig.wait(seconds(60));
-            let (at, kind) = if version == Version::V4 { (20, [11, 1]) } else { (40, [3, 1]) };
+            let (at, kind) = if version == 4 { (20, [11, 1]) } else { (40, [3, 1]) };
             assert!(wire.iter().all(|bytes| bytes[at..at + 2] == kind));
             let quotes: Vec<_> = wire.iter().map(|bytes| bytes[at + 8..].to_vec()).collect();
             assert_eq!(quotes, quoted.into_iter().cloned().collect::<Vec<_>>());
@@ -529,25 +513,13 @@ fn a_time_out_error_quotes_exactly_the_first_piece() {
 #[test]
 fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
     for version in VERSIONS {
-        let addresses: (&[u8], &[u8]) = match version {
-            Version::V4 => (&HOST_V4, &PEER_V4),
-            Version::V6 => (&HOST_V6, &PEER_V6),
-        };
-        let longest = if version == Version::V4 { 65_515 } else { 65_480 };
-        let of = |id: u32, other_source: bool, offset: usize, payload: &[u8], more: bool| match version {
-            Version::V4 => {
-                let source = if other_source { [192, 0, 2, 77] } else { HOST_V4 };
-                V4 { id: id as u16, source, protocol: UDP, ..V4::piece(offset, payload, more) }.bytes()
-            }
-            Version::V6 => {
-                let mut source = HOST_V6;
-                source[15] = if other_source { 77 } else { 1 };
-                let fragment = Some((id, offset, more));
-                V6 { fragment, source, next_header: UDP, ..V6::whole(payload.to_vec()) }.bytes()
-            }
+        let longest = if version == 4 { 65_515 } else { 65_480 };
+        let of = |id: u32, other_source: bool, offset: usize, payload: &[u8], more: bool| {
+            let source = host(version, if other_source { 77 } else { 1 });
+            Spec { id, source, protocol: UDP, ..ip(version).part(offset, payload, more) }.bytes()
         };
         for len in [264, 136, 135, longest] {
-            let datagram = udp(addresses.0, addresses.1, &pattern(len - 8));
+            let datagram = udp(version).payload(pattern(len - 8)).upper();
             for split in [64, len / 2 / 8 * 8, (len - 1) / 8 * 8] {
                 let (low, high) = datagram.split_at(split);
                 // One half alone, both halves with more to follow, halves of two identifications: nothing.
@@ -575,7 +547,7 @@ fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
             }
         }
         // A first piece of 63 bytes.
-        let datagram = udp(addresses.0, addresses.1, &pattern(256));
+        let datagram = udp(version).payload(pattern(256)).upper();
         let mut rig = Rig::host();
         rig.push(&of(1, false, 0, &datagram[..63], true));
         assert_eq!(rig.retired(Reason::FragLenNot8), 1);
@@ -585,23 +557,25 @@ fn udp_datagrams_arrive_by_the_reception_tables_of_gvisor() {
 // gVisor: TestFragmentForwarding; VPP: test_mtu.py.
 #[test]
 fn a_forwarded_packet_is_cut_or_its_sender_told() {
-    let echo = |flags| V4 { flags, protocol: ICMP, ..V4::whole([&[8, 0][..], &pattern(1_010)].concat()) }.bytes();
+    let echo = |flags| {
+        Spec { ip_flags: flags, protocol: ICMP, ..ip(4).payload([&[8, 0][..], &pattern(1_010)].concat()) }.bytes()
+    };
     let mut rig = Rig::router(1_000);
     let wire = rig.push(&echo(DF));
     assert_eq!((wire.len(), rig.retired(Reason::TooBig)), (1, 1));
     assert_eq!((wire[0][20..22].to_vec(), wire[0].len()), (vec![3, 4], 576));
-    let places: Vec<_> = Wire::read_all(&rig.push(&echo(0))).iter().map(Wire::place).collect();
+    let places: Vec<_> = Seen::all(&rig.push(&echo(0))).iter().map(Seen::place).collect();
     assert_eq!(places, [(0, 976, true), (976, 36, false)]);
     // Exactly the MTU passes; 1,500 bytes over 576 make three.
-    let exact = whole(Version::V4, &pattern(556));
+    let exact = whole(4, &pattern(556));
     let mut rig = Rig::router(576);
     assert_eq!(rig.push(&exact), [exact]);
-    let bytes = whole(Version::V4, &pattern(1_480));
+    let bytes = whole(4, &pattern(1_480));
     let wire = rig.push(&bytes);
     assert_eq!(wire.len(), 3);
     assert_eq!(Rig::host().push_all(&wire), [bytes]);
     // The quoted hop limit is as it was received.
-    let long = whole(Version::V6, &pattern(1_400));
+    let long = whole(6, &pattern(1_400));
     let wire = Rig::router(1_280).push(&long);
     assert_eq!((wire[0].len(), wire[0][48..56].to_vec()), (1_280, long[..8].to_vec()));
 }
@@ -627,17 +601,23 @@ fn the_offset_fields_of_dpdk_are_ours_where_its_pieces_are_full() {
         (68, 104, 0, vec![], 26, &[0x201A, 0x2020, 0x0026]),
     ];
     for (mtu, len, flags, options, unit, expected) in table {
-        let bytes = V4 { flags, options, offset: unit * 8, ..V4::whole(pattern(len)) }.bytes();
+        let bytes = Spec {
+            ip_flags: flags,
+            ip_options: options,
+            fragment: Some((unit * 8, false)),
+            ..ip(4).payload(pattern(len))
+        }
+        .bytes();
         let wire: Vec<_> = Rig::router(mtu).push(&bytes).into_iter().filter(|bytes| bytes[9] != ICMP).collect();
         let fields: Vec<_> = wire.iter().map(|bytes| u16::from_be_bytes([bytes[6], bytes[7]])).collect();
         assert_eq!(fields, expected, "{len} bytes at {mtu}, {unit} units in");
     }
     for (mtu, second) in [(1_280, 0x04D0), (1_300, 0x04E0)] {
-        let wire = Rig::card(mtu).push(&whole(Version::V6, &pattern(1_400)));
+        let wire = Rig::card(mtu).push(&whole(6, &pattern(1_400)));
         let fields: Vec<_> = wire.iter().map(|bytes| u16::from_be_bytes([bytes[42], bytes[43]])).collect();
         assert_eq!(fields, [0x0001, second]);
     }
-    let bytes = whole(Version::V4, &pattern(1_400));
+    let bytes = whole(4, &pattern(1_400));
     assert_eq!(Rig::router(4).push(&bytes), [bytes], "no link takes four bytes: nothing is done");
 }
 
@@ -703,10 +683,11 @@ fn the_single_cases_of_dpdk_end_as_our_rulings_say() {
     // Its IPv6 table refuses headers before the Fragment header; ours carries them.
     let payload = pattern(64);
     let part = |offset: usize, more| {
-        V6 { front: vec![padding(ROUTING, 8)], ..V6::piece(offset, &payload[offset..offset + 32], more) }.bytes()
+        Spec { extensions: vec![extension(ROUTING, 8)], ..ip(6).part(offset, &payload[offset..offset + 32], more) }
+            .bytes()
     };
     let wire = Rig::host().push_all(&[part(0, true), part(32, false)]);
-    assert_eq!(wire, [V6 { front: vec![padding(ROUTING, 8)], ..V6::whole(payload) }.bytes()]);
+    assert_eq!(wire, [Spec { extensions: vec![extension(ROUTING, 8)], ..ip(6).payload(payload) }.bytes()]);
 }
 
 // VPP, test_reassembly.py: captures of fuzzers, and what follows them.
@@ -715,17 +696,17 @@ fn what_once_broke_vpp_is_refused_and_the_next_datagram_joined() {
     let good = pattern(1_000);
     // 5737: the end past 65,535.
     let mut rig = Rig::host();
-    rig.push(&V4 { id: 7, ..V4::piece(65_520, &[0x77; 116], true) }.bytes());
-    assert_whole(&rig.push_all(&pieces(Version::V4, &good, 400)), &good);
+    rig.push(&Spec { id: 7, ..ip(4).part(65_520, [0x77; 116], true) }.bytes());
+    assert_whole(&rig.push_all(&pieces(4, &good, 400)), &good);
     assert_eq!(rig.held(), 1 - rig.retired(Reason::FragOversize) - rig.retired(Reason::FragLenNot8));
     // 44924: the last two overlap by eight bytes that differ. VPP delivers one datagram; ours: OVERLAP.
     let parts = [Part(0, 24, true, Real), Part(24, 32, true, Real), Part(48, 27, false, Dummy)];
-    assert_eq!(judge(Version::V4, &parts), Nothing);
+    assert_eq!(judge(4, &parts), Nothing);
     // frag_1: one byte with more to follow, twice.
     let mut rig = Rig::host();
-    rig.push_all(&[V4::piece(0, &[1], true).bytes(), V4::piece(8, &[1], true).bytes()]);
+    rig.push_all(&[ip(4).part(0, [1], true).bytes(), ip(4).part(8, [1], true).bytes()]);
     assert_eq!(rig.retired(Reason::FragLenNot8), 2);
-    assert_whole(&rig.push_all(&pieces(Version::V4, &good, 400)), &good);
+    assert_whole(&rig.push_all(&pieces(4, &good, 400)), &good);
 }
 
 #[test]
@@ -758,13 +739,13 @@ fn the_duplicates_and_chains_of_vpp_are_joined() {
 // VPP, IPv6: what is answered, and fifty pairs that overlap.
 #[test]
 fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() {
-    let (kind, options) = chain(&[padding(DESTINATION_OPTIONS, 512)], UDP);
-    let cut = V6 { next_header: kind, ..V6::piece(0, &options[..256], true) }.bytes();
+    let (kind, options) = chain(&[extension(DESTINATION_OPTIONS, 512)], UDP);
+    let cut = Spec { protocol: kind, ..ip(6).part(0, &options[..256], true) }.bytes();
     let table: [(Vec<u8>, Option<u8>); 4] = [
         (cut, Some(3)),
-        (piece(Version::V6, 0, &pattern(505), true), Some(0)),
-        (piece(Version::V6, 65_504, &pattern(64), false), Some(0)),
-        (piece(Version::V6, 65_528, &pattern(1_448), true), Some(0)),
+        (piece(6, 0, &pattern(505), true), Some(0)),
+        (piece(6, 65_504, &pattern(64), false), Some(0)),
+        (piece(6, 65_528, &pattern(1_448), true), Some(0)),
     ];
     for (bytes, code) in table {
         let wire = Rig::host().push(&bytes);
@@ -773,17 +754,16 @@ fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() 
     let mut rig = Rig::host();
     for id in 0..50 {
         for len in [200, 192] {
-            let fragment = Some((id, 0, true));
             let mut payload = pattern(len);
             payload[0] = len as u8;
-            assert!(rig.push(&V6 { fragment, ..V6::whole(payload) }.bytes()).is_empty());
+            assert!(rig.push(&ip(6).id(id).part(0, payload, true).bytes()).is_empty());
         }
-        rig.push(&V6 { fragment: Some((id, 8, true)), ..V6::whole(Vec::new()) }.bytes());
+        rig.push(&ip(6).id(id).part(8, [], true).bytes());
     }
     assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragZeroLen)), (100, 50));
     assert_eq!((rig.held(), rig.out.pool.lent_count()), (0, 0));
     // A Fragment header of which two bytes are here ends in silence.
-    let mut short = V6 { next_header: FRAGMENT, ..V6::whole(vec![UDP, 0]) }.bytes();
+    let mut short = Spec { protocol: FRAGMENT, ..ip(6).payload(vec![UDP, 0]) }.bytes();
     assert_eq!(Rig::host().push(&short), [short.clone()]);
     short[41] = 255;
     assert_eq!(Rig::host().push(&short), [short.clone()]);
@@ -792,10 +772,11 @@ fn the_malformed_version_6_fragments_of_vpp_are_answered_as_the_standard_says() 
 // VPP, fragments in fragments: what is inside a tunnel is payload.
 #[test]
 fn fragments_that_carry_fragments_are_joined_one_layer_at_a_time() {
-    let inner = whole(Version::V4, &pattern(1_000));
+    let inner = whole(4, &pattern(1_000));
     let mut outer = Vec::new();
     for bytes in Rig::router(400).push(&inner) {
-        let tunnel = V4 { protocol: 47, id: outer.len() as u16, ..V4::whole([vec![0, 0, 8, 0], bytes].concat()) };
+        let tunnel =
+            Spec { protocol: 47, id: outer.len() as u32, ..ip(4).payload([vec![0, 0, 8, 0], bytes].concat()) };
         outer.extend(Rig::router(200).push(&tunnel.bytes()));
     }
     let tunnelled = Rig::host().push_all(&outer);
@@ -873,8 +854,8 @@ fn what_intrusion_detection_must_guess_is_killed_here() {
 #[test]
 fn the_sizes_of_snabb_are_cut_and_joined_in_every_order() {
     for len in [100, 400, 1_000, 1_500, 2_000] {
-        let cases = [512, 1_000, 1_500].map(|mtu| (Version::V4, mtu));
-        let cases = cases.into_iter().chain((1_280..2_500).step_by(113).map(|mtu| (Version::V6, mtu)));
+        let cases = [512, 1_000, 1_500].map(|mtu| (4, mtu));
+        let cases = cases.into_iter().chain((1_280..2_500).step_by(113).map(|mtu| (6, mtu)));
         for (version, mtu) in cases {
             let bytes = whole(version, &pattern(len));
             let wire = Rig::card(mtu).push(&bytes);
@@ -887,10 +868,10 @@ fn the_sizes_of_snabb_are_cut_and_joined_in_every_order() {
     }
     for len in (0..=2_000).step_by(7) {
         for mtu in (68..=2_500u16).step_by(9) {
-            let wire = Wire::read_all(&Rig::router(mtu).push(&whole(Version::V4, &pattern(len))));
-            assert!(wire.iter().all(|piece| piece.len() <= usize::from(mtu)));
-            assert!(wire[..wire.len() - 1].iter().all(|piece| piece.payload.len() % 8 == 0));
-            assert_eq!(wire.iter().map(|piece| piece.payload.len()).sum::<usize>(), len);
+            let wire = Seen::all(&Rig::router(mtu).push(&whole(4, &pattern(len))));
+            assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(mtu)));
+            assert!(wire[..wire.len() - 1].iter().all(|piece| piece.body().len() % 8 == 0));
+            assert_eq!(wire.iter().map(|piece| piece.body().len()).sum::<usize>(), len);
         }
     }
 }
@@ -907,13 +888,13 @@ fn the_orders_of_other_suites_all_join() {
         }
     }
     let payload = pattern(9 * 200 - 3);
-    let parts = pieces(Version::V4, &payload, 200);
+    let parts = pieces(4, &payload, 200);
     let frames: Vec<_> = [8, 0, 1, 2, 3, 4, 7, 6, 5].iter().map(|index| parts[*index].clone()).collect();
     assert_whole(&Rig::host().push_all(&frames), &payload);
     // Runs: the end, the middle, the start; then odd before even.
     let payload = pattern(9_999);
     for room in (8..1_492).step_by(104) {
-        let parts = pieces(Version::V6, &payload, room);
+        let parts = pieces(6, &payload, room);
         let runs = parts[6..].iter().chain(&parts[3..6]).chain(&parts[..3]);
         assert_whole(&Rig::host().push_all(runs), &payload);
         let odd = parts.iter().skip(1).step_by(2).chain(parts.iter().step_by(2));
@@ -958,16 +939,16 @@ fn etherparse_and_we_refuse_the_same_ends() {
 #[test]
 fn other_suites_count_the_same_pieces() {
     for (version, mtu, payload_len, count) in [
-        (Version::V4, 1_500, 8_008, 6),
-        (Version::V4, 576, 2_056, 4),
-        (Version::V4, 576, 2_068, 4),
-        (Version::V4, 1_480, 40_008, 28),
-        (Version::V6, 1_280, 40_008, 33),
+        (4, 1_500, 8_008, 6),
+        (4, 576, 2_056, 4),
+        (4, 576, 2_068, 4),
+        (4, 1_480, 40_008, 28),
+        (6, 1_280, 40_008, 33),
     ] {
         let bytes = whole(version, &pattern(payload_len));
-        let wire = Wire::read_all(&Rig::card(mtu).push(&bytes));
+        let wire = Seen::all(&Rig::card(mtu).push(&bytes));
         assert_eq!(wire.len(), count);
-        assert_eq!(wire.iter().filter(|piece| piece.more).count(), count - 1);
+        assert_eq!(wire.iter().filter(|piece| piece.more()).count(), count - 1);
         assert!(wire.iter().all(|piece| piece.id == wire[0].id));
     }
 }
@@ -976,7 +957,7 @@ fn other_suites_count_the_same_pieces() {
 #[test]
 fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
     for options in [vec![1, 1, 1, 0], vec![2, 0, 0, 0]] {
-        let bytes = V4 { options, flags: DF, ..V4::whole(pattern(20)) }.bytes();
+        let bytes = Spec { ip_options: options, ip_flags: DF, ..ip(4).payload(pattern(20)) }.bytes();
         let mut pool = Pool::new(1 << 20);
         let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap();
         packet.cut = Some(Cut { mtu: 40, id: 9, fill: Fill::Full, content: Content::Whole });
@@ -988,7 +969,7 @@ fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
         assert_eq!(lens, [(24, 16), (20, 4)]);
     }
     let parts = [(0, 24), (24, 24), (48, 24), (72, 5)].map(|(offset, len)| Part(offset, len, offset < 72, Real));
-    assert_eq!(judge(Version::V4, &parts), Whole(77));
+    assert_eq!(judge(4, &parts), Whole(77));
 }
 
 // THC-IPv6, fragmentation6.
@@ -999,7 +980,7 @@ fn the_tests_of_thc_leave_nothing_behind() {
         let (kind, mut payload) = chain(&nested, ICMPV6);
         payload.extend(pattern(64));
         let mut rig = Rig::host();
-        rig.push(&V6 { next_header: kind, ..V6::whole(payload) }.bytes());
+        rig.push(&Spec { protocol: kind, ..ip(6).payload(payload) }.bytes());
         assert_eq!(rig.out.ledger.passed(Reason::FragNested).packets, 1);
     }
     // Complete, with one piece sent again with other bytes, before or after the true one. A forged last piece that comes
@@ -1010,19 +991,19 @@ fn the_tests_of_thc_leave_nothing_behind() {
         for at in 0..3 {
             let mut set = parts.to_vec();
             set.insert(at, Part(offset, len, more, Dummy));
-            assert_eq!(judge(Version::V6, &set), Nothing, "{set:?}");
+            assert_eq!(judge(6, &set), Nothing, "{set:?}");
         }
     }
     // Two of three.
     for missing in 0..3 {
         let mut set = parts.to_vec();
         set.remove(missing);
-        assert_eq!(judge(Version::V6, &set), Nothing);
+        assert_eq!(judge(6, &set), Nothing);
     }
     // Sums past the limit.
     for (pieces, len) in [(47, 1_394), (48, 1_394)] {
         let set = row(pieces, 1_400, pieces * 1_400 - 1_400 + len);
-        assert_eq!(judge(Version::V6, &set), Nothing);
+        assert_eq!(judge(6, &set), Nothing);
     }
 }
 
@@ -1048,7 +1029,7 @@ enum Verdict {
 }
 
 impl Part {
-    fn bytes(self, version: Version) -> Vec<u8> {
+    fn bytes(self, version: u8) -> Vec<u8> {
         let Part(offset, len, more, bytes) = self;
         let mut payload = pattern(offset + len).split_off(offset);
         if bytes == Dummy {
@@ -1060,16 +1041,16 @@ impl Part {
 
 /// What leaves when these pieces have come, errors aside.
 #[track_caller]
-fn judge(version: Version, parts: &[Part]) -> Verdict {
+fn judge(version: u8, parts: &[Part]) -> Verdict {
     let mut rig = Rig::host();
     let frames: Vec<_> = parts.iter().map(|part| part.bytes(version)).collect();
-    let wire = Wire::read_all(&rig.push_all(&frames));
+    let wire = Seen::all(&rig.push_all(&frames));
     let datagrams: Vec<_> = wire.into_iter().filter(|packet| packet.protocol == EXPERIMENT).collect();
     match &datagrams[..] {
         [] => Nothing,
         [one] => {
-            assert!(one.payload == pattern(one.payload.len()), "what is delivered is what was sent");
-            Whole(one.payload.len())
+            assert!(one.body() == pattern(one.body().len()), "what is delivered is what was sent");
+            Whole(one.body().len())
         }
         more => panic!("{} datagrams", more.len()),
     }
@@ -1103,7 +1084,7 @@ fn stamped(bytes: &[u8], first: &[u8]) -> Vec<u8> {
     if bytes[0] >> 4 == 4 {
         bytes[4..6].copy_from_slice(&first[4..6]);
         bytes[10..12].fill(0);
-        let sum = !ones_sum(&bytes[..20]);
+        let sum = !sum(&bytes[..20]);
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     bytes

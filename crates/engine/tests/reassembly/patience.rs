@@ -1,10 +1,8 @@
 //! Time in, deadlines out: nothing is given up a nanosecond early, and nothing is held past its deadline.
 
-mod common;
-
-use common::station::{Left, Station, USUAL, at};
-use common::wire::{Datagram, Header, Place, read};
+use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;
+use testkit::{Place, Seen, Spec, ip, noise};
 use wideload_engine::packet::Time;
 use wideload_engine::{Event, Late, Limits, Reason};
 
@@ -13,9 +11,9 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
     for (version, patience, deadline) in deadlines() {
         for arrival in [0, 1, 999_999_999, 86_400_000_000_123] {
             let now = Time::from_nanos(arrival);
-            let datagram = Datagram::plain(version, 3_000);
+            let datagram = ip(version).noise(3_000);
             for [first, last] in [[0, 1], [1, 0]] {
-                let pieces = datagram.pieces(1_600);
+                let pieces = datagram.fragments(1_600);
                 let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
                 assert_eq!(station.side.next_deadline(), None);
                 station.push_ip(now, &pieces[first]);
@@ -25,7 +23,7 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
                 assert_eq!(station.expire(before), []);
                 assert_eq!(station.side.next_deadline(), Some(now + deadline));
                 let left = station.push_ip(before, &pieces[last]);
-                assert_eq!(frames(&left), [datagram.whole()], "in time by a nanosecond");
+                assert_eq!(frames(&left), [datagram.bytes()], "in time by a nanosecond");
                 assert_eq!(station.side.next_deadline(), None);
 
                 station.push_ip(now, &pieces[first]);
@@ -41,8 +39,8 @@ fn a_datagram_is_given_up_at_its_deadline_and_not_a_nanosecond_before() {
 #[test]
 fn nothing_that_comes_later_extends_a_deadline() {
     for (version, patience, deadline) in deadlines() {
-        let datagram = Datagram::plain(version, 8_000);
-        let mut pieces = datagram.pieces(1_500);
+        let datagram = ip(version).noise(8_000);
+        let mut pieces = datagram.fragments(1_500);
         let last = pieces.pop().unwrap();
         let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
         for (index, piece) in pieces.iter().chain(&pieces).enumerate() {
@@ -61,10 +59,10 @@ fn nothing_that_comes_later_extends_a_deadline() {
 #[test]
 fn a_poisoned_key_is_free_again_at_the_deadline_of_what_it_killed() {
     for (version, patience, deadline) in deadlines() {
-        let datagram = Datagram::plain(version, 3_000);
-        let other = Datagram { header: datagram.header.clone(), payload: common::noise(3_000, 7) };
-        let [first, last] = datagram.pieces(1_600).try_into().unwrap();
-        let evil = other.pieces(1_600).remove(0);
+        let datagram = ip(version).noise(3_000);
+        let other = Spec { payload: noise(3_000, 7), ..datagram.clone() };
+        let [first, last] = datagram.fragments(1_600).try_into().unwrap();
+        let evil = other.fragments(1_600).remove(0);
         let mut station = Station::joining(Limits { patience, ..USUAL }, Late::Retire);
         station.push_ip(Time::ZERO, &first);
         assert_eq!(station.push_ip(at(deadline / 2), &evil), []);
@@ -81,7 +79,7 @@ fn a_poisoned_key_is_free_again_at_the_deadline_of_what_it_killed() {
         assert_eq!(station.expire(at(deadline)), []);
         assert_eq!(station.side.next_deadline(), None);
         assert_eq!(station.push_ip(at(deadline), &last), []);
-        assert_eq!(frames(&station.push_ip(at(deadline), &first)), [datagram.whole()]);
+        assert_eq!(frames(&station.push_ip(at(deadline), &first)), [datagram.bytes()]);
     }
 }
 
@@ -91,14 +89,14 @@ fn datagrams_of_both_versions_are_given_up_each_in_its_time() {
     let mut expected = Vec::new();
     for index in 0..200u32 {
         let version = if index % 3 == 0 { 6 } else { 4 };
-        let mut datagram = Datagram::plain(version, 2_000);
-        datagram.header.id = index;
+        let mut datagram = ip(version).noise(2_000);
+        datagram.id = index;
         let now = Duration::from_millis(317) * index;
         // Version 4's deadlines come while later ones still arrive.
         let early: Vec<u32> = station.expire(at(now)).iter().map(id).collect();
         let due: Vec<u32> = take_due(&mut expected, now);
         assert_eq!(early, due, "at {now:?}");
-        station.push_ip(at(now), &datagram.pieces(1_500)[0]);
+        station.push_ip(at(now), &datagram.fragments(1_500)[0]);
         expected.push((now + usual(version), index));
         let next = expected.iter().map(|(deadline, _)| at(*deadline)).min();
         assert_eq!(station.side.next_deadline(), next);
@@ -115,9 +113,9 @@ fn a_flush_lets_everything_go_at_once() {
     let mut station = Station::joining(USUAL, Late::Release { mtu: 1_500 });
     for version in [4, 6] {
         for id in 0..50 {
-            let mut datagram = Datagram::plain(version, 2_000);
-            datagram.header.id = id;
-            station.push_ip(Time::ZERO, &datagram.pieces(1_500)[0]);
+            let mut datagram = ip(version).noise(2_000);
+            datagram.id = id;
+            station.push_ip(Time::ZERO, &datagram.fragments(1_500)[0]);
         }
     }
     assert_eq!(station.flush(Time::ZERO).len(), 100);
@@ -165,13 +163,13 @@ impl Fast {
     }
 
     fn run(&mut self, per_second: u32, count: u32) {
-        let header = Header::plain(4);
-        let mut datagram = Datagram { header, payload: Vec::new() };
+        let header = ip(4);
+        let mut datagram = Spec { payload: Vec::new(), ..header };
         let places = [Place { range: 0..16, more: true }, Place { range: 16..32, more: false }];
         for _ in 0..count {
             self.now += Duration::from_secs(1) / per_second;
             self.number += 1;
-            datagram.header.id = self.number & 0xFFFF;
+            datagram.id = self.number & 0xFFFF;
             datagram.payload = self.number.to_be_bytes().repeat(8);
             self.station.side.expire(at(self.now), &mut self.station.out);
             let reverse = self.random.bool();
@@ -221,7 +219,7 @@ fn usual(version: u8) -> Duration {
 }
 
 fn id(left: &Left) -> u32 {
-    read(left.ip()).id
+    Seen::of(left.ip()).id
 }
 
 fn frames(left: &[Left]) -> Vec<&[u8]> {

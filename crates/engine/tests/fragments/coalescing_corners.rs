@@ -1,9 +1,7 @@
 //! Bugs that once were, each as the smallest traffic that met it.
 
-mod packets;
-
-use packets::*;
-use wideload_engine::packet::Version;
+use crate::rig::*;
+use testkit::Place;
 use wideload_engine::{
     Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Mode, Prefixes, Reason, Role, Rules, RunsBy, Switch,
 };
@@ -14,8 +12,8 @@ fn an_atomic_fragment_starts_a_run_like_any_packet() {
     for len in 2_000..2_040 {
         let mut rig = Rig::host();
         rig.side.widening.coalescer = Some(coalescer(9_000, Switch::On));
-        let atomic = V6 { fragment: Some((7, 0, false)), ..v6(segment(Version::V6, 0, len)) };
-        let next = [1, 2].map(|index| v6(segment(Version::V6, index * len as u32, len)).bytes());
+        let atomic = Spec { id: 7, fragment: Some((0, false)), ..segment(6, 0, len) };
+        let next = [1, 2].map(|index| segment(6, index * len as u32, len).bytes());
         rig.push(&atomic.bytes());
         let mut wire = rig.push_all(&next);
         wire.extend(rig.flush());
@@ -32,7 +30,7 @@ fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
             let mut rig = Rig::router(mtu);
             rig.side.widening.coalescer = Some(coalescer(mtu, Switch::On));
             let segments =
-                (0..count).map(|index| V4 { protocol: TCP, ..V4::whole(padded(index * 100, 100)) }.bytes());
+                (0..count).map(|index| segment(4, index * 100, 100).ip_flags(0).options([1; 40]).bytes());
             let mut wire = rig.push_all(&segments.collect::<Vec<_>>());
             wire.extend(rig.flush());
             assert_eq!(rig.retired(Reason::Uncuttable), 0);
@@ -52,9 +50,7 @@ fn longer_segments_gather_only_where_they_will_be_cut_again() {
         let mut rig = Rig::new(1_500, Role::Transit, None);
         rig.side.widening.coalescer = Some(coalescer(1_500, longer));
         rig.side.narrowing.segment = segment_stage;
-        let segments = [0, 1].map(|index| {
-            V4 { flags: DF, protocol: TCP, ..V4::whole(segment(Version::V4, index * 4_000, 4_000)) }.bytes()
-        });
+        let segments = [0, 1].map(|index| segment(4, index * 4_000, 4_000).bytes());
         rig.push_all(&segments);
         rig.flush();
         assert_eq!(rig.retired(Reason::TooBig), expected, "{longer:?}");
@@ -66,11 +62,9 @@ fn longer_segments_gather_only_where_they_will_be_cut_again() {
 #[test]
 fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
     let mut rig = Rig::card(1_280);
-    let ah = (51, [&[0, 4][..], &[0; 22]].concat());
-    let (first, mut payload) = chain(&[ah], TCP);
-    payload.extend(segment(Version::V6, 0, 3_000));
-    let wire = rig.push(&V6 { next_header: first, ..V6::whole(payload) }.bytes());
-    assert!(wire.len() == 3 && Wire::read_all(&wire).iter().all(|piece| piece.is_fragment));
+    let signed = Spec { extensions: vec![extension(AUTHENTICATION, 24)], ..segment(6, 0, 3_000) };
+    let wire = rig.push(&signed.bytes());
+    assert!(wire.len() == 3 && Seen::all(&wire).iter().all(|piece| piece.is_fragment()));
     assert_eq!(rig.event(Event::Resized), 0);
 }
 
@@ -81,12 +75,11 @@ fn tiny_fragments_of_tcp_are_joined_like_any_other() {
     let limits = JoinLimits { bytes: 1 << 20, patience: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
     rig.side.widening.joins = Prefixes::new(Join::Graceful);
     rig.side.widening.joiner = Some(Joiner::new(limits, 1_500, secret()));
-    let segment = segment(Version::V4, 0, 100);
-    let places = [(0, 8, true), (8, 8, true), (16, segment.len() - 16, false)];
-    let pieces =
-        places.map(|(at, len, more)| V4 { protocol: TCP, ..V4::piece(at, &segment[at..at + len], more) }.bytes());
+    let segment = segment(4, 0, 100).ip_flags(0).raw();
+    let places = [0..8, 8..16, 16..segment.payload.len()];
+    let pieces = places.map(|range| segment.piece(&Place { more: range.start < 16, range }));
     let wire = rig.push_all(&pieces);
-    assert_whole(&wire, &segment);
+    assert_whole(&wire, &segment.payload);
     assert_eq!(rig.out.ledger.retired_all().packets, 0);
 }
 
@@ -95,31 +88,6 @@ fn coalescer(len_max: u16, longer: Switch) -> Coalescer {
     Coalescer::new(1 << 20, rules, Vec::new(), secret())
 }
 
-fn v6(segment: Vec<u8>) -> V6 {
-    V6 { next_header: TCP, ..V6::whole(segment) }
-}
-
-fn segment(version: Version, seq: u32, len: usize) -> Vec<u8> {
-    tcp(version, &[], seq, len)
-}
-
-/// With forty bytes of options that say nothing.
-fn padded(seq: u32, len: usize) -> Vec<u8> {
-    tcp(Version::V4, &[1; 40], seq, len)
-}
-
-fn tcp(version: Version, options: &[u8], seq: u32, len: usize) -> Vec<u8> {
-    let mut tcp = vec![0x10, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
-    tcp[4..8].copy_from_slice(&seq.to_be_bytes());
-    tcp[12] += (options.len() as u8 / 4) << 4;
-    tcp.extend(options);
-    tcp.extend(pattern(len));
-    let addresses = match version {
-        Version::V4 => [&HOST_V4[..], &PEER_V4].concat(),
-        Version::V6 => [&HOST_V6[..], &PEER_V6].concat(),
-    };
-    let pseudo = [&addresses[..], &[0, TCP], &(tcp.len() as u16).to_be_bytes()].concat();
-    let sum = !ones_sum(&[&pseudo[..], &tcp].concat());
-    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-    tcp
+fn segment(version: u8, seq: u32, len: usize) -> Spec {
+    tcp(version).seq(seq).payload(pattern(len))
 }

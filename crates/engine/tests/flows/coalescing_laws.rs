@@ -1,13 +1,11 @@
 //! Flows of all kinds in, the laws of coalescing and segmenting out: what must hold whatever comes.
 
-mod flows;
-
-use flows::traffic::{Sent, Wishes, draw};
-use flows::*;
+use crate::rig::*;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
-use wideload_engine::packet::{Fill, Medium, Time};
+use testkit::traffic::{Sent, Wishes, draw};
+use wideload_engine::packet::{Fill, Time};
 use wideload_engine::{Event, Hold, Mode, Narrowing, Role, Rules};
 
 #[test]
@@ -51,7 +49,7 @@ fn a_run_becomes_no_older_than_it_may_however_long_each_segment_waits_for_the_ne
         let sent = |index: usize| Sent {
             at: gap * index as u32,
             flow: 0,
-            spec: Spec { vlans: Some(Vec::new()), ..Spec::tcp(4) }.carrying(100 * index, 100),
+            spec: Spec { vlans: Some(Vec::new()), ..tcp(4) }.carrying(100 * index, 100),
         };
         let sent: Vec<Sent> = (0..101).map(sent).collect();
         let (came, gone) = (flights(&sent), run(&mut rig, &sent));
@@ -77,7 +75,7 @@ fn a_run_becomes_no_older_than_it_may_where_segments_come_out_of_turn() {
         let sent = |index: usize| Sent {
             at: gap * index as u32,
             flow: 0,
-            spec: Spec { vlans: Some(Vec::new()), ..Spec::tcp(4) }.carrying(100 * turn(index), 100),
+            spec: Spec { vlans: Some(Vec::new()), ..tcp(4) }.carrying(100 * turn(index), 100),
         };
         let sent: Vec<Sent> = (0..100).map(sent).collect();
         let (came, gone) = (flights(&sent), run(&mut rig, &sent));
@@ -143,7 +141,7 @@ fn what_came_in_order_goes_out_in_order() {
                     let seen = flights
                         .iter()
                         .map(|one| &one.seen)
-                        .filter(|seen| seen.protocol == TCP && !seen.is_fragment);
+                        .filter(|seen| seen.protocol == TCP && !seen.is_fragment());
                     seen.map(|seen| (seen.seq, seen.seq_end())).collect()
                 };
                 let rises = |places: &[(u32, u32)]| {
@@ -216,8 +214,8 @@ fn thousands_of_flows_hold_no_more_than_their_limit_and_the_heaviest_give_up_fir
         let (mut came, mut gone) = (0, 0);
         for round in 0..3 {
             for flow in 0..5_000u16 {
-                let mut one = Spec::tcp(4).carrying(round * 100, 100);
-                (one.ports[0], one.hosts[0]) = (flow, (flow % 250) as u8);
+                let mut one = tcp(4).carrying(round * 100, 100);
+                (one.ports[0], one.source) = (flow, host(4, (flow % 250).into()));
                 came += 100;
                 gone += rig.push(&one).iter().map(|left| left.frame.len() - 40).sum::<usize>();
                 let charged = rig.coalescer().charged();
@@ -239,8 +237,9 @@ fn floods_of_connections_take_no_more_memory_than_they_are_charged() {
         let mut random = fastrand::Rng::with_seed(1);
         let flood = |rig: &mut Rig, random: &mut fastrand::Rng| {
             for _ in 0..10_000 {
-                let mut one = Spec::tcp(4).carrying(0, len);
-                (one.ports, one.hosts[0], one.flags) = ([random.u16(..), random.u16(..)], random.u8(..), flags);
+                let mut one = tcp(4).carrying(0, len);
+                (one.ports, one.flags) = ([random.u16(..), random.u16(..)], flags);
+                one.source = host(4, random.u8(..).into());
                 rig.push(&one);
                 rig.wait(micros(1));
                 assert!(rig.coalescer().charged() <= limit, "{what}");
@@ -261,7 +260,7 @@ fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
     let fill = |rig: &mut Rig| {
         for flow in 0..2_000u16 {
             for index in 0..70 {
-                let mut one = Spec::tcp(4).carrying(index * 2, 1);
+                let mut one = tcp(4).carrying(index * 2, 1);
                 one.ports[0] = flow;
                 rig.push(&one);
             }
@@ -283,7 +282,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
         let mut out = 0;
         for index in 0..20_000 {
             let at = index / 2 * 4 + orders[index % 2];
-            out += rig.push(&Spec::tcp(4).carrying(at + 1, 1)).len() + rig.wait(micros(2)).len();
+            out += rig.push(&tcp(4).carrying(at + 1, 1)).len() + rig.wait(micros(2)).len();
             let (held, buffers) = rig.side.widening.held();
             assert!(buffers <= EARLY_COUNT_MAX + 1 && held.packets as usize <= EARLY_COUNT_MAX + 1, "{held:?}");
         }
@@ -292,17 +291,17 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
     }
     // Large ones: no more than 64 KiB wait.
     let mut rig = Rig::resizing(65_535);
-    rig.push(&Spec::tcp(4).carrying(0, 1_000));
+    rig.push(&tcp(4).carrying(0, 1_000));
     for index in 1..200 {
-        rig.push(&Spec::tcp(4).carrying(index * 3_000, 2_000));
+        rig.push(&tcp(4).carrying(index * 3_000, 2_000));
         let (held, _) = rig.side.widening.held();
         assert!(held.bytes <= (EARLY_LEN_MAX + 3_000) as u64, "{held:?}");
     }
     // What lies more than a mebibyte ahead does not wait.
     for (ahead, sorted) in [(1 << 20, 1), ((1 << 20) + 1, 0)] {
         let mut rig = Rig::resizing(9_000);
-        rig.push(&Spec::tcp(4).carrying(0, 100));
-        rig.push(&Spec::tcp(4).carrying(100 + ahead, 100));
+        rig.push(&tcp(4).carrying(0, 100));
+        rig.push(&tcp(4).carrying(100 + ahead, 100));
         assert_eq!(rig.count(Event::Sorted), sorted, "{ahead}");
     }
 }
@@ -315,30 +314,26 @@ struct Flight {
 }
 
 impl Flight {
-    fn new(at: Time, mut frame: Vec<u8>) -> Flight {
-        let seen = Seen::of(&frame, Medium::Ethernet);
-        frame.truncate(seen.end);
-        Flight { at, frame, seen }
+    fn new(at: Time, frame: &[u8]) -> Flight {
+        let seen = Seen::of_frame(frame);
+        Flight { at, frame: seen.frame.clone(), seen }
     }
 
     /// The sequence numbers of its bytes.
     fn places(&self) -> Range<u32> {
-        let at = self.seen.upper_at;
-        let start = u32::from_be_bytes(self.frame[at + 4..at + 8].try_into().unwrap());
-        let header_len = usize::from(self.frame[at + 12] >> 4) * 4;
-        start..start + (self.seen.end - at - header_len) as u32
+        self.seen.seq..self.seen.seq + self.seen.payload().len() as u32
     }
 }
 
 /// What came, with its half-filled checksums finished.
 fn flights(sent: &[Sent]) -> Vec<Flight> {
-    sent.iter().map(|one| Flight::new(Time::ZERO + one.at, one.spec.finished().bytes())).collect()
+    sent.iter().map(|one| Flight::new(Time::ZERO + one.at, &one.spec.finished().bytes())).collect()
 }
 
 /// Pushes all of it, letting time pass as it says; returns what leaves.
 fn run(rig: &mut Rig, sent: &[Sent]) -> Vec<Flight> {
     let mut gone = Vec::new();
-    let mut take = |at, left: Left| gone.extend(left.wire.into_iter().map(|frame| Flight::new(at, frame)));
+    let mut take = |at, left: Left| gone.extend(left.wire.into_iter().map(|frame| Flight::new(at, &frame)));
     for one in sent {
         rig.wait_until(Time::ZERO + one.at).into_iter().for_each(|(at, left)| take(at, left));
         rig.push(&one.spec).into_iter().for_each(|left| take(rig.now, left));
@@ -355,8 +350,7 @@ fn run(rig: &mut Rig, sent: &[Sent]) -> Vec<Flight> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FlowOf {
     port: u16,
-    version: u8,
-    host: u8,
+    host: core::net::IpAddr,
 }
 
 impl FlowOf {
@@ -364,20 +358,18 @@ impl FlowOf {
         flights.iter().filter(|one| self.has(one)).collect()
     }
 
-    fn has(&self, Flight { frame, seen, .. }: &Flight) -> bool {
-        let host = frame[seen.ip_at + if seen.version == 4 { 15 } else { 23 }];
-        let port = u16::from_be_bytes([frame[seen.upper_at], frame[seen.upper_at + 1]]);
-        (seen.version, host) == (self.version, self.host) && (seen.is_fragment || port == self.port)
+    fn has(&self, Flight { seen, .. }: &Flight) -> bool {
+        seen.source == self.host && (seen.is_fragment() || seen.ports[0] == self.port)
     }
 }
 
 fn flows_of(sent: &[Sent]) -> BTreeSet<FlowOf> {
-    let of = |one: &Sent| FlowOf { port: one.spec.ports[0], version: one.spec.version, host: one.spec.hosts[0] };
+    let of = |one: &Sent| FlowOf { port: one.spec.ports[0], host: one.spec.source };
     sent.iter().map(of).collect()
 }
 
 fn is_udp(flights: &[&Flight]) -> bool {
-    flights.iter().any(|one| one.seen.protocol == UDP && !one.seen.is_fragment)
+    flights.iter().any(|one| one.seen.protocol == UDP && !one.seen.is_fragment())
 }
 
 /// The same packets in the same order.
@@ -395,11 +387,11 @@ fn check_stream(came: &[&Flight], gone: &[&Flight], mtu: usize, what: &str) {
     let mut rest = gone;
     let mut chunk = Chunk::default();
     for (index, one) in came.iter().enumerate() {
-        if one.seen.joins(&one.frame) {
+        if one.seen.joins() {
             chunk.add(one);
             continue;
         }
-        let before = rest.iter().take_while(|gone| gone.seen.joins(&gone.frame)).count();
+        let before = rest.iter().take_while(|gone| gone.seen.joins()).count();
         check_chunk(&chunk, &rest[..before], mtu, &format!("{what}, before packet {index}"));
         (chunk, rest) = (Chunk::default(), &rest[before..]);
         let fits = one.seen.ip_len() <= mtu;
@@ -424,14 +416,14 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn add(&mut self, Flight { frame, seen, .. }: &Flight) {
-        let around = seen.surroundings(frame);
-        for (at, byte) in frame[seen.payload.clone()].iter().enumerate() {
+    fn add(&mut self, Flight { seen, .. }: &Flight) {
+        let around = seen.surroundings();
+        for (at, byte) in seen.payload().iter().enumerate() {
             let place = u64::from(seen.seq.wrapping_add(at as u32)) << 8 | u64::from(*byte);
             let mixed = (around ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             self.bytes = self.bytes.wrapping_add(mixed ^ mixed >> 31);
         }
-        self.count += seen.payload.len();
+        self.count += seen.payload().len();
         for flag in [PSH, FIN] {
             if seen.flags & flag != 0 {
                 self.ends.insert((seen.seq_end(), flag));
@@ -443,7 +435,7 @@ impl Chunk {
 fn check_chunk(came: &Chunk, gone: &[&Flight], mtu: usize, what: &str) {
     let mut left = Chunk::default();
     for one in gone {
-        assert!(one.seen.joins(&one.frame), "{what}: {:02x?}", one.frame);
+        assert!(one.seen.joins(), "{what}: {:02x?}", one.frame);
         assert!(one.seen.ip_len() <= mtu, "{what}: {} bytes", one.seen.ip_len());
         left.add(one);
     }
@@ -453,32 +445,32 @@ fn check_chunk(came: &Chunk, gone: &[&Flight], mtu: usize, what: &str) {
 /// How many packets are the segments of one that joins nothing but was too long.
 fn take_pieces(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> usize {
     let Flight { frame, seen, .. } = whole;
-    assert!(seen.may_be_segmented(frame), "{what}: the traffic has nothing else that is too long");
-    let mut at = seen.payload.start;
+    assert!(seen.may_be_segmented(), "{what}: the traffic has nothing else that is too long");
+    let mut at = seen.payload_at;
     for (index, one) in gone.iter().enumerate() {
         let piece = &one.seen;
-        let end = at + piece.payload.len();
+        let end = at + piece.payload().len();
         assert!(piece.ip_len() <= mtu, "{what}");
-        assert_eq!(piece.surroundings(&one.frame), seen.surroundings(frame), "{what}: piece {index}");
-        assert_eq!(piece.seq, seen.seq.wrapping_add((at - seen.payload.start) as u32), "{what}: piece {index}");
-        assert!(frame[at..end] == one.frame[piece.payload.clone()], "{what}: piece {index}");
+        assert_eq!(piece.surroundings(), seen.surroundings(), "{what}: piece {index}");
+        assert_eq!(piece.seq, seen.seq.wrapping_add((at - seen.payload_at) as u32), "{what}: piece {index}");
+        assert!(frame[at..end] == *piece.payload(), "{what}: piece {index}");
         assert_eq!(piece.sum_is_right, seen.sum_is_right, "{what}: a wrong sum stays wrong, a right one right");
         // Where AE is set, CWR is part of a counter, which all repeat (RFC 9768 section 3.2.2).
         let counts = frame[seen.upper_at + 12] & 1 != 0;
-        let kept = if index == 0 || counts { CWR } else { 0 } | if end == seen.end { PSH | FIN } else { 0 };
+        let kept = if index == 0 || counts { CWR } else { 0 } | if end == frame.len() { PSH | FIN } else { 0 };
         assert_eq!(piece.flags, seen.flags & (!(CWR | PSH | FIN) | kept), "{what}: piece {index}");
         at = end;
-        if at == seen.end {
+        if at == frame.len() {
             return index + 1;
         }
     }
-    panic!("{what}: {} bytes of a packet are gone", seen.end - at)
+    panic!("{what}: {} bytes of a packet are gone", frame.len() - at)
 }
 
 /// A receiver ends in the same state: the same bytes, of which the first copy counts; the same acknowledgement and
 /// window; and no clock that goes back where it did not.
 fn check_receiver(came: &[&Flight], gone: &[&Flight], what: &str) {
-    let starts = || came.iter().map(|one| &one.seen).filter(|seen| !seen.is_fragment).map(|seen| seen.seq);
+    let starts = || came.iter().map(|one| &one.seen).filter(|seen| !seen.is_fragment()).map(|seen| seen.seq);
     let first = starts().next().unwrap_or_default();
     let base = starts().min_by_key(|start| start.wrapping_sub(first) as i32).unwrap_or_default();
     let (one, other) = (Receiver::of(came, base), Receiver::of(gone, base));
@@ -507,24 +499,24 @@ struct Receiver {
 impl Receiver {
     fn of(flights: &[&Flight], base: u32) -> Receiver {
         let mut receiver = Receiver { base, is_ordered: true, ..Receiver::default() };
-        for Flight { frame, seen, .. } in flights {
-            let is_sound = seen.protocol == TCP && seen.has_header && seen.sum_is_right && !seen.is_fragment;
+        for Flight { seen, .. } in flights {
+            let is_sound = seen.protocol == TCP && seen.has_header && seen.sum_is_right && !seen.is_fragment();
             if is_sound && seen.flags & ACK != 0 {
-                receiver.take(frame, seen);
+                receiver.take(seen);
             }
         }
         receiver
     }
 
-    fn take(&mut self, frame: &[u8], seen: &Seen) {
+    fn take(&mut self, seen: &Seen) {
         if self.ack.is_none() {
             (self.seq, self.acked_by) = (seen.seq, seen.ack);
         }
         let start = seen.seq.wrapping_sub(self.base) as usize;
-        if self.bytes.len() < start + seen.payload.len() {
-            self.bytes.resize(start + seen.payload.len(), None);
+        if self.bytes.len() < start + seen.payload().len() {
+            self.bytes.resize(start + seen.payload().len(), None);
         }
-        for (known, byte) in self.bytes[start..].iter_mut().zip(&frame[seen.payload.clone()]) {
+        for (known, byte) in self.bytes[start..].iter_mut().zip(seen.payload()) {
             known.get_or_insert(*byte);
         }
         let ahead = |from: u32, to: u32| to.wrapping_sub(from) as i32;
@@ -540,7 +532,7 @@ impl Receiver {
             self.is_ordered = false;
         }
         self.is_ordered &= by_place >= 0;
-        if let Some((value, _)) = seen.stamps(frame) {
+        if let Some((value, _)) = seen.stamps() {
             self.clock_goes_back |= self.clock.is_some_and(|clock| ahead(clock, value) < 0);
             self.clock = Some(value);
         }
@@ -550,7 +542,7 @@ impl Receiver {
 /// Packets that 100,000 segments of 1,448 bytes become, 12 µs apart.
 fn joined_count(order: &[usize], len_max: u16) -> usize {
     let mut rig = Rig::resizing(len_max);
-    let like = Spec::tcp(4).carrying(0, 1_448).stamped(1, 1);
+    let like = tcp(4).carrying(0, 1_448).stamped(1, 1);
     let mut count = 0;
     for index in order {
         let one = Spec { seq: (*index as u32).wrapping_mul(1_448), ..like.clone() };
@@ -562,13 +554,15 @@ fn joined_count(order: &[usize], len_max: u16) -> usize {
 /// Several seeds' traffic at once, each between hosts of its own.
 fn crowd(seed: u64, wishes: Wishes) -> Vec<Sent> {
     let mut all: Vec<Sent> = Vec::new();
-    for group in 0..4u8 {
+    for group in 0..4u32 {
         let mut sent = draw(seed * 4 + u64::from(group), wishes);
         let start = sent.first().map_or(Duration::ZERO, |one| one.at);
         for one in &mut sent {
             one.at -= start;
-            one.spec.hosts[0] += 10 * group;
-            one.spec.ports[0] += 100 * u16::from(group);
+            let places = [1, 2].map(|number| host(one.spec.version(), number));
+            let place = places.iter().position(|host| *host == one.spec.source).expect("it is one of two hosts");
+            one.spec.source = host(one.spec.version(), 1 + place as u32 + 10 * group);
+            one.spec.ports[0] += 100 * group as u16;
             if one.spec.sum == Summed::AllOnes {
                 one.spec.sum = Summed::Right;
             }
@@ -609,7 +603,7 @@ impl Met {
     }
 }
 
-const FILE: &str = "coalescing_laws";
+const FILE: &str = "-p wideload-engine coalescing_laws";
 /// R126, and what a gap may wait before its run goes on.
 const AGE_MAX: Duration = Duration::from_millis(20);
 /// rel:A37.

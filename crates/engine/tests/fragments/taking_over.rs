@@ -1,13 +1,11 @@
 //! One side goes on in another's place: what was held becomes whole all the same, and every ledger balances.
 
-mod packets;
-
+use crate::rig::*;
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use fastrand::Rng;
-use packets::*;
 use std::collections::HashSet;
 use std::time::Duration;
-use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time, Version};
+use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
 use wideload_engine::{
     Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Narrowing, Output,
     Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Widening,
@@ -36,7 +34,7 @@ fn datagrams_become_whole_whenever_another_side_takes_over() {
             stand.push(&frame);
         }
         assert_eq!(stand.out.ledger.event(Event::ReleasedLate).packets, 0);
-        let came: HashSet<_> = stand.came.iter().map(|wire| (wire.id, wire.payload.clone())).collect();
+        let came: HashSet<_> = stand.came.iter().map(|wire| (wire.id, wire.body().to_vec())).collect();
         assert!(came == stand.sent, "seed {seed}: all are whole at the end, and none was before");
         assert_eq!(stand.side.widening.held().0.packets, 0, "seed {seed}");
     }
@@ -95,18 +93,14 @@ fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_ta
         let mut random = Rng::with_seed(seed);
         let mut stand = Stand::new(&mut random);
         stand.side = joining_udp(9_100);
-        let (count, len, room) = (random.u16(2..5), random.usize(1_480..2_000), 8 * random.usize(60..180));
+        let (count, len, room) = (random.u32(2..5), random.usize(1_480..2_000), 8 * random.usize(60..180));
         let mut sent = Vec::new();
         for id in 0..count {
             let content: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
-            let payload = udp(&HOST_V4, &PEER_V4, &content);
-            for (index, part) in payload.chunks(room).enumerate() {
-                let more = (index + 1) * room < payload.len();
-                let piece = V4::piece(index * room, part, more);
-                // Nobody else may cut it.
-                stand.push(&V4 { id, flags: piece.flags | DF, protocol: UDP, ..piece }.bytes());
-            }
-            sent.push(payload);
+            // Nobody else may cut it.
+            let datagram = udp(4).id(id).payload(content);
+            datagram.parts(room).iter().for_each(|piece| stand.push(piece));
+            sent.push(datagram.upper());
         }
         assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
         // All of them are too long for what the next one's interface carries.
@@ -115,8 +109,8 @@ fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_ta
         assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
         stand.flush();
         assert!(stand.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
-        let came = Wire::read_all(&Rig::host().push_all(&stand.left));
-        assert!(came.into_iter().map(|wire| wire.payload).eq(sent), "seed {seed}");
+        let came = Seen::all(&Rig::host().push_all(&stand.left));
+        assert!(came.iter().map(Seen::body).eq(sent.iter().map(Vec::as_slice)), "seed {seed}");
     }
 }
 
@@ -127,8 +121,8 @@ fn no_identification_is_given_out_again_too_soon() {
     let mut ids = HashSet::new();
     for round in 0..20_u128 {
         for _ in 0..1_000 {
-            let left = rig.push(&whole(Version::V4, &[0; 3_000]));
-            assert!(ids.insert(Wire::read(&left[0]).id), "round {round}");
+            let left = rig.push(&whole(4, &[0; 3_000]));
+            assert!(ids.insert(Seen::of(&left[0]).id), "round {round}");
         }
         let fresh = Narrowing {
             role: Role::Source(Identifiers::new(Secret::new(round + 2), Duration::from_secs(2))),
@@ -146,7 +140,7 @@ struct Stand {
     now: Time,
     left: Vec<Vec<u8>>,
     sent: HashSet<(u32, Vec<u8>)>,
-    came: Vec<Wire>,
+    came: Vec<Seen>,
 }
 
 impl Stand {
@@ -183,7 +177,7 @@ impl Stand {
             while let Some(piece) = pieces.next() {
                 frames.push([piece.header, piece.payload].concat());
             }
-            self.came.extend(frames.iter().map(|frame| Wire::read(frame)).filter(|wire| !wire.is_fragment));
+            self.came.extend(frames.iter().map(|frame| Seen::of(frame)).filter(|wire| !wire.is_fragment()));
             self.left.extend(frames);
             self.out.done(packet);
         }
@@ -224,8 +218,9 @@ fn rules(udp: bool) -> Rules {
 
 fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     let count = payload.len().div_ceil(room);
-    let piece =
-        |(index, part): (usize, &[u8])| V4 { id, ..V4::piece(index * room, part, index + 1 < count) }.bytes();
+    let piece = |(index, part): (usize, &[u8])| {
+        Spec { id: id.into(), ..ip(4).part(index * room, part, index + 1 < count) }.bytes()
+    };
     payload.chunks(room).enumerate().map(piece).collect()
 }
 

@@ -5,9 +5,7 @@
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 
-mod flows;
-
-use flows::*;
+use crate::rig::*;
 use std::time::Duration;
 use wideload_engine::packet::{
     Checksum, Fill, Frame, Identifications, Ingress, Maker, Medium, NoPacket, Train, Unfit,
@@ -19,8 +17,8 @@ use wideload_engine::{Event, Narrowing, Reason, Role, Rules, Trains};
 #[test]
 fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
     for version in VERSIONS {
-        let p = |offset: usize| Spec { id: 0, ttl: 8, ..Spec::tcp(version) }.carrying(offset, 100);
-        let len = |offset: usize, len: usize| Spec { id: 0, ttl: 8, ..Spec::tcp(version) }.carrying(offset, len);
+        let p = |offset: usize| Spec { id: 0, ttl: 8, ..tcp(version) }.carrying(offset, 100);
+        let len = |offset: usize, len: usize| Spec { id: 0, ttl: 8, ..tcp(version) }.carrying(offset, len);
         let flagged = |offset, flags| Spec { flags: ACK | flags, ..p(offset) };
         let interrupted = |flags: u8| {
             let empty = Spec { flags, ..len(0, 0) };
@@ -82,15 +80,15 @@ fn the_packets_of_linux_gro_arrive_as_its_selftest_says() {
 // Conformance 1.1, the rows ip_opt, ip_frag4, ip_id_*.
 #[test]
 fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
-    let p = |offset: usize| Spec { ttl: 8, ..Spec::tcp(4) }.carrying(offset, 100);
-    let ids = |flags_offset: u16, ids: &[u16]| -> Vec<Spec> {
-        let one = |(index, id): (usize, &u16)| Spec { id: *id, flags_offset, ..p(100 * index) };
+    let p = |offset: usize| Spec { ttl: 8, ..tcp(4) }.carrying(offset, 100);
+    let ids = |ip_flags: u16, ids: &[u16]| -> Vec<Spec> {
+        let one = |(index, id): (usize, &u16)| Spec { id: (*id).into(), ip_flags, ..p(100 * index) };
         ids.iter().enumerate().map(one).collect()
     };
     let option = [&[68, 40, 5, 0][..], &[0; 36]].concat();
     let table: Vec<(&str, Vec<Spec>, &[usize])> = vec![
-        ("ip_opt", vec![p(0), Spec { extensions: vec![(0, option)], ..p(100) }, p(200)], &[100, 100, 100]),
-        ("ip_frag4", vec![p(0), Spec { flags_offset: DF | MF, ..p(100) }], &[100, 100]),
+        ("ip_opt", vec![p(0), Spec { ip_options: option, ..p(100) }, p(200)], &[100, 100, 100]),
+        ("ip_frag4", vec![p(0), Spec { ip_flags: DF | MF, ..p(100) }], &[100, 100]),
         ("ip_id_df1_inc", ids(DF, &[8, 9]), &[200]),
         ("ip_id_df1_fixed", ids(DF, &[8, 8]), &[200]),
         ("ip_id_df0_inc", ids(0, &[8, 9]), &[200]),
@@ -99,7 +97,7 @@ fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
         ("ip_id_df1_fixed_inc", ids(DF, &[8, 8, 9]), &[200, 100]),
         ("ids that come round", ids(0, &[0xFFFF, 0, 1]), &[300]),
         ("ids that fall", ids(0, &[9, 8]), &[100, 100]),
-        ("DF changes", [ids(DF, &[8]), vec![Spec { flags_offset: 0, id: 9, ..p(100) }]].concat(), &[100, 100]),
+        ("DF changes", [ids(DF, &[8]), vec![Spec { ip_flags: 0, id: 9, ..p(100) }]].concat(), &[100, 100]),
     ];
     for (case, packets, expected) in table {
         assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&packets]), expected, "{case}");
@@ -115,10 +113,10 @@ fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
 // Conformance 1.1, the rows ip_frag6, ip_v6ext_*.
 #[test]
 fn the_ipv6_packets_of_linux_gro_arrive_as_its_selftest_says() {
-    let p = |offset: usize| Spec::tcp(6).carrying(offset, 100);
+    let p = |offset: usize| tcp(6).carrying(offset, 100);
     let with = |offset, byte| Spec { extensions: vec![(60, vec![0, 0, 1, 4, 0, 0, 0, byte])], ..p(offset) };
     let mut rig = Rig::carrying(reversible());
-    let atomic = Spec { fragment: Some(0), ..p(200) };
+    let atomic = Spec { fragment: Some((0, false)), ..p(200) };
     assert_eq!(arrive(&mut rig, &[&[p(0), p(100)], &[atomic, p(300)]]), [200, 100, 100], "ip_frag6");
     assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&[with(0, 1), with(100, 1)]]), [200], "ip_v6ext_same");
     assert_eq!(
@@ -134,10 +132,10 @@ fn runs_grow_to_the_longest_packet_there_is_and_not_a_byte_further() {
     for (version, longest, rest) in [(4, 65_495, 599), (6, 65_475, 899)] {
         let headers = if version == 4 { 40 } else { 60 };
         let segment = 4_096 - headers;
-        let full = || (0..16).map(move |index| Spec::tcp(version).carrying(index * segment, segment));
+        let full = || (0..16).map(move |index| tcp(version).carrying(index * segment, segment));
         let large = |last: usize| -> Vec<Spec> {
             let end = 16 * segment;
-            let lasts = [Spec::tcp(version).carrying(end, last), Spec::tcp(version).carrying(end + last + 9, last)];
+            let lasts = [tcp(version).carrying(end, last), tcp(version).carrying(end + last + 9, last)];
             full().chain(lasts).collect()
         };
         assert_eq!(16 * segment + rest, longest);
@@ -156,14 +154,14 @@ fn as_many_flows_as_come_are_joined_at_once_in_their_order() {
             let packet = |flow: u16, offset: usize, flags| Spec {
                 ports: [1_000 + flow, 8_000],
                 flags,
-                ..Spec::tcp(version).carrying(offset, 200)
+                ..tcp(version).carrying(offset, 200)
             };
             let firsts = (0..count).map(|flow| packet(flow, 0, ACK));
             let seconds = (0..count).map(|flow| packet(flow, 200, ACK | PSH));
             let packets: Vec<_> = firsts.chain(seconds).collect();
             let left = send(&mut rig, &[&packets]);
-            let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame, Medium::Ip)).collect();
-            assert!(seen.iter().all(|seen| seen.payload.len() == 400));
+            let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame)).collect();
+            assert!(seen.iter().all(|seen| seen.payload().len() == 400));
             let ports: Vec<_> =
                 left.iter().zip(&seen).map(|(left, seen)| left.frame[seen.upper_at..][..2].to_vec()).collect();
             assert_eq!(ports, (0..count).map(|flow| (1_000 + flow).to_be_bytes().to_vec()).collect::<Vec<_>>());
@@ -207,7 +205,7 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
                     }
                     let narrowing = Narrowing { trains, ..Narrowing::new(1_500, Role::Transit) };
                     let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
-                    let one = Spec { extensions, ..Spec::udp(version).carrying(0, len) };
+                    let one = Spec { extensions, ..udp(version).carrying(0, len) };
                     let left = push_train(&mut rig, &one, segment_len);
                     assert_eq!(lens(&wire(left)), expected, "{len} by {segment_len:?}, IPv{version}, {trains:?}");
                 }
@@ -216,7 +214,7 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
         // They fail with "message too long"; ours end by name.
         for (len, segment_len) in [(mss + 1, None), (mss + 1, Some(mss + 2))] {
             let mut rig = Rig::new(reversible(), Narrowing::new(1_500, Role::Transit), 1 << 20);
-            assert_eq!(push_train(&mut rig, &Spec::udp(version).carrying(0, len), segment_len).len(), 0);
+            assert_eq!(push_train(&mut rig, &udp(version).carrying(0, len), segment_len).len(), 0);
             assert_eq!(rig.flush().len(), 0);
             assert_eq!(rig.out.ledger.retired(Reason::TooBig).packets, 1, "{len} by {segment_len:?}");
         }
@@ -229,7 +227,7 @@ fn datagrams_of_one_length_become_a_train_with_that_length_where_a_port_takes_it
     for (version, mss, sent) in [(4, 1_472, 14_720), (6, 1_452, 14_520)] {
         for (segment, total) in [(mss, sent), (500, 5_000), (1_300, 13_000)] {
             let packets: Vec<_> = (0..10)
-                .map(|index| Spec { id: index as u16, ..Spec::udp(version).carrying(index * segment, segment) })
+                .map(|index| Spec { id: (index as u16).into(), ..udp(version).carrying(index * segment, segment) })
                 .collect();
             let mut rig = Rig::carrying(reversible());
             let left = send(&mut rig, &[&packets]);
@@ -246,7 +244,7 @@ fn datagrams_of_one_length_become_a_train_with_that_length_where_a_port_takes_it
             lens.iter()
                 .map(|len| {
                     at += len;
-                    Spec::udp(version).carrying(at - len, *len)
+                    udp(version).carrying(at - len, *len)
                 })
                 .collect()
         };
@@ -273,7 +271,7 @@ fn datagrams_of_one_length_become_a_train_with_that_length_where_a_port_takes_it
 #[test]
 fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
     for version in VERSIONS {
-        let p = |offset: usize| Spec::tcp(version).carrying(offset, 100);
+        let p = |offset: usize| tcp(version).carrying(offset, 100);
         type Change = fn(Spec) -> Spec;
         let flushed_before: [(&str, Change, [usize; 2], [usize; 2]); 8] = [
             ("CWR", |one| Spec { flags: ACK | CWR, ..one }, [100, 100], [100, 100]),
@@ -299,7 +297,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
                 let mut rig = Rig::carrying(rules);
                 let left = rig.push_all(&[p(0), Spec { flags: ACK | flags, ..p(100) }]);
                 assert_eq!(lens(&frames(&left)), [200], "it leaves at once");
-                assert_eq!(Seen::of(&left[0].frame, Medium::Ip).flags, ACK | flags);
+                assert_eq!(Seen::of(&left[0].frame).flags, ACK | flags);
             }
         }
         // They join URG, RST and SYN and flush after; ours pass (L6, R118).
@@ -311,7 +309,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
             );
         }
         // A smaller one ends the run, a larger one is not joined; resizing, neither matters.
-        let sizes = [p(0), Spec::tcp(version).carrying(100, 50), p(150), Spec::tcp(version).carrying(250, 101)];
+        let sizes = [p(0), tcp(version).carrying(100, 50), p(150), tcp(version).carrying(250, 101)];
         assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&sizes]), [150, 100, 101]);
         assert_eq!(arrive(&mut Rig::carrying(resize(65_535)), &[&sizes]), [351]);
     }
@@ -321,7 +319,7 @@ fn the_rules_of_gvisor_hold_where_the_packets_shall_come_back() {
 // R075
 #[test]
 fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
-    let p = |offset: usize| Spec::tcp(4).carrying(offset, 100);
+    let p = |offset: usize| tcp(4).carrying(offset, 100);
     let table: Vec<(&str, Vec<Spec>, &[usize], &[usize], &str)> = vec![
         ("appended", vec![p(0), p(100)], &[200], &[200], "alike"),
         (
@@ -344,7 +342,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         ("FIN ends", vec![p(0), Spec { flags: ACK | FIN, ..p(100) }, p(200)], &[200, 100], &[200, 100], "alike"),
         (
             "a fragment",
-            vec![p(0), Spec { flags_offset: MF, ..p(100) }, p(200)],
+            vec![p(0), Spec { ip_flags: MF, ..p(100) }, p(200)],
             &[100, 100, 100],
             &[100, 100, 100],
             "alike",
@@ -356,7 +354,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
     }
     // GSO: identifications rise or stay; PSH and FIN only on the last; a length below the headers cuts nothing.
     for ids in [Identifications::Rise, Identifications::Stay] {
-        let one = Spec { flags: ACK | PSH | FIN, id: 0xFFFF, ..Spec::tcp(4).carrying(0, 3_000) };
+        let one = Spec { flags: ACK | PSH | FIN, id: 0xFFFF, ..tcp(4).carrying(0, 3_000) };
         let mut rig = Rig::new(
             reversible(),
             Narrowing { trains: Trains::Kept, ..Narrowing::new(1_500, Role::Transit) },
@@ -366,7 +364,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         packet.train = Some(Train { segment_len: 1_000, ids, maker: Maker::Sender });
         rig.side.push(rig.now, packet, &mut rig.out);
         let left = rig.release();
-        let seen: Vec<_> = wire(left).iter().map(|frame| Seen::of(frame, Medium::Ip)).collect();
+        let seen: Vec<_> = wire(left).iter().map(|frame| Seen::of(frame)).collect();
         let expected = if ids == Identifications::Rise { [0xFFFF, 0, 1] } else { [0xFFFF; 3] };
         assert_eq!(seen.iter().map(|seen| seen.id).collect::<Vec<_>>(), expected);
         assert_eq!(seen.iter().map(|seen| seen.flags).collect::<Vec<_>>(), [ACK, ACK, ACK | PSH | FIN]);
@@ -378,12 +376,12 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
 fn the_packets_of_vpp_arrive_in_runs_of_44() {
     for (version, ip_len) in [(4, 64_280), (6, 64_300)] {
         let p = |index: u32| {
-            Spec { ack: index, id: index as u16, ..Spec::tcp(version) }.carrying(index as usize * 1_460, 1_460)
+            Spec { ack: index, id: (index as u16).into(), ..tcp(version) }.carrying(index as usize * 1_460, 1_460)
         };
         let packets: Vec<_> = (0..124).map(p).collect();
         let mut rig = Rig::carrying(resize(65_535));
         let left = send(&mut rig, &[&packets]);
-        let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame, Medium::Ip)).collect();
+        let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame)).collect();
         assert_eq!(
             seen.iter().map(Seen::ip_len).collect::<Vec<_>>(),
             [ip_len, ip_len, 36 * 1_460 + ip_len % 1_460]
@@ -396,7 +394,7 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
         assert_eq!(wire, packets.iter().map(Spec::bytes).collect::<Vec<_>>());
     }
     let last = |one: Spec| Spec { flags: ACK | PSH, ..one };
-    let packets: Vec<_> = (0..88).map(|index| Spec::tcp(6).carrying(index * 1_460, 1_460)).collect();
+    let packets: Vec<_> = (0..88).map(|index| tcp(6).carrying(index * 1_460, 1_460)).collect();
     let packets = [&packets[..87], &[last(packets[87].clone())]].concat();
     assert_eq!(arrive(&mut Rig::carrying(reversible()), &[&packets]), [64_240, 64_240]);
     let pairs: Vec<_> = (0..124usize)
@@ -404,18 +402,18 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
             let at = pair * 2_800;
             let ack = 2 * pair as u32;
             [
-                Spec { ack, ..Spec::tcp(4).carrying(at, 1_460) },
-                last(Spec { ack: ack + 1, ..Spec::tcp(4).carrying(at + 1_460, 1_340) }),
+                Spec { ack, ..tcp(4).carrying(at, 1_460) },
+                last(Spec { ack: ack + 1, ..tcp(4).carrying(at + 1_460, 1_340) }),
             ]
         })
         .collect();
     let left = send(&mut Rig::carrying(resize(65_535)), &[&pairs]);
-    let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame, Medium::Ip)).collect();
+    let seen: Vec<_> = left.iter().map(|left| Seen::of(&left.frame)).collect();
     assert!(seen.len() == 124 && seen.iter().all(|seen| seen.ip_len() == 2_840));
     assert!(seen.iter().enumerate().all(|(pair, seen)| seen.ack == 2 * pair as u32 + 1));
-    let padded = Spec { padding: 5, ..Spec::tcp(4).carrying(1_459, 1) };
+    let padded = Spec { padding: 5, ..tcp(4).carrying(1_459, 1) };
     let mut rig = Rig::carrying(reversible());
-    let left = rig.push_all(&[Spec::tcp(4).carrying(0, 1_459), padded]);
+    let left = rig.push_all(&[tcp(4).carrying(0, 1_459), padded]);
     assert_eq!(lens(&frames(&left)), [1_460], "the short one ends the run; padding is no payload");
     assert_eq!(left[0].frame.len(), 1_500);
 }
@@ -438,25 +436,25 @@ fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
             (9_000, Trains::Resized, 65_200usize.div_ceil(9_000 - headers), "they: 33, for buffers of 2,048"),
         ];
         for (mtu, trains, count, why) in table {
-            for flags_offset in [0, DF] {
+            for ip_flags in [0, DF] {
                 let segment_len = if version == 4 { 1_460 } else { 1_440 };
                 let count = if count == 45 { 65_200usize.div_ceil(segment_len) } else { count };
                 let narrowing = Narrowing { trains, ..Narrowing::new(mtu, Role::Transit) };
                 let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
-                let one = Spec { flags_offset, sum: Summed::Half, ..Spec::tcp(version).carrying(0, 65_200) };
+                let one = Spec { ip_flags, sum: Summed::Half, ..tcp(version).carrying(0, 65_200) };
                 let left = push_train(&mut rig, &one, Some(segment_len));
                 assert_eq!(left.len(), 1, "{why}");
                 let wire = wire(left);
                 assert_eq!(wire.len(), count, "IPv{version} at {mtu}: {why}");
-                let seen: Vec<_> = wire.iter().map(|frame| Seen::of(frame, Medium::Ip)).collect();
+                let seen: Vec<_> = wire.iter().map(|frame| Seen::of(frame)).collect();
                 assert!(seen.iter().all(|seen| seen.sum_is_right && seen.ip_len() <= usize::from(mtu)));
-                assert_eq!(seen.iter().map(|seen| seen.payload.len()).sum::<usize>(), 65_200);
-                assert!(version == 6 || seen.iter().all(|seen| seen.dont_fragment == (flags_offset == DF)));
+                assert_eq!(seen.iter().map(|seen| seen.payload().len()).sum::<usize>(), 65_200);
+                assert!(version == 6 || seen.iter().all(|seen| seen.dont_fragment == (ip_flags == DF)));
             }
         }
         // Frames that only want a checksum.
         let mut rig = Rig::new(reversible(), Narrowing::new(1_500, Role::Transit), 1 << 20);
-        let one = Spec { sum: Summed::Half, ..Spec::tcp(version).carrying(0, 1_500 - headers) };
+        let one = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 1_500 - headers) };
         assert_eq!(wire(send(&mut rig, &[std::slice::from_ref(&one)])), [one.finished().bytes()]);
     }
 }
@@ -465,7 +463,7 @@ fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
 #[test]
 fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
     for version in VERSIONS {
-        let p = |offset: usize| Spec::tcp(version).carrying(offset, 100);
+        let p = |offset: usize| tcp(version).carrying(offset, 100);
         let pushed = |offset| Spec { flags: ACK | PSH, ..p(offset) };
         let wrong = Spec { sum: Summed::Off(7), ..p(0) };
         let table: Vec<(&str, Vec<Spec>, &[usize])> = vec![
@@ -482,7 +480,7 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
         // A length of 0 behind the headers, and headers that are cut short, pass as they came.
         for len in [0, 4, 12, 19] {
             let one = p(0).bytes();
-            let mut short = one[..Seen::of(&one, Medium::Ip).upper_at + len].to_vec();
+            let mut short = one[..Seen::of(&one).upper_at + len].to_vec();
             let total = short.len() as u16;
             if version == 4 {
                 short[2..4].copy_from_slice(&total.to_be_bytes());
@@ -505,13 +503,11 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
         for words in [0, 4, 15] {
             let mut bent = p(0).bytes();
             bent.truncate(bent.len() - 80);
-            let at = Seen::of(&p(0).bytes(), Medium::Ip).upper_at;
+            let at = Seen::of(&p(0).bytes()).upper_at;
             let total = bent.len() as u16;
             if version == 4 {
                 bent[2..4].copy_from_slice(&total.to_be_bytes());
-                bent[10..12].fill(0);
-                let sum = !sum_of(&[&bent[..20]]);
-                bent[10..12].copy_from_slice(&sum.to_be_bytes());
+                seal_ip(&mut bent);
             } else {
                 bent[4..6].copy_from_slice(&(total - 40).to_be_bytes());
             }
@@ -529,7 +525,7 @@ fn a_train_without_payload_is_one_packet() {
         for trains in [Trains::Kept, Trains::Resized] {
             let narrowing = Narrowing { fill, trains, ..Narrowing::new(1_500, Role::Transit) };
             let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
-            let one = Spec::tcp(4);
+            let one = tcp(4);
             assert_eq!(wire(push_train(&mut rig, &one, Some(1_460))), [one.bytes()], "{fill:?}, {trains:?}");
         }
     }
@@ -540,11 +536,11 @@ fn a_train_without_payload_is_one_packet() {
 fn the_stride_of_quinn_arrives_as_it_was_sent() {
     for version in VERSIONS {
         let packets: Vec<_> =
-            (0..64).map(|index| Spec { tos: 2, ..Spec::udp(version).carrying(index * 128, 128) }).collect();
+            (0..64).map(|index| Spec { tos: 2, ..udp(version).carrying(index * 128, 128) }).collect();
         let left = send(&mut Rig::carrying(reversible()), &[&packets]);
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].train.map(|train| train.segment_len), Some(128));
-        assert_eq!(Seen::of(&left[0].frame, Medium::Ip).tos, 2, "the congestion mark survives");
+        assert_eq!(Seen::of(&left[0].frame).tos, 2, "the congestion mark survives");
     }
 }
 
@@ -572,9 +568,9 @@ fn lens(frames: &[Vec<u8>]) -> Vec<usize> {
 
 /// Bytes behind the transport header; of a packet whose header is hidden, behind where it would stand.
 fn payload_len(frame: &[u8], medium: Medium) -> usize {
-    let seen = Seen::of(frame, medium);
+    let seen = seen(frame, medium);
     assert!(seen.has_header);
-    seen.payload.len()
+    seen.payload().len()
 }
 
 fn frames(left: &[Left]) -> Vec<Vec<u8>> {

@@ -1,12 +1,7 @@
 //! The helper of a kernel: what was joined leaves whole or as it came, and everything else as it came.
 
-mod packets;
-
-use packets::*;
-use wideload_engine::packet::Version;
+use crate::rig::*;
 use wideload_engine::{Event, Late, Role};
-
-const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
 
 #[test]
 fn whole_packets_stay_as_they_came_however_long() {
@@ -17,7 +12,7 @@ fn whole_packets_stay_as_they_came_however_long() {
             assert_only(&rig.push(&packet), &packet);
         }
     }
-    let refused = V4 { flags: DF, ..V4::whole(pattern(9_000)) }.bytes();
+    let refused = Spec { ip_flags: DF, ..ip(4).payload(pattern(9_000)) }.bytes();
     assert_only(&rig.push(&refused), &refused);
     assert_eq!(rig.event(Event::LeftAlone), 5, "those longer than the MTU are counted");
 }
@@ -31,7 +26,7 @@ fn what_was_joined_and_is_too_long_leaves_in_pieces_no_longer_than_the_longest_t
         let long = pattern(7_000);
         let came = pieces(version, &long, 1_400);
         let left = rig.push_all(&came);
-        assert_eq!(Wire::read_all(&left), Wire::read_all(&came), "as they came");
+        assert_eq!(Seen::all(&left), Seen::all(&came), "as they came");
     }
 }
 
@@ -39,13 +34,6 @@ fn what_was_joined_and_is_too_long_leaves_in_pieces_no_longer_than_the_longest_t
 fn pieces_of_a_joined_datagram_keep_df() {
     let mut rig = Rig::new(1_000, Role::Helper, Some(Late::Release { mtu: 1_000 }));
     let long = pattern(2_800);
-    let came: Vec<_> = pieces(Version::V4, &long, 1_400)
-        .iter()
-        .map(|piece| {
-            let piece = Wire::read(piece);
-            let flags = DF | if piece.more { MF } else { 0 };
-            V4 { flags, ..V4::piece(piece.offset, &piece.payload, piece.more) }.bytes()
-        })
-        .collect();
-    assert_eq!(Wire::read_all(&rig.push_all(&came)), Wire::read_all(&came));
+    let came = ip(4).ip_flags(DF).payload(&long).parts(1_400);
+    assert_eq!(Seen::all(&rig.push_all(&came)), Seen::all(&came));
 }
