@@ -16,8 +16,10 @@ pub struct Spec {
     pub ingress: u32,
     /// Source and destination of its Ethernet header.
     pub macs: [[u8; 6]; 2],
-    /// Tags of 802.1Q behind the Ethernet header; none: it starts with its IP header.
+    /// VLAN tags behind the Ethernet header; none: it starts with its IP header.
     pub vlans: Option<Vec<u16>>,
+    /// EtherType of the first tag: 802.1Q's, or 802.1ad's (0x88A8).
+    pub tag_type: u16,
     /// The version is that of the addresses.
     pub source: IpAddr,
     /// See `source`.
@@ -115,6 +117,7 @@ pub fn ip(version: u8) -> Spec {
         ingress: 0,
         macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
         vlans: None,
+        tag_type: 0x8100,
         source,
         destination,
         tos: 0,
@@ -432,8 +435,8 @@ impl Spec {
     fn link(&self) -> Vec<u8> {
         let Some(vlans) = &self.vlans else { return Vec::new() };
         let mut link = [self.macs[1], self.macs[0]].concat();
-        for vlan in vlans {
-            link.extend([0x81, 0x00]);
+        for (index, vlan) in vlans.iter().enumerate() {
+            link.extend(if index == 0 { self.tag_type } else { 0x8100 }.to_be_bytes());
             link.extend(vlan.to_be_bytes());
         }
         link.extend(if self.version() == 4 { [0x08, 0x00] } else { [0x86, 0xDD] });

@@ -69,7 +69,7 @@ impl Seen {
     /// Reads an Ethernet frame, which may be padded.
     pub fn of_frame(frame: &[u8]) -> Seen {
         let mut ip_at = 14;
-        while word(frame, ip_at - 2) == 0x8100 {
+        while [0x8100, 0x88A8].contains(&word(frame, ip_at - 2)) {
             ip_at += 4;
         }
         Seen::read(frame, ip_at)

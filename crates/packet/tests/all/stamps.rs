@@ -1,5 +1,7 @@
 //! Headers that are stamped from sums of what stays, against headers that are summed anew.
 
+use testkit::fields::word;
+use testkit::{Spec, ip, seal_ip, seal_transport, sum};
 use wideload_packet::{
     Checksum, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX, Packet, Place, Pool,
     SegmentTemplate, Share, Template,
@@ -35,7 +37,7 @@ fn a_header_whose_checksum_is_written_as_minus_zero_is_stamped_like_any_other() 
     let zero = (0..=0xFFFF).find_map(|id: u16| {
         let mut bytes = ipv4(&[], 0, 17, &[0; 8]);
         bytes[4..6].copy_from_slice(&id.to_be_bytes());
-        seal(&mut bytes);
+        seal_ip(&mut bytes);
         (bytes[10..12] == [0, 0]).then_some(bytes)
     });
     let mut bytes = zero.expect("some identification makes the checksum 0");
@@ -106,7 +108,7 @@ fn a_template_writes_its_header_and_nothing_behind_it() {
 fn check_piece(packet: &Packet, template: &Template<'_>, payload_len: usize, fragment: Fragment) {
     let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
     let header = template.stamp(&mut room, payload_len, fragment);
-    assert_eq!(word(header, 10), checksum(header), "{payload_len}, {fragment:?}");
+    assert_eq!(sum(header), 0xFFFF, "{payload_len}, {fragment:?}");
     assert_eq!(usize::from(word(header, 2)), header.len() + payload_len);
     assert_eq!(u32::from(word(header, 4)), fragment.id & 0xFFFF);
     let flags = word(packet.header(), 6) & 0x8000 | if fragment.more { 0x2000 } else { 0 };
@@ -120,26 +122,15 @@ fn check_piece(packet: &Packet, template: &Template<'_>, payload_len: usize, fra
 /// Are the lengths and sums of a segment what they are when all of it is summed?
 fn check_segment(headers: &[u8], payload: &[u8], protocol: u8) {
     let segment = [headers, payload].concat();
-    let (addresses, upper) = match headers[0] >> 4 {
-        4 => {
-            assert_eq!(word(headers, 10), checksum(&headers[..20]));
-            assert_eq!(usize::from(word(headers, 2)), segment.len());
-            (&segment[12..20], &segment[20..])
-        }
-        _ => {
-            assert_eq!(usize::from(word(headers, 4)), segment.len() - 40);
-            (&segment[8..40], &segment[40..])
-        }
-    };
-    let at = if protocol == 6 { 16 } else { 6 };
-    let mut summed = [addresses, &[0, protocol], &(upper.len() as u16).to_be_bytes(), upper].concat();
-    let field = addresses.len() + 4 + at;
-    summed[field..field + 2].fill(0);
-    let expected = match (!by_hand(&summed), protocol) {
-        (0, 17) => 0xFFFF,
-        (sum, _) => sum,
-    };
-    assert_eq!(word(upper, at), expected);
+    let mut expected = segment.clone();
+    seal_transport(&mut expected);
+    if headers[0] >> 4 == 4 {
+        seal_ip(&mut expected);
+        assert_eq!(usize::from(word(headers, 2)), segment.len());
+    } else {
+        assert_eq!(usize::from(word(headers, 4)), segment.len() - 40);
+    }
+    assert!(segment == expected, "{headers:02x?} of {protocol} with {} bytes", payload.len());
 }
 
 fn parsed(bytes: &[u8]) -> Packet {
@@ -148,31 +139,11 @@ fn parsed(bytes: &[u8]) -> Packet {
 }
 
 fn ipv4(options: &[u8], flags: u16, protocol: u8, upper: &[u8]) -> Vec<u8> {
-    let header_len = 20 + options.len();
-    let mut bytes = vec![0x40 | (header_len / 4) as u8, 0, 0, 0, 0x12, 0x34, 0, 0, 64, protocol, 0, 0];
-    bytes.extend([192, 0, 2, 1, 198, 51, 100, 2]);
-    bytes.extend(options);
-    bytes.extend(upper);
-    let len = bytes.len() as u16;
-    bytes[2..4].copy_from_slice(&len.to_be_bytes());
-    bytes[6..8].copy_from_slice(&flags.to_be_bytes());
-    seal(&mut bytes[..header_len]);
-    bytes
-}
-
-fn seal(header: &mut [u8]) {
-    let header_len = usize::from(header[0] & 15) * 4;
-    let checksum = checksum(&header[..header_len]);
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    Spec { ip_options: options.to_vec(), ip_flags: flags, protocol, ..ip(4) }.payload(upper).bytes()
 }
 
 fn ipv6(protocol: u8, upper: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x60, 0, 0, 0];
-    bytes.extend((upper.len() as u16).to_be_bytes());
-    bytes.extend([protocol, 64]);
-    bytes.extend((0..32).map(|index| 0x20 + index));
-    bytes.extend(upper);
-    bytes
+    Spec { protocol, ..ip(6) }.payload(upper).bytes()
 }
 
 /// With time stamps, and a sequence number that wraps.
@@ -185,28 +156,6 @@ fn tcp_header() -> Vec<u8> {
 
 fn udp_header() -> Vec<u8> {
     vec![1, 187, 0x27, 0x10, 0x0B, 0xC0, 0xBE, 0xEF]
-}
-
-/// The checksum of an IPv4 header.
-fn checksum(header: &[u8]) -> u16 {
-    let mut header = header.to_vec();
-    header[10..12].fill(0);
-    !by_hand(&header)
-}
-
-fn word(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn by_hand(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = 0;
-    for pair in bytes.chunks(2) {
-        sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-        if sum > 0xFFFF {
-            sum -= 0xFFFF;
-        }
-    }
-    sum as u16
 }
 
 /// An option that every piece carries; one of those, and two that only the first does.

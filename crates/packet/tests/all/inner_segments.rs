@@ -1,40 +1,14 @@
 //! GSO packets inside of tunnels: what leaves is what the tunnel's sender would have sent, one by one.
 
-use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{SlicedPacket, TransportSlice};
+use testkit::fields::{ACK, DF, PSH};
+use testkit::{Spec, Summed, checksum, ip, seal_ip, tcp, udp};
 use wideload_packet::{InnerSegments, Medium};
 
 /// A TCP segment over IPv4 or IPv6, from `offset` of its stream.
 fn inner(version: u8, index: u16, offset: usize, payload: &[u8], psh: bool) -> Vec<u8> {
-    let tcp = |builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>| {
-        let builder = builder.tcp(1_000, 443, 77 + offset as u32, 500).ack(9);
-        let builder = if psh { builder.psh() } else { builder };
-        let mut bytes = Vec::new();
-        builder.write(&mut bytes, payload).expect("it fits");
-        bytes
-    };
-    let mut bytes = if version == 4 {
-        tcp(PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64))
-    } else {
-        tcp(PacketBuilder::ipv6([1; 16], [2; 16], 64))
-    };
-    if version == 4 {
-        bytes[4..6].copy_from_slice(&(700 + index).to_be_bytes());
-        sum_v4(&mut bytes);
-    }
-    bytes
-}
-
-fn sum_v4(bytes: &mut [u8]) {
-    bytes[10..12].fill(0);
-    let sum = sum(&bytes[..20]);
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-}
-
-fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    let total: u32 = words.sum();
-    let once = (total & 0xFFFF) + (total >> 16);
-    !(((once & 0xFFFF) + (once >> 16)) as u16)
+    let flags = ACK | if psh { PSH } else { 0 };
+    tcp(version).id(700 + u32::from(index)).seq(77 + offset as u32).flags(flags).payload(payload).bytes()
 }
 
 /// The kinds of tunnel.
@@ -51,10 +25,13 @@ enum Kind {
 fn outer(kind: Kind, version: u8, index: u16, inner_packet: &[u8]) -> Vec<u8> {
     let inner_version = inner_packet[0] >> 4;
     let ether_type: [u8; 2] = if inner_version == 4 { [8, 0] } else { [0x86, 0xDD] };
-    let ip_protocol = if inner_version == 4 { 4 } else { 41 };
     let ethernet = || [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &ether_type, inner_packet].concat();
-    let (protocol, content) = match kind {
-        Kind::Ip => (ip_protocol, inner_packet.to_vec()),
+    let by_ip = |protocol, content: &[u8]| Spec { protocol, ..ip(version) }.payload(content);
+    let by_udp = |front: &[u8], content: &[u8], sum| {
+        udp(version).ports(12_345, 4_789).payload([front, content].concat()).sum(sum)
+    };
+    let packet = match kind {
+        Kind::Ip => by_ip(if inner_version == 4 { 4 } else { 41 }, inner_packet),
         Kind::Gre { flags } => {
             let mut gre = vec![flags, 0];
             gre.extend(ether_type);
@@ -62,53 +39,21 @@ fn outer(kind: Kind, version: u8, index: u16, inner_packet: &[u8]) -> Vec<u8> {
             gre.extend(vec![7; if flags & 0x20 != 0 { 4 } else { 0 }]);
             gre.extend(inner_packet);
             if flags & 0x80 != 0 {
-                let sum = sum(&gre);
+                let sum = checksum(&gre);
                 gre[4..6].copy_from_slice(&sum.to_be_bytes());
             }
-            (47, gre)
+            by_ip(47, &gre)
         }
-        Kind::Vxlan { .. } => (17, [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet()].concat()),
+        Kind::Vxlan { has_sum } => {
+            by_udp(&[8, 0, 0, 0, 0, 0, 42, 0], &ethernet(), if has_sum { Summed::Right } else { Summed::None })
+        }
         Kind::Geneve { options_len } => {
             let header = [(options_len / 4) as u8, 0, 0x65, 0x58, 0, 0, 42, 0];
-            (17, [&header[..], &vec![9; options_len], &ethernet()].concat())
+            by_udp(&[&header[..], &vec![9; options_len]].concat(), &ethernet(), Summed::None)
         }
-        Kind::Fou => (17, inner_packet.to_vec()),
+        Kind::Fou => by_udp(&[], inner_packet, Summed::None),
     };
-    let content = if protocol == 17 {
-        let mut udp = [&[0x30, 0x39, 0x12, 0xB5][..], &(content.len() as u16 + 8).to_be_bytes(), &[0, 0]].concat();
-        udp.extend(content);
-        udp
-    } else {
-        content
-    };
-    let mut frame = vec![2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4];
-    let ip_len = content.len();
-    let addresses: Vec<u8>;
-    if version == 4 {
-        addresses = vec![192, 0, 2, 1, 192, 0, 2, 2];
-        let mut ip = vec![0x45, 0];
-        ip.extend((20 + ip_len as u16).to_be_bytes());
-        ip.extend((300 + index).to_be_bytes());
-        ip.extend([0x40, 0, 64, protocol, 0, 0]);
-        ip.extend(&addresses);
-        sum_v4(&mut ip);
-        frame.extend([8, 0]);
-        frame.extend(ip);
-    } else {
-        addresses = vec![3; 32];
-        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
-        frame.extend((ip_len as u16).to_be_bytes());
-        frame.extend([protocol, 64]);
-        frame.extend(&addresses);
-    }
-    let at = frame.len();
-    frame.extend(content);
-    if matches!(kind, Kind::Vxlan { has_sum: true }) {
-        let pseudo = [&addresses[..], &[0, 17], &(ip_len as u16).to_be_bytes(), &frame[at..]].concat();
-        let sum = sum(&pseudo);
-        frame[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
-    }
-    frame
+    packet.ip_flags(DF).id(300 + u32::from(index)).ethernet().bytes()
 }
 
 const KINDS: [Kind; 9] = [
@@ -168,9 +113,7 @@ fn routed(packet: &[u8], route: &[u8], to_at: usize) -> Vec<u8> {
         header[0] += (route.len() / 4) as u8;
         header[2..4].copy_from_slice(&((packet.len() + route.len()) as u16).to_be_bytes());
         header.extend(route);
-        header[10..12].fill(0);
-        let sum = sum(&header);
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        seal_ip(&mut header);
     } else {
         header[4..6].copy_from_slice(&((packet.len() - 40 + route.len()) as u16).to_be_bytes());
         route[0] = std::mem::replace(&mut header[6], 43);

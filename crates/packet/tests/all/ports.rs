@@ -1,8 +1,6 @@
 //! What a live port does to frames: it reads them where they lie, gives them another link, leaves their checksums.
 
-mod frames;
-
-use frames::*;
+use crate::frames::*;
 use wideload_packet::{Checksum, Frame, Ingress, LINK_LEN_MAX, Medium, Packet, Pool, Sum, Unfit, ip::pseudo_sum};
 
 #[test]
@@ -128,7 +126,7 @@ fn a_packet_takes_another_link_header_and_its_own_back() {
     for ip in headers() {
         for (from, from_len) in media {
             for (to, to_len) in media {
-                let ether_type: &[u8] = if ip.ipv4().is_some() { &[8, 0] } else { &[0x86, 0xDD] };
+                let ether_type: &[u8] = if ip.version() == 4 { &[8, 0] } else { &[0x86, 0xDD] };
                 let own = link(from, from_len, ether_type);
                 let bytes = [&own[..], &packet(ip.clone(), Transport::Tcp, &noise(33)), &[0xEE; 5]].concat();
                 let end = bytes.len() - 5;
@@ -188,13 +186,7 @@ fn a_router_takes_one_hop_and_nothing_else() {
     let mut pool = Pool::new(1 << 20);
     let mut v6 = vec![0x60, 0, 0, 0, 0, 4, 17, 2];
     v6.resize(44, 1);
-    let v4 = |ttl: u8| {
-        let mut bytes =
-            vec![0x45, 0, 0, 24, 0x12, 0x34, 0x40, 0, ttl, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 1, 2, 3, 4];
-        let sum = Sum::of(&bytes[..20]).checksum();
-        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-        bytes
-    };
+    let v4 = |ttl: u8| Spec { ttl, ..ip(4) }.payload([1, 2, 3, 4]).bytes();
     for ttl in 1..=255 {
         let mut packet = Frame::copy(&v4(ttl), Medium::Ip, Ingress(0), &mut pool).unwrap();
         assert_eq!(packet.hops_left(), ttl);

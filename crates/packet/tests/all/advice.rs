@@ -1,8 +1,8 @@
 //! Packets in, the MTU that they advise out: router advertisements and DHCP, near misses, and every change of a byte.
 
-mod frames;
-
-use wideload_packet::{Checksum, Frame, Ingress, Medium, Pool, Sum, advised_mtu};
+use crate::frames::{fragment_v4, fragment_v6};
+use testkit::{Spec, Transport, icmp, seal_ip, seal_transport, udp};
+use wideload_packet::{Checksum, Frame, Ingress, Medium, Pool, advised_mtu};
 
 #[test]
 fn a_router_advertisement_advises_what_its_option_says() {
@@ -47,7 +47,7 @@ fn what_hosts_take_for_no_advertisement_advises_nothing() {
         assert_eq!(told(&bad.bytes()), None, "{what}");
     }
     let bytes = good.bytes();
-    let piece = frames::fragment_v6(0, true, &bytes[40..]);
+    let piece = fragment_v6(0, true, &bytes[40..]);
     assert_eq!(told(&piece), None, "none comes in fragments (RFC 6980)");
 }
 
@@ -109,10 +109,10 @@ fn what_no_client_follows_advises_nothing() {
     for len in 28..bytes.len() - 1 {
         let mut short = bytes[..len].to_vec();
         short[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        seal_v4(&mut short);
+        seal_ip(&mut short);
         assert_eq!(told(&short), None, "{len} bytes of it");
     }
-    assert_eq!(told(&frames::fragment_v4(0, true, &bytes[20..])), None);
+    assert_eq!(told(&fragment_v4(0, true, &bytes[20..])), None);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_checksum_that_is_not_made_or_still_to_be_finished_is_no_objection() {
 fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written() {
     let good = [Advertisement::with(&[mtu_option(1_500)]).bytes(), Dhcp::with(&interface_mtu(1_500)).bytes()];
     let mut pool = Pool::new(1 << 20);
-    for (bytes, upper_at, sum_at) in [(&good[0], 40, 42), (&good[1], 20, 26)] {
+    for (bytes, upper_at) in [(&good[0], 40), (&good[1], 20)] {
         for at in upper_at..bytes.len() {
             for value in [0, 1, 2, 5, 26, 52, 127, 255, bytes[at] ^ 0x80] {
                 let mut bytes = bytes.clone();
@@ -139,7 +139,7 @@ fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written
                 // Once with a right sum, once as it is.
                 for sealed in [true, false] {
                     if sealed {
-                        seal_upper(&mut bytes, upper_at, sum_at);
+                        seal_transport(&mut bytes);
                     }
                     let Ok(packet) = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool) else { continue };
                     if let Some(mtu) = advised_mtu(&packet) {
@@ -187,14 +187,9 @@ impl Advertisement {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0x60, 0, 0, 0];
-        bytes.extend((16 + self.options.len() as u16).to_be_bytes());
-        bytes.extend([58, self.hop_limit]);
-        bytes.extend(self.source);
-        bytes.extend(ALL_NODES);
-        bytes.extend([self.kind, self.code, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
-        bytes.extend(&self.options);
-        seal_upper(&mut bytes, 40, 42);
+        let transport = Transport::Icmp(self.kind, self.code, [64, 0, 7, 8]);
+        let like = Spec { transport, ttl: self.hop_limit, ..icmp(6, self.kind, self.code) };
+        let mut bytes = like.from(self.source).to(ALL_NODES).payload([&[0; 8][..], &self.options].concat()).bytes();
         bytes[43] ^= self.sum_off as u8;
         bytes
     }
@@ -237,15 +232,7 @@ impl Dhcp {
         message.extend(self.cookie);
         message.extend(self.kind.into_iter().flat_map(|kind| [53, 1, kind]));
         message.extend(&self.options);
-        let udp_len = 8 + message.len() as u16;
-        let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 255, 255, 255, 255];
-        bytes[2..4].copy_from_slice(&(20 + udp_len).to_be_bytes());
-        seal_v4(&mut bytes);
-        for word in [self.ports[0], self.ports[1], udp_len, 0] {
-            bytes.extend(word.to_be_bytes());
-        }
-        bytes.extend(message);
-        seal_upper(&mut bytes, 20, 26);
+        let mut bytes = Spec { ports: self.ports, ..udp(4).ip_flags(0) }.to([255; 4]).payload(message).bytes();
         bytes[27] ^= self.sum_off;
         bytes
     }
@@ -257,22 +244,6 @@ fn mtu_option(mtu: u32) -> Vec<u8> {
 
 fn interface_mtu(mtu: u16) -> Vec<u8> {
     [&[26, 2][..], &mtu.to_be_bytes()].concat()
-}
-
-fn seal_v4(bytes: &mut [u8]) {
-    bytes[10..12].fill(0);
-    let sum = Sum::of(&bytes[..20]).checksum();
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// Writes a right transport checksum.
-fn seal_upper(bytes: &mut [u8], upper_at: usize, sum_at: usize) {
-    bytes[sum_at..sum_at + 2].fill(0);
-    let (addresses, protocol) = if upper_at == 20 { (12..20, 17) } else { (8..40, 58) };
-    let len = (bytes.len() - upper_at) as u16;
-    let pseudo = Sum::of(&bytes[addresses]) + Sum::word(protocol) + Sum::word(len);
-    let sum = (pseudo + Sum::of(&bytes[upper_at..])).checksum();
-    bytes[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 struct Noise(u64);

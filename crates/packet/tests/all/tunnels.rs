@@ -1,10 +1,9 @@
 //! Packets in, the tunnels that they belong to out: every kind, what only nearly is one, and pieces of each.
 
-mod frames;
-
-use etherparse::{IpAuthHeader, IpHeaders, IpNumber, Ipv4Extensions, Ipv6Extensions, PacketBuilder};
-use frames::*;
-use wideload_packet::{Medium, Pool, Sum, Tunnel};
+use crate::frames::*;
+use testkit::fields::AUTHENTICATION;
+use testkit::{Summed, chain};
+use wideload_packet::{Medium, Pool, Tunnel};
 
 #[test]
 fn every_kind_is_told_behind_every_ip_header() {
@@ -143,7 +142,7 @@ fn a_length_that_an_offloading_sender_left_out_is_that_of_the_packet() {
         whole[24..26].fill(0);
         assert_eq!(told(&whole), None, "only the UDP length is missing: {example:?}");
         whole[2..4].fill(0);
-        mend_header_sum(&mut whole);
+        seal_ip(&mut whole);
         assert_eq!(told(&whole), Some(example.tunnel), "{example:?}");
     }
 }
@@ -163,12 +162,13 @@ fn what_lies_behind_the_udp_datagram_does_not_count() {
 
 #[test]
 fn behind_an_authentication_header_all_are_told_in_ipv6_and_none_in_ipv4() {
-    let auth = Some(IpAuthHeader::new(IpNumber::UDP, 256, 1, &[7; 12]).unwrap());
-    let in_v6 = IpHeaders::Ipv6(v6(), Ipv6Extensions { auth: auth.clone(), ..Default::default() });
-    let in_v4 = IpHeaders::Ipv4(v4(), Ipv4Extensions { auth });
+    let signed = extension(AUTHENTICATION, 24);
+    let in_v6 = Spec { extensions: vec![signed.clone()], ..ip(6) };
     for example in examples() {
         assert_eq!(told(&packet(&in_v6, &example)), Some(example.tunnel), "{example:?}");
-        assert_eq!(told(&packet(&in_v4, &example)), None, "{example:?}");
+        let (protocol, front) = chain(std::slice::from_ref(&signed), example.protocol);
+        let in_v4 = Example { protocol, bytes: [front, example.bytes.clone()].concat(), ..example };
+        assert_eq!(told(&packet(&ip(4), &in_v4)), None, "{in_v4:?}");
     }
 }
 
@@ -177,7 +177,7 @@ fn noise_on_the_port_of_wireguard_is_not_wireguard() {
     let noise = noise(20_000);
     for len in [4, 32, 64, 92, 148, 1_452] {
         for message in noise.windows(len) {
-            let bytes = udp(WIREGUARD, WIREGUARD, message);
+            let bytes = in_udp(WIREGUARD, WIREGUARD, message);
             assert_eq!(told(&fragment_v4(0, false, &bytes)), None, "{message:?}");
         }
     }
@@ -298,40 +298,25 @@ fn over_ip(tunnel: Tunnel, protocol: u8) -> Example {
 /// A message that starts so and goes on with noise, or ends, after `len` bytes.
 fn over_udp(tunnel: Tunnel, source: u16, destination: u16, start: &[u8], len: usize) -> Example {
     let message = [start, &noise(len)[start.len()..]].concat();
-    let bytes = udp(source, destination, &message);
+    let bytes = in_udp(source, destination, &message);
     Example { tunnel, protocol: 17, ports: Some((source, destination)), bytes }
 }
 
-fn udp(source: u16, destination: u16, message: &[u8]) -> Vec<u8> {
-    let words = [source, destination, 8 + message.len() as u16, 0];
-    [&words.map(u16::to_be_bytes).concat()[..], message].concat()
+fn in_udp(source: u16, destination: u16, message: &[u8]) -> Vec<u8> {
+    udp(4).ports(source, destination).sum(Summed::None).payload(message).upper()
 }
 
-fn packet(ip: &IpHeaders, example: &Example) -> Vec<u8> {
-    let mut packet = Vec::new();
-    let builder = PacketBuilder::ip(ip.clone());
-    builder.write(&mut packet, IpNumber(example.protocol), &example.bytes).unwrap();
-    packet
+fn packet(ip: &Spec, example: &Example) -> Vec<u8> {
+    Spec { protocol: example.protocol, ..ip.clone() }.payload(&example.bytes).bytes()
 }
 
 /// A fragment with these bytes as its payload; a whole packet where it is at 0 and nothing follows.
-fn fragment_of(example: &Example, offset: u16, more: bool) -> Vec<u8> {
-    let mut packet = fragment_v4(offset, more, &example.bytes);
-    packet[9] = example.protocol;
-    mend_header_sum(&mut packet);
-    packet
+fn fragment_of(example: &Example, offset: usize, more: bool) -> Vec<u8> {
+    Spec { protocol: example.protocol, ..ip(4).part(offset, &example.bytes, more) }.bytes()
 }
 
-fn fragment_of_v6(example: &Example, offset: u16, more: bool) -> Vec<u8> {
-    let mut packet = fragment_v6(offset, more, &example.bytes);
-    packet[40] = example.protocol;
-    packet
-}
-
-fn mend_header_sum(packet: &mut [u8]) {
-    packet[10..12].fill(0);
-    let sum = Sum::of(&packet[..20]).checksum().to_be_bytes();
-    packet[10..12].copy_from_slice(&sum);
+fn fragment_of_v6(example: &Example, offset: usize, more: bool) -> Vec<u8> {
+    Spec { protocol: example.protocol, ..ip(6).part(offset, &example.bytes, more) }.bytes()
 }
 
 #[track_caller]

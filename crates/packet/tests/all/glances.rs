@@ -1,9 +1,8 @@
 //! Two segments in; a glance at the second says no more than a close look at both.
 
 use std::ops::Range;
-use wideload_packet::{
-    Checksum, Frame, Glance, Ingress, Medium, Packet, Part, Pool, Sum, ip::pseudo_sum, share_headers,
-};
+use testkit::{Summed, seal_ip, seal_transport, tcp};
+use wideload_packet::{Checksum, Frame, Glance, Ingress, Medium, Packet, Part, Pool, share_headers};
 
 #[test]
 fn a_glance_is_never_wrong_whatever_bits_of_a_header_differ() {
@@ -137,9 +136,7 @@ fn flipped(bytes: &[u8], bits: &[usize]) -> Vec<u8> {
 fn seal_v4(bytes: &mut [u8]) {
     let header_len = usize::from(bytes[0] & 15) * 4;
     if (20..=bytes.len()).contains(&header_len) {
-        bytes[10..12].fill(0);
-        let checksum = Sum::of(&bytes[..header_len]).checksum();
-        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        seal_ip(bytes);
     }
 }
 
@@ -161,37 +158,13 @@ impl Layout {
 
     /// A segment with so many bytes; its transport checksum is not right.
     fn segment(self, payload_len: usize) -> Vec<u8> {
-        let upper_len = (self.header_len() - self.ip_len() + payload_len) as u16;
-        let mut bytes = vec![0; self.ip_len()];
-        if self.version == 4 {
-            bytes[..10].copy_from_slice(&[0x45, 0, 0, 0, 0x12, 0x34, 0x40, 0, 64, 6]);
-            bytes[2..4].copy_from_slice(&(20 + upper_len).to_be_bytes());
-            bytes[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 7]);
-        } else {
-            bytes[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, 6, 64]);
-            bytes[4..6].copy_from_slice(&upper_len.to_be_bytes());
-            bytes[8..40].copy_from_slice(&[0x20; 32]);
-        }
-        bytes.extend([1, 187, 0x9C, 0x40, 0, 0, 16, 0, 0, 0, 32, 0]);
-        bytes.extend([if self.stamped { 0x80 } else { 0x50 }, 0x10, 1, 0, 0x55, 0x66, 0, 0]);
-        if self.stamped {
-            bytes.extend([1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 2, 0]);
-        }
-        bytes.extend((0..payload_len).map(|at| (at * 7 + 1) as u8));
-        if self.version == 4 {
-            seal_v4(&mut bytes);
-        }
-        bytes
+        let payload: Vec<u8> = (0..payload_len).map(|at| (at * 7 + 1) as u8).collect();
+        let segment = tcp(self.version).seq(4_096).payload(payload).sum(Summed::Off(0x55));
+        if self.stamped { segment.stamped(256, 512).bytes() } else { segment.bytes() }
     }
 
     fn sealed(self, mut bytes: Vec<u8>) -> Vec<u8> {
-        let at = self.ip_len() + 16;
-        bytes[at..at + 2].fill(0);
-        let mut pool = Pool::new(1 << 16);
-        let packet = read(&bytes, Checksum::Unverified, &mut pool).unwrap();
-        let pseudo = pseudo_sum(packet.addresses(), 6, bytes.len() - self.ip_len());
-        let checksum = (pseudo + Sum::of(&bytes[self.ip_len()..])).checksum();
-        bytes[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+        seal_transport(&mut bytes);
         bytes
     }
 
