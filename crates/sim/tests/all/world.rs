@@ -1,9 +1,7 @@
 //! Networks in, what becomes of their packets out: faults do what they say, and the same seed is the same run.
 
-mod scenes;
-
+use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
-use scenes::{HOSTS, pair, plan, run};
 use wideload_sim::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use wideload_sim::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
 use wideload_sim::swarm::{Case, TOUR};

@@ -1,9 +1,7 @@
 //! Gateways bent on purpose in, the law that sees it out: a law that nothing breaks proves nothing.
 
-mod scenes;
-
+use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
-use scenes::{HOSTS, pair, plan, run};
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
 use wideload_sim::link::Shape;
 use wideload_sim::swarm::Case;
