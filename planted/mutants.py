@@ -282,8 +282,9 @@ class Trees:
         self.code = {HOUSE / "Cargo.lock": (HOUSE / "Cargo.lock").read_bytes()}
         self.code |= {path: without_tests(text) for path, text in sources.items()}
         tests = {path: path.read_bytes() for path in rust_in("engine", "tests")}
-        # What suites share lies in folders.
-        self.shared = {path: text for path, text in tests.items() if path.parent.name != "tests"}
+        # What suites share has no tests, or is a crate of its own.
+        self.shared = {path: text for path, text in tests.items() if not run.is_suite(path)}
+        self.shared |= {path: path.read_bytes() for path in rust_in("testkit", "src")}
         table = HOUSE / "STANDARDS.tsv"
         self.all = self.code | sources | tests | {table: table.read_bytes()}
         self.suites = {path.stem: {path: text} for path, text in tests.items()} | {"lib": sources, "standards": self.all}

@@ -447,13 +447,17 @@ def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS, only={}):
     for crate, suite in suites:
         if seconds((crate, suite)) <= 0:
             return
-        target = [suite] if suite == "--lib" else ["--test", suite]
+        program = program_of(crate, suite)
+        target = [suite] if suite == "--lib" else ["--test", program]
         command = ["cargo", "test", "--quiet", "-p", f"wideload-{crate}", *target]
         name = f"{crate} {suite.strip('-')}"
         _, said, status = run(copy, [*command, "--no-run"])
         if status:
             raise Unasked(f"{said[-2_000:]}\n{name} does not compile")
         names = only.get(suite, [])
+        if program != suite:
+            # A module of a program that has more of them.
+            names = [f"{suite}::{name}" for name in names] or tests_of(copy, command, suite)
         filters = ["--", "--exact", *names] if names else []
         shown, _, status = run(copy, [*command, *filters], seconds((crate, suite)))
         if status is None:
@@ -462,7 +466,22 @@ def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS, only={}):
         if names and status == 0 and f" {len(names)} passed" not in shown:
             raise Unasked(f"{name} has not all of {', '.join(names)}")
         failed = sorted(set(re.findall(r"^    ([\w:]+)$", shown, re.MULTILINE)))
+        failed = [test.removeprefix(f"{suite}::") for test in failed]
         yield f"{name} :: {failed[0]}" if failed else (f"{name} :: a crash" if status else None)
+
+
+def program_of(crate, suite):
+    """The test program that has a suite: the folder of its module, or its own name."""
+    found = list((HOUSE / "crates" / crate / "tests").glob(f"*/{suite}.rs"))
+    return found[0].parent.name if found else suite
+
+
+def tests_of(copy, command, suite):
+    shown, said, status = run(copy, [*command, "--", "--list"])
+    names = re.findall(rf"^({suite}::[\w:]+): test$", shown, re.MULTILINE)
+    if status or not names:
+        raise Unasked(f"{said[-2_000:]}\n{suite} has no tests")
+    return names
 
 
 def run(copy, command, seconds=None):
@@ -498,9 +517,14 @@ def engine_suites():
 
 
 def suites(crate, first):
-    here = sorted(path.stem for path in (HOUSE / "crates" / crate / "tests").glob("*.rs"))
+    here = sorted(path.stem for path in (HOUSE / "crates" / crate / "tests").rglob("*.rs") if is_suite(path))
     first = [suite for suite in first if suite == "--lib" or suite in here]
     return [(crate, suite) for suite in first + [suite for suite in here if suite not in first]]
+
+
+def is_suite(path):
+    """A file with tests, in a program of its own or a module of one; others hold what suites share."""
+    return "#[test]" in path.read_text()
 
 
 def environment(copy):

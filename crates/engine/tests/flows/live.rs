@@ -1,0 +1,361 @@
+//! What live ports ask of narrowing: trains, half-filled checksums, answers, other links.
+
+use crate::rig::*;
+use wideload_engine::packet::{
+    Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train,
+};
+use wideload_engine::{
+    Answers, Checksums, Coalescer, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side, Switch,
+    Trains, Way, Widening,
+};
+
+#[test]
+fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
+    for (version, segment_len, resized_len, mtu) in
+        [(4, 1_448, 8_948, 9_000), (6, 1_428, 8_928, 9_000), (4, 8_948, 1_448, 1_500), (6, 8_928, 1_428, 1_500)]
+    {
+        let spec = Spec { sum: Summed::Half, ..tcp(version).stamped(7, 9).carrying(0, 64_000) };
+        for checksums in [Checksums::Finished, Checksums::Left] {
+            for (trains, expected) in [(Trains::Resized, resized_len), (Trains::Kept, segment_len.min(resized_len))]
+            {
+                let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(mtu, Role::Transit) });
+                let mut out = output();
+                side.push(Time::ZERO, train(&spec, Some(segment_len), &mut out), &mut out);
+                let packet = out.next().expect("it goes on");
+                assert_eq!(
+                    packet.train,
+                    Some(Train { segment_len: expected, ids: Identifications::Rise, maker: Maker::Sender })
+                );
+                assert!(packet.frame() == spec.bytes(), "not a byte changes");
+                assert_eq!(packet.checksum, Checksum::Partial, "and nothing is summed");
+                check_stream(&packet, &spec, usize::from(mtu));
+                out.done(packet);
+                side.check(&out).unwrap();
+                assert!(out.next().is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented() {
+    for (version, len_at) in [(4, 2), (6, 4)] {
+        let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 20_000) };
+        let mut frame = spec.bytes();
+        frame[len_at..len_at + 2].fill(0);
+        if version == 4 {
+            frame[10..12].fill(0);
+        }
+        let narrowing = Narrowing { segment: Switch::Off, ..Narrowing::new(9_000, Role::Transit) };
+        let mut side = narrow(narrowing);
+        let mut out = output();
+        let mut packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+        let came = Train { segment_len: 1_000, ids: Identifications::Rise, maker: Maker::Sender };
+        (packet.checksum, packet.train) = (Checksum::Partial, Some(came));
+        side.push(Time::ZERO, packet, &mut out);
+        let packet = out.next().expect("it goes on");
+        assert_eq!(packet.train, Some(came), "IPv{version}");
+        assert_eq!(out.ledger.event(Event::LengthFinished).packets, 20);
+        check_stream(&packet, &Spec { sum: Summed::Right, ..spec }, 9_000);
+        out.done(packet);
+        side.check(&out).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_is_too_long_becomes_a_train_whoever_finishes_its_checksum() {
+    for version in VERSIONS {
+        for checksums in [Checksums::Finished, Checksums::Left] {
+            for trains in [Trains::Kept, Trains::Resized] {
+                let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 8_000) };
+                let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(1_500, Role::Transit) });
+                let mut out = output();
+                side.push(Time::ZERO, train(&spec, None, &mut out), &mut out);
+                let packet = out.next().expect("it goes on");
+                let segment_len = 1_500 - spec.ip_header_len() - 20;
+                assert_eq!(packet.train.map(|train| usize::from(train.segment_len)), Some(segment_len));
+                assert!(packet.frame() == spec.bytes());
+                check_stream(&packet, &spec, 1_500);
+                out.done(packet);
+                let finished = u64::from(checksums == Checksums::Finished);
+                assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, finished);
+                side.check(&out).unwrap();
+            }
+        }
+    }
+}
+
+// A card that fills in what a half-filled sum lacks stands for the port here.
+#[test]
+fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
+    for version in VERSIONS {
+        for one in [tcp(version), udp(version)] {
+            for len in [1, 2, 999, 1_000] {
+                for segment_len in [None, Some(len as u16), Some(60_000)] {
+                    let spec = Spec { sum: Summed::Half, ..one.clone().carrying(0, len) };
+                    let whole = spec.finished().bytes();
+                    for (checksums, expected) in [(Checksums::Left, spec.bytes()), (Checksums::Finished, whole)] {
+                        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, Role::Transit) });
+                        let mut out = output();
+                        side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut out);
+                        let packet = out.next().expect("it goes on");
+                        assert!(packet.frame() == expected, "IPv{version}, {len} bytes, {checksums:?}");
+                        assert_eq!(packet.train, None, "what stands for one packet is no train");
+                        let is_left = checksums == Checksums::Left;
+                        assert_eq!(packet.checksum == Checksum::Partial, is_left);
+                        assert_eq!(packet.is_as_received(), is_left);
+                        assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, u64::from(!is_left));
+                        out.done(packet);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_leaves_in_ip_fragments_is_finished_first() {
+    for (version, checksums) in [(4, Checksums::Left), (6, Checksums::Left), (4, Checksums::Finished)] {
+        let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(version).carrying(0, 4_000) };
+        for segment_len in [None, Some(2_000)] {
+            let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
+            let mut out = output();
+            side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut out);
+            let mut payload: Vec<u8> = Vec::new();
+            while let Some(packet) = out.next() {
+                assert!(packet.cut.is_some() && packet.checksum != Checksum::Partial);
+                let upper = packet.ip().upper.unwrap();
+                let seen = packet.upper_bytes(upper)[8..].to_vec();
+                payload.extend(&seen);
+                // The datagram's own sum, as its receiver finds it.
+                let whole = Spec { sum: Summed::Right, payload: seen, ..spec.clone() }.bytes();
+                assert!(packet.upper_bytes(upper) == &whole[usize::from(upper.at)..]);
+                out.done(packet);
+            }
+            assert!(payload == spec.payload);
+            let finished = if segment_len.is_some() { 2 } else { 1 };
+            assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, finished);
+            side.check(&out).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_comes_with_its_cut_is_finished_too() {
+    let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(4).carrying(0, 4_000) };
+    for checksums in [Checksums::Left, Checksums::Finished] {
+        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
+        let mut out = output();
+        let mut packet = train(&spec, None, &mut out);
+        packet.cut = Some(Cut { mtu: 1_000, id: 7, fill: Fill::Full, content: Content::Whole });
+        side.push(Time::ZERO, packet, &mut out);
+        let packet = out.next().expect("it goes on");
+        assert!(packet.cut.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
+        assert!(packet.bytes() == spec.finished().bytes());
+        out.done(packet);
+        assert!(out.ledger.event(Event::ChecksumFinished).packets > 0);
+    }
+}
+
+#[test]
+fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
+    let spec = udp(4).carrying(0, 900);
+    let mut bytes = Spec { sum: Summed::Half, ..spec.clone() }.bytes();
+    bytes[2..4].fill(0);
+    bytes[24..26].fill(0);
+    bytes[10..12].fill(0);
+    let sum = !sum_of(&[&bytes[..20]]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    for checksums in [Checksums::Left, Checksums::Finished] {
+        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, Role::Transit) });
+        let mut out = output();
+        let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+        packet.checksum = Checksum::Partial;
+        side.push(Time::ZERO, packet, &mut out);
+        let packet = out.next().expect("it goes on");
+        assert!(packet.frame() == spec.bytes());
+        out.done(packet);
+        assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, 1);
+    }
+}
+
+#[test]
+fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
+    let long = udp(4).carrying(0, 2_000);
+    let short = udp(4).carrying(0, 100);
+    let mut outs = [output(), output()];
+    for out in &mut outs {
+        let mut side = narrow(Narrowing::new(1_500, Role::Transit));
+        for spec in [&short, &long, &short] {
+            side.push(Time::ZERO, train(spec, None, out), out);
+        }
+    }
+    let [by_way, plain] = &mut outs;
+    let mut ways = String::new();
+    while let Some(way) = by_way.next_way() {
+        let same = plain.next().expect("as many");
+        let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
+        assert!(packet.frame() == same.frame());
+        ways.push(if matches!(way, Way::Answer(_)) { 'a' } else { 'f' });
+        assert_eq!(packet.ip().protocol == 1, matches!(way, Way::Answer(_)), "an answer is ICMP");
+        let (Way::Forward(packet) | Way::Answer(packet)) = way else { panic!("only packets came") };
+        by_way.done(packet);
+        plain.done(same);
+    }
+    assert_eq!(ways, "faf");
+    assert!(plain.next().is_none());
+    assert_eq!(by_way.ledger.forwarded, plain.ledger.forwarded);
+    assert_eq!(by_way.ledger.forwarded.packets, 2);
+}
+
+#[test]
+fn the_sender_of_a_train_that_is_refused_is_told_once() {
+    for (version, answers) in [(4, 1), (6, 1)] {
+        let spec = udp(version).carrying(0, 20_000);
+        let mut side = narrow(Narrowing::new(1_500, Role::Transit));
+        let mut out = output();
+        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut out);
+        let (mut answered, mut forwarded) = (0, 0);
+        while let Some(way) = out.next_way() {
+            let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
+            (answered, forwarded) = match way {
+                Way::Answer(_) => (answered + 1, forwarded),
+                _ => (answered, forwarded + 1),
+            };
+            assert!(packet.wire_len() <= 1_500);
+            let (Way::Forward(packet) | Way::Answer(packet)) = way else { panic!("only packets came") };
+            out.done(packet);
+        }
+        // Ten of 1,900 bytes, and one of 1,000, which fits.
+        assert_eq!((answered, forwarded), (answers, 1), "IPv{version}");
+        assert_eq!(out.ledger.retired(Reason::TooBig).packets, 10);
+        assert_eq!(out.ledger.event(Event::Answered).packets, 1);
+        side.check(&out).unwrap();
+        // The next train is another matter.
+        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut out);
+        assert_eq!(out.ledger.event(Event::Answered).packets, 2);
+    }
+}
+
+#[test]
+fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
+    for mode in [Mode::Reversible, Mode::Resize] {
+        for version in VERSIONS {
+            let rules = wideload_engine::Rules { mode, ..resize(u16::MAX) };
+            let coalescer = Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(7));
+            let mut side = Side {
+                widening: Widening { coalescer: Some(coalescer), ..Widening::default() },
+                narrowing: Narrowing {
+                    trains: Trains::Kept,
+                    checksums: Checksums::Left,
+                    ..Narrowing::new(u16::MAX, Role::Transit)
+                },
+            };
+            let mut out = output();
+            let one = |at, len| Spec { sum: Summed::Half, ..tcp(version).carrying(at, len) };
+            let long = train(&one(0, 60_000), Some(1_400), &mut out);
+            let place = long.bytes().as_ptr();
+            side.push(Time::ZERO, long, &mut out);
+            let long = out.next().expect("its flow holds nothing");
+            assert_eq!(long.bytes().as_ptr(), place, "no byte moves");
+            assert_eq!(
+                long.train,
+                Some(Train { segment_len: 1_400, ids: Identifications::Rise, maker: Maker::Sender })
+            );
+            assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
+            out.done(long);
+            // Two segments wait; a train of their flow lets them go first, and the stream goes on behind it.
+            side.push(Time::ZERO, train(&one(60_000, 1_000), None, &mut out), &mut out);
+            side.push(Time::ZERO, train(&one(61_000, 1_000).id(0x1235), None, &mut out), &mut out);
+            assert!(out.next().is_none(), "they wait");
+            side.push(Time::ZERO, train(&one(62_000, 20_000), Some(1_000), &mut out), &mut out);
+            side.push(Time::ZERO, train(&one(82_000, 1_000), None, &mut out), &mut out);
+            side.flush(Time::ZERO, &mut out);
+            let mut next = 60_000;
+            let mut lens = Vec::new();
+            while let Some(packet) = out.next() {
+                let seen = Seen::of(packet.frame());
+                assert_eq!(seen.seq, 100 + next);
+                next += seen.payload().len() as u32;
+                lens.push(seen.payload().len());
+                out.done(packet);
+            }
+            assert_eq!(lens, [2_000, 20_000, 1_000]);
+            side.check(&out).unwrap();
+        }
+    }
+}
+
+#[test]
+fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
+    let ethernet = |version| -> Vec<u8> {
+        let ether_type: &[u8] = if version == 4 { &[8, 0] } else { &[0x86, 0xDD] };
+        [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x81, 0, 0, 7], ether_type].concat()
+    };
+    for version in VERSIONS {
+        for one in [tcp(version), udp(version)] {
+            let spec = Spec { ip_flags: 0, ..one.carrying(0, 6_000) };
+            for relinked_first in [true, false] {
+                let link = ethernet(version);
+                let mut side = narrow(Narrowing::new(1_500, source()));
+                let mut out = output();
+                let mut packet = train(&spec, None, &mut out);
+                if relinked_first {
+                    packet.relink(Medium::Ethernet, &link);
+                }
+                side.push(Time::ZERO, packet, &mut out);
+                let mut packet = out.next().expect("it goes on");
+                if !relinked_first {
+                    packet.relink(Medium::Ethernet, &link);
+                }
+                let mut count = 0;
+                let mut pieces = Pieces::of(&packet);
+                while let Some(piece) = pieces.next() {
+                    let frame = [piece.header, piece.payload].concat();
+                    assert!(frame.starts_with(&link));
+                    let seen = Seen::of_frame(&frame);
+                    assert!(seen.ip_len() <= 1_500 && seen.frame.len() == frame.len());
+                    count += 1;
+                }
+                assert_eq!((count, packet.wire_count()), (5, 5));
+                out.done(packet);
+            }
+        }
+    }
+}
+
+/// A side that joins nothing.
+fn narrow(narrowing: Narrowing) -> Side {
+    Side { widening: Widening::default(), narrowing }
+}
+
+fn output() -> Output {
+    let answers =
+        Answers::new(["203.0.113.9", "2001:db8:9::9"].map(|ip| ip.parse().unwrap()), 1_000, 1_000, Secret::new(5));
+    Output::new(Pool::new(16 << 20), Some(answers))
+}
+
+/// A packet as a port delivers it, as a train where a length of its segments is given.
+fn train(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
+    let mut packet = Frame::copy(&spec.bytes(), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+    if spec.sum == Summed::Half {
+        packet.checksum = Checksum::Partial;
+    }
+    packet.train =
+        segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
+    packet
+}
+
+/// The segments of a train are of the right sums and lengths, and give its stream back.
+fn check_stream(packet: &Packet, spec: &Spec, mtu: usize) {
+    let mut stream: Vec<u8> = Vec::new();
+    let mut pieces = Pieces::of(packet);
+    while let Some(piece) = pieces.next() {
+        let frame = [piece.header, piece.payload].concat();
+        let seen = Seen::of(&frame);
+        assert!(seen.sum_is_right && seen.ip_len() <= mtu);
+        assert_eq!(seen.seq, spec.seq.wrapping_add(stream.len() as u32));
+        stream.extend(seen.payload());
+    }
+    assert!(stream == spec.payload);
+}

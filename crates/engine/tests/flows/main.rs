@@ -1,0 +1,11 @@
+//! Segments: coalescing, cutting, MSS.
+
+mod coalescing;
+mod coalescing_conformance;
+mod coalescing_laws;
+mod df_cut;
+mod live;
+mod mss;
+mod mss_ending;
+mod rig;
+mod segments;

@@ -1,0 +1,227 @@
+//! The end of a border: wide hosts whose MSS was raised are told, each by an error that its own TCP believes.
+
+use crate::rig::*;
+use std::time::Duration;
+use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
+use wideload_engine::{
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Connection, FLOW_CHARGE, Ledger, Mss, Output, Raise,
+    SAFE_LEN, Secret, Toward,
+};
+
+#[test]
+fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_was_asked_for() {
+    for (version, vlans) in [(4, None), (4, Some(vec![])), (4, Some(vec![7])), (6, None), (6, Some(vec![9, 8]))] {
+        let mut stand = Stand::new(FLOW_CHARGE * 64);
+        stand.medium = if vlans.is_some() { Medium::Ethernet } else { Medium::Ip };
+        stand.vlans = vlans.clone();
+        stand.shake(version, 1, 1_440);
+        stand.pass(Toward::Wide, Spec { ack: 5_000, flags: ACK, ..stand.of_narrow(version, 1) });
+        stand.pass(Toward::Wide, Spec { ack: 9_000, flags: ACK, ..stand.of_narrow(version, 1) });
+        // An older acknowledgement, and one that nobody can have sent.
+        stand.pass(Toward::Wide, Spec { ack: 6_000, flags: ACK, ..stand.of_narrow(version, 1) });
+        stand.pass(Toward::Wide, Spec { ack: 0xC000_0000, flags: ACK, ..stand.of_narrow(version, 1) });
+        let told = stand.tell();
+        assert_eq!(told.len(), 1, "{version} {vlans:?}");
+        let [Some(frame)] = &told[..] else { panic!("it is told") };
+        let seen = seen(frame, stand.medium);
+        let icmp = seen.upper();
+        let (kind, mtu, quoted_at) =
+            if version == 4 { ([3, 4], &icmp[6..8], 20) } else { ([2, 0], &icmp[6..8], 40) };
+        assert_eq!((&icmp[..2], mtu), (&kind[..], &1_500_u16.to_be_bytes()[..]));
+        let tcp = &icmp[8 + quoted_at..];
+        assert_eq!(tcp[..2], 443_u16.to_be_bytes(), "it quotes what the wide host sends");
+        assert_eq!(tcp[2..4], 10_001_u16.to_be_bytes());
+        assert_eq!(tcp[4..8], 9_000_u32.to_be_bytes(), "from the byte on that is asked for");
+        let quoted_len = u16::from_be_bytes([icmp[8 + 2], icmp[8 + 3]]);
+        if version == 4 {
+            assert!(quoted_len > 8_000, "it was too long: {quoted_len}");
+        }
+        assert!(seen.sum_is_right);
+        if stand.medium == Medium::Ethernet {
+            // To the station that the packets of the narrow host went to.
+            assert_eq!(frame[..seen.ip_at], stand.of_narrow(version, 1).bytes()[..seen.ip_at]);
+        }
+    }
+}
+
+#[test]
+fn nobody_is_told_who_was_not_told_more_or_has_gone() {
+    let mut stand = Stand::new(FLOW_CHARGE * 64);
+    // As the narrow host announced it.
+    stand.border.raise = Raise::Never;
+    stand.renew();
+    stand.shake(4, 1, 1_440);
+    assert_eq!(stand.tell(), Vec::<Option<Vec<u8>>>::new());
+    stand.border.raise = Raise::Always;
+    stand.renew();
+    // Nothing is raised any more.
+    stand.mss.stop_raising();
+    stand.shake(4, 2, 1_440);
+    assert_eq!(stand.tell(), Vec::<Option<Vec<u8>>>::new());
+    // The narrow host has not said yet what it expects.
+    stand.renew();
+    let syn = Spec { flags: SYN, options: mss_option(1_440), ..stand.of_narrow(4, 3) };
+    stand.pass(Toward::Wide, syn);
+    assert_eq!(stand.tell(), [None]);
+}
+
+#[test]
+fn what_passes_without_being_seen_is_heard_of() {
+    for version in [4, 6] {
+        let mut stand = Stand::new(FLOW_CHARGE * 64);
+        stand.shake(version, 1, 1_440);
+        let frame = stand.of_narrow(version, 1).bytes();
+        let packet = Frame::copy(&frame, Medium::Ip, Ingress(1), &mut stand.out.pool).expect("it is one");
+        let (narrow, wide) = packet.addresses();
+        stand.out.done(packet);
+        stand.mss.hear_ack([(narrow, 10_001), (wide, 443)], 70_000);
+        stand.mss.hear_ack([(narrow, 10_001), (wide, 443)], 60_000);
+        // Of another connection.
+        stand.mss.hear_ack([(narrow, 10_002), (wide, 443)], 90_000);
+        let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
+        let seq_at = Seen::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
+        assert_eq!(frame[seq_at..seq_at + 4], 70_000_u32.to_be_bytes());
+    }
+}
+
+#[test]
+fn a_later_connection_between_the_same_ports_has_bytes_of_its_own() {
+    let mut stand = Stand::new(FLOW_CHARGE * 64);
+    stand.shake(4, 1, 1_440);
+    stand.pass(Toward::Wide, Spec { ack: 900_000, flags: ACK, ..stand.of_narrow(4, 1) });
+    let again =
+        |spec: Spec, seq: u32, ack: u32, flags| Spec { seq, ack, flags, options: mss_option(1_440), ..spec };
+    stand.pass(Toward::Narrow, again(stand.of_wide(4, 1), 7_000, 0, SYN));
+    stand.pass(Toward::Wide, again(stand.of_narrow(4, 1), 80, 7_001, SYN | ACK));
+    let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
+    let seq_at = Seen::of(frame).upper_at + 8 + 24;
+    assert_eq!(frame[seq_at..seq_at + 4], 7_001_u32.to_be_bytes());
+}
+
+#[test]
+fn who_was_told_more_before_this_was_here_is_known_by_what_it_sends() {
+    for (vlans, len, is_told) in [(None, 1_460, false), (None, 1_461, true), (Some(vec![7]), 8_000, true)] {
+        let mut stand = Stand::new(FLOW_CHARGE * 64);
+        stand.medium = if vlans.is_some() { Medium::Ethernet } else { Medium::Ip };
+        stand.vlans = vlans;
+        stand.pass(Toward::Narrow, stand.of_wide(4, 1).carrying(0, len));
+        stand.pass(Toward::Wide, Spec { ack: 8_000, flags: ACK, ..stand.of_narrow(4, 1) });
+        let told = stand.tell();
+        assert_eq!(told.iter().flatten().count(), usize::from(is_told), "{len}");
+        if let [Some(frame)] = &told[..] {
+            let seen = seen(frame, stand.medium);
+            let seq_at = seen.upper_at + 8 + 24;
+            assert_eq!(frame[seq_at..seq_at + 4], 8_000_u32.to_be_bytes());
+            assert_eq!(frame[..seen.ip_at], stand.of_narrow(4, 1).bytes()[..seen.ip_at]);
+        }
+    }
+}
+
+#[test]
+fn connections_that_were_forgotten_are_counted_unless_they_ended() {
+    let mut stand = Stand::new(FLOW_CHARGE * 16);
+    for port in 0..40 {
+        stand.shake(4, port, 1_440);
+    }
+    let known = stand.mss.raised_connections().count() as u64;
+    assert!(known < 40 && stand.mss.forgotten_count() == 40 - known, "{known}");
+    let mut stand = Stand::new(FLOW_CHARGE * 64);
+    stand.shake(4, 1, 1_440);
+    stand.shake(4, 2, 1_440);
+    stand.pass(Toward::Wide, Spec { flags: FIN | ACK, ..stand.of_narrow(4, 2) });
+    stand.now = stand.now + Duration::from_secs(10_000);
+    stand.mss.expire(stand.now);
+    assert_eq!((stand.mss.forgotten_count(), stand.mss.flow_count()), (1, 0));
+}
+
+#[test]
+fn more_are_told_than_the_usual_rate_lets_through() {
+    let mut stand = Stand::new(FLOW_CHARGE * 2_000);
+    (0..500).for_each(|port| stand.shake(4, port, 1_440));
+    assert_eq!(stand.tell().iter().flatten().count(), 500);
+}
+
+/// A border, as its connections see it.
+struct Stand {
+    mss: Mss,
+    border: Border,
+    limit: usize,
+    out: Output,
+    ledger: Ledger,
+    now: Time,
+    medium: Medium,
+    vlans: Option<Vec<u16>>,
+}
+
+impl Stand {
+    fn new(limit: usize) -> Stand {
+        let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
+        let sources = ["192.0.2.1".parse().expect("it is one"), "2001:db8::1".parse().expect("it is one")];
+        let answers = Answers::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
+        Stand {
+            mss: Mss::new(limit * 4 / 3, border.clone(), Secret::new(2)),
+            border,
+            limit,
+            out: Output::new(Pool::new(64 << 20), Some(answers)),
+            ledger: Ledger::new(),
+            now: Time::ZERO,
+            medium: Medium::Ip,
+            vlans: None,
+        }
+    }
+
+    /// Begins anew by what the border says by now.
+    fn renew(&mut self) {
+        self.mss = Mss::new(self.limit * 4 / 3, self.border.clone(), Secret::new(2));
+    }
+
+    fn of_narrow(&self, version: u8, port: u16) -> Spec {
+        let vlans = self.vlans.clone();
+        Spec { vlans, ..tcp(version).ports(10_000 + port, 443) }
+    }
+
+    fn of_wide(&self, version: u8, port: u16) -> Spec {
+        self.of_narrow(version, port).turned()
+    }
+
+    /// The wide host opens a connection, the narrow one announces this.
+    fn shake(&mut self, version: u8, port: u16, mss: u16) {
+        let syn = Spec { flags: SYN, seq: 99, options: mss_option(8_960), ..self.of_wide(version, port) };
+        self.pass(Toward::Narrow, syn);
+        let answer =
+            Spec { flags: SYN | ACK, seq: 5, ack: 100, options: mss_option(mss), ..self.of_narrow(version, port) };
+        self.pass(Toward::Wide, answer);
+        self.pass(Toward::Narrow, Spec { flags: ACK, seq: 100, ack: 6, ..self.of_wide(version, port) });
+        self.pass(Toward::Wide, Spec { flags: ACK, seq: 6, ack: 101, ..self.of_narrow(version, port) });
+    }
+
+    fn pass(&mut self, toward: Toward, spec: Spec) {
+        let ingress = Ingress(u32::from(toward == Toward::Wide));
+        let mut packet =
+            Frame::copy(&spec.bytes(), self.medium, ingress, &mut self.out.pool).expect("it is a packet");
+        self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
+        self.out.done(packet);
+    }
+
+    /// What is said of each connection that was raised; none where that cannot be.
+    fn tell(&mut self) -> Vec<Option<Vec<u8>>> {
+        let connections: Vec<Connection> = self.mss.raised_connections().collect();
+        let told = connections.iter().map(|connection| {
+            let is_told = self.mss.tell(connection, Ingress(0), &mut self.out);
+            let answer = self.out.next();
+            assert_eq!(answer.is_some(), is_told);
+            answer.map(|answer| {
+                let frame = answer.frame().to_vec();
+                self.out.done(answer);
+                frame
+            })
+        });
+        let told = told.collect();
+        assert_eq!(self.out.pool.lent_count(), 0);
+        told
+    }
+}
+
+fn mss_option(mss: u16) -> Vec<u8> {
+    [&[2, 4][..], &mss.to_be_bytes()].concat()
+}

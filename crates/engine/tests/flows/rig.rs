@@ -1,0 +1,169 @@
+//! One side that coalesces, with its output and a clock.
+
+use core::time::Duration;
+pub use testkit::fields::*;
+pub use testkit::{Seen, Spec, Summed, add, each_seed, extension, host, seal_ip, sum_of, tcp, udp};
+use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Time, Train};
+use wideload_engine::{
+    Coalescer, Event, Exempt, Hold, Identifiers, LIFETIME, Mode, Narrowing, Output, Pieces, Role, Rules, Secret,
+    Side, Switch, Trains, Widening,
+};
+
+/// One side that coalesces, with its output and a clock.
+pub struct Rig {
+    pub side: Side,
+    pub out: Output,
+    pub now: Time,
+    pub medium: Medium,
+    pub ingress: Ingress,
+}
+
+/// A packet that left.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Its frame, before it is cut.
+    pub frame: Vec<u8>,
+    /// What stands for it on the wire.
+    pub wire: Vec<Vec<u8>>,
+    pub train: Option<Train>,
+    pub as_received: bool,
+}
+
+impl Rig {
+    /// One that makes trains, which stay trains, and lets any length pass.
+    pub fn carrying(rules: Rules) -> Rig {
+        let narrowing = Narrowing { trains: Trains::Kept, ..Narrowing::new(u16::MAX, Role::Transit) };
+        Rig::new(rules, narrowing, 16 << 20)
+    }
+
+    /// One that makes packets of up to `mtu` bytes.
+    pub fn resizing(mtu: u16) -> Rig {
+        Rig::new(resize(mtu), Narrowing::new(mtu, Role::Transit), 16 << 20)
+    }
+
+    pub fn new(rules: Rules, narrowing: Narrowing, limit: usize) -> Rig {
+        Rig::exempting(rules, narrowing, limit, Vec::new())
+    }
+
+    pub fn exempting(rules: Rules, narrowing: Narrowing, limit: usize, exempt: Vec<Exempt>) -> Rig {
+        let coalescer = Coalescer::new(limit, rules, exempt, Secret::new(7));
+        let widening = Widening { coalescer: Some(coalescer), ..Widening::default() };
+        Rig {
+            side: Side { widening, narrowing },
+            out: Output::new(Pool::new(2 * limit + (64 << 20)), None),
+            now: Time::ZERO,
+            medium: Medium::Ip,
+            ingress: Ingress(0),
+        }
+    }
+
+    pub fn ethernet(self) -> Rig {
+        Rig { medium: Medium::Ethernet, ..self }
+    }
+
+    /// Pushes a packet and returns what leaves at once; a half-filled checksum is marked as such.
+    pub fn push(&mut self, spec: &Spec) -> Vec<Left> {
+        let checksum = if spec.sum == Summed::Half { Checksum::Partial } else { Checksum::Unverified };
+        self.push_frame(&spec.bytes(), checksum)
+    }
+
+    pub fn push_all<'a>(&mut self, specs: impl IntoIterator<Item = &'a Spec>) -> Vec<Left> {
+        specs.into_iter().flat_map(|spec| self.push(spec)).collect()
+    }
+
+    pub fn push_frame(&mut self, frame: &[u8], checksum: Checksum) -> Vec<Left> {
+        let packet = Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool);
+        let mut packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
+        packet.checksum = checksum;
+        self.side.push(self.now, packet, &mut self.out);
+        self.drain()
+    }
+
+    /// Lets time pass, and gives up what becomes late on the way, when it does.
+    pub fn wait_until(&mut self, moment: Time) -> Vec<(Time, Left)> {
+        let mut left = Vec::new();
+        while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= moment) {
+            assert!(deadline >= self.now, "nothing is held past its deadline");
+            self.now = deadline;
+            self.side.expire(deadline, &mut self.out);
+            left.extend(self.drain().into_iter().map(|packet| (deadline, packet)));
+            assert!(self.side.next_deadline().is_none_or(|next| next > deadline), "what is late has left");
+        }
+        self.now = moment;
+        left
+    }
+
+    pub fn wait(&mut self, stretch: Duration) -> Vec<Left> {
+        self.wait_until(self.now + stretch).into_iter().map(|(_, left)| left).collect()
+    }
+
+    /// The port pauses.
+    pub fn release(&mut self) -> Vec<Left> {
+        self.side.release(self.now, &mut self.out);
+        self.drain()
+    }
+
+    /// The input ends.
+    pub fn flush(&mut self) -> Vec<Left> {
+        self.side.flush(self.now, &mut self.out);
+        let left = self.drain();
+        assert_eq!(self.out.pool.lent_count(), 0, "after the end nothing is held");
+        left
+    }
+
+    pub fn coalescer(&self) -> &Coalescer {
+        self.side.widening.coalescer.as_ref().expect("it coalesces")
+    }
+
+    pub fn count(&self, event: Event) -> u64 {
+        self.out.ledger.event(event).packets
+    }
+
+    fn drain(&mut self) -> Vec<Left> {
+        self.check();
+        let mut left = Vec::new();
+        while let Some(packet) = self.out.next() {
+            let mut wire = Vec::new();
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                wire.push([piece.header, piece.payload].concat());
+            }
+            assert_eq!(wire.len(), packet.wire_count(), "a packet stands for as many as it says");
+            let (train, as_received) = (packet.train, packet.is_as_received());
+            left.push(Left { frame: packet.frame().to_vec(), wire, train, as_received });
+            self.out.done(packet);
+        }
+        self.check();
+        left
+    }
+
+    fn check(&self) {
+        self.side.check(&self.out).unwrap_or_else(|broken| panic!("{broken}"));
+    }
+}
+
+/// What stands on the wire.
+pub fn wire(left: Vec<Left>) -> Vec<Vec<u8>> {
+    left.into_iter().flat_map(|left| left.wire).collect()
+}
+
+pub fn reversible() -> Rules {
+    Rules { mode: Mode::Reversible, hold: Hold::Adaptive, len_max: u16::MAX, longer: Switch::On, udp: true }
+}
+
+pub fn resize(len_max: u16) -> Rules {
+    Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max, longer: Switch::On, udp: false }
+}
+
+pub fn source() -> Role {
+    Role::Source(Identifiers::new(Secret::new(3), LIFETIME))
+}
+
+/// Reads a frame of this medium.
+pub fn seen(frame: &[u8], medium: Medium) -> Seen {
+    if medium == Medium::Ethernet { Seen::of_frame(frame) } else { Seen::read(frame, 0) }
+}
+
+pub fn micros(count: u64) -> Duration {
+    Duration::from_micros(count)
+}

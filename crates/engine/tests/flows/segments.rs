@@ -1,0 +1,230 @@
+//! Trains are cut into the segments that a sender would have sent.
+
+use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use wideload_engine::packet::{Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train};
+use wideload_engine::{Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening};
+
+#[test]
+fn every_length_of_tcp_is_cut_into_segments_that_follow_each_other() {
+    let mut pool = Pool::new(1 << 22);
+    for version in [4, 6] {
+        for segment_len in [1, 7, 536, 1_448, 8_948, 65_535] {
+            let lens = (1..3_000).step_by(if segment_len < 100 { 61 } else { 1 });
+            for payload_len in lens.chain([60_000, 65_000]) {
+                let payload = noise(payload_len);
+                let train = tcp(version, PSH | ACK, &payload);
+                let what = format!("IPv{version}, {payload_len} bytes by {segment_len}");
+                let segments = cut(&train, segment_len, Identifications::Rise, &mut pool);
+                assert_eq!(segments.len(), payload_len.div_ceil(usize::from(segment_len)), "{what}");
+                let mut joined: Vec<u8> = Vec::new();
+                for segment in &segments {
+                    let (seq, tcp_payload) = read_tcp(segment, &what);
+                    assert_eq!(seq, SEQ.wrapping_add(joined.len() as u32), "{what}");
+                    joined.extend(tcp_payload);
+                }
+                assert!(joined == payload, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_set_of_flags_stands_where_its_segment_stands() {
+    let mut pool = Pool::new(1 << 20);
+    let payload = noise(3_000);
+    for flags in 0..=255 {
+        let segments = cut(&tcp(4, flags, &payload), 1_000, Identifications::Rise, &mut pool);
+        let [first, middle, last] = &segments[..] else { panic!("three segments") };
+        let at = 20 + 13;
+        assert_eq!(first[at], flags & !(PSH | FIN), "{flags:08b}");
+        assert_eq!(middle[at], flags & !(PSH | FIN | CWR), "{flags:08b}");
+        assert_eq!(last[at], flags & !CWR, "{flags:08b}");
+    }
+}
+
+#[test]
+fn identifications_rise_or_stay_and_nothing_else_of_the_headers_changes() {
+    let mut pool = Pool::new(1 << 20);
+    let train = tcp(4, ACK, &noise(5_000));
+    for ids in [Identifications::Rise, Identifications::Stay] {
+        for (index, segment) in cut(&train, 700, ids, &mut pool).iter().enumerate() {
+            let step = if ids == Identifications::Rise { index as u16 } else { 0 };
+            assert_eq!(segment[4..6], 0xFFFEu16.wrapping_add(step).to_be_bytes(), "{ids:?}, segment {index}");
+            // class, flags, hop count, protocol, addresses; ports, acknowledgement, window, urgent, options.
+            for same in [0..2, 6..10, 12..24, 28..33, 34..36, 38..52] {
+                assert_eq!(segment[same.clone()], train[same], "{ids:?}, segment {index}");
+            }
+        }
+    }
+}
+
+// R096, R102
+#[test]
+fn each_datagram_of_a_udp_train_is_complete() {
+    let mut pool = Pool::new(1 << 20);
+    for version in [4, 6] {
+        for payload_len in 1..2_500 {
+            let payload = noise(payload_len);
+            let train = udp(version, &payload);
+            let mut joined: Vec<u8> = Vec::new();
+            for datagram in cut(&train, 500, Identifications::Rise, &mut pool) {
+                let sliced = SlicedPacket::from_ip(&datagram).unwrap();
+                let Some(TransportSlice::Udp(header)) = &sliced.transport else { panic!("UDP") };
+                assert_eq!(usize::from(header.length()), 8 + header.payload().len());
+                assert_eq!(header.checksum(), right_sum(&sliced), "{payload_len} bytes");
+                joined.extend(header.payload());
+            }
+            assert!(joined == payload);
+        }
+    }
+    // Version 4: where the sender made no checksum, none is made.
+    let mut train = udp(4, &noise(1_200));
+    train[26..28].fill(0);
+    assert!(cut(&train, 500, Identifications::Rise, &mut pool).iter().all(|datagram| datagram[26..28] == [0, 0]));
+}
+
+#[test]
+fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
+    for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
+        let narrowing = Narrowing::new(1_280, role);
+        let mut side = Side { widening: Widening::default(), narrowing };
+        let mut out = Output::new(Pool::new(1 << 20), None);
+        let payload = noise(20_000);
+        let mut packet = Frame::copy(&tcp(version, ACK, &payload), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+        packet.train = Some(Train { segment_len: 4_000, ids: Identifications::Rise, maker: Maker::Sender });
+        side.push(Time::ZERO, packet, &mut out);
+        let packet = out.next().expect("it goes on");
+        let segments = pieces(&packet);
+        assert!(segments.iter().all(|segment| segment.len() <= 1_280) && segments[0].len() > 1_200);
+        let joined: Vec<u8> = segments.iter().flat_map(|segment| read_tcp(segment, "shorter").1.to_vec()).collect();
+        assert!(joined == payload);
+        out.done(packet);
+        side.check(&out).unwrap();
+    }
+}
+
+#[test]
+fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
+    for (mtu, trains, pieces) in [(540, 1, 0), (500, 0, 4)] {
+        let narrowing = Narrowing::new(mtu, source());
+        let mut side = Side { widening: Widening::default(), narrowing };
+        let mut out = Output::new(Pool::new(1 << 20), None);
+        let mut packet = Frame::copy(&udp(4, &noise(1_200)), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+        packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });
+        side.push(Time::ZERO, packet, &mut out);
+        let (mut seen, mut wire) = (0, 0);
+        while let Some(packet) = out.next() {
+            seen += usize::from(packet.train.is_some());
+            wire += packet.wire_count();
+            assert!(packet.wire_len() <= usize::from(mtu));
+            out.done(packet);
+        }
+        side.check(&out).unwrap();
+        assert_eq!((seen, out.ledger.event(Event::Pieces).packets), (trains, pieces), "at {mtu}");
+        assert_eq!(wire, if trains == 1 { 3 } else { 5 });
+    }
+}
+
+fn source() -> Role {
+    Role::Source(Identifiers::new(Secret::new(1), LIFETIME))
+}
+
+/// The packets on the wire that stand for a train.
+fn cut(train: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) -> Vec<Vec<u8>> {
+    let mut packet = Frame::copy(train, Medium::Ip, Ingress(0), pool).expect("a train parses");
+    packet.train = Some(Train { segment_len, ids, maker: Maker::Sender });
+    let segments = pieces(&packet);
+    assert_eq!(segments.len(), packet.wire_count());
+    assert_eq!(segments.iter().map(Vec::len).max(), Some(packet.wire_len()));
+    pool.give(packet.into_buffer());
+    segments
+}
+
+fn pieces(packet: &Packet) -> Vec<Vec<u8>> {
+    let mut pieces = Pieces::of(packet);
+    let mut segments = Vec::new();
+    while let Some(piece) = pieces.next() {
+        segments.push([piece.header, piece.payload].concat());
+    }
+    segments
+}
+
+/// Sequence number and payload of a segment whose lengths and sums are right.
+fn read_tcp<'a>(segment: &'a [u8], what: &str) -> (u32, &'a [u8]) {
+    let sliced = SlicedPacket::from_ip(segment).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let Some(TransportSlice::Tcp(header)) = &sliced.transport else { panic!("{what}: no TCP") };
+    assert_eq!(header.checksum(), right_sum(&sliced), "{what}");
+    if let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net {
+        assert_eq!(ip.header().header_checksum(), ip.header().to_header().calc_header_checksum(), "{what}");
+        assert_eq!(usize::from(ip.header().total_len()), segment.len(), "{what}");
+    }
+    (header.sequence_number(), &segment[segment.len() - header.payload().len()..])
+}
+
+/// The transport checksum as somebody else computes it.
+fn right_sum(sliced: &SlicedPacket<'_>) -> u16 {
+    match (&sliced.net, &sliced.transport) {
+        (Some(etherparse::NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(tcp))) => {
+            tcp.to_header().calc_checksum_ipv4(&ip.header().to_header(), tcp.payload()).unwrap()
+        }
+        (Some(etherparse::NetSlice::Ipv6(ip)), Some(TransportSlice::Tcp(tcp))) => {
+            tcp.to_header().calc_checksum_ipv6(&ip.header().to_header(), tcp.payload()).unwrap()
+        }
+        (Some(etherparse::NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) => {
+            udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap()
+        }
+        (Some(etherparse::NetSlice::Ipv6(ip)), Some(TransportSlice::Udp(udp))) => {
+            udp.to_header().calc_checksum_ipv6(&ip.header().to_header(), udp.payload()).unwrap()
+        }
+        _ => panic!("TCP or UDP over IP"),
+    }
+}
+
+/// A TCP packet with time stamps, as long as one header allows.
+fn tcp(version: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let builder = match version {
+        4 => PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64),
+        _ => PacketBuilder::ipv6([0x20; 16], [0x30; 16], 64),
+    };
+    let options = [etherparse::TcpOptionElement::Noop, etherparse::TcpOptionElement::Timestamp(7, 9)];
+    let builder = builder.tcp(80, 40_000, SEQ, 1_000).ack(77).options(&options).unwrap();
+    let mut packet = Vec::new();
+    builder.write(&mut packet, payload).unwrap();
+    let header_len = if version == 4 { 20 } else { 40 };
+    packet[header_len + 13] = flags;
+    let sum = right_sum(&SlicedPacket::from_ip(&packet).unwrap());
+    packet[header_len + 16..header_len + 18].copy_from_slice(&sum.to_be_bytes());
+    seal(version, packet)
+}
+
+fn udp(version: u8, payload: &[u8]) -> Vec<u8> {
+    let builder = match version {
+        4 => PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64),
+        _ => PacketBuilder::ipv6([0x20; 16], [0x30; 16], 64),
+    };
+    let mut packet = Vec::new();
+    builder.udp(9, 40_000).write(&mut packet, payload).unwrap();
+    seal(version, packet)
+}
+
+/// Gives an IPv4 header an identification near its wrap.
+fn seal(version: u8, mut packet: Vec<u8>) -> Vec<u8> {
+    if version == 4 {
+        packet[4..6].copy_from_slice(&0xFFFEu16.to_be_bytes());
+        packet[10..12].fill(0);
+        let sum = wideload_engine::packet::Sum::of(&packet[..20]).checksum();
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    packet
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * at / 7 + at) as u8).collect()
+}
+
+/// Near the wrap of sequence numbers.
+const SEQ: u32 = u32::MAX - 1_000;
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const CWR: u8 = 0x80;

@@ -1,0 +1,93 @@
+//! Bugs that once were, each as the smallest traffic that met it.
+
+use crate::rig::*;
+use testkit::Place;
+use wideload_engine::{
+    Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Mode, Prefixes, Reason, Role, Rules, RunsBy, Switch,
+};
+
+// What lost its Fragment header does not stand where a fresh packet stands in its buffer.
+#[test]
+fn an_atomic_fragment_starts_a_run_like_any_packet() {
+    for len in 2_000..2_040 {
+        let mut rig = Rig::host();
+        rig.side.widening.coalescer = Some(coalescer(9_000, Switch::On));
+        let atomic = Spec { id: 7, fragment: Some((0, false)), ..segment(6, 0, len) };
+        let next = [1, 2].map(|index| segment(6, index * len as u32, len).bytes());
+        rig.push(&atomic.bytes());
+        let mut wire = rig.push_all(&next);
+        wire.extend(rig.flush());
+        assert_eq!(wire.len(), 1, "{len}");
+        assert_eq!(wire[0].len(), 60 + 3 * len);
+    }
+}
+
+// Their headers leave no room in the MTU: a train of them cannot be cut into segments, but each can be fragmented.
+#[test]
+fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
+    for mtu in 68..=84 {
+        let wire = |count: u32| {
+            let mut rig = Rig::router(mtu);
+            rig.side.widening.coalescer = Some(coalescer(mtu, Switch::On));
+            let segments =
+                (0..count).map(|index| segment(4, index * 100, 100).ip_flags(0).options([1; 40]).bytes());
+            let mut wire = rig.push_all(&segments.collect::<Vec<_>>());
+            wire.extend(rig.flush());
+            assert_eq!(rig.retired(Reason::Uncuttable), 0);
+            wire.iter().map(|packet| packet.len()).collect::<Vec<_>>()
+        };
+        let (one, two) = (wire(1), wire(2));
+        assert!(
+            !one.is_empty() && two.len() > one.len() && two.iter().all(|len| *len <= usize::from(mtu)),
+            "at {mtu}"
+        );
+    }
+}
+
+#[test]
+fn longer_segments_gather_only_where_they_will_be_cut_again() {
+    for (longer, segment_stage, expected) in [(Switch::On, Switch::On, 0), (Switch::Off, Switch::Off, 2)] {
+        let mut rig = Rig::new(1_500, Role::Transit, None);
+        rig.side.widening.coalescer = Some(coalescer(1_500, longer));
+        rig.side.narrowing.segment = segment_stage;
+        let segments = [0, 1].map(|index| segment(4, index * 4_000, 4_000).bytes());
+        rig.push_all(&segments);
+        rig.flush();
+        assert_eq!(rig.retired(Reason::TooBig), expected, "{longer:?}");
+        assert_eq!(rig.event(Event::Resized) > 0, expected == 0);
+    }
+}
+
+// RFC 4302 section 3.3.3: the header covers the packet as its sender sent it.
+#[test]
+fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
+    let mut rig = Rig::card(1_280);
+    let signed = Spec { extensions: vec![extension(AUTHENTICATION, 24)], ..segment(6, 0, 3_000) };
+    let wire = rig.push(&signed.bytes());
+    assert!(wire.len() == 3 && Seen::all(&wire).iter().all(|piece| piece.is_fragment()));
+    assert_eq!(rig.event(Event::Resized), 0);
+}
+
+// R039, R040: who filters by ports drops these; joining never drops.
+#[test]
+fn tiny_fragments_of_tcp_are_joined_like_any_other() {
+    let mut rig = Rig::router(1_500);
+    let limits = JoinLimits { bytes: 1 << 20, patience: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
+    rig.side.widening.joins = Prefixes::new(Join::Graceful);
+    rig.side.widening.joiner = Some(Joiner::new(limits, 1_500, secret()));
+    let segment = segment(4, 0, 100).ip_flags(0).raw();
+    let places = [0..8, 8..16, 16..segment.payload.len()];
+    let pieces = places.map(|range| segment.piece(&Place { more: range.start < 16, range }));
+    let wire = rig.push_all(&pieces);
+    assert_whole(&wire, &segment.payload);
+    assert_eq!(rig.out.ledger.retired_all().packets, 0);
+}
+
+fn coalescer(len_max: u16, longer: Switch) -> Coalescer {
+    let rules = Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max, longer, udp: false };
+    Coalescer::new(1 << 20, rules, Vec::new(), secret())
+}
+
+fn segment(version: u8, seq: u32, len: usize) -> Spec {
+    tcp(version).seq(seq).payload(pattern(len))
+}

@@ -1,0 +1,39 @@
+//! The helper of a kernel: what was joined leaves whole or as it came, and everything else as it came.
+
+use crate::rig::*;
+use wideload_engine::{Event, Late, Role};
+
+#[test]
+fn whole_packets_stay_as_they_came_however_long() {
+    let mut rig = Rig::new(1_500, Role::Helper, None);
+    for version in VERSIONS {
+        for len in [100, 1_460, 1_500, 9_000] {
+            let packet = whole(version, &pattern(len));
+            assert_only(&rig.push(&packet), &packet);
+        }
+    }
+    let refused = Spec { ip_flags: DF, ..ip(4).payload(pattern(9_000)) }.bytes();
+    assert_only(&rig.push(&refused), &refused);
+    assert_eq!(rig.event(Event::LeftAlone), 5, "those longer than the MTU are counted");
+}
+
+#[test]
+fn what_was_joined_and_is_too_long_leaves_in_pieces_no_longer_than_the_longest_that_came() {
+    for version in VERSIONS {
+        let mut rig = Rig::new(4_000, Role::Helper, Some(Late::Release { mtu: 4_000 }));
+        let fits = pattern(3_000);
+        assert_whole(&rig.push_all(&pieces(version, &fits, 1_400)), &fits);
+        let long = pattern(7_000);
+        let came = pieces(version, &long, 1_400);
+        let left = rig.push_all(&came);
+        assert_eq!(Seen::all(&left), Seen::all(&came), "as they came");
+    }
+}
+
+#[test]
+fn pieces_of_a_joined_datagram_keep_df() {
+    let mut rig = Rig::new(1_000, Role::Helper, Some(Late::Release { mtu: 1_000 }));
+    let long = pattern(2_800);
+    let came = ip(4).ip_flags(DF).payload(&long).parts(1_400);
+    assert_eq!(Seen::all(&rig.push_all(&came)), Seen::all(&came));
+}

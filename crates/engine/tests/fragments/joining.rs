@@ -1,0 +1,1176 @@
+//! Fragments are joined on the way, in their order and up to the next link's MTU; nothing is lost, and a host makes of what
+//! leaves what it would have made of what came.
+
+use crate::rig::*;
+use fastrand::Rng;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+use wideload_engine::packet::{Ingress, Medium, Pool, Time};
+use wideload_engine::{
+    Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Late, Limits, Mode, Output, Prefixes, Reason,
+    Reassembler, Role, Rules, RunsBy, Side, Switch, Widening,
+};
+
+// The laws.
+
+#[test]
+fn in_every_order_with_every_repeat_a_host_makes_of_few_pieces_what_it_made_without_joining() {
+    let payload = pattern(5 * 24 - 3);
+    let whole = pieces(4, &payload, 24);
+    assert_eq!(whole.len(), 5);
+    let mut whole_at_once = 0;
+    for order in orders(6) {
+        for repeated in 0..5 {
+            let sent: Vec<_> =
+                order.iter().map(|index| whole[if *index == 5 { repeated } else { *index }].clone()).collect();
+            // Room for two pieces, for three, and for all.
+            for mtu in [68, 92, 200] {
+                let mut rig = joining(mtu);
+                let left = through(&mut rig, &sent);
+                compare(&sent, &left, mtu, &format!("{order:?}, {repeated} twice, at {mtu}"));
+                whole_at_once += rig.event(Event::JoinedWhole);
+            }
+        }
+    }
+    assert!(whole_at_once >= 5, "{whole_at_once}");
+}
+
+#[test]
+fn two_datagrams_woven_in_every_way_share_room_and_lose_nothing() {
+    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(70), 24));
+    let both = [one, other].concat();
+    for order in orders(6) {
+        let sent: Vec<_> = order.iter().map(|index| both[*index].clone()).collect();
+        for runs in [RunsBy::Datagram, RunsBy::Flow, RunsBy::All] {
+            for full in [Full::Pass, Full::Evict] {
+                for run_count in [0, 1, 2] {
+                    for mtu in [68, 200] {
+                        let limits = JoinLimits { full, runs, bytes: run_count * run_charge(mtu), ..USUAL };
+                        let mut rig = joining_within(mtu, limits);
+                        let left = through(&mut rig, &sent);
+                        compare(&sent, &left, mtu, &format!("{order:?}, {limits:?}, at {mtu}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
+    let mut events = BTreeMap::new();
+    let mut delivered = 0;
+    for seed in 0..seed_count(4_000) {
+        let mut random = Rng::with_seed(seed);
+        let scene = Scene::draw(&mut random);
+        let mut rig = joining_within(scene.mtu, scene.limits);
+        let mut left = Vec::new();
+        for (gap, frame) in &scene.sent {
+            left.extend(rig.wait(*gap));
+            left.extend(rig.push(frame));
+            let deadline = rig.side.next_deadline();
+            let what = format!("seed {seed}: held until {deadline:?} at {:?}", rig.now);
+            assert!(
+                deadline.is_none_or(|deadline| deadline > rig.now && deadline <= rig.now + USUAL.patience),
+                "{what}"
+            );
+            let charged = rig.side.widening.joiner.as_ref().map_or(0, Joiner::charged);
+            assert!(charged <= scene.limits.bytes, "seed {seed}: {charged} bytes of {}", scene.limits.bytes);
+        }
+        left.extend(rig.flush());
+        assert_eq!((rig.held(), rig.side.next_deadline()), (0, None), "seed {seed}");
+        let sent: Vec<_> = scene.sent.iter().map(|(_, frame)| frame.clone()).collect();
+        delivered += compare(&sent, &left, scene.mtu, &format!("seed {seed}"));
+        check_books(&rig, &sent, &left, &format!("seed {seed}"));
+        for event in JOINED.into_iter().chain([Event::Joined, Event::JoinRefused]) {
+            *events.entry(event.name()).or_insert(0) += rig.event(event);
+        }
+    }
+    // Every rule was at work, and hosts were content.
+    assert!(delivered > 2_000 && events.values().all(|count| *count > 50), "{delivered} datagrams, {events:?}");
+}
+
+#[test]
+fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_alone() {
+    let (mut gathered, mut refused) = (0, 0);
+    for seed in 0..seed_count(600) {
+        let mut random = Rng::with_seed(seed);
+        let is_v6 = random.bool();
+        let mut came = Vec::new();
+        for id in 1..=random.u32(2..8) {
+            let payload = pattern([400, 1_200, 1_600, 1_600, 1_600][random.usize(..5)]);
+            let flags = if random.bool() { DF } else { 0 };
+            let room = [4_000, 4_000, 200, 800, 1_000][random.usize(..5)];
+            if is_v6 {
+                came.extend(cut(&udp(6).id(id).payload(payload), room));
+            } else {
+                came.extend(cut(&udp(4).id(id).ip_flags(flags).payload(payload), room));
+            }
+        }
+        let [alone, joined] = [false, true].map(|joins| {
+            let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
+            rig.side.widening.coalescer =
+                joins.then(|| Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+            let mut left = rig.push_all(&came);
+            left.extend(rig.flush());
+            // Of a train that is refused its sender is told once.
+            left.retain(|frame| Seen::of(frame).protocol == UDP);
+            left.sort();
+            gathered += rig.event(Event::Gathered);
+            refused += rig.retired(Reason::TooBig);
+            (left, rig.retired(Reason::TooBig))
+        });
+        assert!(alone == joined, "seed {seed}: {:?} leave, alone {:?}", places(&joined.0), places(&alone.0));
+    }
+    assert!(gathered > 1_000 && refused > 100, "{gathered}, {refused}");
+}
+
+// RFC 6946: an atomic fragment is a whole datagram.
+#[test]
+fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
+    let mut gathered = 0;
+    for seed in 0..seed_count(200) {
+        let mut random = Rng::with_seed(seed);
+        let lens: Vec<usize> =
+            (0..random.usize(2..8)).map(|_| [400, 400, 1_200, 1_600][random.usize(..4)]).collect();
+        let are_atomic: Vec<bool> = lens.iter().map(|_| random.bool()).collect();
+        let [plain, atomic] = [false, true].map(|may_be| {
+            let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
+            rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+            let came: Vec<_> = (lens.iter().zip(&are_atomic).enumerate())
+                .map(|(id, (len, is_atomic))| {
+                    let fragment = (may_be && *is_atomic).then_some((0, false));
+                    Spec { fragment, ..udp(6).id(id as u32).payload(pattern(*len)) }.bytes()
+                })
+                .collect();
+            let mut left = rig.push_all(&came);
+            left.extend(rig.flush());
+            // Of what is too long a train's sender is told once.
+            left.retain(|frame| Seen::of(frame).protocol == UDP);
+            let runs: u64 = Event::RUN_ENDS.iter().map(|event| rig.event(*event)).sum();
+            gathered += rig.event(Event::Gathered) - runs;
+            (left, runs, rig.retired(Reason::TooBig))
+        });
+        assert!(plain == atomic, "seed {seed}: {:?} leave, not {:?}", places(&atomic.0), places(&plain.0));
+    }
+    assert!(gathered > 100, "{gathered}");
+}
+
+// The rules that close a run, one by one.
+
+#[test]
+fn a_datagram_that_fits_leaves_whole_the_moment_its_last_piece_comes() {
+    let payload = pattern(1_480);
+    let sent = pieces(4, &payload, 296);
+    let mut rig = joining(1_500);
+    let (last, others) = sent.split_last().unwrap();
+    assert_eq!(rig.push_all(others), [[0; 0]; 0]);
+    assert_eq!(rig.held(), 4);
+    assert_whole(&rig.push(last), &payload);
+    assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedWhole, 1)]);
+}
+
+#[test]
+fn a_run_leaves_as_it_stands_where_the_next_piece_would_not_fit() {
+    let sent = pieces(4, &pattern(3_000), 488);
+    let mut rig = joining(1_500);
+    assert_eq!(places(&rig.push_all(&sent[..3])), []);
+    assert_eq!(places(&rig.push(&sent[3])), [(0, 1_464, true)]);
+    assert_eq!(places(&rig.push_all(&sent[4..6])), [], "the next run starts where the last one ended");
+    assert_eq!(places(&rig.push(&sent[6])), [(1_464, 1_464, true), (2_928, 72, false)]);
+    assert_counts(&rig, &[(Event::Joined, 6), (Event::JoinedFull, 2)]);
+}
+
+#[test]
+fn a_run_that_fills_the_mtu_to_the_byte_does_not_wait() {
+    let sent = pieces(4, &pattern(2_000), 296);
+    let mut rig = joining(1_500);
+    let left = rig.push_all(&sent[..5]);
+    assert_eq!((places(&left), left[0].len()), (vec![(0, 1_480, true)], 1_500));
+    assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedFull, 1)]);
+}
+
+#[test]
+fn the_end_of_a_datagram_that_began_earlier_leaves_at_once() {
+    let sent = pieces(4, &pattern(1_000), 300 / 8 * 8);
+    let mut rig = joining(700);
+    assert_eq!(places(&rig.push_all(&sent)), [(0, 592, true), (592, 408, false)]);
+    assert_counts(&rig, &[(Event::Joined, 4), (Event::JoinedFull, 1), (Event::JoinedLast, 1)]);
+}
+
+#[test]
+fn a_gap_closes_a_run_and_the_piece_behind_it_starts_another() {
+    let sent = pieces(4, &pattern(800), 80);
+    let mut rig = joining(1_500);
+    assert_eq!(places(&rig.push_all(&sent[..3])), []);
+    assert_eq!(places(&rig.push(&sent[4])), [(0, 240, true)]);
+    assert_eq!(places(&rig.push_all(&sent[5..])), [(320, 480, false)]);
+    assert_counts(&rig, &[(Event::Joined, 9), (Event::JoinedGap, 1), (Event::JoinedLast, 1)]);
+}
+
+#[test]
+fn a_repeat_or_an_overlap_closes_the_run_and_passes_as_it_came() {
+    let sent = pieces(4, &pattern(800), 80);
+    for (start, len) in [(0, 80), (80, 80), (0, 160), (80, 240), (8, 8), (152, 16)] {
+        let other = piece(4, start, &vec![7; len], true);
+        let mut rig = joining(1_500);
+        rig.push_all(&sent[..2]);
+        let left = rig.push(&other);
+        assert_eq!(places(&left)[0], (0, 160, true), "{start} to {}", start + len);
+        assert_eq!(left[1..], [other], "{start} to {}", start + len);
+        assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedGap, 1)]);
+    }
+}
+
+#[test]
+fn a_header_that_changes_closes_the_run() {
+    let base = |index: usize| ip(4).part(index * 80, &pattern(240)[index * 80..][..80], true);
+    type Change = fn(Spec) -> Spec;
+    let changes: [(&str, Change); 5] = [
+        ("class", |piece| Spec { tos: 0x20, ..piece }),
+        ("congestion mark", |piece| Spec { tos: 3, ..piece }),
+        ("hop count", |piece| Spec { ttl: 63, ..piece }),
+        ("the reserved bit", |piece| Spec { ip_flags: RESERVED, ..piece }),
+        ("a copied option", |piece| Spec { ip_options: vec![0x94, 4, 0, 0], ..piece }),
+    ];
+    for (what, change) in changes {
+        let mut rig = joining(1_500);
+        rig.push_all(&[base(0).bytes(), base(1).bytes()]);
+        let changed = change(base(2)).bytes();
+        assert_eq!(places(&rig.push(&changed)), [(0, 160, true)], "{what}");
+        assert_only(&rig.flush(), &changed);
+        assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
+    }
+    // What has DF joins nothing, and does not wait.
+    let mut rig = joining(1_500);
+    rig.push_all(&[base(0).bytes(), base(1).bytes()]);
+    let piece = base(2).ip_flags(DF).bytes();
+    assert_eq!(places(&rig.push(&piece)), [(0, 160, true), (160, 80, true)]);
+    assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
+    // So does the link header: priority, station.
+    for (at, value) in [(14, 0x20), (11, 9)] {
+        let frame = |piece: &Spec, at: usize, value: u8| {
+            let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 5, 8, 0];
+            frame[at] = value;
+            [frame, piece.bytes()].concat()
+        };
+        let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+        rig.push_all(&[frame(&base(0), 15, 5), frame(&base(1), 15, 5)]);
+        let changed = frame(&base(2), at, value);
+        assert_eq!(rig.push(&changed).len(), 1);
+        assert_only(&rig.flush(), &changed);
+        assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedChanged, 1)]);
+    }
+}
+
+#[test]
+fn nothing_waits_longer_than_its_patience_and_nothing_makes_it_longer() {
+    let sent = pieces(4, &pattern(800), 80);
+    let mut rig = joining(1_500);
+    rig.push(&sent[0]);
+    let deadline = Time::ZERO + USUAL.patience;
+    for next in &sent[1..4] {
+        rig.wait(Duration::from_millis(3));
+        assert_eq!(rig.push(next), [[0; 0]; 0]);
+        assert_eq!(rig.side.next_deadline(), Some(deadline));
+    }
+    assert_eq!(places(&rig.wait(Duration::from_nanos(999_999))), []);
+    assert_eq!(places(&rig.wait(Duration::from_nanos(1))), [(0, 320, true)]);
+    assert_counts(&rig, &[(Event::Joined, 4), (Event::JoinedLate, 1)]);
+    assert_eq!(rig.side.next_deadline(), None);
+    assert_eq!(places(&rig.push_all(&sent[4..])), [(320, 480, false)], "what follows joins");
+}
+
+#[test]
+fn what_is_held_leaves_when_the_input_ends() {
+    let sent = pieces(4, &pattern(800), 80);
+    let mut rig = joining(1_500);
+    rig.push_all(&sent[..2]);
+    assert_eq!(places(&rig.flush()), [(0, 160, true)]);
+    assert_counts(&rig, &[(Event::Joined, 2), (Event::JoinedAtEnd, 1)]);
+}
+
+#[test]
+fn where_the_pool_has_no_longer_buffer_the_run_leaves_and_the_next_piece_starts_another() {
+    let sent = pieces(4, &pattern(8_980), 488);
+    let mut rig = joining(9_000);
+    rig.out = Output::new(Pool::new(3 * 2_500), None);
+    let left = through(&mut rig, &sent);
+    // Four fit into the buffer that the first came in.
+    assert_eq!(left.len(), 5);
+    assert_eq!(rig.event(Event::JoinedEvicted), 4);
+    compare(&sent, &left, 9_000, "a short pool");
+}
+
+#[test]
+fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
+    let sent = pieces(4, &pattern(8_980), 488);
+    let usual = run_charge(9_000);
+    for full in [Full::Pass, Full::Evict] {
+        for (bytes, left_count) in [(usual, 5), (5 * usual, 1)] {
+            let limits = JoinLimits { bytes, full, ..USUAL };
+            let mut rig = joining_within(9_000, limits);
+            // A pool that has one of the longest, and no memory for another of the longer ones.
+            let mut pool = Pool::new(68_000 + 3 * 2_500);
+            let longest = pool.lend(65_536).unwrap();
+            pool.give(longest);
+            rig.out = Output::new(pool, None);
+            assert_eq!(places(&rig.push_all(&sent[..4])), []);
+            let mut left = rig.push(&sent[4]);
+            let (_, buffers) = rig.side.widening.held();
+            let charged = rig.side.widening.joiner.as_ref().map(Joiner::charged);
+            let pinned = rig.out.pool.heap_len();
+            assert_eq!(buffers, 1);
+            assert!(
+                charged.is_some_and(|charged| charged <= bytes && (charged > 66_000) == (left_count == 1)),
+                "{pinned}"
+            );
+            left.extend(through(&mut rig, &sent[5..]));
+            assert_eq!(left.len(), left_count, "{full:?}, {bytes} bytes");
+            compare(&sent, &left, 9_000, "a pool with one long buffer");
+        }
+    }
+}
+
+#[test]
+fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined() {
+    // A side that takes less than the joiner was told: nothing may end for that.
+    let part = |flags: u16, start: usize, end: usize| Spec {
+        ip_flags: flags | if end < 1_400 { MF } else { 0 },
+        ..ip(4).part(start, &pattern(1_400)[start..end], false)
+    };
+    let came = [(0, 400, true), (400, 480, true), (880, 400, true), (1_280, 120, false)];
+    for (flags, count, expected) in [
+        (0, 4, &[(0, 576, true), (576, 576, true), (1_152, 248, false)][..]),
+        (0, 3, &[(0, 576, true), (576, 576, true), (1_152, 128, true)]),
+        (DF, 4, &came),
+        (DF, 3, &came[..3]),
+    ] {
+        let sent = came.map(|(start, len, _)| part(flags, start, start + len).bytes());
+        let mut rig = joining(600);
+        rig.side.widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
+        assert_eq!(places(&through(&mut rig, &sent[..count])), expected);
+    }
+}
+
+// What a run holds, and what it does not.
+
+#[test]
+fn a_run_may_start_anywhere_in_its_datagram() {
+    let sent = pieces(4, &pattern(800), 80);
+    let mut rig = joining(1_500);
+    assert_eq!(places(&rig.push_all(&sent[3..])), [(240, 560, false)]);
+}
+
+#[test]
+fn what_joins_has_one_header_and_every_field_of_it_is_right() {
+    for flags in [0, RESERVED] {
+        let payload = pattern(240);
+        let part = |at: usize, more: u16| {
+            let part = ip(4).part(at, &payload[at..at + 80], false);
+            Spec { tos: 0xB9, ttl: 17, ip_flags: flags | more, protocol: UDP, ..part }
+        };
+        let mut rig = joining(1_500);
+        rig.push_all(&[part(80, MF).bytes(), part(160, MF).bytes()]);
+        let expected = Spec { payload: payload[80..].to_vec(), ..part(80, MF) };
+        assert_only(&rig.flush(), &expected.bytes());
+        let mut rig = joining(1_500);
+        let whole = Spec { payload: payload.clone(), ..part(0, 0) };
+        assert_only(
+            &rig.push_all(&[part(0, MF).bytes(), part(80, MF).bytes(), part(160, 0).bytes()]),
+            &whole.bytes(),
+        );
+    }
+}
+
+#[test]
+fn options_of_the_first_piece_alone_stay_with_it() {
+    // Record route, which only the first piece carries, and a loose source route, which all do (RFC 791 section 3.1).
+    let route = [0x83, 7, 4, 192, 0, 2, 9];
+    let record = [7, 7, 4, 0, 0, 0, 0];
+    let first_options = [&record[..], &route, &[0, 0]].concat();
+    let payload = pattern(160);
+    let part = |at: usize, options: &[u8]| {
+        Spec { ip_options: options.to_vec(), ..ip(4).part(at, &payload[at..at + 80], at == 0) }.bytes()
+    };
+    let joined = Spec { ip_options: first_options.clone(), ..ip(4).payload(payload.clone()) }.bytes();
+    let shorter = [&route[..], &[0]].concat();
+    // Linux writes no-operations where the others stood.
+    let blanked = [&[1; 7][..], &route, &[0, 0]].concat();
+    for options in [&shorter, &blanked] {
+        let mut rig = joining(1_500);
+        assert_only(&rig.push_all(&[part(0, &first_options), part(80, options)]), &joined);
+        // A later run keeps the later header.
+        let [one, other] =
+            [80, 160].map(|at| Spec { ip_options: options.clone(), ..ip(4).part(at, &payload[..80], true) });
+        rig.push_all(&[one.bytes(), other.bytes()]);
+        let expected = Spec { payload: [&payload[..80], &payload[..80]].concat(), ..one };
+        assert_only(&rig.flush(), &expected.bytes());
+    }
+    // Whose option is gone, has another value or cannot be read says something else.
+    let other_route = [0x83, 7, 4, 192, 0, 2, 8, 0];
+    let unreadable = [&route[..], &[0x94]].concat();
+    for options in [&[][..], &other_route, &unreadable] {
+        let mut rig = joining(1_500);
+        assert_eq!(rig.push_all(&[part(0, &first_options), part(80, options)]).len(), 2, "{options:02x?}");
+    }
+}
+
+#[test]
+fn the_longer_header_of_the_first_piece_counts_against_the_mtu() {
+    let options = vec![7, 39, 4].into_iter().chain([0; 37]).collect::<Vec<u8>>();
+    let part = |at: usize, options: &[u8]| {
+        Spec { ip_options: options.to_vec(), ..ip(4).part(at, [1; 48], at == 0) }.bytes()
+    };
+    for (mtu, left_count) in [(156, 1), (155, 2)] {
+        let mut rig = joining(mtu);
+        assert_eq!(through(&mut rig, &[part(0, &options), part(48, &[])]).len(), left_count, "{mtu}");
+    }
+}
+
+#[test]
+fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend(Spec { tos: 0x11, ..ip(4).part(16, [5; 8], true) }.bytes());
+    // Padding of the link, which says nothing.
+    frame.resize(60, 0xEE);
+    let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+    assert_eq!(rig.push(&frame), [[0; 0]; 0]);
+    assert_only(&rig.wait(USUAL.patience), &frame);
+    assert_counts(&rig, &[]);
+    // What joins it stands where the padding stood.
+    let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+    let next = Spec { tos: 0x11, ..ip(4).part(24, [6; 8], true) }.bytes();
+    rig.push_all(&[frame.clone(), [&frame[..14], &next].concat()]);
+    let joined = Spec { tos: 0x11, ..ip(4).part(16, [[5; 8], [6; 8]].concat(), true) }.bytes();
+    assert_only(&rig.flush(), &[&frame[..14], &joined].concat());
+}
+
+#[test]
+fn a_piece_that_none_like_it_fits_behind_does_not_wait() {
+    let payload = pattern(3_000);
+    let mut rig = joining(1_500);
+    for sent in pieces(4, &payload, 744) {
+        assert_only(&rig.push(&sent), &sent);
+    }
+    assert_counts(&rig, &[]);
+    // Half of the room is not too long.
+    assert_eq!(through(&mut rig, &pieces_of(9, &payload, 736)).len(), 3);
+}
+
+#[test]
+fn what_is_malformed_passes_in_its_turn_as_it_came() {
+    let malformed = [
+        ip(4).part(160, [1; 15], true),
+        ip(4).part(160, [], true),
+        ip(4).part(65_528, [1; 8], false),
+        ip(4).part(65_528, [1; 16], true),
+        Spec { ip_options: vec![7, 4, 4, 0], ..ip(4).part(160, [1; 8], true) },
+    ];
+    for malformed in malformed.map(|piece| piece.bytes()) {
+        let sent = pieces(4, &pattern(800), 80);
+        let mut rig = joining(1_500);
+        rig.push_all(&sent[..2]);
+        let left = rig.push(&malformed);
+        assert_eq!(places(&left[..1]), [(0, 160, true)]);
+        assert_only(&left[1..], &malformed);
+        // None of it starts a run either.
+        assert_only(&rig.push(&malformed), &malformed);
+        assert_eq!(rig.out.ledger.retired_all().packets, 0);
+    }
+}
+
+#[test]
+fn what_has_passed_is_never_joined_to_what_has_not() {
+    // A repeat of the second, and the third with it, would overlap the second at the host.
+    let sent = pieces(4, &pattern(400), 80);
+    let pick = |order: &[usize]| order.iter().map(|index| sent[*index].clone()).collect::<Vec<_>>();
+    for (order, expected) in [
+        (&[1, 0, 1, 2, 3, 4][..], &[(80, 80, true), (0, 80, true), (80, 80, true), (160, 240, false)][..]),
+        (&[3, 1, 3, 2], &[(240, 80, true), (80, 80, true), (240, 80, true), (160, 80, true)]),
+        // The last is seen too, though it never waits.
+        (&[4, 3, 4], &[(320, 80, false), (240, 80, true), (320, 80, false)]),
+    ] {
+        let mut rig = joining(1_500);
+        assert_eq!(places(&through(&mut rig, &pick(order))), expected, "{order:?}");
+    }
+    // Nor is it over while a piece of it was one that a host drops: that piece may come again.
+    let dropped = Spec { ip_options: vec![7, 4, 4, 0], ..ip(4).part(80, &pattern(400)[80..160], true) }.bytes();
+    let again = [&sent[..1], &[dropped], &sent[2..], &sent[..2]].concat();
+    let left = through(&mut joining(1_500), &again);
+    assert_eq!(places(&left[left.len() - 2..]), [(0, 80, true), (80, 80, true)]);
+    compare(&again, &left, 1_500, "a piece that a host drops");
+    // A datagram that passed in order is forgotten: its identification may be the next one's.
+    let mut rig = joining(1_500);
+    assert_eq!(places(&through(&mut rig, &[sent.clone(), sent.clone()].concat())), [(0, 400, false); 2]);
+    // What did not is forgotten after a while, and what is newer does not make that longer.
+    rig.push_all(&pick(&[1, 0]));
+    for _ in 0..9 {
+        rig.wait(Duration::from_millis(11));
+        assert_eq!(rig.push(&sent[0]).len(), 1);
+    }
+    rig.wait(Duration::from_millis(1));
+    assert_whole(&rig.push_all(&sent), &pattern(400));
+}
+
+#[test]
+fn no_more_than_a_thousand_datagrams_are_remembered_that_lost_their_order() {
+    let sent = pieces(4, &pattern(400), 80);
+    for (others, is_known) in [(900, true), (1_100, false)] {
+        let mut rig = joining(1_500);
+        rig.push_all(&[sent[1].clone(), sent[0].clone()]);
+        for id in 0..others {
+            let late = Spec { id, protocol: UDP, ..ip(4).part(80, [1; 80], false) };
+            rig.push(&late.bytes());
+        }
+        assert_eq!(rig.push(&sent[0]).len(), usize::from(is_known), "after {others}");
+    }
+}
+
+#[test]
+fn what_differs_in_any_part_of_the_key_is_another_datagram() {
+    let base = ip(4).part(0, [1; 80], true);
+    let next = ip(4).part(80, [2; 80], true);
+    let strangers = [
+        Spec { id: 0x1235, ..next.clone() },
+        Spec { source: [192, 0, 2, 7].into(), ..next.clone() },
+        Spec { destination: [192, 0, 2, 7].into(), ..next.clone() },
+        Spec { protocol: UDP, ..next.clone() },
+        // One hint for both.
+        Spec { id: 0x1234 + 64, ..next.clone() },
+    ];
+    for stranger in strangers {
+        let mut rig = joining(1_500);
+        rig.push_all(&[base.bytes(), stranger.bytes(), next.bytes()]);
+        assert_eq!(rig.held(), 3, "{stranger:?}");
+        assert_eq!(places(&rig.flush()), [(0, 160, true), (80, 80, true)]);
+    }
+    let mut rig = joining(1_500);
+    rig.push(&base.bytes());
+    rig.ingress = Ingress(1);
+    rig.push(&next.bytes());
+    assert_eq!(places(&rig.flush()), [(0, 80, true), (80, 80, true)], "another port");
+    // Another VLAN.
+    let frame = |vlan: u8, piece: &Spec| {
+        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, vlan, 8, 0][..], &piece.bytes()].concat()
+    };
+    let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+    rig.push_all(&[frame(1, &base), frame(2, &next)]);
+    assert_eq!((rig.held(), rig.flush().len()), (2, 2));
+}
+
+#[test]
+fn whole_packets_and_version_6_pass() {
+    let mut rig = joining(1_500);
+    for packet in [whole(4, &[1; 80]), whole(6, &[1; 80])] {
+        assert_only(&rig.push(&packet), &packet);
+    }
+    // Also those with a Fragment header and one piece (RFC 8200 section 4, R087).
+    for sent in pieces(6, &pattern(2_000), 400).iter().chain([&piece(6, 0, &[1; 8], false)]) {
+        assert_only(&rig.push(sent), sent);
+    }
+    assert_counts(&rig, &[]);
+}
+
+#[test]
+fn a_datagram_joined_whole_goes_on_to_its_flow() {
+    let mut rig = joining(1_500);
+    rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+    let datagram = udp(4).ip_flags(0).payload(pattern(800));
+    assert_eq!(rig.push_all(&datagram.parts(408)), [[0; 0]; 0], "its flow holds it");
+    assert_only(&rig.flush(), &datagram.bytes());
+    assert_eq!((rig.event(Event::JoinedWhole), rig.event(Event::Gathered)), (1, 1));
+}
+
+#[test]
+fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
+    let datagram = |id| udp(4).id(id).payload(pattern(1_600));
+    let pieces = |id| cut(&datagram(id), 808);
+    let rig = || {
+        let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
+        rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+        rig
+    };
+    // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
+    let mut joins = rig();
+    assert_eq!(joins.push_all(&[pieces(1), pieces(2)].concat()), [[0; 0]; 0], "their flow holds them");
+    let left = joins.flush();
+    assert_eq!(places(&left), [(0, 808, true), (808, 800, false), (0, 808, true), (808, 800, false)]);
+    assert!(Seen::all(&left).iter().all(|wire| wire.dont_fragment));
+    assert_eq!((joins.event(Event::Gathered), joins.retired(Reason::TooBig)), (2, 0));
+    // One that came whole is no part of their train: it must not be cut, and its sender is told.
+    let mut parts = rig();
+    let left = parts.push_all([&pieces(1)[..], &[datagram(2).bytes()]].concat().iter());
+    assert_eq!(places(&left), [(0, 808, true), (808, 800, false)]);
+    assert_eq!((parts.flush().len(), parts.event(Event::RunChanged), parts.retired(Reason::TooBig)), (1, 1, 1));
+}
+
+#[test]
+fn segments_that_came_in_pieces_are_joined_with_such_alone() {
+    let sent = |number: u16, in_pieces| {
+        let whole = tcp(4).id((number + 1).into()).seq((1_000 * number).into()).payload(pattern(1_000));
+        cut(&whole, if in_pieces { 512 } else { 1_500 })
+    };
+    for (in_pieces, lens) in [
+        ([false, false, true, false, false], vec![2_000, 1_000, 2_000]),
+        ([true, true, false, false, true], vec![2_000, 2_000, 1_000]),
+        ([false; 5], vec![5_000]),
+        ([true; 5], vec![5_000]),
+    ] {
+        for mode in [Mode::Resize, Mode::Reversible] {
+            let mut rig = Rig::new(9_000, Role::Transit, Some(Late::Retire));
+            let rules = Rules { mode, udp: false, ..udp_trains() };
+            rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
+            let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_pieces[number as usize])).collect();
+            let mut left = rig.push_all(&came);
+            left.extend(rig.flush());
+            let left: Vec<_> = left.iter().map(|packet| packet.len() - 40).collect();
+            assert_eq!(left, lens, "{in_pieces:?}, {mode:?}");
+        }
+    }
+}
+
+// What is held, and for whom.
+
+#[test]
+fn when_full_a_newcomer_passes_and_open_runs_go_on() {
+    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
+    let limits = JoinLimits { bytes: run_charge(1_500), ..USUAL };
+    let mut rig = joining_within(1_500, limits);
+    let left: Vec<_> =
+        one.iter().zip(&other).flat_map(|(one, other)| [rig.push(one), rig.push(other)].concat()).collect();
+    assert_eq!(left.len(), 6, "one leaves whole, the other as it came");
+    assert!(other.iter().all(|piece| left.contains(piece)));
+    // The last piece needs no room.
+    assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedWhole, 1), (Event::JoinRefused, 4)]);
+    // One byte less is no room for any.
+    let mut rig = joining_within(1_500, JoinLimits { bytes: limits.bytes - 1, ..limits });
+    assert_eq!(through(&mut rig, &one), one);
+    assert_eq!(rig.event(Event::JoinRefused), 4);
+}
+
+#[test]
+fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
+    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
+    let limits = JoinLimits { bytes: run_charge(1_500), full: Full::Evict, ..USUAL };
+    let mut rig = joining_within(1_500, limits);
+    assert_eq!(places(&rig.push_all(&one[..2])), []);
+    assert_eq!(places(&rig.push(&other[0])), [(0, 160, true)]);
+    assert_eq!(places(&rig.push_all(&other[1..])), [(0, 400, false)]);
+    assert_counts(&rig, &[(Event::Joined, 7), (Event::JoinedEvicted, 1), (Event::JoinedWhole, 1)]);
+}
+
+#[test]
+fn a_run_is_charged_from_its_opening_what_it_may_become() {
+    let sent = pieces(4, &pattern(8_980), 488);
+    let charge = run_charge(9_000);
+    assert!((16_384..18_000).contains(&charge), "{charge}");
+    let mut rig = joining(9_000);
+    for piece in &sent[..18] {
+        rig.push(piece);
+        assert_eq!(rig.side.widening.joiner.as_ref().map(Joiner::charged), Some(charge));
+    }
+    assert_whole(&rig.push(&sent[18]), &pattern(8_980));
+    assert_eq!(rig.side.widening.joiner.as_ref().map(Joiner::charged), Some(0));
+}
+
+#[test]
+fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
+    let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
+    let elsewhere = ip(4).id(3).to([192, 0, 2, 77]).payload(pattern(400)).parts(80);
+    for (runs, after_other_flow, after_own_flow) in
+        [(RunsBy::Datagram, 0, 0), (RunsBy::Flow, 0, 1), (RunsBy::All, 1, 1)]
+    {
+        let mut rig = joining_within(1_500, JoinLimits { runs, ..USUAL });
+        rig.push_all(&one[..2]);
+        assert_eq!(rig.push(&elsewhere[0]).len(), after_other_flow, "{runs:?}");
+        let mut rig = joining_within(1_500, JoinLimits { runs, ..USUAL });
+        rig.push_all(&one[..2]);
+        assert_eq!(rig.push(&other[0]).len(), after_own_flow, "{runs:?}");
+        assert_eq!(rig.event(Event::JoinedEvicted), after_own_flow as u64);
+        // A packet that is no fragment pushes nothing.
+        assert_eq!(rig.push(&whole(4, &[1; 8])).len(), 1);
+    }
+}
+
+#[test]
+fn each_destination_has_what_was_said_for_its_prefix() {
+    let prefix = |text: &str| text.parse().unwrap();
+    let joins = Prefixes::new(Join::Off)
+        .with(prefix("198.51.100.0/24"), Join::Graceful)
+        .with(prefix("198.51.100.128/25"), Join::Destination)
+        .with(prefix("203.0.113.7"), Join::Hop);
+    let sent = |destination: [u8; 4]| ip(4).to(destination).payload(pattern(3_000)).parts(488);
+    let cases = [([198, 51, 100, 2], 3), ([198, 51, 100, 200], 1), ([203, 0, 113, 7], 1), ([203, 0, 113, 8], 7)];
+    for (destination, left_count) in cases {
+        let mut rig = joining(9_000);
+        rig.side.widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
+        rig.side.widening.joins = joins.clone();
+        // Without the stage that is named, fragments pass.
+        let mut without = Rig {
+            side: Side { widening: Widening { joins: joins.clone(), ..Widening::default() }, ..rig.side },
+            ..rig
+        };
+        let sent = sent(destination);
+        assert_eq!(through(&mut without, &sent), sent);
+        let widening = &mut without.side.widening;
+        widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
+        widening.reassembler = Some(Reassembler::new(LIMITS, RELEASE, secret()));
+        assert_eq!(through(&mut without, &sent).len(), left_count, "{destination:?}");
+    }
+}
+
+// R010, R031, rel:C1
+#[test]
+fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
+    let sent = pieces(4, &pattern(3_000), 488);
+    let mut rig = Rig::router(9_000);
+    assert_eq!(rig.push_all(&sent), sent);
+    // To have a joiner is not to be asked.
+    rig.side.widening.joiner = Some(Joiner::new(USUAL, 9_000, secret()));
+    assert_eq!(rig.push_all(&sent), sent);
+    // Where every other piece takes another way, those that come here leave as they came, each in its time.
+    let mut rig = joining(9_000);
+    let half: Vec<_> = sent.iter().step_by(2).cloned().collect();
+    let mut left = rig.push_all(&half);
+    left.extend(rig.wait(USUAL.patience));
+    assert_eq!(left, half);
+}
+
+// Hop by hop.
+
+#[test]
+fn what_two_hops_cut_is_joined_apart() {
+    let frame = |station: u8, piece: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], piece].concat();
+    let sent = pieces(4, &pattern(160), 80);
+    for (join, left_count) in [(Join::Hop, 0), (Join::Destination, 1)] {
+        let mut rig = Rig { medium: Medium::Ethernet, ..rejoining(join, 1_500) };
+        assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(2, &sent[1])]).len(), left_count, "{join:?}");
+    }
+    let mut rig = Rig { medium: Medium::Ethernet, ..rejoining(Join::Hop, 1_500) };
+    assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(1, &sent[1])]).len(), 1);
+    // Where no station is named, there is one.
+    let mut rig = rejoining(Join::Hop, 1_500);
+    assert_whole(&rig.push_all(&sent), &pattern(160));
+}
+
+#[test]
+fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
+    let payload = pattern(4_480);
+    let sent = pieces(4, &payload, 272);
+    let mut rig = rejoining(Join::Hop, 1_500);
+    let left = rig.push_all(&sent);
+    assert_eq!(places(&left), [(0, 1_480, true), (1_480, 1_480, true), (2_960, 1_480, true), (4_440, 40, false)]);
+    assert_whole(&Rig::host().push_all(&left), &payload);
+}
+
+#[test]
+fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
+    let payload = pattern(3_000);
+    // Pieces of unequal length; all of it would fit.
+    let cuts = [0, 400, 1_600, 1_608, 2_400, 3_000];
+    let sent: Vec<_> =
+        cuts.windows(2).map(|cut| piece(6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
+    for sent in [sent.clone(), sent.iter().rev().cloned().collect()] {
+        let mut rig = rejoining(Join::Hop, 9_000);
+        let left = rig.push_all(&sent);
+        assert_eq!(places(&left), [(0, 1_200, true), (1_200, 1_200, true), (2_400, 600, false)]);
+        assert!(Seen::all(&left).iter().all(|wire| wire.id == 0x1234 && wire.ip_len() <= 1_248));
+        assert_whole(&Rig::host().push_all(&left), &payload);
+        assert_whole(&rejoining(Join::Destination, 9_000).push_all(&sent), &payload);
+    }
+}
+
+#[test]
+fn version_6_pieces_too_long_for_the_next_link_are_refused_as_they_would_be_alone() {
+    let mut rig = rejoining(Join::Hop, 1_300);
+    let answers = rig.push_all(&pieces(6, &pattern(3_000), 1_400));
+    assert_eq!(answers.len(), 1, "Packet Too Big");
+    assert_eq!((answers[0][40], rig.retired(Reason::TooBig)), (2, 1));
+}
+
+#[test]
+fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
+    let payload = pattern(3_000);
+    for (lens, first) in [(600, 0), (600, 1), (8, 0)] {
+        let sent = pieces(6, &payload, lens);
+        let mut rig = rejoining(Join::Hop, 9_000);
+        rig.push_all(&sent[first..3]);
+        let left = rig.wait(seconds(60));
+        assert!(Seen::all(&left).iter().all(|wire| wire.ip_len() <= 48 + lens), "{:?}", places(&left));
+        let bytes: usize = Seen::all(&left).iter().map(|wire| wire.body().len()).sum();
+        assert_eq!(bytes, (3 - first) * lens);
+    }
+    // A last piece of few bytes alone.
+    let last = piece(6, 1_000, &[1; 3], false);
+    let mut rig = rejoining(Join::Hop, 9_000);
+    rig.push(&last);
+    assert_only(&rig.wait(seconds(60)), &last);
+}
+
+#[test]
+fn hop_by_hop_no_fragment_header_is_taken_out() {
+    let atomic = piece(6, 0, &[1; 80], false);
+    assert_only(&rejoining(Join::Hop, 1_500).push(&atomic), &atomic);
+    assert_whole(&rejoining(Join::Destination, 1_500).push(&atomic), &[1; 80]);
+}
+
+// What the papers say.
+
+// cB11
+#[test]
+fn seventeen_pieces_of_4500_bytes_leave_as_four() {
+    let sent = pieces(4, &pattern(4_480), 272);
+    assert_eq!((sent.len(), sent[0].len()), (17, 292));
+    let mut rig = joining(1_500);
+    let left = through(&mut rig, &sent);
+    assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1_380, 1_380, 1_380, 420]);
+    assert_whole(&Rig::host().push_all(&left), &pattern(4_480));
+    assert_eq!(through(&mut joining(9_000), &sent).len(), 1);
+}
+
+// cB12
+#[test]
+fn with_fewer_buffers_than_datagrams_eviction_joins_nothing_and_passing_joins_its_part() {
+    let left = |datagrams: usize, buffers: usize, full: Full, mtu: u16| {
+        let limits = JoinLimits { bytes: buffers * run_charge(mtu), full, ..USUAL };
+        let sent = woven(datagrams);
+        assert_eq!(sent.len(), 19 * datagrams);
+        through(&mut joining_within(mtu, limits), &sent).len()
+    };
+    assert_eq!(left(2, 1, Full::Evict, 1_500), 38, "of 38");
+    assert_eq!(left(2, 1, Full::Evict, 9_000), 38, "of 38");
+    assert_eq!(left(16, 8, Full::Evict, 1_500), 297, "of 304");
+    assert_eq!(left(16, 8, Full::Pass, 1_500), 208, "of 304: eight by seven, eight as they came");
+    for datagrams in [1, 2, 4, 8, 16, 32] {
+        for (mtu, whole) in [(1_500, 7), (9_000, 1)] {
+            let (came, ideal) = (19 * datagrams, whole * datagrams);
+            for buffers in [1, 2, 4, 8, 16, 32] {
+                let what = format!("{datagrams} datagrams, {buffers} buffers, {mtu}");
+                let passing = left(datagrams, buffers, Full::Pass, mtu);
+                if buffers >= datagrams {
+                    assert_eq!((passing, left(datagrams, buffers, Full::Evict, mtu)), (ideal, ideal), "{what}");
+                }
+                // At least so great a part of the gain as there are buffers for the datagrams.
+                let gain = (came - ideal) * buffers.min(datagrams);
+                assert!((came - passing) * datagrams >= gain, "{what}: {passing} of {came}, at best {ideal}");
+            }
+        }
+    }
+    // One buffer that any other datagram pushes out, and one for each flow (C13).
+    let by = |runs| through(&mut joining_within(1_500, JoinLimits { runs, ..USUAL }), &woven(2)).len();
+    assert_eq!((by(RunsBy::All), by(RunsBy::Flow), by(RunsBy::Datagram)), (38, 14, 14));
+}
+
+// What the tests stand on.
+
+/// Fragments as they come, each with the time since the one before it.
+struct Scene {
+    mtu: u16,
+    limits: JoinLimits,
+    sent: Vec<(Duration, Vec<u8>)>,
+}
+
+impl Scene {
+    fn draw(random: &mut Rng) -> Scene {
+        let mtu = *random.choice(&[68, 100, 296, 576, 1_500, 1_500, 9_000, 65_535]).unwrap();
+        let bytes = *random.choice(&[0, 1, 2, 3, 100, 100, 100]).unwrap() * run_charge(mtu);
+        let full = *random.choice(&[Full::Pass, Full::Evict]).unwrap();
+        let runs = *random.choice(&[RunsBy::Datagram, RunsBy::Datagram, RunsBy::Flow, RunsBy::All]).unwrap();
+        let limits = JoinLimits { bytes, full, runs, ..USUAL };
+        let datagrams: Vec<_> = (0..random.usize(1..=4)).map(|_| draw_pieces(random, mtu)).collect();
+        let mut sent = weave(random, datagrams);
+        disorder(random, &mut sent);
+        // All within the time in which repeats are known, some beyond patience.
+        let mut left_us = 90_000;
+        let sent = sent.into_iter().map(|piece| {
+            let gap = if random.u8(..10) == 0 { random.u64(..12_000).min(left_us) } else { 0 };
+            left_us -= gap;
+            (Duration::from_micros(gap), piece.bytes())
+        });
+        Scene { mtu, limits, sent: sent.collect() }
+    }
+}
+
+/// The pieces of a datagram, in order.
+fn draw_pieces(random: &mut Rng, mtu: u16) -> Vec<Spec> {
+    let longest = *random.choice(&[200, 2_000, 10_000]).unwrap();
+    let payload_len = random.usize(17..longest);
+    let dont_fragment = random.u8(..4) == 0;
+    // What may not be cut must fit, longest header counted.
+    let room_max = if dont_fragment { usize::from(mtu) - 60 } else { 1_440 };
+    let room = (8 * random.usize(1..=150)).max(payload_len / 40).min(room_max).max(8) / 8 * 8;
+    let even = random.bool();
+    let options = *random.choice(&[0, 0, 0, 1, 2, 3]).unwrap();
+    let (copied, uncopied) = ([0x83, 7, 4, 192, 0, 2, 9, 0], [7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    let (first, later) = match options {
+        0 => (vec![], vec![]),
+        1 => (copied.to_vec(), copied.to_vec()),
+        2 => ([&uncopied[..], &copied].concat(), copied.to_vec()),
+        _ => ([&uncopied[..], &copied].concat(), [&[1; 12][..], &copied].concat()),
+    };
+    let header = Spec {
+        source: [192, 0, 2, random.u8(1..3)].into(),
+        id: random.u32(..3) * *random.choice(&[1, 64]).unwrap(),
+        protocol: *random.choice(&[UDP, EXPERIMENT]).unwrap(),
+        tos: *random.choice(&[0, 2, 0xB8]).unwrap(),
+        ip_flags: if dont_fragment { DF } else { 0 },
+        ..ip(4).payload(Vec::new())
+    };
+    let changes = random.u8(..4) == 0;
+    let mut payload = vec![0; payload_len];
+    random.fill(&mut payload);
+    let (mut pieces, mut start) = (Vec::new(), 0);
+    while start < payload_len {
+        let len = if even { room } else { 8 * random.usize(1..=room / 8) };
+        let end = (start + len).min(payload_len);
+        let mut piece = header.clone().part(start, &payload[start..end], end < payload_len);
+        piece.ip_options = if start == 0 { first.clone() } else { later.clone() };
+        if changes && random.u8(..4) == 0 {
+            piece.ttl = random.u8(1..);
+        }
+        if changes && random.u8(..8) == 0 {
+            piece.tos ^= 1;
+        }
+        pieces.push(piece);
+        start = end;
+    }
+    if let [whole] = &mut pieces[..] {
+        // It may overtake pieces under its identification.
+        whole.id = 0xFFFF;
+    }
+    pieces
+}
+
+/// All pieces, those of each datagram in order: one datagram after the other, in turns or at random.
+fn weave(random: &mut Rng, datagrams: Vec<Vec<Spec>>) -> Vec<Spec> {
+    let mut queues: Vec<_> = datagrams.into_iter().map(Vec::into_iter).collect();
+    let way = random.u8(..3);
+    let (mut woven, mut turn) = (Vec::new(), 0);
+    while !queues.is_empty() {
+        let at = match way {
+            0 => 0,
+            1 => turn % queues.len(),
+            _ => random.usize(..queues.len()),
+        };
+        turn += 1;
+        match queues[at].next() {
+            Some(piece) => woven.push(piece),
+            None => drop(queues.remove(at)),
+        }
+    }
+    woven
+}
+
+/// What a network does, and what no honest sender does.
+fn disorder(random: &mut Rng, sent: &mut Vec<Spec>) {
+    let often = *random.choice(&[0, 1, 3, 10, 30]).unwrap();
+    if random.u8(..8) == 0 {
+        sent.truncate(random.usize(1..=sent.len()));
+    }
+    for _ in 0..often {
+        let (at, to) = (random.usize(..sent.len()), random.usize(..sent.len()));
+        match random.u8(..9) {
+            0 | 1 => sent.swap(at, to),
+            2 | 3 => sent.insert(to, sent[at].clone()),
+            4 if sent.len() > 1 => drop(sent.remove(at)),
+            5 if !is_whole(&sent[at]) => {
+                // Another piece near this one, with other bytes.
+                let offset = (offset(&sent[at]) + 8 * random.usize(..3)).saturating_sub(8 * random.usize(..3));
+                let payload = vec![random.u8(..); 8 * random.usize(1..4)];
+                sent.insert(to, sent[at].clone().part(offset, payload, true));
+            }
+            6 if !is_whole(&sent[at]) => {
+                let payload = vec![random.u8(..); random.usize(..8)];
+                sent.insert(to, sent[at].clone().part(offset(&sent[at]), payload, true));
+            }
+            7 if offset(&sent[at]) > 0 && sent[at].ip_options.is_empty() => {
+                // An option that only a first piece may carry: a host drops this one alone.
+                sent.insert(to, Spec { ip_options: vec![7, 4, 4, 0], ..sent[at].clone() });
+                if random.bool() {
+                    sent.remove(if at < to { at } else { at + 1 });
+                }
+            }
+            8 if random.u8(..10) == 0 => random.shuffle(sent),
+            _ => {}
+        }
+    }
+}
+
+fn is_whole(piece: &Spec) -> bool {
+    piece.fragment == Some((0, false))
+}
+
+fn offset(piece: &Spec) -> usize {
+    piece.fragment.map_or(0, |(offset, _)| offset)
+}
+
+/// Of each datagram that comes in fragments, the octets in the order in which they came or left, each with its place and
+/// what its header said: joining changes nothing of this.
+type Octets = BTreeMap<[u8; 11], Vec<(usize, u16, u64)>>;
+
+fn octets(frames: &[Vec<u8>]) -> Octets {
+    let mut octets = Octets::new();
+    for frame in frames {
+        let wire = Seen::of(frame);
+        let key: Vec<u8> = [&frame[4..6], &frame[9..10], &frame[12..20]].concat();
+        let of_it = octets.entry(key.try_into().unwrap()).or_default();
+        // What is not said by place: class, mark, hop count, DF, the reserved bit, options that all pieces carry.
+        let said = (frame[1], frame[8], frame[6] & 0xC0, copied_options(&wire.header()[20..]));
+        let said = hash(&said);
+        if wire.offset() == 0 {
+            of_it.push((0, STARTS, hash(&wire.header()[20..])));
+        }
+        if wire.body().is_empty() {
+            of_it.push((wire.offset(), EMPTY, said));
+        }
+        of_it.extend(
+            wire.body().iter().enumerate().map(|(at, octet)| (wire.offset() + at, u16::from(*octet), said)),
+        );
+        if !wire.more() {
+            of_it.push((wire.offset() + wire.body().len(), ENDS, said));
+        }
+    }
+    octets
+}
+
+fn copied_options(mut options: &[u8]) -> Vec<u8> {
+    let mut copied = Vec::new();
+    while let Some(kind) = options.first().filter(|kind| **kind != 0) {
+        let len = if *kind == 1 { 1 } else { usize::from(options[1]) };
+        if kind & 0x80 != 0 {
+            copied.extend(&options[..len]);
+        }
+        options = &options[len..];
+    }
+    copied
+}
+
+fn hash(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What left says the same as what came, in the same order, fits, and gives a host the same datagrams; returns how many.
+#[track_caller]
+fn compare(sent: &[Vec<u8>], left: &[Vec<u8>], mtu: u16, what: &str) -> usize {
+    assert!(left.iter().all(|frame| frame.len() <= usize::from(mtu)), "{what}: longer than {mtu}");
+    assert!(octets(sent) == octets(left), "{what}: {:?} left as {:?}", places(sent), places(left));
+    // Without joining, a router cuts what is too long.
+    let mut expected = Rig::host().push_all(&Rig::router(mtu).push_all(sent));
+    let mut delivered = Rig::host().push_all(left);
+    expected.sort();
+    delivered.sort();
+    assert!(expected == delivered, "{what}: {} datagrams, not {}", delivered.len(), expected.len());
+    delivered.len()
+}
+
+/// The counters say what happened, and nothing ended.
+#[track_caller]
+fn check_books(rig: &Rig, sent: &[Vec<u8>], left: &[Vec<u8>], what: &str) {
+    assert_eq!(rig.out.ledger.retired_all().packets, 0, "{what}");
+    let (used, made) = (rig.event(Event::Joined), JOINED.map(|event| rig.event(event)).iter().sum::<u64>());
+    let (divided, cut) = (rig.event(Event::Divided), rig.event(Event::Pieces));
+    assert_eq!(sent.len() as u64 - used + made - divided + cut, left.len() as u64, "{what}");
+    assert!(used >= 2 * made, "{what}: a run of one is not joined");
+    if divided == 0 {
+        let strangers = left.iter().filter(|frame| !sent.contains(frame)).count() as u64;
+        assert!(strangers <= made, "{what}: {strangers} are as nothing that came, {made} were joined");
+    }
+}
+
+/// So often each of these, and no other, was done.
+#[track_caller]
+fn assert_counts(rig: &Rig, expected: &[(Event, u64)]) {
+    for event in JOINED.into_iter().chain([Event::Joined, Event::JoinRefused]) {
+        let count = expected.iter().find(|(known, _)| *known == event).map_or(0, |(_, count)| *count);
+        assert_eq!(rig.event(event), count, "{}", event.name());
+    }
+}
+
+/// A side of a router that joins gracefully what is for anybody.
+fn joining(mtu: u16) -> Rig {
+    joining_within(mtu, USUAL)
+}
+
+fn joining_within(mtu: u16, limits: JoinLimits) -> Rig {
+    let joiner = Some(Joiner::new(limits, mtu, secret()));
+    let mut rig = Rig::router(mtu);
+    rig.side.widening = Widening { joins: Prefixes::new(Join::Graceful), joiner, ..Widening::default() };
+    rig
+}
+
+/// A side of a router that makes whole datagrams, and cuts what is too long.
+fn rejoining(join: Join, mtu: u16) -> Rig {
+    let mut rig = Rig::new(mtu, Role::Transit, Some(RELEASE));
+    rig.side.widening.joins = Prefixes::new(join);
+    rig
+}
+
+/// Pushes all, and ends the input.
+fn through(rig: &mut Rig, sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut left = rig.push_all(sent);
+    left.extend(rig.flush());
+    left
+}
+
+fn places(frames: &[Vec<u8>]) -> Vec<(usize, usize, bool)> {
+    Seen::all(frames).iter().map(Seen::place).collect()
+}
+
+/// The pieces of a datagram under this identification.
+fn pieces_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+    ip(4).id(id).payload(payload).parts(room)
+}
+
+/// Datagrams of 9,000 bytes from as many hosts in 19 pieces of 508 bytes, the pieces in turns.
+fn woven(datagrams: usize) -> Vec<Vec<u8>> {
+    let payload = pattern(8_980);
+    let starts: Vec<_> = (0..8_980).step_by(488).collect();
+    let piece = |start: usize, host: usize| {
+        let end = (start + 488).min(8_980);
+        ip(4).from([192, 0, 2, host as u8]).part(start, &payload[start..end], end < 8_980).bytes()
+    };
+    starts.into_iter().flat_map(|start| (0..datagrams).map(move |host| piece(start, host))).collect()
+}
+
+/// What one run is charged.
+fn run_charge(mtu: u16) -> usize {
+    let mut rig = joining(mtu);
+    rig.push(&piece(4, 0, &[0; 8], true));
+    rig.side.widening.joiner.as_ref().map_or(0, Joiner::charged)
+}
+
+/// A packet in pieces of so many bytes, as it came; whole where it is no longer.
+fn cut(whole: &Spec, room: usize) -> Vec<Vec<u8>> {
+    if whole.upper().len() > room { whole.parts(room) } else { vec![whole.bytes()] }
+}
+
+/// Datagrams and segments wait for others of their flow.
+fn udp_trains() -> Rules {
+    Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Switch::On, udp: true }
+}
+
+const USUAL: JoinLimits =
+    JoinLimits { bytes: 4 << 20, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
+const LIMITS: Limits = Limits { bytes: 4 << 20, patience: None };
+const RELEASE: Late = Late::Release { mtu: 9_000 };
+/// What joining makes.
+const JOINED: [Event; 8] = [
+    Event::JoinedWhole,
+    Event::JoinedLast,
+    Event::JoinedFull,
+    Event::JoinedGap,
+    Event::JoinedChanged,
+    Event::JoinedLate,
+    Event::JoinedEvicted,
+    Event::JoinedAtEnd,
+];
+/// Marks among octets.
+const STARTS: u16 = 256;
+/// See [`STARTS`].
+const EMPTY: u16 = 257;
+/// See [`STARTS`].
+const ENDS: u16 = 258;

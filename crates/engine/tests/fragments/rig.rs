@@ -1,0 +1,164 @@
+//! One side of the engine, with its output and a clock, and what most tests push through it.
+
+use std::time::Duration;
+pub use testkit::fields::*;
+pub use testkit::{
+    HOST_V4, HOST_V6, PEER_V6, Seen, Spec, Summed, chain, extension, host, ip, orders, pattern, seal_ip,
+    seed_count, sum, tcp, udp,
+};
+use wideload_engine::Pieces;
+use wideload_engine::packet::{Frame, Ingress, Medium, NoPacket, Pool, Time};
+use wideload_engine::{
+    Answers, Event, Identifiers, Late, Limits, Narrowing, Output, Reason, Reassembler, Role, Secret, Side, Widening,
+};
+
+/// One side of the engine, with its output and a clock.
+pub struct Rig {
+    pub side: Side,
+    pub out: Output,
+    pub now: Time,
+    pub medium: Medium,
+    pub ingress: Ingress,
+}
+
+impl Rig {
+    /// A side with this MTU and role, and the reassembler of a host or of a box on the way, where there is one.
+    pub fn new(mtu: u16, role: Role, late: Option<Late>) -> Rig {
+        Rig::with_limits(mtu, role, late, Limits { bytes: 16 << 20, patience: None })
+    }
+
+    pub fn with_limits(mtu: u16, role: Role, late: Option<Late>, limits: Limits) -> Rig {
+        let reassembler = late.map(|late| Reassembler::new(limits, late, secret()));
+        let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1_000_000_000, 1_000, secret());
+        Rig {
+            side: Side {
+                widening: Widening { reassembler, ..Widening::default() },
+                narrowing: Narrowing::new(mtu, role),
+            },
+            out: Output::new(Pool::new(64 << 20), Some(answers)),
+            now: Time::ZERO,
+            medium: Medium::Ip,
+            ingress: Ingress(0),
+        }
+    }
+
+    /// A host that joins what comes and lets any length pass.
+    pub fn host() -> Rig {
+        Rig::new(u16::MAX, Role::Transit, Some(Late::Retire))
+    }
+
+    /// A host's card: it cuts what its host sends.
+    pub fn card(mtu: u16) -> Rig {
+        Rig::new(mtu, Role::Source(identifiers()), None)
+    }
+
+    /// A router that joins nothing.
+    pub fn router(mtu: u16) -> Rig {
+        Rig::new(mtu, Role::Transit, None)
+    }
+
+    /// Pushes one frame and returns what leaves at once; what cannot be read passes and is counted.
+    pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
+            Ok(packet) => self.side.push(self.now, packet, &mut self.out),
+            Err(NoPacket::Unfit(unfit)) => {
+                self.out.ledger.pass(Reason::from(unfit), frame.len());
+                return vec![frame.to_vec()];
+            }
+            Err(NoPacket::NoBuffer) => panic!("the pool of a test is large enough"),
+        }
+        self.drain()
+    }
+
+    /// Pushes many frames.
+    pub fn push_all<'a>(&mut self, frames: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<Vec<u8>> {
+        frames.into_iter().flat_map(|frame| self.push(frame)).collect()
+    }
+
+    /// Lets time pass.
+    pub fn wait(&mut self, stretch: Duration) -> Vec<Vec<u8>> {
+        self.now = self.now + stretch;
+        self.side.expire(self.now, &mut self.out);
+        self.drain()
+    }
+
+    /// Ends the input.
+    pub fn flush(&mut self) -> Vec<Vec<u8>> {
+        self.side.flush(self.now, &mut self.out);
+        self.drain()
+    }
+
+    /// Packets that ended for this reason.
+    pub fn retired(&self, reason: Reason) -> u64 {
+        self.out.ledger.retired(reason).packets
+    }
+
+    /// How often this was done.
+    pub fn event(&self, event: Event) -> u64 {
+        self.out.ledger.event(event).packets
+    }
+
+    /// Fragments that are held.
+    pub fn held(&self) -> u64 {
+        self.side.widening.held().0.packets
+    }
+
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let mut wire = Vec::new();
+        while let Some(packet) = self.out.next() {
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                wire.push([piece.header, piece.payload].concat());
+            }
+            self.out.done(packet);
+        }
+        self.side.check(&self.out).unwrap();
+        wire
+    }
+}
+
+/// A fragment of either version.
+pub fn piece(version: u8, offset: usize, payload: &[u8], more: bool) -> Vec<u8> {
+    ip(version).part(offset, payload, more).bytes()
+}
+
+/// A whole datagram of either version.
+pub fn whole(version: u8, payload: &[u8]) -> Vec<u8> {
+    ip(version).payload(payload).bytes()
+}
+
+/// The fragments of a datagram, `room` bytes in each but the last.
+pub fn pieces(version: u8, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+    ip(version).payload(payload).parts(room)
+}
+
+/// A whole datagram with this payload must be all that leaves.
+#[track_caller]
+pub fn assert_whole(wire: &[Vec<u8>], payload: &[u8]) {
+    let wire = Seen::all(wire);
+    assert_eq!(wire.len(), 1, "one datagram leaves");
+    assert!(!wire[0].is_fragment());
+    assert!(wire[0].body() == payload, "{} bytes leave as {}", payload.len(), wire[0].body().len());
+}
+
+/// This packet must be all that leaves, byte for byte.
+#[track_caller]
+pub fn assert_only(wire: &[Vec<u8>], packet: &[u8]) {
+    assert_eq!(wire.len(), 1, "one packet leaves");
+    assert!(wire[0] == packet, "{:02x?} is not {:02x?}", wire[0], packet);
+}
+
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+pub fn secret() -> Secret {
+    Secret::new(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210)
+}
+
+pub fn identifiers() -> Identifiers {
+    Identifiers::new(secret(), seconds(2))
+}
+
+pub const ROUTER_V4: [u8; 4] = [203, 0, 113, 9];
+pub const ROUTER_V6: [u8; 16] = [0x20, 1, 0x0D, 0xB8, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];

@@ -1,0 +1,1475 @@
+//! The clauses of the standards in, a test for each out: `STANDARDS.tsv` row by row.
+//!
+//! A test names the row that it shows. The last tests read the tables themselves: every row of what
+//! stands is cited, every id that is cited exists, and every departure is written down.
+
+#![allow(clippy::type_complexity, reason = "a table's type is its columns")]
+
+use crate::rig::*;
+use proptest::prelude::*;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use wideload_engine::packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Ip, Medium, Pool, Time, Unfit};
+use wideload_engine::{Answers, Event, Identifiers, Late, Limits, Output, Reason, Role, Secret, Switch};
+
+// Fragmentation.
+
+// R001, R030, R062: payloads of eights, the fewest pieces, in order, none over another.
+#[test]
+fn pieces_are_the_fewest_that_fit_and_follow_each_other_without_a_gap() {
+    for option_len in [0, 4, 40] {
+        for mtu in (68..160).chain([296, 575, 576, 577, 1_280, 1_499, 1_500, 1_501, 9_000]) {
+            let mut rig = Rig::router(mtu);
+            let room = usize::from(mtu) - 20 - option_len;
+            let lens = [1, 7, 8, 9, room - 1, room, room + 1, 2 * room, 2 * room + 9, 9_000, 65_515 - option_len];
+            for len in lens {
+                let payload = pattern(len);
+                // Copied into every piece, so that all headers are alike.
+                let options = option(0x83, option_len);
+                let wire = rig.push(&Spec { ip_options: options, ..ip(4).payload(payload.clone()) }.bytes());
+                let wire = Seen::all(&wire);
+                assert_fewest(&wire, &payload, usize::from(mtu), room);
+            }
+        }
+    }
+}
+
+// R001, R030, R062, in version 6.
+#[test]
+fn a_host_card_cuts_version_6_in_the_fewest_pieces_too() {
+    for mtu in (1_280..1_300).chain([1_492, 1_500, 9_000]) {
+        let mut rig = Rig::card(mtu);
+        let room = usize::from(mtu) - 48;
+        for len in [room + 9, 2 * room, 2 * room + 1, 9_001, 65_495] {
+            let payload = pattern(len);
+            let wire = Seen::all(&rig.push(&whole(6, &payload)));
+            assert_fewest(&wire, &payload, usize::from(mtu), room);
+        }
+    }
+}
+
+// R002, R038: a box that is transparent leaves hop counts alone, too.
+#[test]
+fn what_fits_leaves_byte_for_byte_and_what_does_not_is_cut_or_with_df_discarded() {
+    for mtu in [68u16, 576, 1_500, 9_000] {
+        for (longer_by, flags, expected) in [(-1, 0, 1), (0, 0, 1), (1, 0, 2), (-1, DF, 1), (0, DF, 1), (1, DF, 0)]
+        {
+            let mut rig = Rig::new(mtu, Role::Transit, None);
+            let len = (i32::from(mtu) - 20 + longer_by) as usize;
+            let bytes = Spec { ip_flags: flags, ..ip(4).payload(pattern(len)) }.bytes();
+            let wire = rig.push(&bytes);
+            let (answers, wire): (Vec<_>, Vec<_>) = wire.into_iter().partition(|bytes| bytes[9] == ICMP);
+            assert_eq!(wire.len(), expected, "{mtu} {longer_by:+} flags {flags:04x}");
+            assert_eq!(answers.len(), usize::from(expected == 0));
+            if expected == 1 {
+                assert_eq!(wire[0], bytes);
+            }
+        }
+    }
+}
+
+proptest! {
+    // R003
+    #[test]
+    fn pieces_cut_again_are_the_pieces_of_the_same_datagram(
+        len in 1usize..20_000, wide in 68u16..9_001, narrow in 68u16..1_501, options in 0usize..11,
+    ) {
+        let payload = pattern(len);
+        let bytes = Spec { ip_options: option(0x83, options * 4), ..ip(4).payload(payload.clone()) }.bytes();
+        let once = Rig::router(wide).push(&bytes);
+        let twice = Rig::router(narrow).push_all(&once);
+        let wire = Seen::all(&twice);
+        prop_assert!(wire.iter().all(|piece| piece.ip_len() <= usize::from(narrow)));
+        prop_assert_eq!(laid_out(&wire), payload);
+        prop_assert_eq!(wire.iter().filter(|piece| !piece.more()).count(), 1);
+    }
+}
+
+// R003
+#[test]
+fn a_middle_piece_that_is_cut_keeps_mf_on_its_last_part() {
+    let wire = Rig::router(68).push(&ip(4).part(800, pattern(104), true).bytes());
+    let places: Vec<_> = Seen::all(&wire).iter().map(Seen::place).collect();
+    assert_eq!(places, [(800, 48, true), (848, 48, true), (896, 8, true)]);
+}
+
+// R004
+#[test]
+fn options_marked_copied_go_into_every_piece_and_the_others_into_the_first() {
+    let cases: [(&[u8], &[u8]); 9] = [
+        // Loose and strict source route, router alert, an unknown copied one, security.
+        (&[0x83, 7, 4, 192, 0, 2, 9, 0], &[0x83, 7, 4, 192, 0, 2, 9, 0]),
+        (&[0x89, 3, 4, 0], &[0x89, 3, 4, 0]),
+        (&[0x94, 4, 0, 0], &[0x94, 4, 0, 0]),
+        (&[0xC0, 6, 1, 2, 3, 4, 0, 0], &[0xC0, 6, 1, 2, 3, 4, 0, 0]),
+        // Record route, time stamp, an unknown one that is not copied, no-operations.
+        (&[7, 7, 4, 0, 0, 0, 0, 0], &[]),
+        (&[0x44, 8, 5, 0, 0, 0, 0, 0], &[]),
+        (&[0x1E, 4, 1, 2], &[]),
+        (&[1, 1, 1, 0], &[]),
+        // Both kinds.
+        (&[7, 3, 4, 0x83, 3, 4, 1, 0x94, 4, 0, 0, 0], &[0x83, 3, 4, 0x94, 4, 0, 0, 0]),
+    ];
+    for (options, later) in cases {
+        let payload = pattern(300);
+        let bytes = Spec { ip_options: options.to_vec(), ..ip(4).payload(payload.clone()) }.bytes();
+        let wire = Seen::all(&Rig::router(124).push(&bytes));
+        assert!(wire.len() >= 3);
+        assert_eq!(&wire[0].header()[20..], options);
+        for piece in &wire[1..] {
+            assert_eq!(&piece.header()[20..], later, "after {options:02x?}");
+            assert!(piece.ip_len() <= 124);
+        }
+        assert_eq!(laid_out(&wire), payload);
+    }
+}
+
+// R005: every IPv4 link takes 68 bytes; for a link that does not, nothing is cut.
+#[test]
+fn sixty_eight_bytes_pass_any_ipv4_link_whole() {
+    let bytes = Spec { ip_options: option(0x83, 40), ..ip(4).payload(pattern(8)) }.bytes();
+    assert_eq!(bytes.len(), 68);
+    assert_only(&Rig::router(68).push(&bytes), &bytes);
+    for mtu in [0, 8, 67] {
+        let mut rig = Rig::card(mtu);
+        assert_only(&rig.push(&bytes), &bytes);
+        assert_eq!(rig.event(Event::LeftAlone), 1);
+    }
+}
+
+// R034
+#[test]
+fn reserved_bits_are_copied_into_every_piece() {
+    let bytes = Spec { ip_flags: RESERVED, tos: 0xFD, ..ip(4).payload(pattern(4_000)) }.bytes();
+    let wire = Rig::router(1_500).push(&bytes);
+    assert_eq!(wire.len(), 3);
+    for piece in &wire {
+        assert_eq!((piece[6] & 0x80, piece[1]), (0x80, 0xFD));
+    }
+    assert_only(&Rig::host().push_all(&wire), &bytes);
+}
+
+// R073
+#[test]
+fn the_pieces_of_one_packet_leave_all_or_none() {
+    let lifetime = seconds(3_600);
+    let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
+    for _ in 0..70_000 {
+        let count = rig.push(&ip(4).payload(vec![0; 4_000]).bytes()).len();
+        assert!(count == 0 || count == 3);
+    }
+    let refused = rig.retired(Reason::NoIdentifier);
+    assert!(refused > 0);
+    assert_eq!(rig.event(Event::Divided) + refused, 70_000);
+}
+
+// R076, R077: a new datagram's identification is not that of one that may still be on its way.
+#[test]
+fn an_identification_comes_back_only_after_a_datagrams_lifetime() {
+    let lifetime = seconds(2);
+    for interval in [Duration::from_micros(5), Duration::from_micros(40), Duration::from_micros(300)] {
+        let mut rig = Rig::new(1_500, Role::Source(Identifiers::new(secret(), lifetime)), None);
+        let mut given: HashMap<u32, Time> = HashMap::new();
+        let bytes = ip(4).payload(vec![0; 2_000]).bytes();
+        for _ in 0..140_000 {
+            rig.wait(interval);
+            let Some(first) = rig.push(&bytes).first().map(|bytes| Seen::of(bytes).id) else { continue };
+            if let Some(before) = given.insert(first, rig.now) {
+                assert!(rig.now.since(before) >= lifetime, "{first} after {:?}", rig.now.since(before));
+            }
+        }
+        assert_eq!(rig.retired(Reason::NoIdentifier) > 0, interval < Duration::from_micros(30));
+    }
+}
+
+// R076: what another version sends does not bring an identification round sooner.
+#[test]
+fn fast_version_6_traffic_does_not_bring_version_4s_identifications_round() {
+    let mut rig = Rig::card(1_500);
+    let narrow = whole(4, &[0; 2_000]);
+    let first = Seen::of(&rig.push(&narrow)[0]).id;
+    // So many pairs that some must share whatever they are counted by.
+    for number in 1..8_192u16 {
+        let mut destination = PEER_V6;
+        destination[14..].copy_from_slice(&number.to_be_bytes());
+        rig.push(&Spec { destination: destination.into(), ..ip(6).payload(vec![0; 2_000]) }.bytes());
+        let id = Seen::of(&rig.push(&narrow)[0]).id;
+        assert_eq!(id as u16, (first as u16).wrapping_add(number), "one further, and not more");
+    }
+}
+
+// R078, R079: in transit.
+#[test]
+fn a_router_never_cuts_a_packet_with_df_and_never_clears_df() {
+    for len in (60..3_000).step_by(7) {
+        let mut rig = Rig::router(576);
+        let bytes = Spec { ip_flags: DF, ..ip(4).payload(pattern(len)) }.bytes();
+        let fits = bytes.len() <= 576;
+        let wire = rig.push(&bytes);
+        assert_eq!(rig.event(Event::Divided), 0);
+        assert_eq!(rig.retired(Reason::TooBig), u64::from(!fits));
+        if fits {
+            assert_eq!(wire, [bytes]);
+        }
+    }
+}
+
+// R082
+#[test]
+fn the_first_piece_holds_all_headers_of_a_packet() {
+    let mut rig = Rig::card(1_280);
+    rig.side.narrowing.segment = Switch::Off;
+    for options_len in (8..=232).step_by(8) {
+        let headers = [extension(HOP_BY_HOP, 24), extension(DESTINATION_OPTIONS, options_len)];
+        let (first, mut payload) = chain(&headers, TCP);
+        payload.extend(tcp_header());
+        payload.extend(pattern(5_000));
+        let mut bytes = Spec { protocol: first, ..ip(6).payload(payload) }.bytes();
+        bytes[6] = HOP_BY_HOP;
+        let wire = rig.push(&bytes);
+        assert!(wire.len() >= 4);
+        let headers_len = 24 + 8 + options_len + 20;
+        assert!(wire[0].len() >= 40 + headers_len);
+        let joined = Rig::host().push_all(&wire);
+        assert!(joined == [bytes], "{options_len} bytes of options");
+    }
+}
+
+// R084
+#[test]
+fn identifications_of_one_pair_do_not_tell_those_of_another() {
+    let first = |secret: u128, last: u8| {
+        let role = Role::Source(Identifiers::new(Secret::new(secret), seconds(2)));
+        let mut rig = Rig::new(1_500, role, None);
+        let bytes = Spec { destination: with_last(PEER_V6, last).into(), ..ip(6).payload(vec![0; 2_000]) }.bytes();
+        Seen::of(&rig.push(&bytes)[0]).id
+    };
+    let by_secret: BTreeSet<_> = (0..500).map(|secret| first(secret, 1)).collect();
+    let by_pair: BTreeSet<_> = (0..=255).map(|last| first(7, last)).collect();
+    assert!(by_secret.len() >= 499 && by_pair.len() >= 255);
+    let gaps: BTreeSet<_> =
+        by_pair.iter().zip(by_pair.iter().skip(1)).map(|(low, high)| (high - low).ilog2()).collect();
+    assert!(gaps.len() > 4, "identifications are spread: {gaps:?}");
+    // Every bit of them is set in about half.
+    for bit in 0..32 {
+        let set = by_secret.iter().filter(|id| *id >> bit & 1 == 1).count();
+        assert!((150..350).contains(&set), "bit {bit} is set in {set} of 500");
+    }
+}
+
+// R085
+#[test]
+fn an_atomic_fragment_is_never_made_whatever_the_mtu() {
+    for mtu in (0..1_280).step_by(5).chain([1_279, 1_280, 1_281, 1_500]) {
+        let mut rig = Rig::card(mtu);
+        for len in [0, 1, 8, 500, 1_232, 1_240] {
+            let bytes = whole(6, &pattern(len));
+            assert_only(&rig.push(&bytes), &bytes);
+        }
+    }
+    for len in 1_241..1_400 {
+        let wire = Seen::all(&Rig::card(1_280).push(&whole(6, &pattern(len))));
+        assert_eq!(wire.len(), 2);
+    }
+}
+
+// R086, R048, R111
+#[test]
+fn a_router_never_cuts_version_6_and_tells_the_sender_what_the_link_takes() {
+    for mtu in [1_280u16, 1_281, 1_500, 4_352, 9_000] {
+        for longer_by in [-1i32, 0, 1, 500] {
+            let mut rig = Rig::router(mtu);
+            let bytes = whole(6, &pattern((i32::from(mtu) - 40 + longer_by) as usize));
+            let wire = rig.push(&bytes);
+            assert_eq!(wire.len(), 1);
+            if longer_by <= 0 {
+                assert_eq!(wire[0], bytes);
+            } else {
+                assert_eq!((wire[0][6], wire[0][40], wire[0][41]), (ICMPV6, 2, 0));
+                assert_eq!(wire[0][44..48], u32::from(mtu).to_be_bytes());
+                assert_eq!((rig.retired(Reason::TooBig), rig.event(Event::Answered)), (1, 1));
+            }
+        }
+    }
+}
+
+// R086, R111: a piece in transit is no exception, whatever headers it lacks.
+#[test]
+fn a_router_refuses_a_long_version_6_piece_by_packet_too_big_even_where_headers_are_cut() {
+    let (first, headers) = chain(&[extension(DESTINATION_OPTIONS, 2_048)], TCP);
+    let piece = Spec { protocol: first, ..ip(6).part(0, &headers[..1_600], true) }.bytes();
+    let mut rig = Rig::router(1_500);
+    let wire = rig.push(&piece);
+    assert_eq!((wire.len(), wire[0][40]), (1, 2));
+    assert_eq!(rig.retired(Reason::TooBig), 1);
+}
+
+// R088
+#[test]
+fn each_piece_repeats_the_headers_that_hops_read_and_no_others() {
+    let (hop, route, options) =
+        (extension(HOP_BY_HOP, 16), extension(ROUTING, 24), extension(DESTINATION_OPTIONS, 8));
+    let cases: [(&[&(u8, Vec<u8>)], usize); 7] = [
+        (&[], 0),
+        (&[&hop], 16),
+        (&[&route], 24),
+        (&[&hop, &route], 40),
+        (&[&hop, &options, &route], 48),
+        (&[&hop, &route, &options], 40),
+        (&[&options], 0),
+    ];
+    for (headers, repeated_len) in cases {
+        let headers: Vec<_> = headers.iter().copied().cloned().collect();
+        let bytes = Spec { extensions: headers, ..ip(6).payload(pattern(4_000)) }.bytes();
+        let wire = Rig::card(1_500).push(&bytes);
+        for piece in &wire {
+            let fragment_at = 40 + repeated_len;
+            // All that is repeated is as it was, but for the lengths and the byte that names the Fragment header.
+            let differing: Vec<_> =
+                (0..fragment_at).filter(|at| piece[*at] != bytes[*at] && !(4..6).contains(at)).collect();
+            assert_eq!(differing.len(), 1, "{repeated_len}: {differing:?}");
+            assert_eq!(piece[differing[0]], FRAGMENT);
+        }
+        assert_eq!(Rig::host().push_all(&wire), [bytes]);
+    }
+}
+
+// R094
+#[test]
+fn version_6_identifications_differ_and_use_all_32_bits() {
+    let mut rig = Rig::card(1_500);
+    let bytes = whole(6, &[0; 2_000]);
+    let ids: Vec<_> = (0..70_000).map(|_| Seen::of(&rig.push(&bytes)[0]).id).collect();
+    let distinct: BTreeSet<_> = ids.iter().copied().collect();
+    assert_eq!(distinct.len(), ids.len());
+    let tops: BTreeSet<_> = (0..100u8)
+        .map(|last| {
+            let bytes = Spec { source: with_last(HOST_V6, last).into(), ..ip(6).payload(vec![0; 2_000]) }.bytes();
+            Seen::of(&rig.push(&bytes)[0]).id >> 16
+        })
+        .collect();
+    assert!(tops.len() > 90);
+}
+
+// Reassembly.
+
+// R006
+#[test]
+fn pieces_that_differ_in_one_part_of_the_key_are_never_mixed() {
+    let ours = ip(4).payload(Vec::new());
+    let others = [
+        Spec { source: [192, 0, 2, 2].into(), ..ours.clone() },
+        Spec { destination: [198, 51, 100, 3].into(), ..ours.clone() },
+        Spec { protocol: UDP, ..ours.clone() },
+        Spec { id: 0x1235, ..ours.clone() },
+    ];
+    for other in others {
+        let (low, high) = (pattern(64), vec![0xEE; 64]);
+        let first = |of: &Spec, payload: &[u8]| of.clone().part(0, payload, true).bytes();
+        let last = |of: &Spec, payload: &[u8]| of.clone().part(64, payload, false).bytes();
+        let mut rig = Rig::host();
+        assert!(rig.push(&first(&ours, &low)).is_empty());
+        assert!(rig.push(&first(&other, &high)).is_empty());
+        assert_whole(&rig.push(&last(&ours, &low)), &[low.clone(), low.clone()].concat());
+        assert_whole(&rig.push(&last(&other, &high)), &[high.clone(), high.clone()].concat());
+    }
+}
+
+// R006: our key also holds VLAN and port.
+#[test]
+fn pieces_of_other_vlans_and_other_ports_are_never_mixed() {
+    let frame = |tags: &[u16], bytes: &[u8]| {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        tags.iter().for_each(|tag| frame.extend([[0x81, 0], tag.to_be_bytes()].concat()));
+        frame.extend([8, 0]);
+        frame.extend(bytes);
+        frame
+    };
+    let (first, last) = (piece(4, 0, &[1; 64], true), piece(4, 64, &[2; 64], false));
+    for tags in [&[1][..], &[2], &[1, 2], &[1, 1], &[1, 2, 3]] {
+        let mut rig = Rig { medium: Medium::Ethernet, ..Rig::host() };
+        rig.push(&frame(&[], &first));
+        assert!(rig.push(&frame(tags, &last)).is_empty());
+        assert_eq!(rig.push(&frame(&[], &last)).len(), 1);
+        assert_eq!(rig.push(&frame(tags, &first)).len(), 1, "behind {tags:?}");
+    }
+    let mut rig = Rig::host();
+    rig.push(&first);
+    rig.ingress = Ingress(1);
+    assert!(rig.push(&last).is_empty());
+    rig.ingress = Ingress(0);
+    assert_eq!(rig.push(&last).len(), 1);
+}
+
+// R007
+#[test]
+fn datagrams_of_every_length_up_to_the_longest_are_joined() {
+    for version in VERSIONS {
+        let mut rig = Rig::host();
+        let longest = if version == 4 { 65_515 } else { 65_495 };
+        for len in (9..1_700).chain((1_700..longest).step_by(971)).chain(longest - 20..=longest) {
+            let payload = pattern(len);
+            let room = if len < 1_700 { 8 } else { 1_480 };
+            assert_whole(&rig.push_all(&pieces(version, &payload, room)), &payload);
+        }
+        let payload = pattern(longest);
+        assert_whole(&rig.push_all(&pieces(version, &payload, 8)), &payload);
+    }
+}
+
+// R007, R014: IPv6 counts the payload alone, so the longest datagram passes 65,535 bytes.
+#[test]
+fn the_longest_version_6_payload_is_joined() {
+    let payload = pattern(65_535);
+    let mut rig = Rig::host();
+    let reassembler = rig.side.widening.reassembler.as_mut().unwrap();
+    for bytes in pieces(6, &payload, 1_400) {
+        let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+        reassembler.push(Time::ZERO, packet, &mut rig.out);
+    }
+    let joined = rig.out.next().unwrap();
+    assert_eq!(joined.payload(), payload);
+    assert_eq!(joined.bytes()[4..6], [0xFF, 0xFF]);
+}
+
+// R008, R041, R092: the later copy does not win; nobody does.
+#[test]
+fn a_later_copy_of_accepted_bytes_ends_the_datagram() {
+    for version in VERSIONS {
+        let payload = pattern(64);
+        let mut other = payload.clone();
+        other[3] ^= 1;
+        let mut rig = Rig::host();
+        assert!(rig.push(&piece(version, 0, &payload[..32], true)).is_empty());
+        assert!(rig.push(&piece(version, 0, &other[..32], true)).is_empty());
+        assert!(rig.push(&piece(version, 32, &payload[32..], false)).is_empty());
+        assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragPoisoned)), (2, 1));
+    }
+}
+
+// R009
+#[test]
+fn the_header_of_a_whole_datagram_is_that_of_its_first_piece() {
+    let payload = pattern(64);
+    for (first_options, later_options) in [(40, 0), (0, 40), (8, 4)] {
+        let first = Spec { ip_options: option(0x83, first_options), ttl: 9, ..ip(4).part(0, &payload[..32], true) };
+        let later =
+            Spec { ip_options: option(0x83, later_options), ttl: 77, ..ip(4).part(32, &payload[32..], false) };
+        let expected = Spec { fragment: None, payload: payload.clone(), ..first.clone() }.bytes();
+        for order in [[&first, &later], [&later, &first]] {
+            let mut rig = Rig::host();
+            let wire: Vec<_> = order.iter().flat_map(|piece| rig.push(&piece.bytes())).collect();
+            assert_only(&wire, &expected);
+        }
+    }
+}
+
+// R012, R017, R091: the piece at offset 0 is what the error quotes.
+#[test]
+fn a_late_datagram_is_dropped_whole_and_its_sender_told_only_if_the_first_piece_came() {
+    for version in VERSIONS {
+        let first = piece(version, 0, &pattern(32), true);
+        let second = piece(version, 32, &pattern(32), true);
+        let cases: [(&[&Vec<u8>], u64); 5] = [
+            (&[&first], 1),
+            (&[&second], 0),
+            (&[&first, &second], 1),
+            (&[&second, &first], 1),
+            (&[&first, &first], 1),
+        ];
+        for (arrivals, answers) in cases {
+            let mut rig = Rig::host();
+            assert!(rig.push_all(arrivals.iter().copied()).is_empty());
+            let wire = rig.wait(seconds(60));
+            assert_eq!((wire.len() as u64, rig.event(Event::Answered)), (answers, answers));
+            assert_eq!(rig.retired(Reason::FragLate) + rig.retired(Reason::FragRepeat), arrivals.len() as u64);
+            assert_eq!(rig.held(), 0);
+            for bytes in wire {
+                let (at, kind) = if version == 4 { (20, [11, 1]) } else { (40, [3, 1]) };
+                assert_eq!(bytes[at..at + 2], kind);
+                assert_eq!(bytes[at + 8..], first);
+            }
+        }
+    }
+}
+
+// R013
+#[test]
+fn every_order_of_arrival_gives_the_same_datagram() {
+    let payload = pattern(7 * 16 - 5);
+    for version in VERSIONS {
+        let parts = pieces(version, &payload, 16);
+        let mut rig = Rig::host();
+        for order in orders(parts.len()) {
+            let wire: Vec<_> = order.iter().flat_map(|index| rig.push(&parts[*index])).collect();
+            assert_whole(&wire, &payload);
+        }
+    }
+}
+
+// R014
+#[test]
+fn a_datagram_as_long_as_the_link_and_one_as_long_as_any_are_joined() {
+    for len in [576, 1_500, 9_000, 65_535] {
+        let payload = pattern(len - 20);
+        assert_whole(&Rig::host().push_all(&pieces(4, &payload, 528)), &payload);
+    }
+}
+
+// R015
+#[test]
+fn patience_is_fixed_whatever_the_ttl_and_whatever_comes_later() {
+    for ttl in [0, 1, 2, 30, 64, 255] {
+        let patience = Duration::from_secs(7);
+        let limits = Limits { bytes: 1 << 20, patience: Some(patience) };
+        let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
+        rig.push(&Spec { ttl, ..ip(4).part(0, [0; 16], true) }.bytes());
+        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + patience));
+        rig.wait(seconds(6));
+        rig.push(&Spec { ttl, ..ip(4).part(32, [0; 16], true) }.bytes());
+        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + patience));
+        rig.wait(Duration::from_nanos(999_999_999));
+        assert_eq!(rig.held(), 2);
+        rig.wait(Duration::from_nanos(1));
+        assert_eq!((rig.held(), rig.retired(Reason::FragLate)), (0, 2));
+        assert_eq!(rig.side.next_deadline(), None);
+    }
+}
+
+// R016, R091
+#[test]
+fn a_host_waits_thirty_seconds_for_version_4_and_sixty_for_version_6() {
+    for (version, patience) in [(4, 30), (6, 60)] {
+        let mut rig = Rig::host();
+        rig.wait(seconds(5));
+        rig.push(&piece(version, 8, &[0; 16], true));
+        assert_eq!(rig.side.next_deadline(), Some(Time::ZERO + seconds(5 + patience)));
+    }
+}
+
+// R042
+#[test]
+fn a_congestion_mark_on_any_piece_survives_or_the_datagram_ends() {
+    for version in VERSIONS {
+        for count in 1..=4u32 {
+            for tuple in 0..4u32.pow(count) {
+                let marks: Vec<u8> = (0..count).map(|index| (tuple >> (2 * index) & 3) as u8).collect();
+                let mut rig = Rig::host();
+                let mut wire = Vec::new();
+                for (index, mark) in marks.iter().enumerate() {
+                    let (offset, more) = (index * 8, index + 1 < marks.len());
+                    let bytes = match version {
+                        4 => Spec { tos: 0xB8 | mark, ..ip(4).part(offset, [7; 8], more) }.bytes(),
+                        _ => Spec { tos: 0xB8 | mark, ..ip(6).part(offset, [7; 8], more) }.bytes(),
+                    };
+                    wire.extend(rig.push(&bytes));
+                }
+                let class = wire.first().map(|bytes| match version {
+                    4 => bytes[1],
+                    _ => bytes[0] << 4 | bytes[1] >> 4,
+                });
+                assert_eq!(class, mark_of(&marks).map(|mark| 0xB8 | mark), "{marks:?}");
+                assert_eq!(rig.retired(Reason::FragEcnMix) > 0, class.is_none());
+            }
+        }
+    }
+}
+
+// R060: a piece that was left behind is gone before its identification comes round.
+#[test]
+fn a_pair_that_wraps_its_identifications_within_the_patience_is_never_mixed() {
+    let mut rig = Rig::host();
+    let tick = Duration::from_micros(15);
+    let push = |rig: &mut Rig, id: u16, offset: usize, more: bool| {
+        rig.wait(tick);
+        rig.push(&Spec { id: id.into(), ..ip(4).part(offset, [0; 8], more) }.bytes())
+    };
+    for id in 0..20_000u16 {
+        push(&mut rig, id, 0, true);
+        assert_eq!(push(&mut rig, id, 8, false).len(), 1);
+    }
+    push(&mut rig, 20_000, 0, true);
+    for id in (20_001..=u16::MAX).chain(0..20_000) {
+        push(&mut rig, id, 0, true);
+        assert_eq!(push(&mut rig, id, 8, false).len(), 1);
+    }
+    assert!(push(&mut rig, 20_000, 8, false).is_empty(), "the halves of two datagrams make none");
+    assert_eq!(rig.retired(Reason::FragLate), 1);
+}
+
+// R061: carried, not judged.
+#[test]
+fn a_wrong_transport_checksum_stays_wrong_through_joining() {
+    let bytes = udp(4).ip_flags(0).payload(pattern(3_000)).sum(Summed::Off(0x5A)).bytes();
+    let wire = Rig::router(1_500).push(&bytes);
+    assert_eq!(wire.len(), 3);
+    assert_eq!(Rig::host().push_all(&wire), [bytes]);
+}
+
+// R063
+#[test]
+fn an_overlap_ends_what_still_comes_under_its_key_until_the_deadline() {
+    for (version, patience) in [(4, 30), (6, 60)] {
+        let payload = pattern(64);
+        let mut rig = Rig::host();
+        rig.push(&piece(version, 0, &payload[..32], true));
+        rig.wait(seconds(1));
+        assert!(rig.push(&piece(version, 16, &payload[..32], true)).is_empty());
+        for _ in 0..2 {
+            assert!(rig.push_all(&pieces(version, &payload, 16)).is_empty());
+            assert!(rig.wait(seconds(patience / 2 - 1)).is_empty());
+        }
+        assert!(rig.wait(seconds(1)).is_empty(), "silently: no error is sent");
+        assert_whole(&rig.push_all(&pieces(version, &payload, 16)), &payload);
+        assert_eq!((rig.retired(Reason::FragOverlap), rig.retired(Reason::FragPoisoned)), (2, 8));
+    }
+}
+
+// R068
+#[test]
+fn a_piece_with_more_to_follow_carries_eights_of_bytes_and_no_piece_is_empty() {
+    for version in VERSIONS {
+        for len in 0..=64 {
+            for (offset, more) in [(0, true), (8, true), (8, false)] {
+                let mut rig = Rig::host();
+                rig.push(&piece(version, offset, &vec![0; len], more));
+                let expected = match len {
+                    0 => Some(Reason::FragZeroLen),
+                    _ if more && len % 8 != 0 => Some(Reason::FragLenNot8),
+                    _ => None,
+                };
+                assert_eq!(rig.held(), u64::from(expected.is_none()), "{version:?}: {len} at {offset}, {more}");
+                if let Some(reason) = expected {
+                    assert_eq!(rig.retired(reason), 1);
+                }
+            }
+        }
+    }
+}
+
+// R069
+#[test]
+fn no_datagram_ends_past_the_longest_even_when_options_come_late() {
+    // The highest offset, with all that a packet can carry behind it.
+    let mut rig = Rig::host();
+    rig.push(&ip(4).part(65_528, vec![0; 65_515], false).bytes());
+    assert_eq!((rig.retired(Reason::FragOversize), rig.held()), (1, 0));
+    for (options_len, last_len, joined) in
+        [(0, 15, true), (0, 16, false), (40, 15, false), (4, 11, true), (4, 12, false)]
+    {
+        let mut rig = Rig::host();
+        let (low, last_at) = (1_480, 65_500 / 8 * 8);
+        let middle = pattern(last_at - low);
+        let mut wire = rig.push(&ip(4).part(last_at, vec![9; last_len + 4], false).bytes());
+        for (index, part) in middle.chunks(1_480).enumerate() {
+            wire.extend(rig.push(&ip(4).part(low + index * 1_480, part, true).bytes()));
+        }
+        let first = Spec { ip_options: option(0x83, options_len), ..ip(4).part(0, vec![1; low], true) };
+        wire.extend(rig.push(&first.bytes()));
+        assert_eq!(wire.len(), usize::from(joined), "{options_len} bytes of options, {last_len} and 4 at the end");
+        assert_eq!(rig.retired(Reason::FragOversize) > 0, !joined);
+    }
+}
+
+// R070, R140
+#[test]
+fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
+    let limits = Limits { bytes: 1 << 20, patience: None };
+    let mut rig = Rig::with_limits(1_500, Role::Transit, Some(Late::Retire), limits);
+    let plain = whole(4, &pattern(400));
+    for number in 0..20_000u32 {
+        let source = [10, (number >> 16) as u8, (number >> 8) as u8, number as u8];
+        let flood = Spec { source: source.into(), ..ip(4).part(number as usize % 50 * 8, [0; 8], true) }.bytes();
+        assert!(rig.push(&flood).is_empty());
+        assert_only(&rig.push(&plain), &plain);
+        assert!(rig.side.widening.reassembler.as_ref().unwrap().charged() <= limits.bytes);
+    }
+    assert!(rig.retired(Reason::FragEvicted) > 19_000);
+}
+
+// R140, R013
+#[test]
+fn datagrams_whose_pieces_come_shuffled_together_are_all_joined() {
+    let mut rig = Rig::host();
+    let mut frames: Vec<Vec<u8>> = (0..64u16)
+        .flat_map(|id| {
+            let payload = vec![id as u8; 900];
+            let parts = payload.chunks(96).enumerate().map(move |(index, part)| {
+                Spec { id: id.into(), ..ip(4).part(index * 96, part, index < 9) }.bytes()
+            });
+            parts.collect::<Vec<_>>()
+        })
+        .collect();
+    let mut state = 1u64;
+    for at in (1..frames.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        frames.swap(at, (state >> 33) as usize % (at + 1));
+    }
+    let wire = Seen::all(&rig.push_all(&frames));
+    assert_eq!(wire.len(), 64);
+    for datagram in wire {
+        assert_eq!(datagram.body(), vec![datagram.id as u8; 900]);
+    }
+}
+
+// R071
+#[test]
+fn a_datagram_that_is_given_up_for_memory_leaves_no_piece_behind() {
+    let limits = Limits { bytes: 8 * BUFFER_LEN, patience: None };
+    let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
+    for id in 0..100u16 {
+        for offset in [0, 16, 32] {
+            rig.push(&Spec { id: id.into(), ..ip(4).part(offset, [0; 8], true) }.bytes());
+        }
+        let (held, buffers) = rig.side.widening.held();
+        assert!(buffers <= 8);
+        assert_eq!(held.packets + rig.retired(Reason::FragEvicted), 3 * (u64::from(id) + 1));
+        assert_eq!(held.packets, 3 * buffers as u64);
+    }
+}
+
+// R072: a share per source, and a reserve for what has come in order.
+#[test]
+fn a_flood_from_one_source_leaves_the_datagrams_of_others_alone() {
+    let limits = Limits { bytes: 64 * BUFFER_LEN, patience: None };
+    let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
+    let mut joined = 0;
+    for id in 0..1_000u16 {
+        rig.push(&Spec { id: id.into(), ..ip(4).part(0, [0; 8], true) }.bytes());
+        for flood in 0..60 {
+            let bytes = Spec {
+                source: [10, 0, 0, 9].into(),
+                id: id.wrapping_mul(60).wrapping_add(flood).into(),
+                ..ip(4).part(8, [0; 8], true)
+            };
+            rig.push(&bytes.bytes());
+        }
+        joined += rig.push(&Spec { id: id.into(), ..ip(4).part(8, [0; 8], false) }.bytes()).len();
+    }
+    assert_eq!(joined, 1_000);
+}
+
+// R074
+#[test]
+fn a_later_piece_with_an_option_that_only_a_first_one_may_carry_is_dropped() {
+    let cases: [(&[u8], bool); 8] = [
+        (&[7, 3, 4, 0], false),
+        (&[0x44, 4, 5, 0], false),
+        (&[1, 7, 3, 4], false),
+        (&[0x1E, 4, 0, 0], false),
+        (&[0x83, 3, 4, 0], true),
+        (&[0x94, 4, 0, 0], true),
+        (&[1, 1, 1, 1], true),
+        (&[0, 0, 0, 0], true),
+    ];
+    for (options, taken) in cases {
+        for offset in [0, 8] {
+            let mut rig = Rig::host();
+            rig.push(&Spec { ip_options: options.to_vec(), ..ip(4).part(offset, [0; 8], true) }.bytes());
+            let taken = taken || offset == 0;
+            assert_eq!(
+                (rig.held(), rig.retired(Reason::FragOption)),
+                (taken.into(), (!taken).into()),
+                "{options:?}"
+            );
+        }
+    }
+}
+
+// R081
+#[test]
+fn an_atomic_fragment_leaves_at_once_and_disturbs_nothing() {
+    let payload = pattern(64);
+    let atomic = vec![0xAA; 61];
+    let mut rig = Rig::host();
+    assert!(rig.push(&piece(6, 0, &payload[..32], true)).is_empty());
+    assert_whole(&rig.push(&piece(6, 0, &atomic, false)), &atomic);
+    assert_whole(&rig.push(&piece(6, 32, &payload[32..], false)), &payload);
+    // The headers before it stay as they were.
+    let front = vec![extension(HOP_BY_HOP, 8), extension(DESTINATION_OPTIONS, 24)];
+    let bytes = Spec { extensions: front.clone(), ..ip(6).part(0, &atomic, false) }.bytes();
+    assert_eq!(rig.push(&bytes), [Spec { extensions: front, ..ip(6).payload(atomic) }.bytes()]);
+    assert_eq!(rig.event(Event::MadeWhole), 2);
+}
+
+// R083
+#[test]
+fn a_first_piece_without_all_headers_is_dropped_and_its_sender_told() {
+    let (first, mut headers) = chain(&[extension(DESTINATION_OPTIONS, 32)], TCP);
+    headers.extend(tcp_header());
+    for len in (8..=56).step_by(8) {
+        let mut payload = headers.clone();
+        payload.resize(56, 0);
+        payload.truncate(len);
+        let bytes = Spec { protocol: first, ..ip(6).part(0, &payload, true) }.bytes();
+        let mut rig = Rig::host();
+        let wire = rig.push(&bytes);
+        let complete = len >= 32 + 20;
+        assert_eq!(rig.held(), u64::from(complete), "{len} bytes");
+        if !complete {
+            assert_eq!(rig.retired(Reason::FragHeadersCut), 1);
+            assert_eq!(wire[0][40..42], [4, 3]);
+            assert_eq!(wire[0][44..48], [0; 4]);
+            assert_eq!(wire[0][48..], bytes);
+        }
+    }
+}
+
+// R089
+#[test]
+fn a_version_6_piece_of_odd_length_is_answered_with_a_pointer_to_the_payload_length() {
+    for len in (1..64).filter(|len| len % 8 != 0) {
+        let bytes = piece(6, 64, &vec![0; len], true);
+        let wire = Rig::host().push(&bytes);
+        assert_eq!((wire[0][40], wire[0][41]), (4, 0));
+        assert_eq!(wire[0][44..48], [0, 0, 0, 4]);
+        assert_eq!(wire[0][48..], bytes);
+    }
+    assert!(Rig::host().push(&piece(4, 64, &[0; 9], true)).is_empty());
+}
+
+// R090
+#[test]
+fn a_version_6_piece_past_the_longest_datagram_is_answered_with_a_pointer_to_its_offset() {
+    for (offset, len, front_len, oversize) in [
+        (65_528, 7, 0, false),
+        (65_528, 8, 0, true),
+        (65_520, 16, 0, true),
+        (65_520, 15, 0, false),
+        (65_504, 23, 8, false),
+        (65_504, 24, 8, true),
+        (65_528, 2_000, 0, true),
+    ] {
+        let front = if front_len > 0 { vec![extension(HOP_BY_HOP, front_len)] } else { Vec::new() };
+        let mut rig = Rig::host();
+        let wire = rig.push(&Spec { extensions: front, ..ip(6).part(offset, vec![0; len], false) }.bytes());
+        assert_eq!(rig.retired(Reason::FragOversize), u64::from(oversize), "{len} at {offset} behind {front_len}");
+        assert_eq!(wire.len(), usize::from(oversize));
+        if oversize {
+            assert_eq!((wire[0][40], wire[0][41]), (4, 0));
+            assert_eq!(wire[0][44..48], (42 + front_len as u32).to_be_bytes());
+        }
+    }
+}
+
+// R092
+#[test]
+fn a_repeat_is_dropped_alone_and_the_datagram_survives() {
+    for version in VERSIONS {
+        let payload = pattern(64);
+        let mut rig = Rig::host();
+        for _ in 0..10 {
+            rig.push(&piece(version, 0, &payload[..32], true));
+        }
+        assert_eq!((rig.retired(Reason::FragRepeat), rig.held()), (9, 1));
+        assert_whole(&rig.push(&piece(version, 32, &payload[32..], false)), &payload);
+    }
+}
+
+// R093
+#[test]
+fn next_header_and_the_headers_before_it_come_from_the_first_piece() {
+    let payload = pattern(64);
+    let first = Spec { extensions: vec![extension(HOP_BY_HOP, 8)], ..ip(6).part(0, &payload[..32], true) };
+    let later = Spec {
+        extensions: vec![extension(HOP_BY_HOP, 24), extension(DESTINATION_OPTIONS, 8)],
+        protocol: 59,
+        ..ip(6).part(32, &payload[32..], false)
+    };
+    let expected = Spec { fragment: None, payload, ..first.clone() }.bytes();
+    for order in [[&first, &later], [&later, &first]] {
+        let mut rig = Rig::host();
+        let wire: Vec<_> = order.iter().flat_map(|piece| rig.push(&piece.bytes())).collect();
+        assert_only(&wire, &expected);
+    }
+}
+
+// R097
+#[test]
+fn extension_headers_may_repeat_up_to_our_limit() {
+    let parse = |headers: &[(u8, Vec<u8>)]| {
+        Ip::parse(&Spec { extensions: headers.to_vec(), ..ip(6).payload(vec![0; 64]) }.bytes())
+            .map(|ip| ip.payload_len())
+    };
+    let eight = |count: usize, len: usize| vec![extension(DESTINATION_OPTIONS, len); count];
+    for count in 0..=8 {
+        assert!(parse(&eight(count, 8)).is_ok(), "{count} headers");
+        assert!(parse(&eight(count, 32)).is_ok(), "{count} headers of 32 bytes");
+    }
+    assert_eq!(parse(&eight(9, 8)), Err(Unfit::ChainTooLong));
+    assert_eq!(parse(&eight(1, 264)), Err(Unfit::ChainTooLong));
+    assert!(parse(&eight(1, 256)).is_ok());
+    let nested = chain(&[(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 1]), (FRAGMENT, vec![0; 8])], UDP);
+    let bytes = Spec { protocol: nested.0, ..ip(6).payload([nested.1, vec![0; 64]].concat()) }.bytes();
+    assert_eq!(Ip::parse(&bytes), Err(Unfit::NestedFragment));
+}
+
+// R103
+#[test]
+fn neighbour_discovery_in_pieces_is_silently_dropped() {
+    for kind in 0..=255u8 {
+        let mut payload = pattern(64);
+        (payload[0], payload[1]) = (kind, 0);
+        let bytes =
+            |offset: usize, part: &[u8], more| Spec { protocol: ICMPV6, ..ip(6).part(offset, part, more) }.bytes();
+        let mut rig = Rig::host();
+        let mut wire = rig.push(&bytes(32, &payload[32..], false));
+        wire.extend(rig.push(&bytes(0, &payload[..32], true)));
+        let forbidden = matches!(kind, 133..=137 | 148 | 149);
+        assert_eq!(wire.is_empty(), forbidden, "type {kind}");
+        assert_eq!(rig.retired(Reason::FragNeighbour) > 0, forbidden);
+    }
+}
+
+// What a gateway owes to packets and their senders.
+
+// R011, R021, R035
+#[test]
+fn fragmentation_needed_quotes_the_packet_and_names_the_mtu() {
+    for mtu in (68..1_500).step_by(13).chain([576, 1_499, 65_535]) {
+        for options_len in [0, 40] {
+            let len = (usize::from(mtu) + 1).clamp(69, 65_535) - 20 - options_len;
+            let bytes =
+                Spec { ip_flags: DF, ip_options: option(0x83, options_len), ..ip(4).payload(pattern(len)) }.bytes();
+            if bytes.len() <= usize::from(mtu) {
+                continue;
+            }
+            let wire = Rig::router(mtu).push(&bytes);
+            let answer = Seen::of(&wire[0]);
+            assert_eq!(answer.header()[16..20], HOST_V4);
+            assert_eq!(answer.body()[..2], [3, 4]);
+            assert_eq!(sum(answer.body()), 0xFFFF);
+            assert_eq!(answer.body()[4..8], u32::from(mtu).to_be_bytes());
+            assert_eq!(answer.body()[8..], bytes[..bytes.len().min(548)]);
+            assert!(answer.ip_len() <= 576);
+        }
+    }
+}
+
+// R019
+#[test]
+fn a_wrong_header_checksum_ends_a_fragment_before_any_state_is_touched() {
+    let bytes = Spec { ip_options: option(0x83, 12), ..ip(4).part(0, pattern(64), true) }.bytes();
+    let mut rig = Rig::host();
+    for bit in 0..32 * 8 {
+        let mut wrong = bytes.clone();
+        wrong[bit / 8] ^= 0x80 >> (bit % 8);
+        rig.push(&wrong);
+        assert_eq!((rig.held(), rig.out.pool.lent_count()), (0, 0), "bit {bit}");
+    }
+    assert!(rig.out.ledger.passed(Reason::BadHeaderSum).packets > 240);
+    assert_eq!(rig.out.ledger.received.packets, 0);
+}
+
+// R020, R047
+#[test]
+fn no_error_answers_what_must_not_be_answered() {
+    let long = |payload: Vec<u8>| Spec { ip_flags: DF, ..ip(4).payload(payload) };
+    let mut icmp_error = vec![3, 4, 0, 0];
+    icmp_error.resize(700, 0);
+    let triggers = [
+        Spec { protocol: ICMP, ..long(icmp_error) },
+        Spec { fragment: Some((8, false)), ..long(vec![0; 700]) },
+        Spec { destination: [224, 0, 0, 1].into(), ..long(vec![0; 700]) },
+        Spec { destination: [255; 4].into(), ..long(vec![0; 700]) },
+        Spec { source: [0; 4].into(), ..long(vec![0; 700]) },
+        Spec { source: [127, 0, 0, 1].into(), ..long(vec![0; 700]) },
+        Spec { source: [224, 0, 0, 1].into(), ..long(vec![0; 700]) },
+        Spec { source: [240, 0, 0, 1].into(), ..long(vec![0; 700]) },
+    ];
+    for trigger in triggers {
+        let mut rig = Rig::router(576);
+        assert!(rig.push(&trigger.bytes()).is_empty(), "{trigger:?}");
+        assert_eq!((rig.retired(Reason::TooBig), rig.event(Event::AnswerForbidden)), (1, 1));
+    }
+    let mut redirect = vec![137, 0, 0, 0];
+    redirect.resize(1_400, 0);
+    let mut unreachable = redirect.clone();
+    unreachable[0] = 1;
+    for payload in [redirect, unreachable] {
+        let mut rig = Rig::router(1_280);
+        assert!(rig.push(&Spec { protocol: ICMPV6, ..ip(6).payload(payload) }.bytes()).is_empty());
+        assert_eq!(rig.event(Event::AnswerForbidden), 1);
+    }
+    // Sent to all stations of the link, though to one address.
+    for group in [[0xFF; 6], [1, 0, 0x5E, 0, 0, 1]] {
+        let bytes = long(vec![0; 700]).bytes();
+        let frame = [&group[..], &[2, 0, 0, 0, 0, 2, 8, 0], &bytes].concat();
+        let mut rig = Rig { medium: Medium::Ethernet, ..Rig::router(576) };
+        assert!(rig.push(&frame).is_empty());
+        assert_eq!(rig.event(Event::AnswerForbidden), 1);
+    }
+    // Packet Too Big answers even multicast, so that its path MTU can be found.
+    let mut many = PEER_V6;
+    many[..2].copy_from_slice(&[0xFF, 0x0E]);
+    let wire = Rig::router(1_280).push(&Spec { destination: many.into(), ..ip(6).payload(vec![0; 1_400]) }.bytes());
+    assert_eq!(wire.len(), 1);
+}
+
+// R032: none of the five checks can be switched off; each has its counter.
+#[test]
+fn each_of_the_five_header_checks_has_its_reason() {
+    let good = whole(4, &pattern(40));
+    let broken = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        let mut pool = Pool::new(1 << 20);
+        let no_packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap_err();
+        assert_eq!(pool.lent_count(), 0);
+        Reason::from(no_packet)
+    };
+    assert_eq!(broken(&|bytes| bytes.truncate(19)), Reason::Truncated);
+    assert_eq!(broken(&|bytes| bytes[10] ^= 1), Reason::BadHeaderSum);
+    assert_eq!(broken(&|bytes| bytes[0] = 0x55), Reason::BadVersion);
+    assert_eq!(broken(&|bytes| bytes[0] = 0x44), Reason::BadHeaderLen);
+    assert_eq!(broken(&|bytes| resum(bytes, 2, 19)), Reason::BadTotalLen);
+    assert_eq!(broken(&|bytes| resum(bytes, 2, 61)), Reason::Truncated);
+}
+
+// R033
+#[test]
+fn link_padding_never_becomes_payload() {
+    for version in VERSIONS {
+        let payload = pattern(12);
+        let mut rig = Rig { medium: Medium::Ethernet, ..Rig::host() };
+        let mut wire = Vec::new();
+        for bytes in pieces(version, &payload, 8) {
+            let ether_type = if version == 4 { [8, 0] } else { [0x86, 0xDD] };
+            let mut frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &ether_type, &bytes].concat();
+            frame.resize(90, 0xEE);
+            wire.extend(rig.push(&frame));
+        }
+        assert_eq!(wire.len(), 1);
+        assert_whole(&[wire[0][14..].to_vec()], &payload);
+    }
+    // A fragment that leaves its length out is no offloading sender's: where its padding starts, nobody knows.
+    let mut bytes = Spec { protocol: UDP, ..ip(4).part(8, pattern(16), true) }.bytes();
+    resum(&mut bytes, 2, 0);
+    assert_eq!(Ip::parse(&bytes), Err(Unfit::BadTotalLen));
+}
+
+// rel:A53, and the first law: what a frame holds behind its packet is no reason to be longer than the link takes.
+#[test]
+fn what_stands_behind_a_packet_goes_where_both_together_are_too_long() {
+    for version in VERSIONS {
+        let bytes = whole(version, &pattern(100));
+        let mut frame = bytes.clone();
+        frame.resize(1_501, 0xEE);
+        assert_only(&Rig::router(1_500).push(&frame), &bytes);
+        frame.truncate(1_500);
+        assert_only(&Rig::router(1_500).push(&frame), &frame);
+    }
+}
+
+// R036
+#[test]
+fn an_error_comes_from_the_address_that_the_router_was_given() {
+    for version in VERSIONS {
+        let wire = match version {
+            4 => Rig::router(576).push(&Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes()),
+            _ => Rig::router(1_280).push(&whole(version, &[0; 1_400])),
+        };
+        match version {
+            4 => assert_eq!(wire[0][12..16], ROUTER_V4),
+            _ => assert_eq!(wire[0][8..24], ROUTER_V6),
+        }
+    }
+}
+
+// R037
+#[test]
+fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
+    let counts: BTreeSet<u64> = (0..64)
+        .map(|seed| {
+            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 10, Secret::new(seed));
+            let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
+            let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
+            for _ in 0..50_000 {
+                rig.push(&bytes);
+                rig.wait(Duration::from_micros(100));
+            }
+            let (sent, held_back) = (rig.event(Event::Answered), rig.event(Event::AnswerLimited));
+            assert_eq!(sent + held_back, 50_000);
+            assert!((400..=5 * 100 + 10).contains(&sent), "{sent} in five seconds");
+            sent
+        })
+        .collect();
+    assert!(counts.len() > 3, "the jitter shows: {counts:?}");
+}
+
+// R037, rel:A31: how many errors a host can draw at once does not hang on what another one drew.
+#[test]
+fn what_one_host_draws_at_once_tells_nothing_of_another() {
+    let bytes =
+        |from: u8| Spec { source: [192, 0, 2, from].into(), ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
+    for seed in 0..64 {
+        for others in [0, 5, 50] {
+            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 40, Secret::new(seed));
+            let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
+            (0..others).for_each(|_| drop(rig.push(&bytes(77))));
+            let drawn: usize = (0..100).map(|_| rig.push(&bytes(99)).len()).sum();
+            assert!((8..=10).contains(&drawn), "seed {seed}: {drawn} of 100 behind {others} of another");
+        }
+    }
+}
+
+// R037: the smallest bucket still gives its one token.
+#[test]
+fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
+    let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 10, 1, secret());
+    let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
+    let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
+    for _ in 0..20 {
+        assert_eq!(rig.push(&bytes).len(), 1);
+        assert!(rig.push(&bytes).is_empty());
+        rig.wait(Duration::from_millis(125));
+    }
+}
+
+// R046
+#[test]
+fn a_version_6_error_quotes_all_that_fits_into_1280_bytes() {
+    for len in (1_250..1_300).chain([1_500, 9_000, 65_000]) {
+        let bytes = whole(6, &pattern(len));
+        let wire = Rig::router(1_280).push(&bytes);
+        if bytes.len() > 1_280 {
+            assert_eq!(wire[0].len(), 1_280);
+            assert_eq!(wire[0][48..], bytes[..1_232]);
+        }
+    }
+}
+
+// R051, R111
+#[test]
+fn nothing_longer_than_its_mtu_ever_passes_and_every_drop_for_size_is_told() {
+    for version in VERSIONS {
+        let mut rig = Rig::router(1_400);
+        for len in 1..3_000 {
+            let bytes = match version {
+                4 => Spec { ip_flags: if len % 2 == 0 { DF } else { 0 }, ..ip(4).payload(vec![0; len]) }.bytes(),
+                _ => whole(version, &vec![0; len]),
+            };
+            assert!(rig.push(&bytes).iter().all(|bytes| bytes.len() <= 1_400));
+            rig.wait(Duration::from_millis(1));
+        }
+        let told = rig.event(Event::Answered) + rig.event(Event::AnswerLimited);
+        assert_eq!(rig.retired(Reason::TooBig), told);
+        assert!(told > 700);
+    }
+}
+
+// R080
+#[test]
+fn a_datagram_keeps_its_identification_and_a_new_one_gets_a_fresh_one() {
+    let parts = pieces(4, &pattern(4_000), 1_480);
+    let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
+    let again = Seen::all(&router.push_all(&parts));
+    assert!(again.len() == 5 && again.iter().all(|piece| piece.id == 0x1234));
+    // Where we are the source all are ours, for kept ones could meet them.
+    let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
+    let ours = Seen::all(&rig.push_all(&parts));
+    assert!(ours.len() == 5 && ours.iter().all(|piece| piece.id == ours[0].id));
+    let fresh: Vec<u32> = (0..50).map(|_| Seen::of(&rig.push(&whole(4, &pattern(4_000)))[0]).id).collect();
+    let distinct: BTreeSet<_> = fresh.iter().chain([&ours[0].id]).collect();
+    assert_eq!(distinct.len(), 51);
+}
+
+// R095
+#[test]
+fn twelve_hundred_and_eighty_bytes_pass_any_version_6_link() {
+    let bytes = whole(6, &pattern(1_240));
+    for mtu in [1_280, 1_500] {
+        assert_only(&Rig::router(mtu).push(&bytes), &bytes);
+    }
+    let mut rig = Rig::router(1_279);
+    assert_eq!(rig.push(&bytes), [bytes]);
+    assert_eq!(rig.event(Event::LeftAlone), 1);
+}
+
+// The tables themselves.
+
+#[test]
+fn every_row_is_covered_or_of_what_is_absent_or_of_what_it_waits_for() {
+    let cited = cited_ids();
+    let [departures, _] = deviations();
+    for row in rows() {
+        let is_covered = cited.contains_key(&row.id) || departures.contains(&row.id);
+        let of = [row.applies.as_str(), row.component.as_str()];
+        let is_known = of.iter().any(|word| ABSENT.contains(word) || WAITING.contains(word));
+        assert!(is_covered || is_known, "{} ({}) is nowhere; see planted/standards.py", row.id, row.requirement);
+    }
+}
+
+#[test]
+fn every_id_of_a_paper_is_cited_or_named_as_one_that_nothing_cites() {
+    let page = read("PAPERS.md");
+    let (_, open) = page.split_once("\n## What nothing cites\n").expect("PAPERS.md has the section");
+    let named: BTreeSet<String> = ids_in(open).into_iter().collect();
+    let cited = cited_ids();
+    let [departures, _] = deviations();
+    for id in table_column(&page, 0).into_iter().map(|id| id.trim_matches('`').to_string()) {
+        let leads_somewhere = cited.contains_key(&id) || departures.iter().any(|it| it.trim_matches('`') == id);
+        assert!(leads_somewhere || named.contains(&id), "{id}: no code cites it, and PAPERS.md does not say so");
+    }
+}
+
+#[test]
+fn every_id_that_is_cited_exists() {
+    let rows: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
+    let papers: BTreeSet<String> =
+        table_column(&read("PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
+    for (id, place) in cited_ids() {
+        let known = if is_row_id(&id) { rows.contains(&id) } else { papers.contains(&id) };
+        assert!(known, "{} cites {id}, which leads nowhere", place.display());
+    }
+}
+
+// R110
+#[test]
+fn every_departure_from_a_standard_is_written_down_and_no_other() {
+    let papers: BTreeSet<String> =
+        table_column(&read("PAPERS.md"), 0).into_iter().map(|id| id.trim_matches('`').to_string()).collect();
+    let [departures, _] = deviations();
+    let (of_rows, of_papers): (Vec<_>, Vec<_>) = departures.into_iter().partition(|id| is_row_id(id));
+    let departs = |row: &Row| matches!(row.applies.as_str(), "deviation" | "conflict");
+    assert_same_rows(of_rows, departs, "departs from the standard");
+    for id in of_papers {
+        assert!(papers.contains(id.trim_matches('`')), "DEVIATIONS.md: no {id}");
+    }
+}
+
+#[test]
+fn every_row_that_nothing_keeps_yet_is_written_down_and_no_other() {
+    let tested = tested_ids();
+    let [_, waiting] = deviations();
+    let waits = |row: &Row| {
+        let of = [row.applies.as_str(), row.component.as_str()];
+        of.iter().any(|word| WAITING.contains(word))
+            && !of.iter().any(|word| ABSENT.contains(word))
+            && !tested.contains(&row.id)
+    };
+    assert_same_rows(waiting, waits, "is not kept yet");
+}
+
+/// Are these, each once, the ids of the rows of which this holds?
+#[track_caller]
+fn assert_same_rows(mut written: Vec<String>, holds: impl Fn(&Row) -> bool, what: &str) {
+    written.sort();
+    for pair in written.windows(2) {
+        assert_ne!(pair[0], pair[1], "DEVIATIONS.md has it twice");
+    }
+    for row in rows() {
+        let is_written = written.contains(&row.id);
+        let Row { id, requirement, applies, .. } = &row;
+        assert_eq!(
+            is_written,
+            holds(&row),
+            "{id} ({requirement}): DEVIATIONS.md {} that it {what}; STANDARDS.tsv: {applies}",
+            if is_written { "says" } else { "does not say" }
+        );
+    }
+    let rows: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
+    written.iter().for_each(|id| assert!(rows.contains(id), "DEVIATIONS.md: no {id}"));
+}
+
+/// The ids of both tables of DEVIATIONS.md: what is done otherwise, and what is not there yet.
+fn deviations() -> [Vec<String>; 2] {
+    let page = read("DEVIATIONS.md");
+    let (departures, waiting) =
+        page.split_once("\n## What is not there yet\n").expect("DEVIATIONS.md has the section");
+    [departures, waiting].map(|part| table_column(part, 0))
+}
+
+// What the tests stand on.
+
+/// One row of the table of standards.
+struct Row {
+    id: String,
+    requirement: String,
+    component: String,
+    applies: String,
+}
+
+fn rows() -> Vec<Row> {
+    let table = read("STANDARDS.tsv");
+    let rows = table.lines().skip(1).map(|line| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [id, requirement, _, component, _, applies] = columns[..] else { panic!("six columns: {line}") };
+        Row { id: id.into(), requirement: requirement.into(), component: component.into(), applies: applies.into() }
+    });
+    rows.collect()
+}
+
+/// The ids that comments cite, each with one file that does.
+fn cited_ids() -> HashMap<String, PathBuf> {
+    let mut cited = HashMap::new();
+    each_citation(|id, file, _| {
+        cited.entry(id).or_insert_with(|| file.to_owned());
+    });
+    cited
+}
+
+/// The ids that comments of tests cite.
+fn tested_ids() -> BTreeSet<String> {
+    let mut tested = BTreeSet::new();
+    each_citation(|id, _, is_in_test| {
+        if is_in_test {
+            tested.insert(id);
+        }
+    });
+    tested
+}
+
+/// Tells each id that a comment cites, the file, and whether it is in a test.
+fn each_citation(mut tell: impl FnMut(String, &Path, bool)) {
+    for crate_entry in fs::read_dir(root().join("crates")).unwrap() {
+        for part in ["src", "tests"] {
+            let mut files = Vec::new();
+            rust_files(&crate_entry.as_ref().unwrap().path().join(part), &mut files);
+            for file in files {
+                let text = fs::read_to_string(&file).unwrap();
+                let mut is_in_test = part == "tests";
+                for line in text.lines() {
+                    is_in_test |= line.starts_with("#[cfg(test)]");
+                    let Some((_, comment)) = line.split_once("//") else { continue };
+                    ids_in(comment).into_iter().for_each(|id| tell(id, &file, is_in_test));
+                }
+            }
+        }
+    }
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The words of a comment that have the form of an id.
+fn ids_in(comment: &str) -> Vec<String> {
+    let words = comment.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != ':');
+    words
+        .map(|word| word.trim_matches(':'))
+        .filter(|word| is_row_id(word) || is_paper_id(word))
+        .map(Into::into)
+        .collect()
+}
+
+fn is_row_id(word: &str) -> bool {
+    word.strip_prefix('R').is_some_and(|digits| digits.len() == 3 && is_number(digits))
+}
+
+fn is_paper_id(word: &str) -> bool {
+    if let Some(word) = word.strip_prefix("rel:") {
+        return word.strip_prefix(['G', 'A', 'C']).is_some_and(is_number);
+    }
+    let result = word.strip_prefix(['g', 'm', 'k', 'l', 'c']).and_then(|word| word.strip_prefix('B'));
+    word.strip_prefix(['G', 'M', 'K', 'L', 'C', 'X']).or(result).is_some_and(is_number)
+}
+
+fn is_number(word: &str) -> bool {
+    (1..=3).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The ids in the first column of a page's tables; a cell may hold several.
+fn table_column(page: &str, column: usize) -> Vec<String> {
+    let rows = page.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
+    let cells = rows.filter_map(|line| line.split('|').nth(column + 1));
+    cells
+        .flat_map(|cell| cell.split(", "))
+        .map(|id| id.trim().to_string())
+        .filter(|id| {
+            let id = id.trim_matches('`');
+            is_row_id(id) || is_paper_id(id)
+        })
+        .collect()
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Checks the pieces of one datagram with equal headers.
+#[track_caller]
+fn assert_fewest(wire: &[Seen], payload: &[u8], mtu: usize, room: usize) {
+    assert!(wire.iter().all(|piece| piece.ip_len() <= mtu));
+    let count = if payload.len() <= room { 1 } else { (payload.len() - room).div_ceil(room / 8 * 8) + 1 };
+    assert_eq!(wire.len(), count, "{} bytes at {mtu}", payload.len());
+    let mut at = 0;
+    for (index, piece) in wire.iter().enumerate() {
+        let last = index + 1 == count;
+        assert_eq!((piece.offset(), piece.more()), (at, !last));
+        assert!(last || !piece.body().is_empty() && piece.body().len().is_multiple_of(8));
+        assert_eq!(piece.id, wire[0].id);
+        at += piece.body().len();
+    }
+    assert_eq!(laid_out(wire), payload);
+}
+
+/// The payload that pieces make, each at its offset; holes are zero.
+fn laid_out(wire: &[Seen]) -> Vec<u8> {
+    let end = wire.iter().map(|piece| piece.offset() + piece.body().len()).max().unwrap_or(0);
+    let mut payload = vec![0; end];
+    for piece in wire {
+        payload[piece.offset()..piece.offset() + piece.body().len()].copy_from_slice(piece.body());
+    }
+    payload
+}
+
+/// One option of this kind that fills `len` bytes, or none.
+fn option(kind: u8, len: usize) -> Vec<u8> {
+    let mut option = vec![0; len];
+    if len > 0 {
+        (option[0], option[1]) = (kind, len as u8);
+    }
+    option
+}
+
+/// The mark of a whole datagram whose pieces have these, by RFC 3168 section 5.3: the first piece's stands where they
+/// differ only in which codepoint says "takes part".
+fn mark_of(marks: &[u8]) -> Option<u8> {
+    let (not_ect, ce) = (marks.contains(&0), marks.contains(&3));
+    match (not_ect, ce) {
+        (true, _) if marks.iter().all(|mark| *mark == 0) => Some(0),
+        (true, _) => None,
+        (false, true) => Some(3),
+        (false, false) => Some(marks[0]),
+    }
+}
+
+/// Writes a word into an IPv4 header of 20 bytes, and its checksum anew.
+fn resum(bytes: &mut [u8], at: usize, word: u16) {
+    bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
+    bytes[10..12].fill(0);
+    let sum = !sum(&bytes[..20]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn tcp_header() -> Vec<u8> {
+    let mut header = vec![0; 20];
+    header[12] = 0x50;
+    header
+}
+
+fn with_last(mut address: [u8; 16], last: u8) -> [u8; 16] {
+    address[15] = last;
+    address
+}
+
+/// What rows apply to that this program is not.
+const ABSENT: [&str; 3] = ["tunnel-mode", "optional", "endpoint"];
+/// What rows speak of that does not exist yet: path MTU discovery of our own, and acknowledgements of our own.
+const WAITING: [&str; 3] = ["PMTUD", "sizing", "ack-gen"];
+/// What a buffer of the smallest class pins: headroom, content, a bit for each eight bytes.
+const BUFFER_LEN: usize = HEADROOM + CLASS_LENS[0] + CLASS_LENS[0] / 64;

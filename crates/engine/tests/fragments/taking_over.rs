@@ -1,0 +1,232 @@
+//! One side goes on in another's place: what was held becomes whole all the same, and every ledger balances.
+
+use crate::rig::*;
+use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use fastrand::Rng;
+use std::collections::HashSet;
+use std::time::Duration;
+use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
+use wideload_engine::{
+    Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Narrowing, Output,
+    Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Widening,
+};
+
+#[test]
+fn datagrams_become_whole_whenever_another_side_takes_over() {
+    for seed in 0..300 {
+        let mut random = Rng::with_seed(seed);
+        let mut stand = Stand::new(&mut random);
+        let mut frames = Vec::new();
+        for id in 0..random.u16(1..8) {
+            let payload: Vec<u8> = (0..random.usize(1..9_000)).map(|_| random.u8(..)).collect();
+            let mut pieces = pieces_of(id, &payload, 8 * random.usize(1..180));
+            random.shuffle(&mut pieces);
+            stand.sent.insert((u32::from(id), payload));
+            frames.extend(pieces);
+        }
+        if random.bool() {
+            random.shuffle(&mut frames);
+        }
+        for frame in frames {
+            if random.u8(..8) == 0 {
+                stand.take_over(&mut random);
+            }
+            stand.push(&frame);
+        }
+        assert_eq!(stand.out.ledger.event(Event::ReleasedLate).packets, 0);
+        let came: HashSet<_> = stand.came.iter().map(|wire| (wire.id, wire.body().to_vec())).collect();
+        assert!(came == stand.sent, "seed {seed}: all are whole at the end, and none was before");
+        assert_eq!(stand.side.widening.held().0.packets, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_stream_stays_the_same_whenever_another_side_takes_over() {
+    for seed in 0..300 {
+        let mut random = Rng::with_seed(seed);
+        let mut stand = Stand::new(&mut random);
+        let content: Vec<u8> = (0..random.usize(1..60_000)).map(|_| random.u8(..)).collect();
+        let mut at = 0;
+        while at < content.len() {
+            if random.u8(..6) == 0 {
+                stand.take_over(&mut random);
+            }
+            let len = if random.bool() { 1_000 } else { random.usize(1..1_461) }.min(content.len() - at);
+            stand.push(&segment(at as u32, &content[at..at + len]));
+            at += len;
+        }
+        stand.flush();
+        let mut stream: Vec<u8> = Vec::new();
+        for frame in &stand.left {
+            let sliced = SlicedPacket::from_ip(frame).expect("it is a packet");
+            let Some(TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("it is TCP") };
+            assert_eq!(tcp.sequence_number() as usize, stream.len(), "seed {seed}: in order");
+            stream.extend(tcp.payload());
+        }
+        assert!(stream == content, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_joiner_goes_on_where_another_stopped() {
+    let mut random = Rng::with_seed(7);
+    let mut stand = Stand::new(&mut random);
+    stand.side = side(Join::Graceful);
+    let payload: Vec<u8> = (0..4_000).map(|_| random.u8(..)).collect();
+    let pieces = pieces_of(3, &payload, 1_000);
+    let [first, rest @ ..] = &pieces[..] else { panic!("several") };
+    stand.push(first);
+    for piece in rest {
+        let old = std::mem::replace(&mut stand.side, side(Join::Graceful));
+        stand.side.take_over(stand.now, old, &mut stand.out);
+        stand.drain();
+        assert_eq!(stand.left.len(), 0, "nothing leaves before its time");
+        stand.push(piece);
+    }
+    assert_eq!(stand.left.len(), 1);
+    assert_eq!(stand.left[0][20..], payload);
+}
+
+#[test]
+fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_takes_over() {
+    for seed in 0..100 {
+        let mut random = Rng::with_seed(seed);
+        let mut stand = Stand::new(&mut random);
+        stand.side = joining_udp(9_100);
+        let (count, len, room) = (random.u32(2..5), random.usize(1_480..2_000), 8 * random.usize(60..180));
+        let mut sent = Vec::new();
+        for id in 0..count {
+            let content: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
+            // Nobody else may cut it.
+            let datagram = udp(4).id(id).payload(content);
+            datagram.parts(room).iter().for_each(|piece| stand.push(piece));
+            sent.push(datagram.upper());
+        }
+        assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
+        // All of them are too long for what the next one's interface carries.
+        let old = std::mem::replace(&mut stand.side, joining_udp(1_480));
+        stand.side.take_over(stand.now, old, &mut stand.out);
+        assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
+        stand.flush();
+        assert!(stand.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
+        let came = Seen::all(&Rig::host().push_all(&stand.left));
+        assert!(came.iter().map(Seen::body).eq(sent.iter().map(Vec::as_slice)), "seed {seed}");
+    }
+}
+
+#[test]
+fn no_identification_is_given_out_again_too_soon() {
+    let card = || Narrowing::new(1_500, Role::Source(Identifiers::new(Secret::new(1), Duration::from_secs(2))));
+    let mut rig = Rig::card(1_500);
+    let mut ids = HashSet::new();
+    for round in 0..20_u128 {
+        for _ in 0..1_000 {
+            let left = rig.push(&whole(4, &[0; 3_000]));
+            assert!(ids.insert(Seen::of(&left[0]).id), "round {round}");
+        }
+        let fresh = Narrowing {
+            role: Role::Source(Identifiers::new(Secret::new(round + 2), Duration::from_secs(2))),
+            ..card()
+        };
+        let old = std::mem::replace(&mut rig.side, Side { widening: Widening::default(), narrowing: fresh });
+        rig.side.take_over(rig.now, old, &mut rig.out);
+    }
+}
+
+/// A side that is changed now and then.
+struct Stand {
+    side: Side,
+    out: Output,
+    now: Time,
+    left: Vec<Vec<u8>>,
+    sent: HashSet<(u32, Vec<u8>)>,
+    came: Vec<Seen>,
+}
+
+impl Stand {
+    fn new(random: &mut Rng) -> Stand {
+        let side = side(if random.bool() { Join::Destination } else { Join::Hop });
+        let out = Output::new(Pool::new(32 << 20), None);
+        Stand { side, out, now: Time::ZERO, left: Vec::new(), sent: HashSet::new(), came: Vec::new() }
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        self.now = self.now.later(1_000);
+        let packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).expect("it is a packet");
+        self.side.push(self.now, packet, &mut self.out);
+        self.side.check(&self.out).expect("the laws hold");
+        self.drain();
+    }
+
+    fn take_over(&mut self, random: &mut Rng) {
+        let old =
+            std::mem::replace(&mut self.side, side(if random.bool() { Join::Destination } else { Join::Hop }));
+        self.side.take_over(self.now, old, &mut self.out);
+        self.drain();
+    }
+
+    fn flush(&mut self) {
+        self.side.flush(self.now, &mut self.out);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(packet) = self.out.next() {
+            let mut pieces = Pieces::of(&packet);
+            let mut frames = Vec::new();
+            while let Some(piece) = pieces.next() {
+                frames.push([piece.header, piece.payload].concat());
+            }
+            self.came.extend(frames.iter().map(|frame| Seen::of(frame)).filter(|wire| !wire.is_fragment()));
+            self.left.extend(frames);
+            self.out.done(packet);
+        }
+        self.side.check(&self.out).expect("the laws hold");
+    }
+}
+
+/// One that joins so, and joins segments.
+fn side(join: Join) -> Side {
+    let secret = Secret::new(5);
+    let limits = Limits { bytes: 4 << 20, patience: None };
+    let join_limits = JoinLimits {
+        bytes: 4 << 20,
+        patience: Duration::from_millis(10),
+        full: Full::Pass,
+        runs: RunsBy::Datagram,
+    };
+    let widening = Widening {
+        joins: Prefixes::new(join),
+        reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_100 }, secret)),
+        joiner: Some(Joiner::new(join_limits, 9_100, secret)),
+        coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),
+    };
+    Side { widening, narrowing: Narrowing::new(9_100, Role::Transit) }
+}
+
+/// One that joins UDP too, into packets that nobody else may see, and whose interface carries so many bytes.
+fn joining_udp(mtu: u16) -> Side {
+    let whole = side(Join::Destination);
+    let coalescer = Some(Coalescer::new(4 << 20, rules(true), Vec::new(), Secret::new(5)));
+    Side { widening: Widening { coalescer, ..whole.widening }, narrowing: Narrowing::new(mtu, Role::Transit) }
+}
+
+fn rules(udp: bool) -> Rules {
+    let hold = Hold::Fixed(Duration::from_millis(1));
+    Rules { mode: Mode::Resize, hold, len_max: 9_100, longer: Switch::On, udp }
+}
+
+fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
+    let count = payload.len().div_ceil(room);
+    let piece = |(index, part): (usize, &[u8])| {
+        Spec { id: id.into(), ..ip(4).part(index * room, part, index + 1 < count) }.bytes()
+    };
+    payload.chunks(room).enumerate().map(piece).collect()
+}
+
+fn segment(seq: u32, payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1_000, 80, seq, 100).ack(1);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, payload).expect("a vector takes all");
+    frame
+}

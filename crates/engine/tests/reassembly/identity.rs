@@ -1,0 +1,253 @@
+//! Datagrams cut and joined again: the identity, for every length.
+
+use crate::station::{ROOM, Station, at};
+use core::time::Duration;
+use testkit::fields::{DF, IPV4_LEN};
+use testkit::{Place, Seen, Spec, ip, noise, seal_ip};
+use wideload_engine::packet::{Fill, Packet, Time};
+use wideload_engine::{Late, Limits, Pieces, Reason, Side};
+
+#[test]
+fn every_length_of_ipv4_is_cut_and_joined_to_itself() {
+    // The longest UDP payload is 65,507 bytes: 65,535 less the headers of IPv4 and UDP.
+    let lens = (1..=65_507).map(|len| len + UDP_LEN);
+    [68, 576, 1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Fill::Full, lens.clone()));
+}
+
+#[test]
+fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
+    // Longer ones than an MTU can say cannot be pushed: 65,535 less the header.
+    let lens = (1..=65_495 - UDP_LEN).map(|len| len + UDP_LEN);
+    [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Fill::Full, lens.clone()));
+}
+
+#[test]
+fn even_pieces_join_as_well_as_full_ones() {
+    let lens = (1..=65_400).step_by(5);
+    [68, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Fill::Even, lens.clone()));
+    cut_and_join(6, 1_280, Fill::Even, lens);
+}
+
+#[test]
+fn a_cut_makes_the_fewest_pieces_and_even_ones_are_never_tiny() {
+    for version in [4, 6] {
+        for mtu in [1_280, 1_500, 9_000] {
+            let header_len = ip(version).piece_len(0);
+            let room = mtu - header_len;
+            let alike = room / 8 * 8;
+            let mut lens: Vec<usize> = (room + 1..room + 60).chain((room..60_000).step_by(997)).collect();
+            lens.extend((1..6).flat_map(|count| (0..40).map(move |more| count * alike + more)));
+            for len in lens.into_iter().filter(|len| *len > room + 48 && *len < 65_400) {
+                // The last piece takes any length, the others eights.
+                let fewest = 1 + (len - room).div_ceil(alike);
+                let datagram = ip(version).noise(len);
+                for fill in [Fill::Full, Fill::Even] {
+                    let mut station = Station::source(mtu as u16, fill);
+                    let left = station.push_ip(Time::ZERO, &datagram.bytes());
+                    assert_eq!(left.len(), fewest, "{len} bytes of version {version} at {mtu}, {fill:?}");
+                    let lens: Vec<_> = left.iter().map(|piece| piece.frame.len() - header_len).collect();
+                    let shortest = lens.iter().min().unwrap();
+                    match fill {
+                        Fill::Full => assert!(lens[..fewest - 1].iter().all(|len| *len == alike), "{lens:?}"),
+                        Fill::Even => assert!(*shortest >= room / 2 - 8 * fewest, "a tiny piece: {lens:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_fits_is_not_cut() {
+    for version in [4, 6] {
+        for mtu in [1_280, 1_500, 9_000] {
+            let header_len = if version == 4 { 20 } else { 40 };
+            for (len, count) in [(mtu - header_len, 1), (mtu - header_len + 1, 2)] {
+                let datagram = ip(version).noise(len);
+                let left = Station::source(mtu as u16, Fill::Full).push_ip(Time::ZERO, &datagram.bytes());
+                assert_eq!(left.len(), count, "version {version} at {mtu}");
+                assert!(count > 1 || left[0].frame == datagram.bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_cut_again_join_to_the_whole() {
+    for (version, dont_fragment) in [(4, false), (4, true), (6, true)] {
+        for (wide, narrow) in [(9_000, 1_500), (9_000, 1_280), (1_500, 1_280), (4_000, 1_288), (16_000, 9_000)] {
+            for len in (wide + 1..40_000).step_by(797).chain([65_400]) {
+                let mut datagram = ip(version).noise(len);
+                datagram.ip_flags = if dont_fragment { DF } else { 0 };
+                let mut twice = Station::source(narrow, Fill::Full);
+                let mut joining = Station::usual();
+                let mut left = Vec::new();
+                let mut end = 0;
+                for place in datagram.places(wide) {
+                    let cut = twice.push_ip(Time::ZERO, &datagram.piece(&place));
+                    check_pieces(&cut.iter().map(|left| left.ip()).collect::<Vec<_>>(), &place, narrow, &mut end);
+                    for piece in cut {
+                        left.extend(joining.push_ip(Time::ZERO, &piece.frame));
+                    }
+                }
+                assert_eq!(end, len, "every byte leaves");
+                // Who is cut in its host's stead loses DF (and what was not cut keeps it, unless it is the longest).
+                datagram.ip_flags = if Seen::of(left[0].ip()).dont_fragment { DF } else { 0 };
+                let frames: Vec<_> = left.iter().map(|left| left.frame.as_slice()).collect();
+                assert_eq!(frames, [datagram.bytes()], "version {version}, {len} bytes, {wide} then {narrow}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
+    for start in (0..64_000).step_by(8 * 499) {
+        for len in (1..40).chain([1_480, 1_481, 1_488, 3_000, 8_000]) {
+            for more in [false, true] {
+                let end = start + if more { len * 8 } else { len };
+                if end - start > 8_000 || end > 65_515 || start == 0 && !more {
+                    continue;
+                }
+                let datagram = ip(4).noise(end);
+                let place = Place { range: start..end, more };
+                for mtu in [68, 69, 75, 76, 576, 1_500] {
+                    for fill in [Fill::Full, Fill::Even] {
+                        let left = Station::router(mtu, fill).push_ip(Time::ZERO, &datagram.piece(&place));
+                        let pieces: Vec<_> = left.iter().map(|left| left.ip()).collect();
+                        check_pieces(&pieces, &place, mtu, &mut start.clone());
+                        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| &piece[IPV4_LEN..]).copied().collect();
+                        assert_eq!(bytes, datagram.payload[start..end]);
+                        assert!(pieces.iter().all(|piece| Seen::of(piece).id == datagram.id));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_piece_that_ends_past_every_datagram_is_never_cut() {
+    for version in [4, 6] {
+        // IPv4's header counts towards the longest datagram, IPv6's does not.
+        let longest = if version == 4 { 65_515 } else { 65_535 };
+        for start in [57_600, 62_000, 64_000, 65_400, 65_528] {
+            for excess in (1..40).chain([1_480, 5_000]) {
+                let (end, datagram) = (longest + excess, ip(version).noise(0));
+                if end <= start + 1_480 || end > start + 8_900 {
+                    continue;
+                }
+                let place = Place { range: start..end, more: false };
+                let mut station = Station::source(1_500, Fill::Full);
+                let frame = datagram.piece_with(&place, &vec![7; end - start]);
+                assert_eq!(station.push_ip(Time::ZERO, &frame), [], "{place:?} of version {version}");
+                assert_eq!(station.out.ledger.retired(Reason::FragOversize).packets, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_router_never_cuts_what_says_no() {
+    for version in [4, 6] {
+        let mut datagram = ip(version).noise(3_000);
+        datagram.ip_flags = DF;
+        let mut station = Station::router(1_500, Fill::Full);
+        assert_eq!(station.push_ip(Time::ZERO, &datagram.bytes()), []);
+        assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 1);
+        for piece in datagram.fragments(2_000) {
+            station.push_ip(Time::ZERO, &piece).iter().for_each(|left| assert!(left.frame.len() <= 1_500));
+        }
+        assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 2, "the second piece fits");
+    }
+}
+
+/// Cuts datagrams of these payloads at `mtu` in the place of their source, joins the pieces, compares.
+fn cut_and_join(version: u8, mtu: u16, fill: Fill, lens: impl Iterator<Item = usize>) {
+    let payload = noise(65_536, u64::from(mtu));
+    let mut cutting = Station::source(mtu, fill);
+    let mut joining = Station::joining(Limits { bytes: 1 << 20, patience: None }, Late::Retire);
+    let mut header = ip(version);
+    header.ip_flags = DF;
+    let original = Spec { payload: Vec::new(), ..header }.bytes();
+    for (index, len) in lens.enumerate() {
+        // As fast as identifiers allow: 25,000 a second.
+        let now = at(Duration::from_micros(40) * index as u32);
+        let payload = &payload[..len];
+        let header = header_for(&original, len);
+        cutting.push_parts(now, &header, payload);
+        let mut id = 0;
+        let mut count = 0;
+        while let Some(packet) = cutting.out.next() {
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                let seen = Seen::of(&[piece.header, piece.payload].concat());
+                assert!(piece.frame_len() <= usize::from(mtu) && seen.ip_len() == piece.frame_len());
+                assert!(version == 6 || !seen.dont_fragment || packet.cut.is_none(), "pieces may be cut again");
+                assert!(count == 0 || seen.id == id, "the pieces of a datagram share its identification");
+                id = seen.id;
+                count += 1;
+                let piece = joining.packet_of(piece.header, piece.payload);
+                assert_eq!(joining.out.queued_count(), 0, "nothing leaves before all is here");
+                joining.side.push(now, piece, &mut joining.out);
+            }
+            cutting.out.done(packet);
+        }
+        assert_eq!(joining.out.queued_count(), 1, "{len} bytes at {mtu}");
+        let joined = joining.out.next().expect("one is queued");
+        assert_same(&joined, &header, payload, count > 1, id);
+        joining.out.done(joined);
+        check(&cutting.side, &cutting);
+        check(&joining.side, &joining);
+    }
+    assert_eq!((cutting.out.pool.lent_count(), joining.out.pool.lent_count()), (0, 0));
+    assert!(joining.out.pool.heap_len() <= ROOM);
+}
+
+fn check(side: &Side, station: &Station) {
+    side.check(&station.out).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// The datagram is what its host sent; where it was cut, with the identification of its pieces and without DF.
+fn assert_same(joined: &Packet, header: &[u8], payload: &[u8], was_cut: bool, id: u32) {
+    assert!(joined.payload() == payload, "{} bytes differ", payload.len());
+    let mut expected = header.to_vec();
+    if was_cut && header[0] >> 4 == 4 {
+        expected[4..6].copy_from_slice(&(id as u16).to_be_bytes());
+        expected[6..8].fill(0);
+        seal_ip(&mut expected);
+    }
+    assert_eq!(joined.header(), expected);
+}
+
+/// The header of a datagram with a payload of this length.
+fn header_for(original: &[u8], payload_len: usize) -> Vec<u8> {
+    let mut header = original.to_vec();
+    if header[0] >> 4 == 4 {
+        header[2..4].copy_from_slice(&((IPV4_LEN + payload_len) as u16).to_be_bytes());
+        seal_ip(&mut header);
+    } else {
+        header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+    }
+    header
+}
+
+/// Pieces of what stood at `place` are disjoint and in order, within the MTU, in eights, and only its last may end it.
+fn check_pieces(pieces: &[&[u8]], place: &Place, mtu: u16, end: &mut usize) {
+    assert!(!pieces.is_empty(), "something leaves");
+    for (index, piece) in pieces.iter().enumerate() {
+        let seen = Seen::of(piece);
+        let (offset, more) = seen.fragment.expect("a piece stays a piece");
+        assert_eq!(offset, *end, "one begins where the one before it ends");
+        assert!(piece.len() <= usize::from(mtu), "{} bytes at {mtu}", piece.len());
+        let len = piece.len() - seen.body_at;
+        let is_last = index + 1 == pieces.len();
+        assert!(len > 0 && (is_last || len.is_multiple_of(8)));
+        assert_eq!(more, !is_last || place.more);
+        *end += len;
+    }
+    assert_eq!(*end, place.range.end);
+}
+
+/// The UDP header, in bytes.
+const UDP_LEN: usize = 8;

@@ -1,0 +1,499 @@
+//! Frames through places in, what would have left without them out: landing changes no byte, count or order.
+
+use crate::memory_port::{Call, receive};
+use core::net::IpAddr;
+use core::time::Duration;
+use fastrand::Rng;
+use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
+use wideload_engine::{
+    Answers, Event, Guesses, Guessing, Join, Late, Limits, Narrowing, Output, Pieces, Prefixes, Reason,
+    Reassembler, Role, Secret, Side, Widening, packet,
+};
+
+#[test]
+fn landing_changes_nothing_that_can_be_seen() {
+    let mut all = Guesses::default();
+    let mut wrong_by_seed = 0;
+    for seed in 0..300 {
+        let mut random = Rng::with_seed(seed);
+        let limits = Limits {
+            bytes: *random.choice(&[8_000, 60_000, 300_000, 1 << 28]).unwrap(),
+            patience: random.bool().then_some(Duration::from_millis(400)),
+        };
+        let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
+        let calls = [None, Some(Call::Batch), Some(Call::Frame)];
+        let mut stations = calls.map(|call| Station::new(limits, late, call, Guessing::Always));
+        let mut traffic = Traffic::draw(&mut random);
+        let mut now = Time::from_nanos(1_000_000_000);
+        for step in 0..40 {
+            if random.u8(..6) == 0 {
+                now = now + Duration::from_millis(random.u64(1..300));
+            }
+            let batch = traffic.batch(&mut random);
+            let [plain, batched, single] = stations.each_mut().map(|station| station.step(now, &batch));
+            assert!(plain == batched, "seed {seed}, step {step}, by batches:\n{plain:02x?}\n{batched:02x?}");
+            assert!(plain == single, "seed {seed}, step {step}, by frames:\n{plain:02x?}\n{single:02x?}");
+        }
+        for station in &mut stations {
+            station.side.flush(now, &mut station.out);
+            station.drain();
+            assert_eq!(station.out.pool.lent_count(), 0, "seed {seed}");
+        }
+        for station in &stations[1..] {
+            let guesses = station.side.guesses();
+            all.made += guesses.made;
+            all.right += guesses.right;
+            wrong_by_seed += u64::from(guesses.right < guesses.made);
+        }
+    }
+    println!("{all:?}, wrong in {wrong_by_seed}");
+    // A law about guesses says nothing where none is made, none is right or none is wrong.
+    assert!(all.right > 20_000 && all.made - all.right > 5_000 && wrong_by_seed > 250, "{all:?}");
+}
+
+#[test]
+fn a_burst_of_datagrams_lands_after_the_first_one() {
+    for (version, len) in [(4, 9_000), (4, 60_000), (6, 9_000), (6, 60_000)] {
+        for call in [Call::Batch, Call::Frame] {
+            let mut station = Station::usual(Some(call), Guessing::WherePays);
+            let frames: Vec<_> = (0..200).flat_map(|id| datagram(version, 1, id, len, 1_480)).collect();
+            frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
+            let guesses = station.side.guesses();
+            let bytes = 200 * len as u64;
+            assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 200);
+            assert!(guesses.landed_bytes * 20 > bytes * 17, "{version}, {len}: {guesses:?} of {bytes}");
+            assert_eq!((guesses.made, guesses.copied_out_bytes), (guesses.right, 0), "{version}, {len}");
+        }
+    }
+}
+
+#[test]
+fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
+    for call in [Call::Batch, Call::Frame] {
+        let mut station = Station::usual(Some(call), Guessing::Always);
+        let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
+        usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
+        let before = station.side.guesses().landed_bytes;
+        longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
+        let landed = station.side.guesses().landed_bytes - before;
+        assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 2);
+        assert!(landed > 20_000, "{landed} of 60,000 bytes");
+    }
+}
+
+#[test]
+fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
+    let [mut plain, mut landing] = [None, Some(Call::Frame)].map(|call| Station::usual(call, Guessing::Always));
+    landing.looks_first = true;
+    for id in 0..40 {
+        let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
+        for frame in one.iter().zip(&other).flat_map(|(one, other)| [one, other]) {
+            let [plain, landing] = [&mut plain, &mut landing].map(|it| it.step(NOW, core::slice::from_ref(frame)));
+            assert_eq!(plain, landing);
+        }
+    }
+    let guesses = landing.side.guesses();
+    // All but the first pieces, and the first datagrams.
+    assert!(guesses.right * 10 > guesses.made * 8 && guesses.landed_bytes > 2 * 30 * 7_520, "{guesses:?}");
+}
+
+#[test]
+fn who_always_guesses_wrong_stops() {
+    let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
+    // Two hosts in turns: what follows a piece is never the piece that follows.
+    let frames: Vec<_> = (0..400)
+        .flat_map(|id| {
+            let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
+            one.into_iter().zip(other).flat_map(|(one, other)| [one, other])
+        })
+        .collect();
+    frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
+    let guesses = station.side.guesses();
+    assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 800);
+    assert!(guesses.right * 10 < guesses.made && guesses.made * 10 < frames.len() as u64, "{guesses:?}");
+}
+
+#[test]
+fn who_stopped_starts_again_where_it_pays_again() {
+    let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
+    let mixed: Vec<_> = (0..200)
+        .flat_map(|id| {
+            let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
+            one.into_iter().zip(other).flat_map(|(one, other)| [one, other])
+        })
+        .collect();
+    mixed.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
+    let before = station.side.guesses();
+    let plain: Vec<_> = (0..2_000).flat_map(|id| datagram(4, 3, id, 9_000, 1_480)).collect();
+    plain.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
+    let after = station.side.guesses();
+    assert!(after.right - before.right > 7_000, "{before:?} {after:?}");
+}
+
+#[test]
+fn other_traffic_is_not_guessed_about() {
+    let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
+    let frames: Vec<_> = datagram(4, 1, 1, 9_000, 1_480);
+    station.step(NOW, &frames);
+    let whole: Vec<_> = (0..1_000).map(|id| v4(1, id, 0, false, 0, &noise(1_000, 1))).collect();
+    whole.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
+    let guesses = station.side.guesses();
+    assert!(guesses.made <= 64 && guesses.right == 0, "{guesses:?}");
+}
+
+/// A side, and how frames come to it.
+struct Station {
+    side: Side,
+    out: Output,
+    call: Option<Call>,
+    /// Are headers seen before places are lent?
+    looks_first: bool,
+    gone: Vec<Vec<u8>>,
+}
+
+impl Station {
+    fn new(limits: Limits, late: Late, call: Option<Call>, guessing: Guessing) -> Station {
+        let reassembler = Reassembler::new(limits, late, Secret::new(5)).guessing(guessing);
+        let [v4, v6] = ["10.2.0.0/16", "300::/8"].map(|text| text.parse().expect("it is a prefix"));
+        let joins = Prefixes::new(Join::Destination).with(v4, Join::Hop).with(v6, Join::Hop);
+        let widening = Widening { joins, reassembler: Some(reassembler), ..Widening::default() };
+        let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
+        let addresses = [IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])];
+        let answers = Answers::new(addresses, 1_000, 100, Secret::new(6));
+        let out = Output::new(Pool::new(1 << 30), Some(answers));
+        Station { side, out, call, looks_first: false, gone: Vec::new() }
+    }
+
+    fn usual(call: Option<Call>, guessing: Guessing) -> Station {
+        Station::new(Limits { bytes: 8 << 20, patience: None }, Late::Retire, call, guessing)
+    }
+
+    /// Takes a batch; all that can be seen of it.
+    fn step(&mut self, now: Time, batch: &[Vec<u8>]) -> (String, Vec<Vec<u8>>) {
+        self.side.expire(now, &mut self.out);
+        let (mut landed, mut frames) = (Vec::new(), Vec::new());
+        match self.call {
+            None => receive(batch, Call::Batch, None, &mut self.out.pool, &mut landed, &mut frames),
+            Some(call) => {
+                let next = batch.first().filter(|_| self.looks_first).map(|frame| {
+                    Frame::copy(frame, Medium::Ethernet, Ingress(0), &mut self.out.pool).expect("it is a packet")
+                });
+                let pool = &mut self.out.pool;
+                self.side.predict(next.as_ref(), pool);
+                receive(batch, call, self.side.places(), pool, &mut landed, &mut frames);
+                self.side.settle(now, &mut landed, &mut frames, &mut self.out);
+                next.into_iter().for_each(|next| self.out.pool.give(next.into_buffer()));
+            }
+        }
+        assert!(landed.is_empty());
+        for frame in frames {
+            match frame {
+                Frame::Ip(packet) => self.side.push(now, packet, &mut self.out),
+                Frame::Other(raw, unfit) => {
+                    self.gone.push([format!("{unfit:?}").as_bytes(), raw.frame()].concat());
+                    self.out.pool.give(raw.into_buffer());
+                }
+            }
+        }
+        self.drain();
+        self.side.check(&self.out).unwrap();
+        let gone = core::mem::take(&mut self.gone);
+        let reassembler = self.side.widening.reassembler.as_ref().unwrap();
+        let counts = (reassembler.held(), reassembler.charged(), reassembler.next_deadline());
+        let ledger = &self.out.ledger;
+        let events: Vec<_> = Event::ALL.iter().map(|event| ledger.event(*event)).collect();
+        let ends: Vec<_> = Reason::ALL.iter().map(|reason| ledger.retired(*reason)).collect();
+        let lent_count = self.out.pool.lent_count();
+        let totals = (ledger.received, ledger.forwarded);
+        (format!("{counts:?} {lent_count} {totals:?} {events:?} {ends:?}"), gone)
+    }
+
+    fn drain(&mut self) {
+        while let Some(packet) = self.out.next() {
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                self.gone.push([piece.header, piece.payload].concat());
+            }
+            self.out.done(packet);
+        }
+    }
+}
+
+/// Hosts that send datagrams, and what happens to the frames on the way.
+struct Traffic {
+    hosts: Vec<Host>,
+    speaking: usize,
+    /// One frame in so many is followed by another host's, swapped, repeated, lost, replaced.
+    switch: usize,
+    swap: usize,
+    repeat: usize,
+    lose: usize,
+    stranger: usize,
+    /// One frame in so many has a twin that differs in one bit of its headers or in length, before it or in its place.
+    twin: usize,
+    /// Do hosts take turns, each with a whole datagram?
+    takes_turns: bool,
+    /// Frames that came and may come again.
+    past: Vec<Vec<u8>>,
+}
+
+struct Host {
+    version: u8,
+    number: u8,
+    protocol: u8,
+    /// Does it send to where pieces are joined hop by hop?
+    is_elsewhere: bool,
+    lens: Vec<usize>,
+    step: usize,
+    id: u32,
+    /// Frames of its datagram that are still to be sent, the next one last.
+    left: Vec<Vec<u8>>,
+}
+
+impl Traffic {
+    fn draw(random: &mut Rng) -> Traffic {
+        let host = |number: usize, random: &mut Rng| {
+            let step = *random.choice(&[48, 400, 1_480]).unwrap();
+            let unit = *random.choice(&[1, 1, step]).unwrap();
+            let lens = (0..*random.choice(&[1, 1, 3]).unwrap())
+                .map(|_| unit * random.usize(1..step / unit * 12))
+                .collect();
+            let version = if random.u8(..3) == 0 { 6 } else { 4 };
+            let protocol = *random.choice(&[17, 17, 17, 47, 50, 4, 58]).unwrap();
+            let (is_elsewhere, id) = (random.u8(..8) == 0, random.u32(..40_000));
+            Host { version, number: number as u8, protocol, is_elsewhere, lens, step, id, left: Vec::new() }
+        };
+        let hosts = (0..*random.choice(&[1, 1, 2, 5]).unwrap()).map(|number| host(number, random)).collect();
+        let mut one_in = || *random.choice(&[7, 40, 300, usize::MAX, usize::MAX]).unwrap();
+        let (switch, swap, repeat, lose, stranger) = (one_in(), one_in(), one_in(), one_in(), one_in());
+        let (twin, takes_turns) = (one_in(), random.u8(..3) == 0);
+        Traffic { hosts, speaking: 0, switch, swap, repeat, lose, stranger, twin, takes_turns, past: Vec::new() }
+    }
+
+    fn batch(&mut self, random: &mut Rng) -> Vec<Vec<u8>> {
+        let mut batch = Vec::new();
+        for _ in 0..random.usize(1..=64) {
+            let happens = |one_in: usize, random: &mut Rng| one_in < usize::MAX && random.usize(..one_in) == 0;
+            let is_between = self.takes_turns && self.hosts[self.speaking].left.is_empty();
+            if is_between || happens(self.switch, random) {
+                self.speaking = random.usize(..self.hosts.len());
+            }
+            if happens(self.stranger, random) {
+                batch.push(stranger(random));
+            }
+            if happens(self.repeat, random) && !self.past.is_empty() {
+                let mut again = random.choice(&self.past).unwrap().clone();
+                if random.bool() {
+                    let last = again.len() - 1;
+                    again[last] ^= 1;
+                }
+                batch.push(again);
+            }
+            let frame = self.hosts[self.speaking].next(random);
+            if self.past.len() < 30 || random.u8(..20) == 0 {
+                self.past.truncate(30);
+                self.past.insert(0, frame.clone());
+            }
+            let has_twin = happens(self.twin, random);
+            if has_twin {
+                batch.push(twin(&frame, random));
+            }
+            if !(has_twin && random.bool() || happens(self.lose, random)) {
+                batch.push(frame);
+            }
+            if happens(self.swap, random) && batch.len() > 1 {
+                let last = batch.len() - 1;
+                batch.swap(last, random.usize(last.saturating_sub(4)..last));
+            }
+        }
+        batch
+    }
+}
+
+impl Host {
+    fn next(&mut self, random: &mut Rng) -> Vec<u8> {
+        while self.left.is_empty() {
+            self.id += 1;
+            let len = *random.choice(&self.lens).unwrap();
+            self.left = datagram(self.version, self.number, self.id, len, self.step);
+            if random.u8(..4) == 0 {
+                tunnelled(&mut self.left[0]);
+            }
+            self.left.iter_mut().for_each(|frame| readdress(frame, self.protocol, self.is_elsewhere));
+            match random.u8(..60) {
+                0 => random.shuffle(&mut self.left),
+                1 => self.left.iter_mut().for_each(|frame| padded(frame, 3)),
+                2 if self.version == 4 => self.left.iter_mut().for_each(with_option),
+                3 => self.left.reverse(),
+                4 if self.version == 4 => mark(&mut self.left, 3),
+                5 if self.version == 4 => mark(&mut self.left, 2),
+                6 => change_from_one_on(&mut self.left, random),
+                _ => {}
+            }
+            self.left.reverse();
+        }
+        self.left.pop().unwrap()
+    }
+}
+
+/// A frame that is no fragment that anybody waits for.
+fn stranger(random: &mut Rng) -> Vec<u8> {
+    let payload = noise(random.usize(0..1_500), random.u64(..));
+    match random.u8(..9) {
+        0 => payload,
+        // The tag looks like the start of an IPv4 header.
+        7 => {
+            let mut frame = tagged(v4(1, random.u32(..), 0, true, 0, &noise(8 * random.usize(1..185), 3)));
+            frame[14..16].copy_from_slice(&[0x45, 7]);
+            frame
+        }
+        1 => [&[2; 12][..], &[8, 6], &payload].concat(),
+        2 => tagged(v4(1, random.u32(..), 0, true, 0, &noise(1_480, 3))),
+        3 => v4(random.u8(..3), random.u32(..40_100), 8 * random.usize(..400), random.bool(), 0, &payload),
+        4 => v6(random.u8(..3), random.u32(..40_100), 8 * random.usize(..400), random.bool(), &payload),
+        5 => v6_with_options(&payload),
+        6 => {
+            let mut frame = v4(1, 3, 0, true, 0, &noise(64, 1));
+            frame[24] ^= 1;
+            frame
+        }
+        _ => v4(9, 1, 0, false, 0, &payload),
+    }
+}
+
+/// The frames of a datagram whose payload is this long, in order.
+fn datagram(version: u8, host: u8, id: u32, len: usize, step: usize) -> Vec<Vec<u8>> {
+    let payload = noise(len, u64::from(id) << 8 | u64::from(host));
+    let pieces = payload.chunks(step).enumerate();
+    let frames = pieces.map(|(index, piece)| {
+        let (offset, more) = (index * step, (index + 1) * step < len);
+        if version == 4 { v4(host, id, offset, more, 0, piece) } else { v6(host, id, offset, more, piece) }
+    });
+    frames.collect()
+}
+
+fn v4(host: u8, id: u32, offset: usize, more: bool, tos: u8, payload: &[u8]) -> Vec<u8> {
+    let place = (offset / 8) as u16 & 0x1FFF | if more { 0x2000 } else { 0 };
+    let mut bytes = vec![0x45, tos];
+    bytes.extend((20 + payload.len() as u16).to_be_bytes());
+    bytes.extend([(id as u16).to_be_bytes(), place.to_be_bytes()].concat());
+    bytes.extend([64, 17, 0, 0, 10, 0, 0, host, 10, 1, 1, 1]);
+    let checksum = Sum::of(&bytes).checksum();
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    [&LINK[..], &[8, 0], &bytes, payload].concat()
+}
+
+fn v6(host: u8, id: u32, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x60, 0, 0, 0];
+    bytes.extend((8 + payload.len() as u16).to_be_bytes());
+    bytes.extend([44, 64]);
+    bytes.extend([[host; 16], [2; 16]].concat());
+    bytes.extend([17, 0]);
+    bytes.extend((offset as u16 & 0xFFF8 | u16::from(more)).to_be_bytes());
+    bytes.extend(id.to_be_bytes());
+    [&LINK[..], &[0x86, 0xDD], &bytes, payload].concat()
+}
+
+/// A first fragment whose next header is another extension header, which stands where payload would.
+fn v6_with_options(payload: &[u8]) -> Vec<u8> {
+    let mut frame = v6(1, 7, 0, true, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], payload, &[0; 8]].concat());
+    frame[14 + 40] = 60;
+    frame
+}
+
+fn tagged(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.splice(12..12, [0x81, 0, 0, 7]);
+    frame
+}
+
+fn padded(frame: &mut Vec<u8>, len: usize) {
+    frame.extend(vec![0xEE; len]);
+}
+
+/// Puts an option of four bytes behind an IPv4 header.
+fn with_option(frame: &mut Vec<u8>) {
+    frame.splice(34..34, [0x88, 4, 1, 2]);
+    frame[14] = 0x46;
+    reseal(frame, 4);
+}
+
+/// Has the second piece carry this congestion mark.
+fn mark(frames: &mut [Vec<u8>], bits: u8) {
+    if let Some(frame) = frames.get_mut(1) {
+        frame[15] = bits;
+        reseal(frame, 0);
+    }
+}
+
+/// Has a frame come from a host that speaks this protocol, and go to where pieces are joined hop by hop.
+fn readdress(frame: &mut [u8], protocol: u8, is_elsewhere: bool) {
+    if frame[12] == 8 {
+        (frame[23], frame[31]) = (protocol, if is_elsewhere { 2 } else { 1 });
+        reseal(frame, 0);
+    } else {
+        (frame[54], frame[38]) = (protocol, if is_elsewhere { 3 } else { 2 });
+    }
+}
+
+/// Has a first piece carry a tunnel in UDP, where it is so long.
+fn tunnelled(frame: &mut [u8]) {
+    if let Some(start) = frame.get_mut(front_len(frame)..).and_then(<[u8]>::first_chunk_mut) {
+        *start = [0x30, 0x39, 0x12, 0xB5, 0xF0, 0, 0, 0, 8, 0, 0, 0, 1, 2, 3, 0];
+    }
+}
+
+/// Has the pieces from one on differ from those before them in the same bit of their headers.
+fn change_from_one_on(frames: &mut [Vec<u8>], random: &mut Rng) {
+    let (from, at, bit) = (random.usize(..frames.len()), random.usize(..front_len(&frames[0])), random.u8(..8));
+    frames[from..].iter_mut().for_each(|frame| flip(frame, at, bit));
+}
+
+/// A frame that differs from another in one bit of its headers, or in length.
+fn twin(frame: &[u8], random: &mut Rng) -> Vec<u8> {
+    let mut twin = frame.to_vec();
+    let front_len = front_len(frame);
+    if random.u8(..4) > 0 {
+        flip(&mut twin, random.usize(..front_len), random.u8(..8));
+        return twin;
+    }
+    let payload_len = random.usize(..=frame.len() - front_len);
+    twin.truncate(front_len + payload_len);
+    let (at, header_len) = if frame[12] == 8 { (16, 20) } else { (18, 8) };
+    twin[at..at + 2].copy_from_slice(&(header_len + payload_len as u16).to_be_bytes());
+    if frame[12] == 8 {
+        reseal(&mut twin, 0);
+    }
+    twin
+}
+
+/// Changes a bit in a frame's headers; the checksum is right, unless it is what was changed.
+fn flip(frame: &mut [u8], at: usize, bit: u8) {
+    frame[at] ^= 1 << bit;
+    if frame[12] == 8 && frame[14] == 0x45 && !(24..26).contains(&at) {
+        reseal(frame, 0);
+    }
+}
+
+/// Bytes in front of a fragment's payload, where its header has no options.
+fn front_len(frame: &[u8]) -> usize {
+    if frame[12] == 8 { 34 } else { 62 }
+}
+
+fn reseal(frame: &mut [u8], more_len: u16) {
+    let len = u16::from_be_bytes([frame[16], frame[17]]) + more_len;
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    frame[24..26].fill(0);
+    let header_len = usize::from(frame[14] & 15) * 4;
+    let checksum = Sum::of(&frame[14..14 + header_len]).checksum();
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+const LINK: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+const NOW: Time = Time::from_nanos(1_000_000_000);

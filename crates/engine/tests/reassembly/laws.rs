@@ -1,0 +1,584 @@
+//! Pieces in any order in, datagrams out: the laws of joining, on small inputs, all of them.
+
+use crate::station::{Left, Station, USUAL};
+use core::time::Duration;
+use testkit::fields::{CE, DESTINATION_OPTIONS, DF, EXPERIMENT, HOP_BY_HOP, ROUTING, UDP};
+use testkit::model::joined_mark;
+use testkit::{Place, Seen, Spec, copied_option, each_order, extension, host, ip, noise, uncopied_option};
+use wideload_engine::packet::Time;
+use wideload_engine::{Event, Late, Limits, Reason};
+
+#[test]
+fn every_order_of_up_to_five_fragments_gives_the_datagram_once() {
+    let mut case = 0;
+    for header in headers() {
+        for mtu in mtus(&header) {
+            for (datagram, pieces) in datagrams_of_each_count(&header, mtu) {
+                let whole = datagram.bytes();
+                let mut station = Station::usual();
+                each_order(pieces.len(), &mut |order| {
+                    let what = || format!("{header:?} at {mtu} in order {order:?}");
+                    let (last, others) = order.split_last().unwrap();
+                    for index in others {
+                        let left = station.push(Time::ZERO, &pieces[*index], &header);
+                        assert_eq!(left, [], "nothing leaves before all is here: {}", what());
+                    }
+                    let left = station.push(Time::ZERO, &pieces[*last], &header);
+                    assert_eq!(frames(&left), [whole.as_slice()], "{}", what());
+                    assert_eq!(station.flush(Time::ZERO), [], "nothing is left behind: {}", what());
+                    case += 1;
+                });
+            }
+        }
+    }
+    assert!(case > 40_000, "{case} cases");
+}
+
+#[test]
+fn a_repeat_of_any_piece_at_any_time_changes_nothing() {
+    for header in headers().into_iter().take(4) {
+        let datagram = datagram(&header, 3 * 1_480 + 5);
+        let pieces = datagram.fragments(1_500);
+        each_order(4, &mut |order| {
+            for repeated in 0..order.len() {
+                for at in repeated + 1..order.len() {
+                    let mut station = Station::usual();
+                    let mut left = Vec::new();
+                    for (index, piece) in order.iter().enumerate() {
+                        if index == at {
+                            let repeat = &pieces[order[repeated]];
+                            (0..3).for_each(|_| left.extend(station.push(Time::ZERO, repeat, &header)));
+                        }
+                        left.extend(station.push(Time::ZERO, &pieces[*piece], &header));
+                    }
+                    assert_eq!(frames(&left), [datagram.bytes()], "{repeated} again before {at} of {order:?}");
+                    let ledger = &station.out.ledger;
+                    assert_eq!(ledger.retired(Reason::FragRepeat).packets, 3);
+                    assert_eq!(ledger.retired_all().packets, 3);
+                    assert_eq!(ledger.event(Event::Absorbed).packets, 4, "a repeat is not counted twice");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_repeat_may_be_part_of_a_piece_or_span_several() {
+    let datagram = ip(4).noise(96);
+    let place = |start, end| Place { range: start..end, more: end < 96 };
+    for first in [[0..32, 32..64], [32..64, 0..32]] {
+        let mut station = Station::usual();
+        let push = |station: &mut Station, start, end| {
+            station.push(Time::ZERO, &datagram.piece(&place(start, end)), &datagram)
+        };
+        for range in &first {
+            assert_eq!(push(&mut station, range.start, range.end), []);
+        }
+        for (start, end) in [(0, 8), (24, 32), (24, 40), (8, 56), (0, 64), (56, 64)] {
+            assert_eq!(push(&mut station, start, end), [], "{start}..{end} is all held");
+        }
+        assert_eq!(station.out.ledger.retired(Reason::FragRepeat).packets, 6);
+        let left = push(&mut station, 64, 96);
+        assert_eq!(frames(&left), [datagram.bytes()]);
+    }
+}
+
+#[test]
+fn a_repeat_of_a_datagram_that_is_complete_starts_anew_and_is_delivered_only_whole() {
+    for version in [4, 6] {
+        let datagram = ip(version).noise(3_000);
+        let pieces = datagram.fragments(1_500);
+        let mut station = Station::usual();
+        let mut left = Vec::new();
+        for piece in pieces.iter().chain(&pieces).chain(&pieces[..2]) {
+            left.extend(station.push(Time::ZERO, piece, &datagram));
+        }
+        assert_eq!(frames(&left), [datagram.bytes(), datagram.bytes()]);
+        assert_eq!(station.out.pool.lent_count(), 1, "the third is waited for");
+    }
+}
+
+#[test]
+fn what_came_of_a_datagram_leaves_when_patience_ends_and_no_more() {
+    for header in headers() {
+        for mtu in mtus(&header) {
+            let (datagram, pieces) = datagrams_of_each_count(&header, mtu).pop().unwrap();
+            let places = datagram.places(mtu);
+            for missing in 1u32..1 << pieces.len() {
+                for release_mtu in [mtu, mtu * 2, mtu_min(&header), 9_000] {
+                    for reverse in [false, true] {
+                        let late = Late::Release { mtu: release_mtu as u16 };
+                        let mut station = Station::joining(USUAL, late);
+                        let mut here: Vec<usize> =
+                            (0..pieces.len()).filter(|index| missing >> index & 1 == 0).collect();
+                        if reverse {
+                            here.reverse();
+                        }
+                        let mut held = vec![None; datagram.payload.len()];
+                        for index in &here {
+                            let left = station.push(Time::ZERO, &pieces[*index], &header);
+                            assert_eq!(left, [], "nothing is delivered whole");
+                            let range = places[*index].range.clone();
+                            held[range.clone()].copy_from_slice(&somes(&datagram.payload[range]));
+                        }
+                        assert_eq!(station.expire(just_before(patience(&header))), []);
+                        let left = station.expire(Time::ZERO + patience(&header));
+                        let what = format!("{header:?} at {mtu} without {missing:b}, released at {release_mtu}");
+                        let end_came = missing >> (pieces.len() - 1) & 1 == 0;
+                        check_released(&left, &header, &held, end_came, release_mtu, &what);
+                        assert_eq!(station.out.pool.lent_count(), 0);
+                        let released = station.out.ledger.event(Event::ReleasedLate).packets;
+                        assert_eq!(released, u64::from(!here.is_empty()), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_released_late_still_make_the_datagram_at_the_host_behind() {
+    for version in [4, 6] {
+        let datagram = ip(version).noise(6_001);
+        let pieces = datagram.fragments(1_500);
+        for late_one in 0..pieces.len() {
+            let mut first = Station::joining(USUAL, Late::Release { mtu: 1_280 });
+            let mut behind = Station::usual();
+            let mut on_the_way = Vec::new();
+            for (index, piece) in pieces.iter().enumerate().filter(|(index, _)| *index != late_one) {
+                assert_eq!(first.push(Time::ZERO, piece, &datagram), [], "{index}");
+            }
+            on_the_way.extend(first.expire(Time::ZERO + patience(&datagram)));
+            let now = Time::ZERO + patience(&datagram);
+            on_the_way.extend(first.push(now, &pieces[late_one], &datagram));
+            on_the_way.extend(first.flush(now));
+            let left: Vec<_> =
+                on_the_way.iter().flat_map(|piece| behind.push(Time::ZERO, &piece.frame, &datagram)).collect();
+            assert_eq!(frames(&left), [datagram.bytes()], "version {version}, piece {late_one} late");
+        }
+    }
+}
+
+#[test]
+fn congestion_marks_join_as_rfc_3168_says_for_every_tuple() {
+    for version in [4, 6] {
+        for count in 1..=4u32 {
+            for tuple in 0..4u32.pow(count) {
+                let marks: Vec<u8> = (0..count).map(|index| (tuple >> (2 * index) & 3) as u8).collect();
+                for turned in 0..count as usize {
+                    check_marks(version, &marks, turned);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_that_are_released_lose_no_congestion_mark_for_any_tuple() {
+    for version in [4, 6] {
+        for tuple in 0..4u32.pow(4) {
+            let marks: [u8; 4] = [0, 2, 4, 6].map(|shift| (tuple >> shift & 3) as u8);
+            // One is missing, at any place, and those that come do so in any turn.
+            for (missing, turned) in (0..5).flat_map(|missing| (0..4).map(move |turned| (missing, turned))) {
+                let datagram = ip(version).noise(64 * 5);
+                let mut station = Station::joining(USUAL, Late::Release { mtu: mtu_min(&datagram) as u16 });
+                for index in 0..4 {
+                    let index = (index + turned) % 4;
+                    let mut header = datagram.clone();
+                    header.tos |= marks[index];
+                    let at = index + usize::from(index >= missing);
+                    let place = Place { range: 64 * at..64 * (at + 1), more: at < 4 };
+                    assert_eq!(station.push(Time::ZERO, &header.piece(&place), &datagram), []);
+                }
+                let left = station.flush(Time::ZERO);
+                let seen: Vec<u8> = left.iter().map(|piece| Seen::of(piece.ip()).ecn()).collect();
+                let what =
+                    format!("{marks:?} in version {version}, {missing} is missing, first {turned}: {seen:?}");
+                assert!(!seen.is_empty(), "{what}");
+                let has_ce = marks.contains(&CE);
+                assert!(seen.iter().all(|mark| (*mark == CE) == has_ce), "{what}");
+                assert!(seen.iter().all(|mark| marks.contains(mark)), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_header_of_a_datagram_is_that_of_the_piece_at_offset_0() {
+    for version in [4, 6] {
+        let datagram = Spec { protocol: UDP, ..ip(version).noise(3_000) };
+        let places = datagram.places(1_500);
+        each_order(places.len(), &mut |order| {
+            let mut station = Station::usual();
+            let mut left = Vec::new();
+            for index in order {
+                let mut piece = datagram.clone();
+                piece.ttl += *index as u8;
+                if version == 6 {
+                    // RFC 8200 section 4.5 (R093): what the others name as next header does not matter.
+                    piece.protocol = if *index == 0 { UDP } else { EXPERIMENT };
+                }
+                left.extend(station.push(Time::ZERO, &piece.piece(&places[*index]), &datagram));
+            }
+            assert_eq!(frames(&left), [datagram.bytes()], "in order {order:?}");
+        });
+    }
+}
+
+#[test]
+fn each_part_of_the_key_tells_datagrams_apart() {
+    type Change = fn(&mut Spec);
+    let changes: [(&str, Change); 6] = [
+        ("source", |header| header.source = host(header.version(), 9)),
+        ("destination", |header| header.destination = host(header.version(), 9)),
+        ("identification", |header| header.id += 16_384),
+        ("protocol", |header| header.protocol = UDP),
+        ("VLAN", |header| header.vlans = Some(vec![8])),
+        ("ingress", |header| header.ingress += 1),
+    ];
+    for version in [4, 6] {
+        // Version 6 knows no protocol until a datagram is whole (RFC 8200 section 4.5, R093).
+        for (what, change) in changes.into_iter().filter(|(what, _)| version == 4 || *what != "protocol") {
+            let mut one = ip(version).noise(2_000);
+            one.vlans = Some(vec![7]);
+            let mut other = Spec { payload: noise(2_000, 99), ..one.clone() };
+            change(&mut other);
+            let [one_first, one_last] = two(one.fragments(1_500));
+            let [other_first, other_last] = two(other.fragments(1_500));
+            let mut station = Station::usual();
+            let mut left = Vec::new();
+            for (piece, header) in
+                [(&one_first, &one), (&other_last, &other), (&one_last, &one), (&other_first, &other)]
+            {
+                left.extend(station.push(Time::ZERO, piece, header));
+            }
+            assert_eq!(frames(&left), [one.bytes(), other.bytes()], "{what} in version {version}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_datagram_passes_whatever_is_held_under_its_key() {
+    for version in [4, 6] {
+        let datagram = ip(version).noise(3_000);
+        let atomic = Spec { payload: noise(100, 1), ..datagram.clone() };
+        let pieces = datagram.fragments(1_500);
+        for at in 0..=pieces.len() {
+            let mut station = Station::usual();
+            let mut left = Vec::new();
+            for (index, piece) in pieces.iter().enumerate() {
+                if index == at {
+                    // Version 6: with a Fragment header that says "all of it" (RFC 6946 section 4, R081).
+                    let frame = atomic.piece(&Place { range: 0..100, more: false });
+                    assert_eq!(
+                        frames(&station.push(Time::ZERO, &frame, &datagram)),
+                        [atomic.bytes()],
+                        "version {version}"
+                    );
+                }
+                left.extend(station.push(Time::ZERO, piece, &datagram));
+            }
+            assert_eq!(frames(&left), [datagram.bytes()], "version {version}, after {at} pieces");
+        }
+    }
+}
+
+#[test]
+fn a_fragment_without_payload_ends_and_touches_nothing() {
+    for version in [4, 6] {
+        let datagram = ip(version).noise(3_000);
+        let pieces = datagram.fragments(1_500);
+        for (start, more) in [(0, true), (8, true), (8, false), (1_448, true), (3_000, false), (65_528, false)] {
+            let empty = datagram.piece_with(&Place { range: start..start, more }, &[]);
+            let mut station = Station::usual();
+            assert_eq!(station.push(Time::ZERO, &empty, &datagram), []);
+            assert_eq!(station.out.pool.lent_count(), 0);
+            let mut left = Vec::new();
+            for piece in &pieces {
+                left.extend(station.push(Time::ZERO, piece, &datagram));
+                left.extend(station.push(Time::ZERO, &empty, &datagram));
+            }
+            assert_eq!(frames(&left), [datagram.bytes()], "version {version}: {start}, more {more}");
+            assert_eq!(station.out.ledger.retired(Reason::FragZeroLen).packets, 1 + pieces.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_fragment_that_is_followed_is_a_multiple_of_eight_long() {
+    for version in [4, 6] {
+        let datagram = ip(version).noise(3_000);
+        for len in 1..200 {
+            for start in [0, 8, 1_000] {
+                let place = Place { range: start..start + len, more: true };
+                let mut station = Station::usual();
+                assert_eq!(station.push(Time::ZERO, &datagram.piece(&place), &datagram), []);
+                let held = station.out.pool.lent_count();
+                assert_eq!(held, usize::from(len % 8 == 0), "version {version}: {place:?}");
+                let refused = station.out.ledger.retired(Reason::FragLenNot8).packets;
+                assert_eq!(refused, u64::from(len % 8 != 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_datagram_is_longer_than_its_length_field_can_say() {
+    for header in headers() {
+        let (first_len, later_len) = (header.piece_len(0), header.piece_len(8));
+        // IPv4's length field counts the header of the whole, IPv6's its extension headers (never the Fragment header).
+        let longest = if header.version() == 4 { 65_535 - first_len } else { 65_535 + 48 - first_len };
+        let start = longest / 8 * 8 - 1_024;
+        for excess in -9..=24isize {
+            let end = longest.strict_add_signed(excess);
+            let datagram = Spec { payload: noise(end.max(longest), 3), ..header.clone() };
+            let mut places: Vec<_> = (0..start)
+                .step_by(32_768)
+                .map(|at| Place { range: at..(at + 32_768).min(start), more: true })
+                .collect();
+            places.push(Place { range: start..end, more: false });
+            for last_first in [false, true] {
+                if last_first {
+                    places.rotate_right(1);
+                }
+                let mut station = Station::usual();
+                let mut left = Vec::new();
+                for place in &places {
+                    if end - place.range.start + later_len <= 65_535 || place.more {
+                        left.extend(station.push(Time::ZERO, &datagram.piece(place), &header));
+                    }
+                }
+                let what = format!("{header:?}: {excess} bytes above, last first: {last_first}");
+                let ledger = &station.out.ledger;
+                assert_eq!(ledger.event(Event::Reassembled).packets, u64::from(excess <= 0), "{what}");
+                assert_eq!(ledger.retired(Reason::FragOversize).packets > 0, excess > 0, "{what}");
+                let whole = Spec { payload: datagram.payload[..end].to_vec(), ..header.clone() };
+                // What joins may be longer than any MTU can say, by IPv6's own header; then it leaves in pieces again.
+                let leaves_whole = excess <= 0 && whole.bytes().len() - header.link_len() <= 65_535;
+                if excess <= 0 && !leaves_whole {
+                    let payload: Vec<u8> =
+                        left.iter().flat_map(|piece| piece.ip()[Seen::of(piece.ip()).body_at..].to_vec()).collect();
+                    assert!(left.len() > 1 && payload == whole.payload, "{what}");
+                } else {
+                    let expected = leaves_whole.then(|| whole.bytes());
+                    assert!(frames(&left) == expected.iter().collect::<Vec<_>>(), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_behind_a_packet_is_never_payload() {
+    for version in [4, 6] {
+        for vlans in [None, Some(vec![9])] {
+            let mut datagram = ip(version).noise(1_003);
+            datagram.vlans = vlans;
+            let places = [(0..8, true), (8..16, true), (16..1_000, true), (1_000..1_003, false)];
+            each_order(places.len(), &mut |order| {
+                for padding in [1, 7, 46] {
+                    let mut station = Station::usual();
+                    let mut left = Vec::new();
+                    for index in order {
+                        let (range, more) = places[*index].clone();
+                        let mut frame = datagram.piece(&Place { range, more });
+                        frame.extend(vec![0xEE; padding]);
+                        left.extend(station.push(Time::ZERO, &frame, &datagram));
+                    }
+                    assert_eq!(frames(&left), [datagram.bytes()], "version {version}, {padding} bytes of padding");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn df_comes_back_where_the_longest_piece_had_it() {
+    for flags in 0..8u32 {
+        for longest in 0..3usize {
+            let mut datagram = ip(4).noise(800);
+            let mut at = 0;
+            let places: Vec<_> = (0..3)
+                .map(|index| {
+                    let end = if index == 2 { 800 } else { at + if index == longest { 480 } else { 160 } };
+                    let place = Place { range: at..end, more: index < 2 };
+                    at = end;
+                    place
+                })
+                .collect();
+            each_order(3, &mut |order| {
+                let mut station = Station::usual();
+                let mut left = Vec::new();
+                for index in order {
+                    datagram.ip_flags = if flags >> index & 1 == 1 { DF } else { 0 };
+                    left.extend(station.push(Time::ZERO, &datagram.piece(&places[*index]), &datagram));
+                }
+                let lens: Vec<_> = places.iter().map(|place| place.range.len()).collect();
+                let expected =
+                    (0..3).any(|index| flags >> index & 1 == 1 && lens[index] == *lens.iter().max().unwrap());
+                assert_eq!(
+                    Seen::of(left[0].ip()).dont_fragment,
+                    expected,
+                    "{flags:b}, piece {longest} the longest"
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn a_packet_that_is_no_fragment_goes_on_untouched() {
+    for header in headers() {
+        let datagram = datagram(&header, 1_200);
+        let mut station = Station::usual();
+        assert_eq!(frames(&station.push(Time::ZERO, &datagram.bytes(), &header)), [datagram.bytes()]);
+        assert_eq!(station.out.pool.lent_count(), 0);
+    }
+}
+
+#[test]
+fn order_and_interleaving_of_many_datagrams_do_not_matter() {
+    // Identifications that share a hint, in rounds: one piece of each, then the next of each.
+    for version in [4, 6] {
+        for step in [1, 32, 64, 128] {
+            let datagrams: Vec<Spec> = (0..40)
+                .map(|index| {
+                    let mut datagram = Spec { payload: noise(5_000, index), ..ip(version).noise(0) };
+                    datagram.id = 7 + step * index as u32;
+                    datagram
+                })
+                .collect();
+            let pieces: Vec<_> = datagrams.iter().map(|datagram| datagram.fragments(1_500)).collect();
+            let mut station = Station::joining(Limits { bytes: 8 << 20, patience: None }, Late::Retire);
+            let mut left = Vec::new();
+            for round in 0..pieces[0].len() {
+                for of_one in &pieces {
+                    left.extend(station.push(Time::ZERO, &of_one[round], &datagrams[0]));
+                }
+            }
+            let expected: Vec<_> = datagrams.iter().map(Spec::bytes).collect();
+            assert_eq!(frames(&left), expected, "version {version}, identifications {step} apart");
+        }
+    }
+}
+
+fn check_marks(version: u8, marks: &[u8], turned: usize) {
+    let count = marks.len();
+    let datagram = ip(version).noise(64 * count);
+    let mut station = Station::usual();
+    let mut left = Vec::new();
+    for index in 0..count {
+        let index = (index + turned) % count;
+        let mut header = datagram.clone();
+        header.tos |= marks[index];
+        let place = Place { range: 64 * index..64 * (index + 1), more: index + 1 < count };
+        left.extend(station.push(Time::ZERO, &header.piece(&place), &datagram));
+    }
+    let what = format!("{marks:?} in version {version}, first {turned}");
+    // One piece is a whole datagram, whose mark stays.
+    match joined_mark(marks.iter().copied()) {
+        Some(Some(mark)) => assert_eq!(Seen::of(left[0].ip()).ecn(), mark, "{what}"),
+        Some(None) => assert!([1, 2].contains(&Seen::of(left[0].ip()).ecn()), "{what}"),
+        None => {
+            assert_eq!(left, [], "{what}");
+            assert_eq!(station.out.ledger.retired(Reason::FragEcnMix).packets, count as u64, "{what}");
+            assert_eq!(station.out.pool.lent_count(), 0, "{what}");
+        }
+    }
+    if marks.contains(&CE) && !left.is_empty() {
+        assert_eq!(Seen::of(left[0].ip()).ecn(), CE, "congestion is never forgotten: {what}");
+    }
+}
+
+/// Fragments released late carry exactly these octets, in order, each once, none above the MTU.
+fn check_released(left: &[Left], header: &Spec, held: &[Option<u8>], end_came: bool, mtu: usize, what: &str) {
+    let mut octets = vec![None; held.len()];
+    let mut before = 0;
+    for (index, piece) in left.iter().enumerate() {
+        let seen = Seen::of(piece.ip());
+        let (offset, more) = seen.fragment.unwrap_or_else(|| panic!("nothing is delivered whole: {what}"));
+        let payload = seen.body();
+        assert_eq!((seen.id, seen.ip_len()), (header.id, piece.ip().len()), "{what}");
+        assert!(seen.ip_len() <= mtu, "{} bytes: {what}", seen.ip_len());
+        assert!(offset >= before, "pieces leave in order: {what}");
+        assert!(!more || payload.len().is_multiple_of(8), "{what}");
+        let is_end = end_came && offset + payload.len() == held.len();
+        assert_eq!(more, !is_end, "piece {index}: {what}");
+        let expected = header.piece_len(offset);
+        assert_eq!(seen.body_at, expected, "options that go with it: {what}");
+        before = offset + payload.len();
+        octets[offset..before].copy_from_slice(&somes(payload));
+    }
+    assert_eq!(octets, held, "{what}");
+}
+
+fn datagrams_of_each_count(header: &Spec, mtu: usize) -> Vec<(Spec, Vec<Vec<u8>>)> {
+    let (first, later) = ((mtu - header.piece_len(0)) / 8 * 8, (mtu - header.piece_len(8)) / 8 * 8);
+    let longest = 65_400 - header.piece_len(0);
+    let lens = (0..5usize).flat_map(|more| [1, 7, 8, later - 1, later].map(|len| first + more * later + len));
+    let mut datagrams: Vec<(Spec, Vec<Vec<u8>>)> = Vec::new();
+    for len in lens.filter(|len| *len <= longest) {
+        let datagram = datagram(header, len);
+        let pieces = datagram.fragments(mtu);
+        if (2..=5).contains(&pieces.len()) {
+            datagrams.push((datagram, pieces));
+        }
+    }
+    datagrams
+}
+
+/// Headers of both versions: plain, and with what may stand before the fragmented part.
+fn headers() -> Vec<Spec> {
+    let plain = |version| Spec { tos: 0xB8, ..ip(version) };
+    let v4 = |options: &[Vec<u8>]| Spec { ip_options: options.concat(), ..plain(4) };
+    let v6 = |extensions: &[(u8, usize)]| Spec {
+        extensions: extensions.iter().map(|(kind, len)| extension(*kind, *len)).collect(),
+        ..plain(6)
+    };
+    vec![
+        v4(&[]),
+        v6(&[]),
+        v4(&[copied_option(), uncopied_option()]),
+        v6(&[(HOP_BY_HOP, 8), (DESTINATION_OPTIONS, 16), (ROUTING, 24)]),
+        v4(&[copied_option()]),
+        v4(&[uncopied_option()]),
+        v4(&[copied_option(), uncopied_option(), uncopied_option()]),
+        v6(&[(HOP_BY_HOP, 16)]),
+        v6(&[(DESTINATION_OPTIONS, 8)]),
+        v6(&[(ROUTING, 8)]),
+        Spec { ttl: 1, ..plain(4).vlan(5) },
+        Spec { id: u32::MAX, ..plain(6).vlan(5).vlan(6) },
+    ]
+}
+
+fn mtus(header: &Spec) -> Vec<usize> {
+    [68, 576, 1_280, 1_500, 9_000, 16_384].into_iter().filter(|mtu| *mtu >= mtu_min(header)).collect()
+}
+
+fn mtu_min(header: &Spec) -> usize {
+    if header.version() == 4 { 68 } else { 1_280 }
+}
+
+fn patience(header: &Spec) -> Duration {
+    Duration::from_secs(if header.version() == 4 { 30 } else { 60 })
+}
+
+fn just_before(moment: Duration) -> Time {
+    Time::ZERO + (moment - Duration::from_nanos(1))
+}
+
+fn datagram(header: &Spec, payload_len: usize) -> Spec {
+    Spec { payload: noise(payload_len, payload_len as u64), ..header.clone() }
+}
+
+fn somes(bytes: &[u8]) -> Vec<Option<u8>> {
+    bytes.iter().copied().map(Some).collect()
+}
+
+fn two(pieces: Vec<Vec<u8>>) -> [Vec<u8>; 2] {
+    pieces.try_into().expect("2,000 bytes leave in two pieces")
+}
+
+fn frames(left: &[Left]) -> Vec<&[u8]> {
+    left.iter().map(|left| left.frame.as_slice()).collect()
+}

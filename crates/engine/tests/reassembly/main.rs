@@ -1,0 +1,11 @@
+//! Datagrams cut and joined: laws and models, swarms, memory, time.
+
+mod identity;
+mod landing;
+mod laws;
+mod memory;
+mod memory_port;
+mod overlaps;
+mod patience;
+mod station;
+mod swarm;

@@ -1,0 +1,180 @@
+//! Frames in, frames out: one side with its output, and the laws checked after every step.
+
+use core::time::Duration;
+use testkit::model::Key;
+use testkit::{Seen, Spec};
+use wideload_engine::packet::{Content, Fill, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool, Time};
+use wideload_engine::{
+    Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening,
+};
+
+/// A side and where its packets go.
+pub struct Station {
+    /// What is tested.
+    pub side: Side,
+    /// Where it lets packets go.
+    pub out: Output,
+}
+
+/// A frame that left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its bytes, link header counted.
+    pub frame: Vec<u8>,
+    /// Where its IP header starts.
+    pub ip_at: usize,
+    /// The port that its packet came from.
+    pub ingress: u32,
+    /// Is it a piece of a packet that was cut?
+    pub cut: bool,
+}
+
+impl Station {
+    /// One that joins what comes, and lets whole datagrams of any length go.
+    pub fn joining(limits: Limits, late: Late) -> Station {
+        Station::joining_by(limits, late, SECRET)
+    }
+
+    /// One that joins by this secret.
+    pub fn joining_by(limits: Limits, late: Late, secret: u128) -> Station {
+        let reassembler = Reassembler::new(limits, late, Secret::new(secret));
+        let narrowing = Narrowing::new(u16::MAX, Role::Transit);
+        Station::of(Some(reassembler), narrowing, 2 * limits.bytes + ROOM)
+    }
+
+    /// One that cuts for `mtu` in the place of the source.
+    pub fn source(mtu: u16, fill: Fill) -> Station {
+        let identifiers = Identifiers::new(Secret::new(SECRET), LIFETIME);
+        Station::of(None, Narrowing { fill, ..Narrowing::new(mtu, Role::Source(identifiers)) }, ROOM)
+    }
+
+    /// One that cuts for `mtu` on the way.
+    pub fn router(mtu: u16, fill: Fill) -> Station {
+        Station::of(None, Narrowing { fill, ..Narrowing::new(mtu, Role::Transit) }, ROOM)
+    }
+
+    /// Any one.
+    pub fn of(reassembler: Option<Reassembler>, narrowing: Narrowing, pool_len: usize) -> Station {
+        let side = Side { widening: Widening { reassembler, ..Widening::default() }, narrowing };
+        Station { side, out: Output::new(Pool::new(pool_len), None) }
+    }
+
+    /// One that holds up to 4 MiB, as long as the standards say.
+    pub fn usual() -> Station {
+        Station::joining(USUAL, Late::Retire)
+    }
+
+    /// Pushes a frame: Ethernet where `vlans` has tags, else bare IP; returns what leaves.
+    pub fn push(&mut self, now: Time, frame: &[u8], header: &Spec) -> Vec<Left> {
+        let medium = if header.vlans.is_none() { Medium::Ip } else { Medium::Ethernet };
+        self.push_frame(now, frame, medium, Ingress(header.ingress))
+    }
+
+    /// Pushes a bare IP packet.
+    pub fn push_ip(&mut self, now: Time, frame: &[u8]) -> Vec<Left> {
+        self.push_frame(now, frame, Medium::Ip, Ingress(0))
+    }
+
+    /// Pushes a frame of any medium.
+    pub fn push_frame(&mut self, now: Time, frame: &[u8], medium: Medium, ingress: Ingress) -> Vec<Left> {
+        let packet = Frame::copy(frame, medium, ingress, &mut self.out.pool);
+        let packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
+        self.side.push(now, packet, &mut self.out);
+        self.checked();
+        let left = self.drain();
+        self.checked();
+        left
+    }
+
+    /// Pushes a bare IP packet, given in two parts, and checks nothing: for laws that walk billions of bytes.
+    pub fn push_parts(&mut self, now: Time, header: &[u8], payload: &[u8]) {
+        let packet = self.packet_of(header, payload);
+        self.side.push(now, packet, &mut self.out);
+    }
+
+    /// A bare IP packet of this station's pool.
+    pub fn packet_of(&mut self, header: &[u8], payload: &[u8]) -> Packet {
+        let len = header.len() + payload.len();
+        let mut buffer = self.out.pool.lend(len).expect("the pool has room for what this law holds");
+        buffer.put(HEADROOM, header);
+        buffer.put(HEADROOM + header.len(), payload);
+        let link = Link::parse(Medium::Ip, header).expect("nothing stands in front of it");
+        match Frame::parse(buffer, len, link, Ingress(0)) {
+            Frame::Ip(packet) => packet,
+            Frame::Other(_, unfit) => panic!("{unfit:?}"),
+        }
+    }
+
+    /// Gives up what is late and returns what leaves.
+    pub fn expire(&mut self, now: Time) -> Vec<Left> {
+        self.side.expire(now, &mut self.out);
+        self.checked();
+        let left = self.drain();
+        self.checked();
+        left
+    }
+
+    /// Lets go of everything and returns what leaves.
+    pub fn flush(&mut self, now: Time) -> Vec<Left> {
+        self.side.flush(now, &mut self.out);
+        self.checked();
+        let left = self.drain();
+        self.checked();
+        assert_eq!(self.out.pool.lent_count(), 0, "after the end nothing is held");
+        left
+    }
+
+    /// Takes what has left, as it stands on the wire.
+    pub fn drain(&mut self) -> Vec<Left> {
+        let mut left = Vec::new();
+        while let Some(packet) = self.out.next() {
+            let cut = packet.cut.is_some();
+            let wire_count = packet.wire_count();
+            let before = left.len();
+            let mut pieces = Pieces::of(&packet);
+            while let Some(piece) = pieces.next() {
+                let frame = [piece.header, piece.payload].concat();
+                assert_eq!(frame.len(), piece.frame_len());
+                left.push(Left { frame, ip_at: packet.link().len(), ingress: packet.ingress().0, cut });
+            }
+            assert_eq!(left.len() - before, wire_count, "a packet stands for as many as it says");
+            let sparse = packet.cut.is_some_and(|cut| cut.content == Content::Sparse);
+            assert!(sparse || wire_count > 0, "a packet stands for one at least");
+            self.out.done(packet);
+        }
+        left
+    }
+
+    /// The laws of the house, between two packets.
+    pub fn checked(&self) {
+        self.side.check(&self.out).unwrap_or_else(|broken| panic!("{broken}"));
+        if let Some(reassembler) = &self.side.widening.reassembler {
+            let held = reassembler.held();
+            assert!(held.1 <= held.0.packets as usize, "a run holds one piece at least");
+        }
+    }
+}
+
+impl Left {
+    /// The packet, from its IP header on.
+    pub fn ip(&self) -> &[u8] {
+        &self.frame[self.ip_at..]
+    }
+
+    /// The key of the datagram that it belongs to.
+    pub fn key(&self) -> Key {
+        Key::of_seen(&Seen::read(&self.frame, self.ip_at), self.ingress)
+    }
+}
+
+/// A moment this long after the origin.
+pub fn at(stretch: Duration) -> Time {
+    Time::ZERO + stretch
+}
+
+/// A key for tables and identifiers; no law depends on it.
+pub const SECRET: u128 = 0x0123_4567_89AB_CDEF_1122_3344_5566_7788;
+/// What a table holds by default: 4 MiB, with the patience of the standards.
+pub const USUAL: Limits = Limits { bytes: 4 << 20, patience: None };
+/// Memory for what is on its way, in bytes.
+pub const ROOM: usize = 16 << 20;

@@ -1,0 +1,176 @@
+//! Gateways bent on purpose in, the law that sees it out: a law that nothing breaks proves nothing.
+
+use crate::scenes::{HOSTS, pair, plan, run};
+use core::time::Duration;
+use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
+use wideload_sim::link::Shape;
+use wideload_sim::swarm::Case;
+use wideload_sim::{Bend, Broken, GatewayRole, Kind, Law, Scene};
+
+#[test]
+fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
+    for role in [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload] {
+        let outcome = run(&scene(role, None));
+        assert_eq!(outcome.broken, None, "{role:?}");
+        assert!(outcome.messages[0] > 500 && outcome.messages[0] == outcome.messages[1], "{role:?}: {outcome:?}");
+        assert!(outcome.stream_bytes > 100_000, "{role:?}: {outcome:?}");
+        for law in [Law::Mtu, Law::Conservation, Law::Integrity, Law::Order, Law::Holding] {
+            assert!(outcome.hits.laws[law as usize - 1] > 100, "{law:?} was looked at: {:?}", outcome.hits.laws);
+        }
+    }
+}
+
+#[test]
+fn what_drops_silently_breaks_conservation() {
+    assert_eq!(broken(Bend::DropsSilently).law, Law::Conservation);
+}
+
+#[test]
+fn what_forgets_a_buffer_breaks_conservation() {
+    let broken = broken(Bend::ForgetsBuffer);
+    assert_eq!(broken.law, Law::Conservation);
+    assert!(broken.what.contains("buffers are lent"), "{broken}");
+}
+
+#[test]
+fn what_exceeds_an_mtu_breaks_the_first_law() {
+    assert_eq!(broken(Bend::ExceedsMtu).law, Law::Mtu);
+}
+
+#[test]
+fn what_changes_bytes_breaks_integrity_though_its_checksums_are_right() {
+    assert_eq!(broken(Bend::Corrupts).law, Law::Integrity);
+}
+
+#[test]
+fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
+    for is_v6 in [false, true] {
+        for (bend, marks_above, shown) in [
+            (None, Some(0), None),
+            (Some(Bend::LosesMarks), Some(0), Some("left so")),
+            (Some(Bend::InventsMarks), None, Some("came so")),
+        ] {
+            for sizes in [Sizes::Fixed(1_000), Sizes::Fixed(5_000)] {
+                let mut scene = marked(bend, marks_above, sizes);
+                scene.flows.iter_mut().for_each(|flow| flow.is_v6 = is_v6);
+                let broken = run(&scene).broken;
+                let is_seen = match (&broken, shown) {
+                    (Some(broken), Some(what)) => broken.law == Law::Integrity && broken.what.contains(what),
+                    (None, None) => true,
+                    // Of pieces, which are marked together, it is not known whether they all came so.
+                    (None, Some("came so")) => sizes == Sizes::Fixed(5_000),
+                    _ => false,
+                };
+                assert!(is_seen, "{bend:?}, {sizes:?}, version 6 {is_v6}: {broken:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_refuses_in_silence_breaks_refusal() {
+    let broken = broken(Bend::TellsNobody);
+    assert_eq!(broken.law, Law::Refusal);
+    assert!(broken.what.contains("tell its sender"), "{broken}");
+}
+
+#[test]
+fn what_cuts_what_must_stay_whole_breaks_refusal() {
+    let mut scene = scene(GatewayRole::Border, Some(Bend::CutsAll));
+    scene.flows.retain(|flow| flow.kind == FlowKind::Datagrams && flow.from == HOSTS[0]);
+    assert_eq!(run(&scene).broken.expect("a law breaks").law, Law::Refusal);
+}
+
+#[test]
+fn what_reorders_breaks_order() {
+    let broken = broken(Bend::Reorders);
+    assert_eq!(broken.law, Law::Order, "{broken}");
+}
+
+#[test]
+fn what_reorders_breaks_order_among_damaged_packets_too() {
+    for (shown, bend) in [(None, None), (Some(Law::Order), Some(Bend::Reorders))] {
+        let mut scene = scene(GatewayRole::WideInterface, bend);
+        scene.flows.retain(|flow| flow.kind == FlowKind::Stream);
+        for flow in &mut scene.flows {
+            (flow.count, flow.sizes) = (20_000, Sizes::Fixed(536));
+        }
+        scene.topology.links[0].shapes.iter_mut().for_each(|shape| shape.bit_errors = 1e-5);
+        assert_eq!(run(&scene).broken.map(|broken| broken.law), shown);
+    }
+}
+
+#[test]
+fn what_holds_past_its_deadline_breaks_holding() {
+    let broken = broken(Bend::HoldsTooLong);
+    assert_eq!(broken.law, Law::Holding, "{broken}");
+}
+
+#[test]
+fn a_message_that_vanishes_behind_all_counters_is_missed_in_the_end() {
+    let mut scene = scene(GatewayRole::Border, None);
+    scene.bend = Some(Bend::LosesUnseen);
+    let broken = run(&scene).broken.expect("a law breaks");
+    assert_eq!(broken.law, Law::Integrity);
+    assert!(broken.what.contains("did not arrive"), "{broken}");
+}
+
+#[test]
+fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it() {
+    let case = Case { bend: Some(Bend::DropsSilently), ..Case::of(1) };
+    let what = case.run().expect_err("a gateway that drops breaks a law");
+    let failure = case.shrink(what);
+    let most = |case: &Case| case.scene().flows.iter().map(|flow| flow.count).sum::<u64>();
+    assert!(most(&failure.case) < most(&case) / 4, "{} is not much smaller", failure.case);
+    let text = failure.to_string();
+    assert!(text.contains(&format!("repeat with: wideload lab swarm --case {}", failure.case)), "{text}");
+    let again: Case = failure.case.to_string().parse().expect("a case reads back");
+    assert_eq!(again, failure.case);
+    assert_eq!(again.run().expect_err("the smaller case breaks it too"), failure.what);
+}
+
+/// The first law that a bent gateway breaks.
+fn broken(bend: Bend) -> Broken {
+    let outcome = run(&scene(GatewayRole::Border, Some(bend)));
+    outcome.broken.unwrap_or_else(|| panic!("{bend:?} breaks no law: {:?}", outcome.hits))
+}
+
+/// A host on wide links, a gateway, a host on narrow ones: datagrams that no router may cut, some too long, and streams.
+fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
+    let topology = pair(role, Shape { delay: Duration::from_micros(50), ..Shape::default() });
+    let [far, near] = HOSTS;
+    let flows = vec![
+        plan(FlowKind::Datagrams, near, far, Sizes::Between(100, 1_400)),
+        plan(
+            FlowKind::Datagrams,
+            far,
+            near,
+            if role == GatewayRole::Border { Sizes::Full } else { Sizes::Fixed(900) },
+        ),
+        plan(FlowKind::Stream, far, near, Sizes::Full),
+        plan(FlowKind::Stream, near, far, Sizes::Full),
+    ];
+    let flows = if bend.is_none() { flows.into_iter().map(fitting).collect() } else { flows };
+    Scene { topology, flows, bend, seed: 5, ..Scene::default() }
+}
+
+/// Datagrams and a stream toward the wide host that take part in congestion notification, joined where they come in pieces.
+fn marked(bend: Option<Bend>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
+    let mut scene = scene(GatewayRole::WideInterface, bend);
+    let [far, near] = HOSTS;
+    scene.topology.nodes[near].kind = Kind::Host { dont_fragment: false };
+    scene.topology.links[1].marks_above = marks_above;
+    scene.flows.retain(|flow| flow.from == near);
+    for flow in &mut scene.flows {
+        assert_eq!(flow.to, far);
+        flow.talk.ends[0].ecn = true;
+        flow.sizes = sizes;
+    }
+    scene
+}
+
+/// The same, with nothing that must be refused.
+fn fitting(plan: Plan) -> Plan {
+    let sizes = if plan.kind == FlowKind::Datagrams { Sizes::Between(1, 1_400) } else { plan.sizes };
+    Plan { sizes, ..plan }
+}

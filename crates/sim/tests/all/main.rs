@@ -1,0 +1,10 @@
+//! The simulator's tests, in one program.
+
+mod laws;
+mod link_model;
+mod scene;
+mod scenes;
+mod tcp_cost;
+mod tcp_path;
+mod tcp_scripts;
+mod world;

@@ -1,0 +1,36 @@
+//! What a test says of a packet -> its bytes; bytes -> what they say.
+//!
+//! Nothing here uses a crate of ours, so a test and the code under test can only agree by both being right. Headers are
+//! written and read field by field; the crate's own tests hold them against bytes from RFCs and against another crate.
+//!
+//! ```
+//! use testkit::{Seen, tcp, udp};
+//!
+//! let fragments = udp(4).ports(1_500, 53).payload(&[7; 3_000]).fragments(1_500);
+//! assert_eq!(Seen::all(&fragments).iter().map(Seen::place).collect::<Vec<_>>(), [
+//!     (0, 1_480, true),
+//!     (1_480, 1_480, true),
+//!     (2_960, 48, false),
+//! ]);
+//! let segment = tcp(6).seq(100).stamped(1, 2).payload(b"hello").vlan(7).bytes();
+//! assert_eq!(Seen::of_frame(&segment).payload(), b"hello");
+//! ```
+//!
+//! Floors: `fields`, `sum` and `random` at the ground; `build` and `read`; `rules`; `model` and `traffic`.
+
+mod build;
+pub mod fields;
+pub mod model;
+mod random;
+mod read;
+mod rules;
+mod sum;
+pub mod traffic;
+
+pub use build::{
+    HOST_V4, HOST_V6, PEER_V4, PEER_V6, Place, Spec, Summed, Transport, chain, copied_option, extension, frame,
+    host, icmp, ip, tcp, udp, uncopied_option,
+};
+pub use random::{each_order, each_seed, noise, number_from, orders, pattern, seed_count, stream};
+pub use read::Seen;
+pub use sum::{add, checksum, pseudo_header, seal_ip, seal_transport, sum, sum_of};

@@ -1,0 +1,221 @@
+//! Pieces in, what a host makes of them out: a place for every octet, and nothing clever.
+//!
+//! Written from the rulings alone. A repeat, whose every byte is held and equal, is dropped alone. Any other overlap,
+//! and any disagreement on where the datagram ends, kills it and poisons its key until its deadline, which is the
+//! arrival of its first piece and the patience of its version. Nothing extends a deadline.
+
+use crate::build::{Place, Spec};
+use crate::fields::{CE, DF};
+use crate::read::Seen;
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+/// What tells datagrams apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    version: u8,
+    source: IpAddr,
+    destination: IpAddr,
+    id: u32,
+    /// Only version 4's.
+    protocol: Option<u8>,
+    vlans: Vec<u16>,
+    ingress: u32,
+}
+
+/// Everything that is waited for.
+pub struct Model {
+    /// How long to wait; none: 30 s in version 4, 60 s in version 6.
+    patience: Option<Duration>,
+    waiting: BTreeMap<Key, Waiting>,
+}
+
+/// One datagram.
+pub struct Waiting {
+    deadline: Duration,
+    octets: Vec<Option<u8>>,
+    end: Option<usize>,
+    poisoned: bool,
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    header: Spec,
+    offset: usize,
+    ip_len: usize,
+}
+
+/// What becomes of a piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It waits for others.
+    Held,
+    /// It completes this datagram: the header of the piece at offset 0, DF and mark of the whole, and the payload.
+    Whole(Box<Spec>),
+    /// Some pieces take part in ECN and some do not: all end.
+    MixedMarks,
+    /// It is a repeat.
+    Repeat,
+    /// It ends its datagram: so many pieces, itself counted.
+    Kills(usize),
+    /// Its key is poisoned.
+    Poisoned,
+}
+
+impl Key {
+    /// The key of packets with this header.
+    pub fn of(header: &Spec) -> Key {
+        Key {
+            version: header.version(),
+            source: header.source,
+            destination: header.destination,
+            id: header.id,
+            protocol: (header.version() == 4).then_some(header.protocol),
+            vlans: header.vlans.clone().unwrap_or_default(),
+            ingress: header.ingress,
+        }
+    }
+
+    /// The key of a packet that came by this port.
+    pub fn of_seen(seen: &Seen, ingress: u32) -> Key {
+        Key {
+            version: seen.version,
+            source: seen.source,
+            destination: seen.destination,
+            id: seen.id,
+            protocol: (seen.version == 4).then_some(seen.protocol),
+            vlans: seen.vlans.clone(),
+            ingress,
+        }
+    }
+
+    /// True where these differ in nothing but the identification and the protocol.
+    pub fn of_pair(&self, other: &Key) -> bool {
+        let pair = |key: &Key| Key { id: 0, protocol: None, ..key.clone() };
+        pair(self) == pair(other)
+    }
+}
+
+impl Model {
+    /// One that waits so long.
+    pub fn new(patience: Option<Duration>) -> Model {
+        Model { patience, waiting: BTreeMap::new() }
+    }
+
+    /// What becomes of a piece with this header, place and payload.
+    pub fn push(&mut self, now: Duration, header: &Spec, place: &Place, payload: &[u8]) -> Verdict {
+        let usual = if header.version() == 4 { 30 } else { 60 };
+        let patience = self.patience.unwrap_or(Duration::from_secs(usual));
+        let key = Key::of(header);
+        let waiting = self.waiting.entry(key.clone()).or_insert_with(|| Waiting::from(now + patience));
+        let verdict = waiting.take(header, place, payload);
+        if matches!(verdict, Verdict::Whole(_) | Verdict::MixedMarks) {
+            self.waiting.remove(&key);
+        }
+        verdict
+    }
+
+    /// The datagrams whose deadline has come, by deadline; those that were killed are forgotten in silence.
+    pub fn expire(&mut self, now: Duration) -> Vec<(Key, Waiting)> {
+        let mut late: Vec<_> = self.waiting.extract_if(.., |_, waiting| waiting.deadline <= now).collect();
+        late.retain(|(_, waiting)| !waiting.poisoned);
+        late.sort_by_key(|(_, waiting)| waiting.deadline);
+        late
+    }
+
+    /// All that is held, poisoned keys left out.
+    pub fn open(&self) -> impl Iterator<Item = (&Key, &Waiting)> {
+        self.waiting.iter().filter(|(_, waiting)| !waiting.poisoned)
+    }
+
+    /// The earliest deadline.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.waiting.values().map(|waiting| waiting.deadline).min()
+    }
+}
+
+impl Waiting {
+    fn from(deadline: Duration) -> Waiting {
+        Waiting { deadline, octets: Vec::new(), end: None, poisoned: false, pieces: Vec::new() }
+    }
+
+    fn take(&mut self, header: &Spec, place: &Place, payload: &[u8]) -> Verdict {
+        if self.poisoned {
+            return Verdict::Poisoned;
+        }
+        let range = place.range.clone();
+        if self.octets.len() < range.end {
+            self.octets.resize(range.end, None);
+        }
+        let held = &mut self.octets[range.clone()];
+        if held.iter().zip(payload).all(|(held, new)| *held == Some(*new)) {
+            return Verdict::Repeat;
+        }
+        let overlaps = held.iter().any(Option::is_some);
+        held.iter_mut().zip(payload).for_each(|(held, new)| *held = Some(*new));
+        if overlaps || self.disagrees(range.end, place.more) {
+            let ended = self.pieces.len() + 1;
+            *self = Waiting { poisoned: true, ..Waiting::from(self.deadline) };
+            return Verdict::Kills(ended);
+        }
+        let ip_len = header.piece_len(range.start) + payload.len();
+        self.pieces.push(Piece { header: header.clone(), offset: range.start, ip_len });
+        self.whole()
+    }
+
+    /// Notes where the datagram ends; true where that cannot be.
+    fn disagrees(&mut self, end: usize, more: bool) -> bool {
+        if !more {
+            if self.end.is_some_and(|known| known != end) {
+                return true;
+            }
+            self.end = Some(end);
+        }
+        self.end.is_some_and(|end| self.octets.iter().skip(end).any(Option::is_some))
+    }
+
+    fn whole(&self) -> Verdict {
+        let octets: Option<Vec<u8>> = self.octets.iter().copied().collect();
+        let (Some(payload), true) = (octets, self.end.is_some()) else { return Verdict::Held };
+        let Some(ecn) = joined_mark(self.pieces.iter().map(|piece| piece.header.tos & 3)) else {
+            return Verdict::MixedMarks;
+        };
+        let Some(first) = self.pieces.iter().find(|piece| piece.offset == 0) else { return Verdict::Held };
+        let longest = self.pieces.iter().map(|piece| piece.ip_len).max();
+        let has_df = |piece: &Piece| piece.header.ip_flags & DF != 0 && Some(piece.ip_len) == longest;
+        let df = if self.pieces.iter().any(has_df) { DF } else { 0 };
+        let header = first.header.clone();
+        let (ip_flags, tos) = (header.ip_flags & !DF | df, header.tos & !3 | ecn.unwrap_or(header.tos & 3));
+        Verdict::Whole(Box::new(Spec { ip_flags, tos, fragment: None, payload, ..header }))
+    }
+
+    /// What is held, octet by octet.
+    pub fn octets(&self) -> &[Option<u8>] {
+        &self.octets
+    }
+
+    /// Where the datagram ends, if its last piece has come.
+    pub fn end(&self) -> Option<usize> {
+        self.end
+    }
+
+    /// How many pieces are held.
+    pub fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+/// RFC 3168 section 5.3: no mark where some take part and some do not; else congestion where one met it; else the one
+/// that all share, or any of those that mean the same (`None` inside).
+pub fn joined_mark(marks: impl Iterator<Item = u8>) -> Option<Option<u8>> {
+    let mut marks: Vec<u8> = marks.collect();
+    marks.sort_unstable();
+    marks.dedup();
+    match marks[..] {
+        [one] => Some(Some(one)),
+        [0, ..] => None,
+        [.., CE] => Some(Some(CE)),
+        _ => Some(None),
+    }
+}

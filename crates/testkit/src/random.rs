@@ -1,0 +1,71 @@
+//! A seed or a length -> bytes; a count -> orders; a law -> runs of it on many seeds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// Bytes of which no two eights at different places are likely alike.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at as u32).wrapping_mul(0x9E37_79B1).to_be_bytes()[0]).collect()
+}
+
+/// The byte of every stream at this place; no two places near each other are alike.
+pub fn stream(at: u64) -> u8 {
+    (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+/// Calls `visit` with every order of `0..count`.
+pub fn each_order(count: usize, visit: &mut impl FnMut(&[usize])) {
+    fn place(order: &mut Vec<usize>, at: usize, visit: &mut impl FnMut(&[usize])) {
+        if at == order.len() {
+            return visit(order);
+        }
+        for other in at..order.len() {
+            order.swap(at, other);
+            place(order, at + 1, visit);
+            order.swap(at, other);
+        }
+    }
+    place(&mut (0..count).collect(), 0, visit);
+}
+
+/// Every order of `0..count`.
+pub fn orders(count: usize) -> Vec<Vec<usize>> {
+    let mut orders = Vec::new();
+    each_order(count, &mut |order| orders.push(order.to_vec()));
+    orders
+}
+
+/// How many seeds a swarm runs: `WIDELOAD_SEEDS`, or as many as given here.
+pub fn seed_count(usual: u64) -> u64 {
+    number_from("WIDELOAD_SEEDS").unwrap_or(usual)
+}
+
+/// A number from the environment.
+pub fn number_from(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+}
+
+/// Runs a law on so many seeds, or on the one that `WIDELOAD_SEED` names; `WIDELOAD_SEEDS` runs more of them. Where the
+/// law fails, the command that repeats it is printed: `of` are the words behind `cargo test`. Returns how many seeds ran.
+pub fn each_seed(of: &str, usual: u64, mut law: impl FnMut(u64)) -> u64 {
+    let seeds = match number_from("WIDELOAD_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..seed_count(usual),
+    };
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        if let Err(broken) = catch_unwind(AssertUnwindSafe(|| law(seed))) {
+            eprintln!("repeat with: WIDELOAD_SEED={seed} cargo test {of}");
+            resume_unwind(broken);
+        }
+    }
+    count
+}
