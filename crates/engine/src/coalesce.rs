@@ -14,9 +14,8 @@ use crate::held::{Handle, Held, Key};
 use crate::lay::{Copying, Lay};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
-use crate::prefixes::Prefix;
+use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
 use crate::secret::{Secret, TableKey};
-use crate::side::Switch;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
 use packet::{Address, Ends, Origin, Packet, Part, TcpPart, Time, Version, tcp};
@@ -42,48 +41,6 @@ pub struct Coalescer {
     /// How many flows hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
     pairs: Box<[u32]>,
     secret: Secret,
-}
-
-/// What a coalescer joins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Only what segmenting gives back byte for byte.
-    Reversible,
-    /// Whatever leaves the stream the same.
-    Resize,
-}
-
-/// How long a run waits for its next segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// Ten times the flow's average interval, from 50 µs to 1 ms (L12 to L14, rel:G18).
-    Adaptive,
-    /// As long, below a minute. Below 20 ms a run becomes at most 20 ms old, else at most twice as old as this.
-    Fixed(Duration),
-}
-
-/// How a coalescer works, beside its memory.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// What joins.
-    pub mode: Mode,
-    /// How long runs wait.
-    pub hold: Hold,
-    /// Longest packet that a run of shorter ones becomes, IP header counted, in bytes.
-    pub len_max: u16,
-    /// Do segments in longer packets gather, up to what an IP header can say? Only where they will be cut again.
-    pub longer: Switch,
-    /// Are UDP datagrams joined too? Only for ports that carry the segment size beside the packet.
-    pub udp: bool,
-}
-
-/// A flow that is never coalesced, because its latency matters more (L22): packets from or to these.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exempt {
-    /// Addresses; none: all.
-    pub prefix: Option<Prefix>,
-    /// Port of TCP or UDP; none: all.
-    pub port: Option<u16>,
 }
 
 /// A number that packets of one flow share, and those of few others: of the ports and the eight bytes in front of them, which are
@@ -389,7 +346,7 @@ impl Coalescer {
     }
 
     fn open(&mut self, now: Time, key: FlowKey, packet: &Packet, next_seq: u32) -> Handle {
-        let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(&key));
+        let is_exempt = self.exempt.iter().any(|exempt| covers(exempt, &key));
         let flow = Flow::new(now, next_seq, pair_of(self.secret, packet), is_exempt);
         let at = self.flows.insert(now, key, flow, FLOW_CHARGE, IDLE);
         if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
@@ -655,12 +612,11 @@ impl Key for FlowKey {
     }
 }
 
-impl Exempt {
-    fn covers(&self, key: &FlowKey) -> bool {
-        let by_prefix =
-            self.prefix.is_none_or(|prefix| prefix.contains(key.source()) || prefix.contains(key.destination()));
-        by_prefix && self.port.is_none_or(|port| key.ports.contains(&port))
-    }
+/// Is this flow never coalesced?
+fn covers(exempt: &Exempt, key: &FlowKey) -> bool {
+    let by_prefix =
+        exempt.prefix.is_none_or(|prefix| prefix.contains(key.source()) || prefix.contains(key.destination()));
+    by_prefix && exempt.port.is_none_or(|port| key.ports.contains(&port))
 }
 
 impl Scent {

@@ -4,12 +4,12 @@
 //! mode, what comes before its turn waits for it within bounds (L7, corrected as L8 says); what comes after its turn
 //! passes as it came.
 
-use crate::coalesce::{Hold, Mode, Rules};
 use crate::early::{Places, Queue};
 use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
-use crate::run::{Run, Unlike};
+use crate::rules::{Hold, Mode, Rules};
+use crate::run::{Run, Unlike, distance};
 use core::time::Duration;
 use packet::{Checksum, Glance, Packet, Part, TcpPart, Time};
 
@@ -381,11 +381,6 @@ fn may_precede(one: &Part, other: &Part) -> bool {
         _ => true,
     };
     distance(end, second.seq) >= 0 && by_clock
-}
-
-/// How far `to` lies ahead of `from`, in numbers that wrap around (RFC 9293 section 3.4).
-pub(crate) fn distance(from: u32, to: u32) -> i32 {
-    to.wrapping_sub(from) as i32
 }
 
 /// What a flow is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.

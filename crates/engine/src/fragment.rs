@@ -3,8 +3,8 @@
 //! Nothing is copied but the header, and the first piece is ready before the second exists (G3, G4, C7); a packet's
 //! pieces come one after the other, so nothing interleaves them (C16).
 
-use crate::segment::Segments;
-use packet::{Cut, Fragment, Frame, HEADROOM, PIECE_HEADER_LEN_MAX, Packet, Pool, Shares, Template};
+use crate::segment::{Piece, Segments};
+use packet::{Cut, Fragment, PIECE_HEADER_LEN_MAX, Packet, Shares, Template};
 
 /// The pieces that a packet leaves in, one at a time; a packet that is not to be cut is its own only piece.
 #[derive(Debug)]
@@ -18,15 +18,6 @@ pub struct Pieces<'a> {
 pub struct Cuts<'a> {
     packet: &'a Packet,
     state: State<'a>,
-}
-
-/// One packet as it stands on the wire: what to gather, in this order.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
-    /// Link header and IP header; of a packet that is not cut, the whole frame.
-    pub header: &'a [u8],
-    /// Payload, in place.
-    pub payload: &'a [u8],
 }
 
 #[derive(Debug)]
@@ -115,30 +106,6 @@ impl<'a> Cutting<'a> {
         let payload = self.payload.get(share).unwrap_or_default();
         let fragment = Fragment { offset: offset as u16, more, ..self.base };
         Some(Piece { header: self.template.stamp(room, payload.len(), fragment), payload })
-    }
-}
-
-impl Piece<'_> {
-    /// The piece as a packet of its own, in a buffer of the pool; `of` is what it was cut from.
-    pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
-        let (link, frame_len) = (of.link_header(), self.frame_len());
-        let mut buffer = pool.lend(frame_len - link.len)?;
-        buffer.put(HEADROOM - link.len, self.header);
-        buffer.put(HEADROOM - link.len + self.header.len(), self.payload);
-        match Frame::parse(buffer, frame_len, link, of.ingress()) {
-            Frame::Ip(mut packet) => {
-                if of.cut.is_none() {
-                    packet.set_longest_piece(of.longest_piece());
-                }
-                Some(packet)
-            }
-            Frame::Other(..) => panic!("a piece that we cut parses"),
-        }
-    }
-
-    /// Bytes of the frame.
-    pub fn frame_len(&self) -> usize {
-        self.header.len() + self.payload.len()
     }
 }
 

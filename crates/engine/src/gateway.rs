@@ -52,12 +52,13 @@
 //!   counted.
 //! - Nothing here knows the time, or draws a number: the same calls give the same packets.
 
-use crate::land::Guesses;
+use crate::landing::Guesses;
 use crate::ledger::{Ledger, Tally};
 use crate::mss::{Connection, Mss, Toward};
 use crate::output::{Output, Way};
+use crate::rules::Switch;
 use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
-use crate::side::{Checksums, Side, Switch};
+use crate::side::{Checksums, Side};
 use packet::{Address, Frame, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool, SegmentLimit, Time};
 
 /// All that a gateway does to packets.

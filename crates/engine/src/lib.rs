@@ -20,6 +20,7 @@ mod identify;
 mod index;
 mod join;
 mod land;
+mod landing;
 mod lay;
 mod ledger;
 mod mss;
@@ -27,19 +28,20 @@ mod output;
 mod prefixes;
 mod reassemble;
 mod refuse;
+mod rules;
 mod run;
 mod secret;
 mod segment;
 mod settings;
 mod side;
 
-pub use coalesce::{Coalescer, Exempt, Hold, Mode, Rules};
-pub use fragment::{Cuts, Piece, Pieces};
+pub use coalesce::Coalescer;
+pub use fragment::{Cuts, Pieces};
 pub use gateway::{Batch, Gateway};
 pub use holes::{Fit, Holes};
 pub use identify::{Identifiers, LIFETIME};
 pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
-pub use land::{Guesses, Guessing};
+pub use landing::{Guesses, Guessing};
 pub use lay::{Copying, Lay};
 pub use ledger::{Event, Ledger, Reason, Tally};
 pub use mss::{Border, Connection, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
@@ -47,9 +49,11 @@ pub use output::{Output, Way};
 pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};
 pub use refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
+pub use rules::{Exempt, Hold, Mode, Rules, Switch};
 pub use secret::{Secret, TableKey};
+pub use segment::Piece;
 pub use settings::{
     BURST_MAX, FLOW_COUNT, GatewaySettings, Holding, JOIN_PATIENCE, MEMORY, Position, Secrets, SideSettings,
     SideStage, Stand, TRANSIT_PATIENCE,
 };
-pub use side::{Checksums, Narrowing, Role, Side, Switch, Trains, Widening};
+pub use side::{Checksums, Narrowing, Role, Side, Trains, Widening};

@@ -5,14 +5,15 @@
 //! costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and poisons its key until
 //! its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
 
+use crate::fragment::Pieces;
 use crate::held::{Handle, Held, Key, Vacancy};
 use crate::holes::{Fit, Holes};
-use crate::land::Landing;
+use crate::landing::{Landfall, Landing};
 use crate::lay::{Copying, Lay, Staying};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
 use crate::secret::{Secret, TableKey};
-use crate::{Piece, Pieces};
+use crate::segment::Piece;
 use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
@@ -825,17 +826,6 @@ impl Reassembler {
     pub(crate) fn close_landed(&mut self, at: Handle, out: &mut Output) {
         self.close(at, out);
     }
-}
-
-/// What became of a piece whose payload lies at its place already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Landfall {
-    /// The guess was wrong; nothing has changed.
-    Wrong,
-    /// It was taken in.
-    Piece,
-    /// It was taken in, and nothing is missing; its run waits to be closed.
-    Last,
 }
 
 impl Run {

@@ -2,11 +2,10 @@
 //!
 //! The run lies in the buffer of its first segment, which grows; of the others only the payload is copied.
 
-use crate::coalesce::{Hold, Mode, Rules};
-use crate::flow::distance;
 use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
+use crate::rules::{Hold, Mode, Rules};
 use core::time::Duration;
 use packet::{
     Checksum, Glance, Identifications, Ip, Maker, Packet, Part, Sum, TcpPart, Time, Train, share_headers,
@@ -319,6 +318,11 @@ fn never_decreases(last: &TcpPart, next: &TcpPart) -> bool {
         _ => true,
     };
     distance(last.ack, next.ack) >= 0 && stamps
+}
+
+/// How far `to` lies ahead of `from`, in numbers that wrap around (RFC 9293 section 3.4).
+pub(crate) fn distance(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from) as i32
 }
 
 /// Longest packet that an IP header can say, in bytes.

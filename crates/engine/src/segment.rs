@@ -4,8 +4,16 @@
 //! R043), PSH and FIN on the last (RFC 9293 section 3.9.1.2, R117); each UDP datagram has its own length and checksum
 //! (RFC 8085 section 3.4, R102).
 
-use crate::fragment::Piece;
-use packet::{Packet, Place, SegmentTemplate, Share};
+use packet::{Frame, HEADROOM, Packet, Place, Pool, SegmentTemplate, Share};
+
+/// One packet as it stands on the wire: what to gather, in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Link header and IP header; of a packet that is not cut, the whole frame.
+    pub header: &'a [u8],
+    /// Payload, in place.
+    pub payload: &'a [u8],
+}
 
 /// The segments that a train leaves in.
 #[derive(Debug)]
@@ -44,6 +52,30 @@ impl<'a> Segments<'a> {
         let share = Share { index: self.index, offset: self.offset, payload, place };
         (self.rest, self.offset, self.index) = (after, self.offset + payload.len(), self.index + 1);
         Some(Piece { header: self.template.stamp(room, share), payload })
+    }
+}
+
+impl Piece<'_> {
+    /// The piece as a packet of its own, in a buffer of the pool; `of` is what it was cut from.
+    pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
+        let (link, frame_len) = (of.link_header(), self.frame_len());
+        let mut buffer = pool.lend(frame_len - link.len)?;
+        buffer.put(HEADROOM - link.len, self.header);
+        buffer.put(HEADROOM - link.len + self.header.len(), self.payload);
+        match Frame::parse(buffer, frame_len, link, of.ingress()) {
+            Frame::Ip(mut packet) => {
+                if of.cut.is_none() {
+                    packet.set_longest_piece(of.longest_piece());
+                }
+                Some(packet)
+            }
+            Frame::Other(..) => panic!("a piece that we cut parses"),
+        }
+    }
+
+    /// Bytes of the frame.
+    pub fn frame_len(&self) -> usize {
+        self.header.len() + self.payload.len()
     }
 }
 

@@ -3,17 +3,18 @@
 //! Configurations, command lines, scenes of the simulator and tests fill in the same description, which begins with what is
 //! usual for a role. One constructor makes stages of it.
 
-use crate::coalesce::{Coalescer, Exempt, Hold, Mode, Rules};
+use crate::coalesce::Coalescer;
 use crate::identify::{Identifiers, LIFETIME};
 use crate::join::{Full, Join, JoinLimits, Joiner, RunsBy};
-use crate::land::Guessing;
+use crate::landing::Guessing;
 use crate::mss::{Border, FLOW_CHARGE, Mss, Toward};
 use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassemble::{Late, Limits, Reassembler};
 use crate::refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
+use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
 use crate::secret::Secret;
-use crate::side::{Checksums, Narrowing, Role, Side, Switch, Trains, Widening};
+use crate::side::{Checksums, Narrowing, Role, Side, Trains, Widening};
 use core::net::IpAddr;
 use core::time::Duration;
 use packet::{Fill, Pool};

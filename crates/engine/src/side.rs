@@ -1,13 +1,15 @@
 //! Packets in, packets of the sizes that one side wants out: widen, then narrow.
 
-use crate::coalesce::{Coalescer, Mode};
-use crate::fragment::{Piece, Pieces};
+use crate::coalesce::Coalescer;
+use crate::fragment::Pieces;
 use crate::identify::Identifiers;
 use crate::join::{Join, Joiner};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
+use crate::rules::{Mode, Switch};
+use crate::segment::Piece;
 use packet::icmp::Complaint;
 use packet::{
     Checksum, Content, Cut, Fill, Identifications, Maker, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
@@ -59,15 +61,6 @@ pub struct Narrowing {
     /// Identifiers for UDP and ICMP datagrams with DF that are cut on the way all the same; none where they are refused. A sender gives datagrams that
     /// nobody may cut any identification (RFC 6864 section 4.1), so theirs cannot be kept.
     pub df_cut: Option<Identifiers>,
-}
-
-/// Whether a stage works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    /// It does.
-    On,
-    /// It does not.
-    Off,
 }
 
 /// How long the segments of a TCP train leave. A train of several stays a train in either case: a port that carries trains

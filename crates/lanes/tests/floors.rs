@@ -38,12 +38,6 @@ const FLOORS: [&[&str]; 10] = [
 const TOLERATED: &[(&str, &str, &str)] = &[
     ("bench", "landing", "harness"),
     ("bench", "recipe", "workload"),
-    ("engine", "coalesce", "side"),
-    ("engine", "flow", "coalesce"),
-    ("engine", "reassemble", "land"),
-    ("engine", "run", "coalesce"),
-    ("engine", "run", "flow"),
-    ("engine", "segment", "fragment"),
     ("gateway", "beside", "roles"),
     ("gateway", "control", "work"),
     ("gateway", "snapshot", "siblings"),
