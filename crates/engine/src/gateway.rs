@@ -121,13 +121,17 @@ impl Gateway {
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
         let Some(Direction { side, out, .. }) = self.directions.get_mut(direction) else { return };
         side.settle(now, &mut batch.split, &mut batch.frames, out);
-        for frame in batch.frames.drain(..) {
+        let mut frames = batch.frames.drain(..);
+        loop {
+            let taken = side.take_front(now, frames.as_slice(), out);
+            frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
+            let Some(frame) = frames.next() else { break };
             match frame {
                 Frame::Ip(mut packet) => {
                     if let Some(connections) = &mut self.connections {
                         connections.see(now, &mut packet, Toward::of_direction(direction), &mut out.ledger);
                     }
-                    side.push(now, packet, out);
+                    side.push_unlike(now, packet, out);
                 }
                 Frame::Other(raw, unfit) => out.pass(raw, unfit),
             }

@@ -59,6 +59,12 @@ impl<T> Prefixes<T> {
         self
     }
 
+    /// What is so for all addresses; none where something else was said for some.
+    #[inline]
+    pub fn one(&self) -> Option<&T> {
+        self.said.is_empty().then_some(&self.default)
+    }
+
     /// Is this so for what was said of any address?
     pub fn any(&self, is_so: impl Fn(&T) -> bool) -> bool {
         is_so(&self.default) || self.said.iter().any(|(_, what)| is_so(what))

@@ -234,11 +234,30 @@ impl Reassembler {
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        if self.take_alike(core::slice::from_ref(&packet), out, &mut Copying) > 0 {
+        if self.take_alike([&packet], out, &mut Copying) > 0 {
             out.done(packet);
         } else {
-            self.push_toward(Toward::Host, now, packet, out, &mut Copying);
+            self.push_unlike(now, packet, out);
         }
+    }
+
+    /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push) would, and returns how
+    /// many they are; has the processor fetch what those behind them will need.
+    #[inline]
+    pub(crate) fn take_front(&mut self, frames: &[Frame], out: &mut Output) -> usize {
+        let count_max = if self.held.count() > NEAR_COUNT {
+            // Each step foresees one packet further, so it takes one.
+            self.foresee(|index| packet_of(frames.get(index)?), &Copying);
+            1
+        } else {
+            frames.len()
+        };
+        self.take_alike(frames.iter().take(count_max).map_while(packet_of), out, &mut Copying)
+    }
+
+    /// Takes a packet that goes on nowhere as the one before it did.
+    pub(crate) fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        self.push_toward(Toward::Host, now, packet, out, &mut Copying);
     }
 
     /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Reassembler::push)
@@ -256,10 +275,10 @@ impl Reassembler {
             let mut ahead = packets.as_ref();
             if far {
                 // Each step foresees one packet further, so it takes one.
-                self.foresee(ahead, lay);
+                self.foresee(|index| ahead.get(index), lay);
                 ahead = ahead.get(..1).unwrap_or_default();
             }
-            let taken = self.take_alike(ahead, out, lay);
+            let taken = self.take_alike(ahead.iter(), out, lay);
             let Some(packet) = packets.next() else { return };
             if taken == 0 {
                 self.push_toward(Toward::Host, now, packet, out, lay);
@@ -277,25 +296,25 @@ impl Reassembler {
     /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets, then
     /// the places of payloads.
     #[inline]
-    fn foresee(&self, packets: &[Packet], lay: &impl Lay) {
-        if let Some(hint) = packets.get(3 * FORESIGHT).and_then(|packet| self.hint_like(packet)) {
+    fn foresee<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, lay: &impl Lay) {
+        if let Some(hint) = ahead(3 * FORESIGHT).and_then(|packet| self.hint_like(packet)) {
             packet::prefetch_value(hint);
         }
         let place_of = |packet: &Packet| {
             let id = packet.ip().fragment?.id;
             self.hint_like(packet).filter(|hint| hint.id == id).map(|hint| hint.at)
         };
-        if let Some(at) = packets.get(2 * FORESIGHT).and_then(place_of) {
+        if let Some(at) = ahead(2 * FORESIGHT).and_then(place_of) {
             self.held.foresee(at);
         }
         let run_of = |packet: &Packet| match self.held.glimpse(place_of(packet)?)? {
             (key, State::Open(run)) if key.id == packet.ip().id && key.is_of(packet) => Some(run),
             _ => None,
         };
-        if let Some(run) = packets.get(FORESIGHT).and_then(run_of) {
+        if let Some(run) = ahead(FORESIGHT).and_then(run_of) {
             run.packet.foresee();
         }
-        if let Some(packet) = packets.get(FORESIGHT / 2)
+        if let Some(packet) = ahead(FORESIGHT / 2)
             && let Some(run) = run_of(packet)
             && let Some((start, len)) = run.has_room_for(packet)
         {
@@ -320,8 +339,15 @@ impl Reassembler {
     /// like the one before it, and returns how many they are: the fast path (C2, C3, C6). One of the same shape is, in all
     /// that joining looks at but its offset, the piece before it, which was looked at closely.
     #[inline(always)]
-    fn take_alike(&mut self, pieces: &[Packet], out: &mut Output, lay: &mut impl Lay) -> usize {
-        let Some(first) = pieces.first().and_then(|piece| piece.ip().fragment) else { return 0 };
+    fn take_alike<'p>(
+        &mut self,
+        pieces: impl IntoIterator<Item = &'p Packet>,
+        out: &mut Output,
+        lay: &mut impl Lay,
+    ) -> usize {
+        let mut pieces = pieces.into_iter();
+        let Some(mut piece) = pieces.next() else { return 0 };
+        let Some(first) = piece.ip().fragment else { return 0 };
         let Some(hint) = self.hints.get(first.id as usize % HINT_COUNT) else { return 0 };
         if hint.id != first.id {
             return 0;
@@ -334,17 +360,20 @@ impl Reassembler {
         }
         self.touched = at;
         let mut taken = 0;
-        for piece in pieces {
+        loop {
             match run.take_alike(key, piece, lay) {
-                Taken::Not => break,
+                Taken::Not => return taken,
                 Taken::Piece => taken += 1,
                 Taken::Last => {
                     self.close(at, out);
                     return taken + 1;
                 }
             }
+            match pieces.next() {
+                Some(next) => piece = next,
+                None => return taken,
+            }
         }
-        taken
     }
 
     #[inline(always)]
@@ -703,6 +732,14 @@ impl Reassembler {
             Some(hint) => hint,
             None => panic!("a remainder is below its divisor"),
         }
+    }
+}
+
+/// The packet in a frame, if there is one.
+fn packet_of(frame: &Frame) -> Option<&Packet> {
+    match frame {
+        Frame::Ip(packet) => Some(packet),
+        Frame::Other(..) => None,
     }
 }
 

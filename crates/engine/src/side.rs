@@ -12,7 +12,7 @@ use crate::rules::{Mode, Switch};
 use crate::segment::Piece;
 use packet::icmp::Complaint;
 use packet::{
-    Checksum, Content, Cut, Fill, Identifications, Maker, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
+    Checksum, Content, Cut, Fill, Frame, Identifications, Maker, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
     Version, may_be_segmented,
 };
 
@@ -119,14 +119,57 @@ pub enum Role {
 impl Side {
     /// Takes a packet that leaves by this side. What was late by `now` has been [expired](Side::expire) before.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.receive(&packet, out);
-        let mark = out.queued_count();
-        if self.narrowing.is_below_every_link(&packet) {
-            self.widening.gather(now, packet, out);
-        } else {
-            self.widening.push(now, packet, out);
+        let frame = Frame::Ip(packet);
+        if self.take_front(now, core::slice::from_ref(&frame), out) > 0 {
+            return out.pool.give(frame.into_buffer());
         }
-        self.narrow(now, mark, out);
+        if let Frame::Ip(packet) = frame {
+            self.push_unlike(now, packet, out);
+        }
+    }
+
+    /// Takes a packet that [goes on](Side::take_front) nowhere.
+    #[inline]
+    pub(crate) fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        self.receive(&packet, out);
+        self.push_received(now, packet, out);
+    }
+
+    /// Takes a packet that was counted. What goes nowhere else is made to fit at once.
+    #[inline]
+    fn push_received(&mut self, now: Time, packet: Packet, out: &mut Output) {
+        let mark = out.queued_count();
+        if packet.ip().fragment.is_some() && !self.narrowing.is_below_every_link(&packet) {
+            self.widening.push_fragment(now, packet, out);
+        } else {
+            match &mut self.widening.coalescer {
+                Some(coalescer) => coalescer.push(now, packet, out),
+                None => return self.narrowing.push(now, packet, out),
+            }
+        }
+        if out.queued_count() > mark {
+            self.narrow(now, mark, out);
+        }
+    }
+
+    /// Takes in the front ones of these frames that go on with the datagram of the last fragment, as [`push`](Side::push) would each, and returns
+    /// how many they are.
+    #[inline]
+    pub(crate) fn take_front(&mut self, now: Time, frames: &[Frame], out: &mut Output) -> usize {
+        let Some(Frame::Ip(first)) = frames.first() else { return 0 };
+        if first.ip().fragment.is_none() || !self.reassembles(first) {
+            return 0;
+        }
+        let Some(reassembler) = &mut self.widening.reassembler else { return 0 };
+        let mark = out.queued_count();
+        let taken = reassembler.take_front(frames, out);
+        if taken > 0 {
+            self.receive_alike(first, taken, out);
+            if out.queued_count() > mark {
+                self.go_on_joined(now, mark, out);
+            }
+        }
+        taken
     }
 
     /// Counts a packet that came.
@@ -149,9 +192,10 @@ impl Side {
 
     /// Does a fragment go to the reassembler, for the host that it is for?
     pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
-        let (_, destination) = packet.addresses();
-        let is_for_host = matches!(self.widening.joins.get(destination), Join::Destination);
-        is_for_host && self.widening.reassembler.is_some() && !self.narrowing.is_below_every_link(packet)
+        let joins = self.widening.joins_of(packet);
+        joins == Join::Destination
+            && self.widening.reassembler.is_some()
+            && !self.narrowing.is_below_every_link(packet)
     }
 
     /// Sends what the reassembler let go, which was queued after the first `mark`, through what follows it.
@@ -261,17 +305,14 @@ impl Side {
 
     /// Takes single packets of what another side held; they were counted when they came.
     fn take_held(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        let mark = out.queued_count();
         if packet.is_single() {
-            self.widening.push(now, packet, out);
-            return self.narrow(now, mark, out);
+            return self.push_received(now, packet, out);
         }
         if let Some((count, bytes)) = packet.shares().map(Shares::totals) {
             out.ledger.note(Event::Divided, Tally::new(1, bytes));
             out.ledger.note(Event::Pieces, Tally::new(count, bytes));
         }
-        take_singles(packet, out, |single, out| self.widening.push(now, single, out));
-        self.narrow(now, mark, out);
+        take_singles(packet, out, |single, out| self.push_received(now, single, out));
     }
 }
 
@@ -292,20 +333,27 @@ impl Widening {
         self.coalescer = self.coalescer.take().or(coalescer);
     }
 
-    /// Fragments become datagrams, or longer fragments; segments, rejoined ones too, become trains.
-    fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        if packet.ip().fragment.is_none() {
-            return self.gather(now, packet, out);
-        }
+    /// How fragments like this one are joined.
+    #[inline]
+    fn joins_of(&self, packet: &Packet) -> Join {
+        *self.joins.one().unwrap_or_else(|| {
+            let (_, destination) = packet.addresses();
+            self.joins.get(destination)
+        })
+    }
+
+    /// Fragments become datagrams, or longer fragments; rejoined segments become trains.
+    fn push_fragment(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let mark = out.queued_count();
-        let (_, destination) = packet.addresses();
-        match (self.joins.get(destination), &mut self.reassembler, &mut self.joiner) {
-            (Join::Destination, Some(reassembler), _) => reassembler.push(now, packet, out),
+        match (self.joins_of(&packet), &mut self.reassembler, &mut self.joiner) {
+            (Join::Destination, Some(reassembler), _) => reassembler.push_unlike(now, packet, out),
             (Join::Hop, Some(reassembler), _) => reassembler.push_hop_by_hop(now, packet, out),
             (Join::Graceful, _, Some(joiner)) => joiner.push(now, packet, out),
             _ => out.forward(packet),
         }
-        self.coalesce(now, mark, out);
+        if out.queued_count() > mark {
+            self.coalesce(now, mark, out);
+        }
     }
 
     fn expire(&mut self, now: Time, out: &mut Output) {
@@ -343,13 +391,6 @@ impl Widening {
     fn coalesce(&mut self, now: Time, mark: usize, out: &mut Output) {
         if let Some(coalescer) = &mut self.coalescer {
             out.again(mark, |packet, out| coalescer.push(now, packet, out));
-        }
-    }
-
-    fn gather(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        match &mut self.coalescer {
-            Some(coalescer) => coalescer.push(now, packet, out),
-            None => out.forward(packet),
         }
     }
 
@@ -478,7 +519,7 @@ impl Narrowing {
 
     /// No link of its version has so small an MTU: a packet's fragments are left as they are, and only TCP is resized.
     fn is_below_every_link(&self, packet: &Packet) -> bool {
-        usize::from(self.mtu) < packet.ip().mtu_min()
+        self.mtu < MTU_OF_ALL && usize::from(self.mtu) < packet.ip().mtu_min()
     }
 
     /// Whoever forwards it finds it as it came, and decides.
@@ -662,6 +703,9 @@ fn uncuttable_piece(packet: &Packet) -> Option<Reason> {
         None
     }
 }
+
+/// Every link of either version takes packets of so many bytes (RFC 8200 section 5).
+const MTU_OF_ALL: u16 = 1_280;
 
 /// The counter of what is inside a tunnel.
 fn inside(tunnel: Tunnel) -> Event {

@@ -118,6 +118,17 @@ impl Frame {
     }
 }
 
+impl Frame {
+    /// Gives the buffer back.
+    #[inline]
+    pub fn into_buffer(self) -> Buffer {
+        match self {
+            Frame::Ip(packet) => packet.into_buffer(),
+            Frame::Other(raw, _) => raw.into_buffer(),
+        }
+    }
+}
+
 impl Raw {
     /// The bytes of the frame.
     pub fn frame(&self) -> &[u8] {
