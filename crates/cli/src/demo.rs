@@ -6,7 +6,7 @@ use crate::report::grouped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::demo::{self, Costs, Demo, Links, Row, Settings};
 use lab::experiments::{Conditions, Spread};
-use port::namespace::become_own_root;
+use linux::namespace::become_own_root;
 use std::fmt::Write;
 use std::io::{self, IsTerminal, Write as _};
 use std::time::Duration;

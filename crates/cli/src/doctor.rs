@@ -4,11 +4,11 @@
 
 use crate::args::Doctor;
 use crate::command::{Status, show};
+use linux::interfaces::Interface;
+use linux::namespace::{Namespace, become_own_root};
+use linux::netlink::Netlink;
+use linux::realtime::Realtime;
 use port::intercept::Intercept;
-use port::interfaces::Interface;
-use port::namespace::{Namespace, become_own_root};
-use port::netlink::Netlink;
-use port::realtime::Realtime;
 use port::{Offloads, Options};
 use serde::Serialize;
 use std::fs;

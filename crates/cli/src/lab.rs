@@ -14,7 +14,7 @@ use lab::experiments::{
     TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
-use port::namespace::become_own_root;
+use linux::namespace::become_own_root;
 use serde::Serialize;
 use std::fmt::{Display, Write};
 use std::io::{self, Write as _};

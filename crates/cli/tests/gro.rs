@@ -4,8 +4,8 @@
 
 use lab::net::Offloading;
 use lab::trio::Trio;
-use port::features::{Features, Switch, set};
-use port::namespace::Namespace;
+use linux::features::{Features, Switch, set};
+use linux::namespace::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};

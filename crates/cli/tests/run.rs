@@ -7,7 +7,7 @@ use lab::net::{End, Offloading, cable};
 use lab::pair::Pair;
 use lab::traffic::{self, Messages};
 use lab::trio::{NARROW, Trio, WIDE, v4, v6};
-use port::addresses::Prefix;
+use linux::addresses::Prefix;
 use port::helper::Direction;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
@@ -1177,7 +1177,7 @@ impl Net {
 
 impl Gateway {
     /// Starts one in this namespace, and waits until it works.
-    fn start(mut command: Command, space: &port::namespace::Namespace, config: &Path) -> Gateway {
+    fn start(mut command: Command, space: &linux::namespace::Namespace, config: &Path) -> Gateway {
         command.arg("run").arg(config).stderr(Stdio::piped());
         let spawned = space.enter(|| command.spawn());
         let mut process = spawned.expect("it starts");

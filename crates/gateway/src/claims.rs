@@ -6,7 +6,7 @@
 
 use crate::config::Config;
 use crate::interface_watch::existing;
-use port::netlink::Netlink;
+use linux::netlink::Netlink;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
 use rustix::process::{Uid, geteuid};

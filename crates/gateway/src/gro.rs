@@ -8,10 +8,10 @@
 use crate::claims;
 use crate::config::{Config, SideConfig};
 use engine::Switch;
+use linux::features::{self, Features, Previous};
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
 use port::Address;
-use port::features::{self, Features, Previous};
-use port::namespace::Namespace;
-use port::netlink::Netlink;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;

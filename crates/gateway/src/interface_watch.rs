@@ -4,9 +4,9 @@
 //! compared with the configuration when a gateway starts, and watched while it runs.
 
 use crate::config::{Config, SideConfig};
+use linux::interfaces::Interface;
+use linux::netlink::Netlink;
 use port::Address;
-use port::interfaces::Interface;
-use port::netlink::Netlink;
 use std::time::{Duration, Instant};
 
 /// Says once what does not agree, and again where that changes.
@@ -73,7 +73,7 @@ const EVERY: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use port::interfaces::Counters;
+    use linux::interfaces::Counters;
 
     #[test]
     fn what_does_not_agree_is_said_with_the_command_that_mends_it() {

@@ -2,8 +2,8 @@
 
 use crate::config::OwnAddresses;
 use crate::orders::Farewell;
+use linux::descriptors;
 use port::Offloads;
-use port::descriptors;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;

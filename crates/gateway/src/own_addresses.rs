@@ -4,9 +4,9 @@
 //! discovery. So where the configuration names no address, errors come from the global one of the interface that they leave by.
 
 use crate::config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
+use linux::addresses::AddressState;
+use linux::netlink::Netlink;
 use port::Address;
-use port::addresses::AddressState;
-use port::netlink::Netlink;
 use std::net::IpAddr;
 
 /// Looks for the addresses of a configuration's interfaces in the namespace of the calling thread.

@@ -4,7 +4,7 @@
 //! no system call but those that passing packets takes.
 
 use crate::config::Priority;
-use port::descriptors;
+use linux::descriptors;
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid, getpriority_process, setpriority_process};
 use rustix::thread::{

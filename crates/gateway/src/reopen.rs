@@ -7,7 +7,7 @@ use crate::build;
 use crate::config::{Config, SideConfig};
 use crate::roles::{self, Seized};
 use engine::Switch;
-use port::netlink::Netlink;
+use linux::netlink::Netlink;
 use port::{Address, Fanout, Offloads, Options, Port, Spread, steer};
 use std::fmt;
 use std::io;

@@ -2,11 +2,12 @@
 
 use crate::beside::{Beside, Spot};
 use crate::config::{Config, Role, SideConfig};
+use linux::addresses;
+use linux::netlink::Netlink;
+use port::Address;
 use port::intercept::Intercept;
-use port::netlink::Netlink;
 use port::pulse::Pulse;
 use port::redirect::Links;
-use port::{Address, addresses};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;

@@ -14,7 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::stations::Stations;
 use crate::worker::{End, FAREWELL_PATIENCE, Path, Reopen, Worker};
 use engine::Toward;
-use port::clock::Clock;
+use linux::clock::Clock;
 use port::pulse::Pulse;
 use port::{Offloads, Port};
 use std::fmt;

@@ -6,9 +6,9 @@
 use crate::config::{Config, SideConfig};
 use crate::roles;
 use engine::Switch;
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
 use packet::Pool;
-use port::namespace::Namespace;
-use port::netlink::Netlink;
 use port::{Address, Kind, Offloads, Options, PacketSocket, Port, Proof, Tap, self_test};
 use std::io;
 

@@ -9,9 +9,9 @@
 //! that lead back to the main table stay where a process is killed, and change nothing; [`undo`] removes them.
 
 use crate::config::Config;
-use port::addresses::Prefix;
-use port::netlink::Netlink;
-use port::routes::{Ends, Route, RouteKind, Rule};
+use linux::addresses::Prefix;
+use linux::netlink::Netlink;
+use linux::routes::{Ends, Route, RouteKind, Rule};
 use port::{Tap, helper};
 use std::collections::{HashMap, HashSet};
 use std::io;

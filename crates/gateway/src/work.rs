@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_answer_reaches_who_asked_though_others_are_answered_first_or_too_late() {
-        let [ours, theirs] = port::descriptors::pair().expect("descriptors are free");
+        let [ours, theirs] = linux::descriptors::pair().expect("descriptors are free");
         let desk = Desk { socket: Arc::new(ours), waiting: Arc::default() };
         let asked = || loop {
             match hear(&theirs).expect("it is understood") {

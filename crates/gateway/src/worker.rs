@@ -12,12 +12,12 @@ use crate::snapshot::{EndSnapshot, Seen, Snapshot, StageSnapshot, WaySnapshot, s
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
 use engine::{Checksums, Connection, Guesses, Mss, Output, Side, Toward, Way as Going};
+use linux::clock::Clock;
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
 };
 use port::Port;
-use port::clock::Clock;
 use port::leases::{self, Flow, Passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -740,7 +740,7 @@ impl Worker {
         let ways = [to_narrow.snapshot(wide.port.kept_count()), to_wide.snapshot(narrow.port.kept_count())];
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
-        let (processor_time, wake_count) = (thread_time(), port::clock::wake_count());
+        let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings }
     }
 }

@@ -4,8 +4,8 @@ use engine::{
     Coalescer, Hold, Identifiers, LIFETIME, Late, Limits, Mode, Narrowing, Output, Reassembler, Role, Rules,
     Secret, Side, Switch, Widening,
 };
+use linux::clock::Clock;
 use packet::{Frame, Ingress, Medium, Packet, Pool};
-use port::clock::Clock;
 use port::{Offloads, Port, Received, Wire};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;

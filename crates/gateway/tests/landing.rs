@@ -3,9 +3,9 @@
 //! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows what it costs.
 
 use engine::{Event, Guessing, Late, Limits, Narrowing, Output, Reassembler, Role, Secret, Side, Widening};
+use linux::clock::Clock;
+use linux::namespace::Namespace;
 use packet::{Frame, Ingress, Landed, Pool};
-use port::clock::Clock;
-use port::namespace::Namespace;
 use port::{Kind, Options, PacketSocket, Port, Tap};
 use rustix::time::{ClockId, clock_gettime};
 use std::net::UdpSocket;

@@ -7,8 +7,8 @@ use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
 use crate::traffic::{self, Pace, Transfer, WriteEnd};
 use crate::trio::{Middle, NARROW, Trio, WIDE, v4};
-use port::features::{self, Switch};
-use port::interfaces::Counters;
+use linux::features::{self, Switch};
+use linux::interfaces::Counters;
 use serde::Serialize;
 use std::io;
 

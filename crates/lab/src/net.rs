@@ -2,10 +2,10 @@
 //!
 //! Nothing has a name outside: a namespace is a descriptor of this process, and goes with it, however it ends.
 
-use port::addresses::Prefix;
-use port::features::{self, Features, Previous, Switch};
-use port::namespace::Namespace;
-use port::netlink::Netlink;
+use linux::addresses::Prefix;
+use linux::features::{self, Features, Previous, Switch};
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
 use std::io;
 
 /// A host: a network namespace.

@@ -4,7 +4,7 @@ use crate::net::{End, Host, Offloading, cable};
 use crate::trio::{v4, v6};
 use gateway::config::Config;
 use gateway::service::Service;
-use port::addresses::Prefix;
+use linux::addresses::Prefix;
 use std::io;
 
 /// Two hosts on one link: host 1 and host 2 of the network that [`v4`] and [`v6`] number.

@@ -5,7 +5,7 @@
 //! the measurement nothing.
 
 use crate::usage::thread_time;
-use port::namespace::Namespace;
+use linux::namespace::Namespace;
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, connect, ipproto, send, socket_with, sockopt,
 };

@@ -10,8 +10,8 @@
 use crate::net::{End, Host, Offloading, cable};
 use gateway::config::Config;
 use gateway::service::Service;
-use port::addresses::Prefix;
-use port::interfaces::Counters;
+use linux::addresses::Prefix;
+use linux::interfaces::Counters;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! ICMP errors of a border: where they come from, and about what there are none.
 
-use port::addresses::Prefix;
-use port::frames::FrameSocket;
+use linux::addresses::Prefix;
+use linux::frames::FrameSocket;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::thread;

@@ -1,8 +1,8 @@
 //! A border gateway between two real hosts: what arrives, in which sizes, and what is counted.
 
-use port::features::{self, Switch};
+use linux::features::{self, Switch};
+use linux::namespace::Namespace;
 use port::leases::{self, Passed};
-use port::namespace::Namespace;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};

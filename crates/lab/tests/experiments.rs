@@ -1,7 +1,7 @@
 //! Tiny experiments: is what they say true, and all there?
 
-use port::features::Features;
-use port::netlink::Netlink;
+use linux::features::Features;
+use linux::netlink::Netlink;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -41,12 +41,12 @@ fn the_demo_accounts_for_everybody_alike_and_shows_wide_packets() {
 fn a_link_delays_what_crosses_it_and_leaves_the_interfaces_as_they_were() {
     let [one, middle, other] = ["one", "middle", "other"].map(|name| Host::new(name).unwrap());
     for (host, name, inner, number) in [(&one, "outer-a", "inner-a", 1), (&other, "outer-b", "inner-b", 2)] {
-        let addresses = [port::addresses::Prefix::new(v4(number), 24)];
+        let addresses = [linux::addresses::Prefix::new(v4(number), 24)];
         let outer = End { host, interface: name, mtu: 1_500, addresses: &addresses };
         let inner = End { host: &middle, interface: inner, mtu: 1_500, addresses: &[] };
         cable([outer, inner], Offloading::On).unwrap();
         // Frames of hosts whose cards were to finish them are none on a wire.
-        drop(host.space().enter(|| port::features::as_a_wire(name)).unwrap());
+        drop(host.space().enter(|| linux::features::as_a_wire(name)).unwrap());
     }
     let offloads = || middle.space().enter(|| Features::of("inner-a").unwrap().on().count());
     let before = offloads();

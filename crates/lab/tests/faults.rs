@@ -139,7 +139,7 @@ fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
     echo.answers(&trio.narrow).unwrap();
     // An address that the middle has must not answer: the gateway is no host.
     let [_, to_wide, _, _] = trio.names();
-    let prefix = port::addresses::Prefix::new(v4(9), 24);
+    let prefix = linux::addresses::Prefix::new(v4(9), 24);
     trio.middle.tell(|netlink| netlink.add_address(to_wide, prefix)).unwrap();
     let silent = Echo::at(&trio.middle, v4(9));
     let error = silent.answers(&trio.wide).expect_err("the kernel of the middle hears nothing");
@@ -470,7 +470,7 @@ fn make_anew(trio: &Trio, is_wide: bool) {
     let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).unwrap().expect("a cable has addresses");
     trio.middle.tell(|netlink| netlink.remove(own)).unwrap();
     thread::sleep(Duration::from_millis(300));
-    let addresses = [port::addresses::Prefix::new(v4(number), 24), port::addresses::Prefix::new(v6(number), 64)];
+    let addresses = [linux::addresses::Prefix::new(v4(number), 24), linux::addresses::Prefix::new(v6(number), 64)];
     let ends = [
         End { host, interface: name, mtu, addresses: &addresses },
         End { host: &trio.middle, interface: own, mtu, addresses: &[] },

@@ -2,8 +2,8 @@
 
 use gateway::config::Config;
 use gateway::service::Service;
-use port::addresses::Prefix;
-use port::routes::Route;
+use linux::addresses::Prefix;
+use linux::routes::Route;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};

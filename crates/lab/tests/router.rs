@@ -1,7 +1,7 @@
 //! A router of ours between two real hosts, on a host whose kernel routes too.
 
-use port::addresses::Prefix;
-use port::routes::Route;
+use linux::addresses::Prefix;
+use linux::routes::Route;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A wide interface over a host's narrow one: what crosses, and what the host looks like before, during and after.
 
-use port::addresses::AddressState;
+use linux::addresses::AddressState;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::thread;

@@ -3,7 +3,6 @@
 //! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes out. The
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
-use crate::device::{self, Device, checked, sentence};
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
 use crate::leases::{self, Leases};
 use crate::leases::{FOLDED_LEN, Folded};
@@ -11,6 +10,7 @@ use crate::refusal::{is_down, refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
+use linux::device::{self, Device, checked, sentence};
 use packet::{Buffer, Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::mem;

@@ -3,7 +3,7 @@
 //! Programs are a few dozen instructions long and written by hand: no compiler and no library is needed to build or to run
 //! them. Jumps go to places that have a name.
 
-use crate::failure::advised;
+use linux::failure::advised;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 

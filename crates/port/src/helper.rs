@@ -3,12 +3,12 @@
 //! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see [`redirect`](crate::redirect).
 //! The device has no address, asks nobody for one, and is gone with the port.
 
-use crate::device::Device;
-use crate::features::Switch;
-use crate::namespace::Namespace;
-use crate::netlink::Netlink;
 use crate::tap::TapDescriptors;
 use crate::{Kind, Offloads, Options, Tap};
+use linux::device::Device;
+use linux::features::Switch;
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
 use packet::Medium;
 use std::io;
 
@@ -67,7 +67,7 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
     Ok(tap)
 }
 
-/// Makes a device that nothing is sent to, for [routes that end with it](crate::routes::Ends), in the namespace of the calling
+/// Makes a device that nothing is sent to, for [routes that end with it](linux::routes::Ends), in the namespace of the calling
 /// thread. Its name begins with [`TETHER`] and this tag.
 ///
 /// # Errors

@@ -5,8 +5,8 @@
 //! that ends.
 
 use crate::bpf::{self, EXIT, Hook, Kind, R0, RIGHTS, Step, assemble, set};
-use crate::failure::{advised, failed};
 use crate::leases::unless_noted;
+use linux::failure::{advised, failed};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 

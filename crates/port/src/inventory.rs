@@ -5,9 +5,9 @@
 //! ages and what hosts learn of each other are left out: they change by themselves.
 
 use crate::bpf::{self, Hook};
-use crate::failure::failed;
-use crate::features::Features;
-use crate::netlink::Netlink;
+use linux::failure::failed;
+use linux::features::Features;
+use linux::netlink::Netlink;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -275,11 +275,11 @@ const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addresses::Prefix;
-    use crate::features::{self, Switch};
     use crate::intercept::Intercept;
-    use crate::namespace::Namespace;
-    use crate::routes::Route;
+    use linux::addresses::Prefix;
+    use linux::features::{self, Switch};
+    use linux::namespace::Namespace;
+    use linux::routes::Route;
     use std::net::{IpAddr, Ipv4Addr};
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
             differs(&["interface a0 Promiscuity", "interface a0 flags"]);
             netlink.set_promiscuous("a0", Switch::Off).expect("the test runs as root");
 
-            let socket = crate::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
+            let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
             differs(&["packet socket"]);
             drop(socket);
             differs(&[]);

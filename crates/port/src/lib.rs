@@ -1,4 +1,4 @@
-//! Live ports of Linux: TUN, TAP, AF_PACKET, AF_XDP; interfaces, namespaces, the system clock.
+//! Live ports of Linux: TUN, TAP, AF_PACKET, AF_XDP; programs in the kernel beside them.
 //!
 //! A port gives frames and takes what stands on the wire. What it can leave to the kernel or a card (cutting a train into
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
@@ -9,35 +9,17 @@ use packet::{Frame, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-pub mod addresses;
-pub mod bridges;
-pub mod clock;
-pub mod descriptors;
-pub mod features;
-pub mod frames;
 pub mod helper;
 pub mod intercept;
-pub mod interfaces;
 pub mod inventory;
 pub mod leases;
-pub mod monitor;
-pub mod namespace;
-pub mod napi;
-pub mod neighbours;
-pub mod netlink;
 pub mod pulse;
-pub mod raw;
-pub mod realtime;
 pub mod redirect;
-pub mod routes;
-pub mod sockets;
 pub mod steer;
 pub mod xdp;
 
 mod af_packet;
 mod bpf;
-mod device;
-mod failure;
 mod landing;
 mod lately;
 mod open;

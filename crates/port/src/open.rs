@@ -1,9 +1,9 @@
 //! An address such as `packet:eth0` in, an open port out.
 
-use crate::device::NAME_LEN_MAX;
 use crate::helper::{self, Direction};
 use crate::tap::TapDescriptors;
 use crate::{Kind, Offloads, PacketSocket, Port, Tap, XdpSocket};
+use linux::device::NAME_LEN_MAX;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,7 @@ pub struct Options {
     /// sockets on Ethernet only, where the right is there.
     pub may_lend: bool,
     /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO): see
-    /// [`napi::hold_joined`](crate::napi::hold_joined).
+    /// [`napi::hold_joined`](linux::napi::hold_joined).
     pub has_napi: bool,
     /// Does this port count the frames that a TUN or TAP device drops? Only one of its queues should, as they are not told apart.
     pub counts_drops: bool,

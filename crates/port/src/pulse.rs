@@ -9,8 +9,8 @@ use crate::bpf::{
     self, EXIT, Hook, Kind, R0, R1, R2, R3, R7, RIGHTS, Step, assemble, call, copy, jump_if_later, load_long,
     load_map_value, set, subtract,
 };
-use crate::failure::advised;
 use crate::leases;
+use linux::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::c_void;
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_beats_of_several_workers_are_watched() {
         let pulse = Pulse::new(3).expect("the test runs as root");
-        let socket = crate::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
+        let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         pulse.hush(socket.as_fd(), None).expect("the kernel takes it");
     }
 }

@@ -13,9 +13,9 @@ use crate::bpf::{
     Step, add, add_register, assemble, call, copy, divide, go, jump, load_byte, load_half, load_word, mask,
     put_byte, put_word, set, store_byte, store_word, subtract,
 };
-use crate::failure::{advised, failed};
 use crate::lately::Lately;
 use crate::pulse::Pulse;
+use linux::failure::{advised, failed};
 use packet::Medium;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -2,12 +2,12 @@
 //!
 //! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
 
-use crate::device::{self, Device, ioctl, sentence};
 use crate::landing::{BATCH_LEN, Came, Landing, Layout};
 use crate::refusal::{refused, would_wait};
 use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
+use linux::device::{self, Device, ioctl, sentence};
 use packet::{Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -361,13 +361,18 @@ fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Resu
     let mut request = device::request(name);
     request.ifr_ifru.ifru_flags =
         (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues | napi) as libc::c_short;
-    Ok(device::name(&ioctl(file, libc::TUNSETIFF, request)?))
+    // SAFETY: it takes a request of interfaces.
+    let answer = unsafe { ioctl(file, libc::TUNSETIFF, request)? };
+    Ok(device::name(&answer))
 }
 
 /// Agrees on the header and on what may be left to each other: as much of `wanted` as the kernel knows.
 fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
-    ioctl(file, libc::TUNSETVNETHDRSZ, vnet::LEN as libc::c_int)?;
-    ioctl(file, libc::TUNSETVNETLE, libc::c_int::from(cfg!(target_endian = "little")))?;
+    // SAFETY: both take the address of an `int`.
+    unsafe {
+        ioctl(file, libc::TUNSETVNETHDRSZ, vnet::LEN as libc::c_int)?;
+        ioctl(file, libc::TUNSETVNETLE, libc::c_int::from(cfg!(target_endian = "little")))?;
+    }
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for offloads in fewer_and_fewer(wanted) {
         match set_offloads(file, offloads) {
@@ -412,7 +417,8 @@ fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
         Kind::Tap => Start::Frame,
     };
     let program = steer::program(start, count)?;
-    ioctl(file, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()).map(drop)
+    // SAFETY: it takes the address of an `int`.
+    unsafe { ioctl(file, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()) }.map(drop)
 }
 
 /// Sets the MTU where one is asked for, and tells the one that holds. Makes room for bursts: what does not fit is dropped, and

@@ -2,13 +2,13 @@
 
 mod port_support;
 
+use linux::descriptors::{self, DESCRIPTORS_MAX};
 use packet::{Frame, Ingress, Pool};
 use port_support::{Namespace, ip};
 use std::io;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
-use wideload_port::descriptors::{self, DESCRIPTORS_MAX};
 use wideload_port::{Offloads, Options, Port, ToDo, Wire, adopt, open};
 
 #[test]

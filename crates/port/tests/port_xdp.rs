@@ -1,6 +1,7 @@
 //! AF_XDP sockets on veth pairs in namespaces of the test: streams, tags, limits, and what the kernel keeps.
 
 mod port_support;
+#[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
 
 use packet::{Checksum, Frame, Ingress, Pool};

@@ -1,5 +1,6 @@
 //! Packets for a host in, proofs that its kernel gets none of them, out.
 
+#[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
 
 use std::io::{self, ErrorKind};

@@ -1,16 +1,17 @@
 //! Traffic in, proofs that the time it takes a kernel to receive it stands in one thread's account out.
 
+#[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
 
+use linux::addresses::Prefix;
+use linux::features::{self, Switch};
+use linux::namespace::Namespace;
+use linux::napi::{INTERFACE_LEN_MAX, ReceiveThread};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 use system_pair::{FAR, NEAR, becomes, inside, namespace};
-use wideload_port::addresses::Prefix;
-use wideload_port::features::{self, Switch};
-use wideload_port::namespace::Namespace;
-use wideload_port::napi::{INTERFACE_LEN_MAX, ReceiveThread};
 use wideload_port::xdp::Passing;
 
 #[test]

@@ -2,8 +2,10 @@
 //!
 //! The child is a fork with one thread: neither a test's thread nor a program that another user may not read would do.
 
+#[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
 
+use linux::namespace::{Namespace, become_own_root};
 use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, waitpid};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use system_pair::{FAR, NEAR, pair};
 use wideload_port::intercept::Intercept;
-use wideload_port::namespace::{Namespace, become_own_root};
 use wideload_port::{Fanout, Options, PacketSocket, Spread, steer};
 
 #[test]

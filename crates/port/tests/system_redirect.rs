@@ -1,17 +1,18 @@
 //! Packets for a host in, proofs about which of them a helper gets, and that what it writes comes in or leaves, out.
 
+#[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
 
+use linux::addresses::Prefix;
+use linux::routes::Route;
 use packet::{Frame, Ingress, Pool};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, pair};
-use wideload_port::addresses::Prefix;
 use wideload_port::helper::{self, Direction};
 use wideload_port::redirect::{Pair, Redirect, Taking, Target};
-use wideload_port::routes::Route;
 use wideload_port::{Options, Port, Tap, ToDo, Wire};
 
 #[test]
@@ -145,7 +146,7 @@ impl Helper {
     ) -> Helper {
         host.namespace.enter(|| {
             let tap = helper::open(direction, "wire", &Options::default()).expect("these tests have the right");
-            let mut netlink = wideload_port::netlink::Netlink::open().expect("a netlink socket is free");
+            let mut netlink = linux::netlink::Netlink::open().expect("a netlink socket is free");
             let helper = netlink.interface(tap.name()).expect("it was just made").index;
             let pair = Pair { interface: host.index, helper, medium: tap.medium() };
             let _redirect = redirect(pair).expect("these tests have the right");

@@ -1,8 +1,8 @@
 //! A border gateway between two TAP devices in a namespace of its own, and packets for it.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use port::namespace::Namespace;
-use port::netlink::Netlink;
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
 use port::{Offloads, Options, PacketSocket, Port, ToDo, Wire};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -9,8 +9,8 @@
 
 use super::lateness::Lateness;
 use arrayvec::ArrayVec;
+use linux::realtime::Realtime;
 use packet::{CLASS_LENS, Checksum, Frame, HEADROOM, Ingress, Pool, Time};
-use port::realtime::Realtime;
 use port::{Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};

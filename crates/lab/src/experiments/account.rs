@@ -1,9 +1,9 @@
 //! An interface in, the processor time that receiving by it took out.
 
 use crate::net::Host;
-use port::features::{self, Switch};
-use port::napi::ReceiveThread;
-use port::netlink::Netlink;
+use linux::features::{self, Switch};
+use linux::napi::ReceiveThread;
+use linux::netlink::Netlink;
 use port::xdp::Passing;
 use serde::Serialize;
 use std::io;

@@ -2,7 +2,7 @@
 
 use crate::traffic::content;
 use crate::usage::thread_time;
-use port::namespace::Namespace;
+use linux::namespace::Namespace;
 use rustix::net::sockopt;
 use serde::Serialize;
 use std::io;

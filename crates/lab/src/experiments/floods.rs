@@ -19,10 +19,10 @@ use engine::{
     Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening,
 };
 use fastrand::Rng;
+use linux::addresses::Prefix;
+use linux::clock::Clock;
+use linux::routes::Route;
 use packet::{Frame, Ingress, Medium, NoPacket, Packet, Pool, Time, Version};
-use port::addresses::Prefix;
-use port::clock::Clock;
-use port::routes::Route;
 use port::{Kind, Offloads, Options, Port, Tap, ToDo, Wire};
 use serde::Serialize;
 use std::collections::VecDeque;

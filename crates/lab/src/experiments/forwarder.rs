@@ -2,11 +2,12 @@
 
 use super::wire::{v4_destination, v6_destination};
 use crate::net::Host;
+use linux::addresses::Prefix;
+use linux::features::{self, Switch};
+use linux::napi;
+use linux::routes::Route;
 use packet::{Frame, Ingress, Packet, Pool};
-use port::addresses::Prefix;
-use port::features::{self, Switch};
-use port::routes::Route;
-use port::{Kind, Offloads, Options, Port, Received, Tap, Wire, napi};
+use port::{Kind, Offloads, Options, Port, Received, Tap, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,10 +1,10 @@
 //! Two interfaces in, one wire between them out: later, slower, fewer, in another order, as asked.
 
 use crate::emulator::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, Shape, monotonic, run};
+use linux::features::{self, Previous};
+use linux::netlink::Netlink;
 use packet::{Pool, Time};
-use port::features::{self, Previous};
 use port::intercept::Intercept;
-use port::netlink::Netlink;
 use port::{Options, Port};
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 //! A program and a configuration in, a gateway as its supervisor runs it out: told, listened to, killed, ended.
 
-use port::namespace::{Namespace, Tether};
+use linux::namespace::{Namespace, Tether};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs;
 use std::io::{self, BufRead, BufReader};

@@ -6,12 +6,12 @@
 mod net;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use linux::frames::FrameSocket;
+use linux::sockets;
 use net::{
     CABLES, COUNT, Datagrams, Delivered, Echo, LENS, Middle, Net, PATIENCE, PORT, ROLES, ROUTERS, WIDE_INTERFACES,
     alike, arrives_alike, both_ways, bound, fragments, ip, link_local, nft, payload, ping, trial, v4, v6,
 };
-use port::frames::FrameSocket;
-use port::sockets;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,9 +10,9 @@
 use gateway::config::Config;
 use gateway::service::Service;
 use libtest_mimic::Trial;
+use linux::addresses::Prefix;
+use linux::sockets;
 use packet::{Sum, Version};
-use port::addresses::Prefix;
-use port::sockets;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
 use std::collections::BTreeSet;

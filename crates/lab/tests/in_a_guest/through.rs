@@ -8,9 +8,9 @@ use crate::net::{
     CABLES, Datagrams, Delivered, Links, Middle, Net, PATIENCE, PORT, ROUTERS, WIDE_INTERFACES, alike_by, bound,
     ip, lay_with, payload, run, v4, v6,
 };
+use linux::features::{self, Switch};
+use linux::sockets;
 use packet::Version;
-use port::features::{self, Switch};
-use port::sockets;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use wideload_lab::net::{Host, Offloading};

@@ -9,7 +9,7 @@ use crate::net::{
 use gateway::config::Config;
 use gateway::service::Service;
 use libtest_mimic::Trial;
-use port::frames::FrameSocket;
+use linux::frames::FrameSocket;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use wideload_lab::net::Host;

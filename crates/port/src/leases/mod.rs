@@ -15,9 +15,9 @@
 //! with the socket and with whoever holds the programs.
 
 use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
-use crate::failure::advised;
-use crate::features::Features;
-use crate::netlink::Netlink;
+use linux::failure::advised;
+use linux::features::Features;
+use linux::netlink::Netlink;
 use packet::SegmentLimit;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
@@ -31,9 +31,7 @@ use std::time::Duration;
 
 mod program;
 
-use program::{
-    ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit,
-};
+use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit};
 pub(crate) use program::{FOLDED_LEN, Folded, filter, place, stand, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
@@ -182,10 +180,8 @@ impl Leases {
                 .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
         };
         let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
-        let links = [
-            at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
-            at(Hook::Egress, &exit(map.as_fd(), room))?,
-        ];
+        let links =
+            [at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?, at(Hook::Egress, &exit(map.as_fd(), room))?];
         let filter = bpf::load(Kind::Filter, 0, &assemble(&decide(map.as_fd(), &[])));
         let filter = filter.map_err(|refusal| refusal.about(&what))?;
         Ok((Leases::adopt(map, links, index)?, filter))

@@ -13,7 +13,7 @@ use crate::bpf::{
     multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word,
     subtract, turn,
 };
-use crate::failure::advised;
+use linux::failure::advised;
 use std::io;
 use std::iter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

@@ -1,9 +1,9 @@
 //! An interface's name in, what it takes and how it receives out, for as long as a port stands on it.
 
 use super::socket::set;
-use crate::device::{self, ioctl, request};
-use crate::features::Features;
-use crate::netlink::Netlink;
+use linux::device::{self, ioctl, request};
+use linux::features::Features;
+use linux::netlink::Netlink;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -23,14 +23,14 @@ impl Interface {
 
     /// Its number.
     pub(super) fn index(&self) -> io::Result<u32> {
-        let answer = ioctl(&self.socket, libc::SIOCGIFINDEX as libc::Ioctl, request(&self.name))?;
+        let answer = self.ask(libc::SIOCGIFINDEX, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex }.cast_unsigned())
     }
 
     /// Its MTU, in bytes.
     pub(super) fn mtu(&self) -> io::Result<usize> {
-        let answer = ioctl(&self.socket, libc::SIOCGIFMTU as libc::Ioctl, request(&self.name))?;
+        let answer = self.ask(libc::SIOCGIFMTU, request(&self.name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
@@ -38,7 +38,7 @@ impl Interface {
     /// Why frames of it would come amiss, if they would, and what to do.
     pub(super) fn doubt(&self) -> io::Result<Option<String>> {
         let name = &self.name;
-        let hardware = ioctl(&self.socket, libc::SIOCGIFHWADDR as libc::Ioctl, request(name))?;
+        let hardware = self.ask(libc::SIOCGIFHWADDR, request(name))?;
         // SAFETY: the kernel wrote this field of the union; any bits are a number.
         if unsafe { hardware.ifr_ifru.ifru_hwaddr.sa_family } != libc::ARPHRD_ETHER {
             return Ok(Some(format!("its frames are not Ethernet; use packet:{name}")));
@@ -77,10 +77,15 @@ impl Interface {
         let mut question = request(&self.name);
         question.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
         // The array outlives the call, which writes no more than its nine words.
-        match ioctl(&self.socket, libc::SIOCETHTOOL as libc::Ioctl, question) {
+        match self.ask(libc::SIOCETHTOOL, question) {
             Ok(_) => channels[5] + channels[8],
             Err(_) => 1,
         }
+    }
+
+    fn ask(&self, number: libc::c_ulong, question: libc::ifreq) -> io::Result<libc::ifreq> {
+        // SAFETY: all that is asked here is asked with a request of interfaces.
+        unsafe { ioctl(&self.socket, number as libc::Ioctl, question) }
     }
 }
 

@@ -15,11 +15,11 @@ mod socket;
 
 pub use program::Passing;
 
-use crate::device::sentence;
-use crate::netlink::Netlink;
 use crate::refusal::{Refusal, refused};
 use crate::{Offloads, Options, Port, Received, ToDo, Wire};
 use interface::Interface;
+use linux::device::sentence;
+use linux::netlink::Netlink;
 use packet::{CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool, Unfit};
 use program::Redirect;
 use rings::{Mapping, Ring};

@@ -1,7 +1,7 @@
 //! Frames that a driver gives in, those that a socket takes over out: the program in front of an AF_XDP socket.
 
 use crate::bpf::{self, EXIT, Hook, Kind, R0, R1, R2, R3, Step, assemble, call, load_map, load_word, set};
-use crate::failure::advised;
+use linux::failure::advised;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 

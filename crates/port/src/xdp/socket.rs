@@ -1,7 +1,7 @@
 //! Calls to the kernel about an AF_XDP socket in, answers out.
 
 use super::rings::Mapping;
-use crate::device::{self, checked};
+use linux::device::{self, checked};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;

@@ -5,7 +5,7 @@
 
 use crate::net::Host;
 use crate::traffic::{CONGESTION, content};
-use port::sockets::retransmitted_count;
+use linux::sockets::retransmitted_count;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};

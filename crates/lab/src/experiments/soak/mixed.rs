@@ -6,7 +6,7 @@ use crate::emulator::{Outcome, Scheduling, Shape};
 use crate::net::{End, Host, Offloading, cable};
 use crate::traffic;
 use crate::trio::{NARROW, Trio, WIDE, v4, v6};
-use port::addresses::Prefix;
+use linux::addresses::Prefix;
 use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, UdpSocket};

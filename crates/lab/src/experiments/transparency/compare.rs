@@ -3,8 +3,8 @@
 use super::PortKind;
 use super::frames::{Sent, Side};
 use super::rig::{Arrived, NARROW_MTU, WIDE_MTU};
+use linux::frames::SeenFrame;
 use packet::Sum;
-use port::frames::SeenFrame;
 use std::collections::BTreeMap;
 
 /// What one kind of traffic became in two middles.

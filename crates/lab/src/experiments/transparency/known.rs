@@ -4,7 +4,7 @@ use super::compare::{Evidence, Packet, matches};
 use super::frames::Side;
 use super::rig::NARROW_MTU;
 use super::{Middle, PortKind, Role};
-use port::frames::SeenFrame;
+use linux::frames::SeenFrame;
 
 /// A difference that is wanted.
 pub(super) struct Known {

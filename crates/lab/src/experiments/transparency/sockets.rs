@@ -5,7 +5,7 @@
 
 use crate::net::Host;
 use crate::traffic::content;
-use port::sockets::{Control, Message, option, receive, send, set_option};
+use linux::sockets::{Control, Message, option, receive, send, set_option};
 use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt,
 };

@@ -1,12 +1,12 @@
 //! Nothing in, two hosts on one cable out, each in a namespace of its own.
 #![allow(dead_code, reason = "each file of tests takes what it needs")]
 
+use linux::addresses::Prefix;
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
+use linux::routes::RouteKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
-use wideload_port::addresses::Prefix;
-use wideload_port::namespace::Namespace;
-use wideload_port::netlink::Netlink;
-use wideload_port::routes::RouteKind;
 
 /// A host, and its end of the cable.
 pub struct Host {

@@ -2,6 +2,8 @@
 
 mod system_pair;
 
+use linux::namespace::{Namespace, become_own_root};
+use linux::netlink::Netlink;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -10,8 +12,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use system_pair::{becomes, inside, namespace, pair};
-use wideload_port::namespace::{Namespace, become_own_root};
-use wideload_port::netlink::Netlink;
 
 #[test]
 fn a_fresh_namespace_has_a_loopback_that_is_up_and_nothing_else_but_idle_tunnels() {

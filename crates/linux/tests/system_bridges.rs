@@ -2,14 +2,14 @@
 
 mod system_pair;
 
+use linux::addresses::Prefix;
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::thread::sleep;
 use std::time::Duration;
 use system_pair::{FAR, NEAR, becomes, inside, namespace};
-use wideload_port::addresses::Prefix;
-use wideload_port::namespace::Namespace;
-use wideload_port::netlink::Netlink;
 
 #[test]
 fn frames_cross_a_bridge_as_long_as_both_cables_are_ports_of_it() {

@@ -53,8 +53,11 @@ impl Netlink {
         answers.into_iter().next().ok_or_else(|| malformed(what))
     }
 
-    /// Asks for all there are.
-    pub(crate) fn list(
+    /// Asks for all there are; `what` says in an error what could not be done.
+    ///
+    /// # Errors
+    /// What the kernel says, or `Interrupted` where things change faster than they can be read.
+    pub fn list(
         &mut self,
         question: RouteNetlinkMessage,
         what: impl Display,

@@ -2,14 +2,13 @@
 
 mod system_pair;
 
-use packet::{Frame, Ingress, Pool};
+use linux::features::{self, Features, Switch};
+use linux::frames::{FrameSocket, SeenFrame};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use system_pair::{FAR, Host, NEAR, becomes, pair};
-use wideload_port::features::{self, Features, Switch};
-use wideload_port::{Options, PacketSocket, Port};
 
 #[test]
 fn features_are_those_that_ethtool_says() {
@@ -131,7 +130,7 @@ fn frames_of_a_train(near: &Host, far: &Host) -> Vec<usize> {
         sender.send_to(b"who is there", (FAR, 7000)).expect("there is a route");
         receiver.recv(&mut [0; 2000]).ok()
     });
-    let mut tap = far.namespace.enter(|| PacketSocket::open("wire", &Options::default())).expect("it is there");
+    let mut tap = far.namespace.enter(|| FrameSocket::open("wire")).expect("it is there");
     let segment_len = 1000_i32;
     // SAFETY: the kernel reads one `int`.
     let set = unsafe {
@@ -139,22 +138,19 @@ fn frames_of_a_train(near: &Host, far: &Host) -> Vec<usize> {
     };
     assert_eq!(set, 0);
     sender.send_to(&[7; 4000], (FAR, 7000)).expect("there is a route");
-    let (mut pool, mut frames, mut lens) = (Pool::new(16 << 20), Vec::new(), Vec::new());
+    let mut lens = Vec::new();
     becomes(|| {
-        tap.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
-        lens.extend(frames.iter().filter_map(len_of_ours));
-        frames.clear();
+        while let Some(frame) = tap.receive().expect("it is up") {
+            lens.extend(len_of_ours(&frame));
+        }
         (lens.iter().map(|len| len - 42).sum::<usize>() == 4000).then_some(())
     });
     lens
 }
 
 /// The length of a frame that carries our sevens; what hosts say of their own comes between.
-fn len_of_ours(frame: &Frame) -> Option<usize> {
-    match frame {
-        Frame::Ip(packet) if packet.frame().ends_with(&[7; 1000]) => Some(packet.frame().len()),
-        _ => None,
-    }
+fn len_of_ours(frame: &SeenFrame) -> Option<usize> {
+    frame.bytes.ends_with(&[7; 1000]).then_some(frame.bytes.len())
 }
 
 fn on() -> Vec<String> {

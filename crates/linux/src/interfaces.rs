@@ -190,7 +190,10 @@ impl Netlink {
     }
 
     /// Has the host choose no route by an interface while it has no carrier (IPv4).
-    pub(crate) fn ignore_routes_without_carrier(&mut self, name: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn ignore_routes_without_carrier(&mut self, name: &str) -> io::Result<()> {
         // struct nlattr with one number: length, kind, value.
         let setting =
             [&8_u16.to_ne_bytes()[..], &IGNORE_WITHOUT_CARRIER.to_ne_bytes(), &1_u32.to_ne_bytes()].concat();
@@ -200,7 +203,10 @@ impl Netlink {
     }
 
     /// Gives an interface no IPv6 address by itself.
-    pub(crate) fn make_no_address(&mut self, name: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`], or that the kernel has no IPv6.
+    pub fn make_no_address(&mut self, name: &str) -> io::Result<()> {
         let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
         self.set(name, attribute, format!("{name}: cannot keep it from making IPv6 addresses"))

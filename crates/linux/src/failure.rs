@@ -4,12 +4,12 @@ use std::fmt::Display;
 use std::io;
 
 /// `what: why; what to do`.
-pub(crate) fn failed(what: impl Display, why: &io::Error) -> io::Error {
+pub fn failed(what: impl Display, why: &io::Error) -> io::Error {
     said(what, why, None)
 }
 
 /// As [`failed`], with the kernel's own words on it where it found any.
-pub(crate) fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Error {
+pub fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> io::Error {
     let reason = reason(why);
     let words = words.map(|words| format!(" ({words})")).unwrap_or_default();
     let advice = why.raw_os_error().and_then(advice).map(|advice| format!("; {advice}")).unwrap_or_default();
@@ -17,12 +17,12 @@ pub(crate) fn said(what: impl Display, why: &io::Error, words: Option<&str>) -> 
 }
 
 /// As [`failed`], with what to do.
-pub(crate) fn advised(what: impl Display, why: &io::Error, advice: &str) -> io::Error {
+pub fn advised(what: impl Display, why: &io::Error, advice: &str) -> io::Error {
     io::Error::new(kind(why), format!("{what}: {}; {advice}", reason(why)))
 }
 
 /// The error that the last call into the kernel left.
-pub(crate) fn last(what: impl Display) -> io::Error {
+pub fn last(what: impl Display) -> io::Error {
     failed(what, &io::Error::last_os_error())
 }
 

@@ -2,12 +2,12 @@
 
 mod system_pair;
 
+use linux::addresses::Prefix;
+use linux::monitor::{Change, Monitor, Turn};
+use linux::routes::Route;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use system_pair::{Host, becomes, ip, pair};
-use wideload_port::addresses::Prefix;
-use wideload_port::monitor::{Change, Monitor, Turn};
-use wideload_port::routes::Route;
 
 #[test]
 fn nothing_is_told_where_nothing_changed() {

@@ -2,13 +2,13 @@
 
 mod system_pair;
 
+use linux::addresses::{Address, AddressState, Prefix};
+use linux::features::Switch;
+use linux::netlink::Netlink;
 use packet::Medium;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use system_pair::{FAR, FAR6, NEAR, NEAR6, becomes, inside, ip, namespace, pair};
-use wideload_port::addresses::{Address, AddressState, Prefix};
-use wideload_port::features::Switch;
-use wideload_port::netlink::Netlink;
 
 #[test]
 fn a_veth_pair_is_said_to_be_what_it_is() {

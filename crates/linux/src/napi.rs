@@ -4,8 +4,7 @@
 //! says what it cost. With threaded NAPI the kernel gives the interface a thread of its own, and that has an account.
 //!
 //! A veth goes past its NAPI where GRO is all that it has it for and the other end may send trains of TCP: the account then stays
-//! empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or
-//! [`Passing`](crate::xdp::Passing) at this one, sees to that.
+//! empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or an XDP program at this one, sees to that.
 
 use crate::failure::{advised, failed};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};

@@ -1,8 +1,8 @@
 //! Nothing in, proofs about the system's clock out.
 
+use linux::clock::Clock;
 use packet::Time;
 use std::time::{Duration, Instant};
-use wideload_port::clock::Clock;
 
 #[test]
 fn the_clock_starts_at_the_origin_and_never_goes_back() {
