@@ -8,7 +8,7 @@ use linux::interfaces::Interface;
 use linux::namespace::{Namespace, become_own_root};
 use linux::netlink::Netlink;
 use linux::realtime::Realtime;
-use port::intercept::Intercept;
+use offload::intercept::Intercept;
 use port::{Offloads, Options};
 use serde::Serialize;
 use std::fs;

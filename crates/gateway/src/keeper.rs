@@ -25,8 +25,8 @@ use crate::trial;
 use crate::voice::Voice;
 use crate::worker::FAREWELL_PATIENCE;
 use linux::descriptors::{self, Signals, Stay};
+use offload::pulse::{Pulse, Watched};
 use port::Offloads;
-use port::pulse::{Pulse, Watched};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{

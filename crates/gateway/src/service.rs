@@ -15,7 +15,7 @@ use crate::stations::Stations;
 use crate::worker::{End, FAREWELL_PATIENCE, Path, Reopen, Worker};
 use engine::Toward;
 use linux::clock::Clock;
-use port::pulse::Pulse;
+use offload::pulse::Pulse;
 use port::{Offloads, Port};
 use std::fmt;
 use std::io;

@@ -8,8 +8,8 @@
 use crate::mailbox::Mailbox;
 use crate::orders::Reins;
 use crate::sync::Arc;
+use offload::steer;
 use packet::{Checksum, Medium, Packet, Train};
-use port::steer;
 
 /// A worker's ways to its siblings, and theirs to it.
 #[derive(Debug)]

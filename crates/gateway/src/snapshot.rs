@@ -5,8 +5,8 @@ use crate::send::Sent;
 use crate::siblings::Moved;
 use crate::worker::Path;
 use engine::{Coalescer, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
+use offload::leases::Passed;
 use packet::Packet;
-use port::leases::Passed;
 use std::io;
 use std::time::Duration;
 

@@ -13,12 +13,12 @@ use crate::stations::Stations;
 use arrayvec::ArrayVec;
 use engine::{Checksums, Connection, Guesses, Mss, Output, Side, Toward, Way as Going};
 use linux::clock::Clock;
+use offload::leases::{self, Flow, Passed};
 use packet::{
     Frame, Ingress, LINK_LEN_MAX, Landed, Packet, Places, Raw, Tags, Time, Unfit, advised_mtu, may_be_segmented,
     may_be_segmented_hence,
 };
 use port::Port;
-use port::leases::{self, Flow, Passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;

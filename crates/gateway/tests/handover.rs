@@ -288,7 +288,7 @@ fn segment_of_worker(number: usize) -> Packet {
         bytes.extend(port.to_be_bytes());
         bytes.extend([0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
         bytes.resize(140, 7);
-        if port::steer::worker(Medium::Ip, &bytes, 2) == number {
+        if offload::steer::worker(Medium::Ip, &bytes, 2) == number {
             return Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).expect("it is a packet");
         }
     }

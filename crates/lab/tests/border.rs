@@ -2,7 +2,7 @@
 
 use linux::features::{self, Switch};
 use linux::namespace::Namespace;
-use port::leases::{self, Passed};
+use offload::leases::{self, Passed};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};

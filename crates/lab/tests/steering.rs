@@ -1,7 +1,8 @@
 //! Two workers between two real hosts: what belongs together meets at one of them.
 
+use offload::steer;
 use packet::{Buffer, Frame, Ingress, Pool};
-use port::{Options, Port, ToDo, Wire, steer};
+use port::{Options, Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

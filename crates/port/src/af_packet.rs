@@ -4,13 +4,13 @@
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
-use crate::leases::{self, Leases};
-use crate::leases::{FOLDED_LEN, Folded};
 use crate::refusal::{is_down, refused, would_wait};
-use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use linux::device::{self, Device, checked, sentence};
+use offload::leases::{self, Leases};
+use offload::leases::{FOLDED_LEN, Folded};
+use offload::steer::{self, Start};
 use packet::{Buffer, Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::mem;

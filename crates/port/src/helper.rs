@@ -1,6 +1,6 @@
 //! An interface in, a port for the packets of it that the kernel redirects to us out.
 //!
-//! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see [`redirect`](crate::redirect).
+//! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see [`redirect`](offload::redirect).
 //! The device has no address, asks nobody for one, and is gone with the port.
 
 use crate::tap::TapDescriptors;

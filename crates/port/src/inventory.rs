@@ -4,7 +4,6 @@
 //! table, rules, permanent neighbours, settings under `/proc/sys/net`, packet sockets and abstract names. Counters,
 //! ages and what hosts learn of each other are left out: they change by themselves.
 
-use crate::bpf::{self, Hook};
 use linux::failure::failed;
 use linux::features::Features;
 use linux::netlink::Netlink;
@@ -15,6 +14,7 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, Neig
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, address::AddressFlags};
+use offload::{Hook, attached};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::fs;
@@ -104,7 +104,7 @@ impl Inventory {
                 self.add(format!("interface {name} feature {feature}"), "on");
             }
             for (hook, what) in [(Hook::Ingress, "ingress"), (Hook::Egress, "egress")] {
-                for program in bpf::attached(index, hook)? {
+                for program in attached(index, hook)? {
                     self.add(format!("interface {name} program at its {what}"), format!("number {program}"));
                 }
             }
@@ -275,11 +275,11 @@ const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::Intercept;
     use linux::addresses::Prefix;
     use linux::features::{self, Switch};
     use linux::namespace::Namespace;
     use linux::routes::Route;
+    use offload::intercept::Intercept;
     use std::net::{IpAddr, Ipv4Addr};
 
     #[test]

@@ -1,32 +1,25 @@
-//! Live ports of Linux: TUN, TAP, AF_PACKET, AF_XDP; programs in the kernel beside them.
+//! Live ports of Linux: TUN, TAP, AF_PACKET, AF_XDP.
 //!
 //! A port gives frames and takes what stands on the wire. What it can leave to the kernel or a card (cutting a train into
 //! segments, finishing a checksum) it says in [`Offloads`]; whoever sends decides by that what to spell out.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-use leases::Leases;
+use offload::leases::Leases;
 use packet::{Frame, Ingress, Landed, Medium, Places, Pool};
 use std::io;
 use std::os::fd::BorrowedFd;
 
 pub mod helper;
-pub mod intercept;
 pub mod inventory;
-pub mod leases;
-pub mod pulse;
-pub mod redirect;
-pub mod steer;
-pub mod xdp;
 
 mod af_packet;
-mod bpf;
 mod landing;
-mod lately;
 mod open;
 mod refusal;
 mod self_test;
 mod tap;
 mod vnet;
+mod xdp;
 
 pub use af_packet::PacketSocket;
 pub use open::{Address, Fanout, Options, Spread, adopt, open};

@@ -43,7 +43,7 @@ pub struct Options {
     pub bypasses_queue: bool,
     /// Memory of the kernel for frames that wait, in each direction, in bytes; of an AF_XDP socket, for frames that it sends.
     pub socket_buffer_len: u32,
-    /// Flows that need nothing but segments of another length may be lent to the kernel: see [`leases`](crate::leases). Packet
+    /// Flows that need nothing but segments of another length may be lent to the kernel: see [`leases`](offload::leases). Packet
     /// sockets on Ethernet only, where the right is there.
     pub may_lend: bool,
     /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO): see
@@ -67,7 +67,7 @@ pub struct Fanout {
 pub enum Spread {
     /// By flow: both directions of one go to the same socket, and all fragments of a datagram.
     Flow,
-    /// As [`steer::worker`](crate::steer::worker) says, to one of so many: the same one on every port. The sockets of a
+    /// As [`steer::worker`](offload::steer::worker) says, to one of so many: the same one on every port. The sockets of a
     /// group, and the queues of a TUN or TAP device, are numbered as they are opened.
     Steered(u16),
     /// In turns.

@@ -4,10 +4,10 @@
 
 use crate::landing::{BATCH_LEN, Came, Landing, Layout};
 use crate::refusal::{refused, would_wait};
-use crate::steer::{self, Start};
 use crate::vnet::{self, Laid, VnetHeader};
 use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use linux::device::{self, Device, ioctl, sentence};
+use offload::steer::{self, Start};
 use packet::{Frame, Front, Ingress, Landed, Medium, Places, Pool};
 use std::fs::{File, OpenOptions};
 use std::io;

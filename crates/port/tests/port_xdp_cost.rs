@@ -3,12 +3,12 @@
 mod port_support;
 
 use linux::netlink::Netlink;
+use offload::intercept::Intercept;
 use packet::{Frame, Ingress, Pool};
 use port_support::{NOTHING, Namespace, finish, into_buffer, ip, thread_time, wait, wire};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
-use wideload_port::intercept::Intercept;
 use wideload_port::{Options, Port, ToDo, Wire, open};
 
 #[test]

@@ -6,6 +6,8 @@
 mod system_pair;
 
 use linux::namespace::{Namespace, become_own_root};
+use offload::intercept::Intercept;
+use offload::steer;
 use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, waitpid};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,8 +15,7 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use system_pair::{FAR, NEAR, pair};
-use wideload_port::intercept::Intercept;
-use wideload_port::{Fanout, Options, PacketSocket, Spread, steer};
+use wideload_port::{Fanout, Options, PacketSocket, Spread};
 
 #[test]
 fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root() {

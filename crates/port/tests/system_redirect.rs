@@ -5,6 +5,7 @@ mod system_pair;
 
 use linux::addresses::Prefix;
 use linux::routes::Route;
+use offload::redirect::{Pair, Redirect, Taking, Target};
 use packet::{Frame, Ingress, Pool};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,7 +13,6 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, pair};
 use wideload_port::helper::{self, Direction};
-use wideload_port::redirect::{Pair, Redirect, Taking, Target};
 use wideload_port::{Options, Port, Tap, ToDo, Wire};
 
 #[test]

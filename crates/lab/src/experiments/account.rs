@@ -4,7 +4,7 @@ use crate::net::Host;
 use linux::features::{self, Switch};
 use linux::napi::ReceiveThread;
 use linux::netlink::Netlink;
-use port::xdp::Passing;
+use offload::xdp::Passing;
 use serde::Serialize;
 use std::io;
 

@@ -3,8 +3,8 @@
 use crate::emulator::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, Shape, monotonic, run};
 use linux::features::{self, Previous};
 use linux::netlink::Netlink;
+use offload::intercept::Intercept;
 use packet::{Pool, Time};
-use port::intercept::Intercept;
 use port::{Options, Port};
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -9,19 +9,16 @@
 //! front of the host, behind what joins packets: that has to be off (`ethtool -K NAME gro off`).
 
 mod interface;
-mod program;
 mod rings;
 mod socket;
-
-pub use program::Passing;
 
 use crate::refusal::{Refusal, refused};
 use crate::{Offloads, Options, Port, Received, ToDo, Wire};
 use interface::Interface;
 use linux::device::sentence;
 use linux::netlink::Netlink;
+use offload::xdp::Redirect;
 use packet::{CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool, Unfit};
-use program::Redirect;
 use rings::{Mapping, Ring};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 use system_pair::{FAR, NEAR, becomes, inside, namespace};
-use wideload_port::xdp::Passing;
+use wideload_offload::xdp::Passing;
 
 #[test]
 fn where_gro_is_on_the_time_of_the_thread_grows_with_what_comes() {

@@ -32,7 +32,8 @@ use std::time::Duration;
 mod program;
 
 use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit};
-pub(crate) use program::{FOLDED_LEN, Folded, filter, place, stand, unless_noted};
+pub use program::{FOLDED_LEN, Folded, stand};
+pub(crate) use program::{filter, place, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
@@ -168,7 +169,7 @@ impl Leases {
     ///
     /// # Errors
     /// The right is missing, or the kernel is older than Linux 6.6.
-    pub(crate) fn open(index: u32) -> io::Result<(Leases, OwnedFd)> {
+    pub fn open(index: u32) -> io::Result<(Leases, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         // The program keeps it.
@@ -359,19 +360,19 @@ impl Leases {
     }
 
     /// So many more frames were received by the socket, or missed.
-    pub(crate) fn count(&self, frames: u64) {
+    pub fn count(&self, frames: u64) {
         self.long(RECEIVED_AT).fetch_add(frames, Ordering::Relaxed);
     }
 
     /// Were frames left to the worker that its socket has neither received nor missed, as far as is known?
-    pub(crate) fn lags(&self) -> bool {
+    pub fn lags(&self) -> bool {
         self.long(LEFT_AT).load(Ordering::SeqCst) != self.long(RECEIVED_AT).load(Ordering::Relaxed)
     }
 
     /// The worker has let go of all that was received: where that is all that was left to it, flows may go on without it. Else a frame
     /// is on its way to the socket, and only its reception tells which of the others came before it; what is on its way for
-    /// [`MISSING`] was lost with a process that died.
-    pub(crate) fn settle(&mut self) {
+    /// 50 ms was lost with a process that died.
+    pub fn settle(&mut self) {
         let left = self.long(LEFT_AT).load(Ordering::SeqCst);
         if self.lags() {
             let (count, since) = self.missing;

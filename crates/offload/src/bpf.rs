@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 
 /// A place where a program stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hook {
+pub enum Hook {
     /// What traffic control sees come in (BPF_TCX_INGRESS).
     Ingress = 46,
     /// What traffic control sees go out (BPF_TCX_EGRESS).
@@ -198,7 +198,7 @@ pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resu
 ///
 /// # Errors
 /// The right is missing, or the kernel is older than Linux 6.6.
-pub(crate) fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
+pub fn attached(interface: u32, hook: Hook) -> io::Result<Vec<u32>> {
     let mut numbers = [0_u32; PROGRAMS_MAX];
     let mut attributes = Attributes::default();
     attributes.put(0, interface);

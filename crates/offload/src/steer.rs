@@ -126,7 +126,7 @@ fn word(header: &[u8], at: usize) -> u32 {
 
 /// What the kernel's program finds where its frame starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub enum Start {
     /// An IP packet: on a TUN device, and on an interface without link headers.
     Packet,
     /// What stands behind the Ethernet header, whose type is told beside, and a first tag too: at a packet socket.
@@ -139,7 +139,7 @@ pub(crate) enum Start {
 ///
 /// # Errors
 /// The kernel does not take it.
-pub(crate) fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
+pub fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
     bpf::load(Kind::Filter, 0, &assemble(&steps(start, count)))
         .map_err(|refusal| refusal.about("cannot share frames out by a program of ours"))
 }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, pair};
-use wideload_port::intercept::Intercept;
+use wideload_offload::intercept::Intercept;
 
 #[test]
 fn what_is_intercepted_reaches_a_packet_socket_and_not_the_kernel() {

@@ -7,14 +7,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The program and its map, on an interface until they are dropped.
 #[derive(Debug)]
-pub(super) struct Redirect {
+pub struct Redirect {
     _link: OwnedFd,
     _map: OwnedFd,
 }
 
 impl Redirect {
     /// Attaches the program for the interface's only queue, in the driver where it can, else in front of the host.
-    pub(super) fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
+    ///
+    /// # Errors
+    /// The right is missing, another program stands there, or the driver takes none.
+    pub fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
         let what = format!("xdp:{name}: cannot take frames over");
         let refused = |why: io::Error| advised(&what, &why, remedy(&why));
         let map = bpf::map(XSK_MAP, 1).map_err(refused)?;

@@ -41,7 +41,7 @@ pub(crate) fn place(socket: BorrowedFd<'_>, steps: &[Step]) -> io::Result<()> {
 ///
 /// # Errors
 /// It is no socket.
-pub(crate) fn stand(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+pub fn stand(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let number = program.as_raw_fd();
     let len = size_of_val(&number) as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF);
@@ -543,7 +543,7 @@ fn unfold_tags() -> Vec<Step> {
 /// Of two tags the inner one stands in the frame, as one of 802.1Q, and the tag control of the outer one in place of the
 /// packet's ethertype. One of 802.1ad stands there as one of 802.1Q. The protocol that the kernel is told says what is what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Folded {
+pub struct Folded {
     /// What stands in the frame.
     pub link: [u8; FOLDED_LEN],
     /// How long the link header of the frame is that this stands for, in bytes.
@@ -553,7 +553,7 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    /// Folds the tags of a frame, where there is one of 802.1ad, or there are two in front of IP or [one of these](ETHERTYPES).
+    /// Folds the tags of a frame, where there is one of 802.1ad, or there are two in front of IP, of a session of PPPoE or of MPLS.
     #[inline]
     pub fn of(frame: &[u8]) -> Option<Folded> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -900,7 +900,7 @@ const FOLDED_TYPES: u16 = 24;
 /// restart, so what a number stands for must not change.
 const ETHERTYPES: [u16; 2] = [0x8864, 0x8847];
 /// Two addresses, a tag and a protocol, in bytes.
-pub(crate) const FOLDED_LEN: usize = 18;
+pub const FOLDED_LEN: usize = 18;
 /// Where tags lie on the stack.
 const TAGS: i16 = -8;
 /// bpf_skb_vlan_push and bpf_skb_vlan_pop.
