@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 pub mod helper;
-pub mod inventory;
 
 mod af_packet;
 mod landing;

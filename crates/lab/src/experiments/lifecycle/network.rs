@@ -2,6 +2,7 @@
 
 use super::super::Role;
 use super::flows::{Flows, Route};
+use crate::inventory::Inventory;
 use crate::net::Offloading;
 use crate::pair::Pair;
 use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
@@ -9,7 +10,6 @@ use gateway::service::Service;
 use linux::addresses::Prefix;
 use linux::namespace::Namespace;
 use linux::routes;
-use port::inventory::Inventory;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
