@@ -4,9 +4,10 @@
 //! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
+use crate::options::{Fanout, Options, Spread};
+use crate::port::{Offloads, Port, Received, ToDo, Wire};
 use crate::refusal::{is_down, refused, would_wait};
 use crate::vnet::{self, Laid, VnetHeader};
-use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use linux::device::{self, Device, checked, sentence};
 use offload::leases::{self, Leases};
 use offload::leases::{FOLDED_LEN, Folded};

@@ -3,8 +3,9 @@
 //! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see [`redirect`](offload::redirect).
 //! The device has no address, asks nobody for one, and is gone with the port.
 
-use crate::tap::TapDescriptors;
-use crate::{Kind, Offloads, Options, Tap};
+use crate::options::Options;
+use crate::port::Offloads;
+use crate::tap::{Kind, Tap, TapDescriptors};
 use linux::device::Device;
 use linux::features::Switch;
 use linux::namespace::Namespace;

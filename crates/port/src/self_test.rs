@@ -4,8 +4,8 @@
 //! out at the other is held against what should: each byte, each length, each sequence number, each checksum. The two are the
 //! ends of a private pair of interfaces, since the trains go to hosts that do not exist.
 
+use crate::port::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
 use crate::refusal::Refusal;
-use crate::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
 use packet::tcp::Segment;
 use packet::udp::UdpHeader;
 use packet::{Checksum, Frame, Ingress, Medium, Packet, Pool, Version};
@@ -304,7 +304,7 @@ const NETWORKS6: [u8; 2] = [1, 2];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Received;
+    use crate::port::Received;
     use crate::refusal::refused;
     use packet::{Identifications, Place, SegmentTemplate, Share};
     use std::fs::File;

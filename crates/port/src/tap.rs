@@ -3,9 +3,10 @@
 //! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
 
 use crate::landing::{BATCH_LEN, Came, Landing, Layout};
+use crate::options::{Fanout, Options, Spread};
+use crate::port::{Offloads, Port, Received, ToDo, Wire};
 use crate::refusal::{refused, would_wait};
 use crate::vnet::{self, Laid, VnetHeader};
-use crate::{Fanout, Offloads, Options, Port, Received, Spread, ToDo, Wire};
 use linux::device::{self, Device, ioctl, sentence};
 use offload::steer::{self, Start};
 use packet::{Frame, Front, Ingress, Landed, Medium, Places, Pool};

@@ -2,7 +2,7 @@
 //!
 //! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
 
-use crate::{ToDo, TrainKind};
+use crate::port::{ToDo, TrainKind};
 use packet::{
     Buffer, Checksum, Frame, Identifications, Ingress, InnerSegments, Maker, Medium, Packet, Pool, Sum, Train,
     Unfit,
@@ -309,7 +309,7 @@ static CRC_TABLE: [u32; 256] = crc_table();
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TrainToDo;
+    use crate::port::TrainToDo;
     use packet::HEADROOM;
 
     #[test]

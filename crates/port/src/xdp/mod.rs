@@ -12,8 +12,9 @@ mod interface;
 mod rings;
 mod socket;
 
+use crate::options::Options;
+use crate::port::{Offloads, Port, Received, ToDo, Wire};
 use crate::refusal::{Refusal, refused};
-use crate::{Offloads, Options, Port, Received, ToDo, Wire};
 use interface::Interface;
 use linux::device::sentence;
 use linux::netlink::Netlink;
