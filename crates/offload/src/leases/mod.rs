@@ -29,8 +29,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+mod layout;
 mod program;
 
+use layout::{
+    ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HEADER_LEN, KEY_AT, KEY_WORDS,
+    LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, RECEIVED_AT,
+    SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
+};
 use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit};
 pub use program::{FOLDED_LEN, Folded, stand};
 pub(crate) use program::{filter, place, unless_noted};
@@ -449,48 +455,6 @@ const MISSING: Duration = Duration::from_millis(50);
 const SEGMENTING: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
 /// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
 const GRACE: u64 = 1_000_000;
-/// When what has no lease any more, or not yet, ended.
-const ENDED: u64 = 1;
-/// A number that no packet has.
-const NEVER: u64 = u64::MAX;
-
-/// What the memory that is shared starts with: packets that were left to the worker, those that its socket received or missed, how many
-/// were left when it last had let go of all, where packets go, and what passed.
-const LEFT_AT: usize = 0;
-const RECEIVED_AT: usize = 8;
-const DONE_AT: usize = 16;
-const TO_AT: usize = 24;
-const FRAMES_AT: usize = 32;
-const PACKETS_IN_AT: usize = 40;
-const PACKETS_OUT_AT: usize = 48;
-const BYTES_AT: usize = 56;
-const LOST_AT: usize = 64;
-/// The number of the last packet that was left to the worker and of whose flow nothing is known.
-const LAST_OF_SOME_AT: usize = 72;
-const HEADER_LEN: usize = 128;
-/// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was left to the worker, how long packets may
-/// be, how many came singly in a row, whether it is used, whether segments may become longer, whether something was acknowledged, the flow,
-/// and the last byte that was.
-const SLOT_LEN: usize = 1 << SLOT_LEN_BITS;
-const SLOT_LEN_BITS: i32 = 7;
-const SLOT_BITS: i32 = 10;
-const SLOT_COUNT: usize = 1 << SLOT_BITS;
-const UNTIL_AT: usize = 0;
-const LAST_AT: usize = 8;
-const LEN_MAX_AT: usize = 16;
-const SINGLES_AT: usize = 20;
-const USED_AT: usize = 21;
-const GROWS_AT: usize = 22;
-const HAS_ACK_AT: usize = 23;
-const KEY_AT: usize = 24;
-const ACKED_AT: usize = KEY_AT + 4 * KEY_WORDS;
-const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
-/// A flow: two addresses, those of IPv4 in the first two words; both ports; the version.
-const KEY_WORDS: usize = 10;
-const PORTS_WORD: usize = 8;
-const VERSION_WORD: usize = 9;
-/// 2^32 by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
-const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! A table of leases in, the three programs that keep to it out: who a packet is for, where one that is lent goes, and in what
 //! segments it leaves.
 
-use super::{
+use super::layout::{
     ACKED_AT, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HEADER_LEN, KEY_AT, KEY_WORDS, LAST_AT,
     LAST_OF_SOME_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, SINGLES_AT,
     SLOT_BITS, SLOT_LEN_BITS, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
