@@ -3,8 +3,11 @@
 //! Programs are a few dozen instructions long and written by hand: no compiler and no library is needed to build or to run
 //! them. Jumps go to places that have a name.
 
+use crate::names::Name;
 use linux::failure::advised;
 use std::io;
+#[cfg(test)]
+use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// One instruction, as the kernel has it (linux/bpf.h, struct bpf_insn): code, both registers, offset, constant.
@@ -96,14 +99,15 @@ pub(crate) fn assemble(steps: &[Step]) -> Vec<Instruction> {
     program
 }
 
-/// Loads a program: without a log, and again for the verifier's words only where it refused.
-pub(crate) fn load(kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, Refusal> {
+/// Loads a program under a name: without a log, and again for the verifier's words only where it refused.
+pub(crate) fn load(name: Name, kind: Kind, flags: u32, instructions: &[Instruction]) -> Result<OwnedFd, Refusal> {
     let mut attributes = Attributes::default();
     attributes.put(0, kind as u32);
     attributes.put(4, instructions.len() as u32);
     attributes.put_address(8, instructions.as_ptr().cast());
     attributes.put_address(16, LICENCE.as_ptr().cast());
     attributes.put(44, flags);
+    attributes.put_name(48, name);
     attributes.call(PROG_LOAD).or_else(|why| {
         let mut log = vec![0; LOG_LEN];
         attributes.put(24, 1);
@@ -126,11 +130,12 @@ fn last_lines(text: &str) -> String {
 ///
 /// # Errors
 /// The right, or memory, is missing.
-pub(crate) fn map(kind: u32, count: u32) -> io::Result<OwnedFd> {
+pub(crate) fn map(name: Name, kind: u32, count: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     for (at, value) in [(0, kind), (4, 4), (8, 4), (12, count)] {
         attributes.put(at, value);
     }
+    attributes.put_name(28, name);
     attributes.call(MAP_CREATE)
 }
 
@@ -138,11 +143,12 @@ pub(crate) fn map(kind: u32, count: u32) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The right, or memory, is missing.
-pub(crate) fn shared_block(len: u32) -> io::Result<OwnedFd> {
+pub(crate) fn shared_block(name: Name, len: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     for (at, value) in [(0, ARRAY), (4, 4), (8, len), (12, 1), (16, MAPPABLE)] {
         attributes.put(at, value);
     }
+    attributes.put_name(28, name);
     attributes.call(MAP_CREATE)
 }
 
@@ -150,11 +156,12 @@ pub(crate) fn shared_block(len: u32) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The right, or memory, is missing.
-pub(crate) fn scratch(len: u32) -> io::Result<OwnedFd> {
+pub(crate) fn scratch(name: Name, len: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     for (at, value) in [(0, ARRAY_FOR_EACH), (4, 4), (8, len), (12, 1)] {
         attributes.put(at, value);
     }
+    attributes.put_name(28, name);
     attributes.call(MAP_CREATE)
 }
 
@@ -278,6 +285,68 @@ fn run_with(
     Ok(attributes.word(4))
 }
 
+/// The names that the kernel has of a program, and of the maps that it uses in the order of the alphabet.
+///
+/// # Errors
+/// The right is missing, or it is no program.
+#[cfg(test)]
+pub(crate) fn names_of(program: BorrowedFd<'_>) -> io::Result<Vec<String>> {
+    let mut maps = [0_u32; MAPS_MAX];
+    let mut asked = [0; PROGRAM_TOLD_LEN];
+    asked[52..56].copy_from_slice(&(MAPS_MAX as u32).to_ne_bytes());
+    asked[56..64].copy_from_slice(&(maps.as_mut_ptr() as u64).to_ne_bytes());
+    let told = told_of(program, asked)?;
+    let count = u32::from_ne_bytes([52, 53, 54, 55].map(|at| told[at])) as usize;
+    let mut names = vec![text(&told[64..80])];
+    for number in maps.into_iter().take(count) {
+        let map = by_number(MAP_BY_NUMBER, number)?;
+        names.push(text(&told_of(map.as_fd(), [0; MAP_TOLD_LEN])?[24..40]));
+    }
+    names[1..].sort();
+    Ok(names)
+}
+
+/// The program with this number.
+///
+/// # Errors
+/// The right is missing, or there is none.
+#[cfg(test)]
+pub(crate) fn program_by_number(number: u32) -> io::Result<OwnedFd> {
+    by_number(PROGRAM_BY_NUMBER, number)
+}
+
+/// The program that a link attaches.
+///
+/// # Errors
+/// The right is missing, or it is no link.
+#[cfg(test)]
+pub(crate) fn program_of(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let told = told_of(link, [0; LINK_TOLD_LEN])?;
+    program_by_number(u32::from_ne_bytes([8, 9, 10, 11].map(|at| told[at])))
+}
+
+#[cfg(test)]
+fn by_number(command: libc::c_int, number: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    attributes.put(0, number);
+    attributes.call(command)
+}
+
+#[cfg(test)]
+fn told_of<const LEN: usize>(of: BorrowedFd<'_>, mut room: [u8; LEN]) -> io::Result<[u8; LEN]> {
+    let mut attributes = Attributes::default();
+    attributes.put(0, of.as_raw_fd().cast_unsigned());
+    attributes.put(4, LEN as u32);
+    attributes.put_address(8, room.as_mut_ptr());
+    attributes.call_only(TELL)?;
+    Ok(room)
+}
+
+#[cfg(test)]
+fn text(bytes: &[u8]) -> String {
+    bytes.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect()
+}
+
 /// The front of the argument of bpf(2): a union of structures, here as their bytes.
 #[repr(C, align(8))]
 struct Attributes([u8; ATTRIBUTES_LEN]);
@@ -296,6 +365,10 @@ impl Attributes {
     /// What the kernel wrote there.
     fn word(&self, at: usize) -> u32 {
         u32::from_ne_bytes([0, 1, 2, 3].map(|byte| self.0[at + byte]))
+    }
+
+    fn put_name(&mut self, at: usize, name: Name) {
+        self.0[at..at + name.bytes().len()].copy_from_slice(name.bytes());
     }
 
     fn put_address(&mut self, at: usize, address: *const u8) {
@@ -535,6 +608,21 @@ const LINK_CREATE: libc::c_int = 28;
 const LINK_UPDATE: libc::c_int = 29;
 #[cfg(test)]
 const PROG_TEST_RUN: libc::c_int = 10;
+#[cfg(test)]
+const PROGRAM_BY_NUMBER: libc::c_int = 13;
+#[cfg(test)]
+const MAP_BY_NUMBER: libc::c_int = 14;
+#[cfg(test)]
+const TELL: libc::c_int = 15;
+/// More than a program here uses; and as much as is read of `struct bpf_prog_info`, `bpf_map_info` and `bpf_link_info`, in bytes.
+#[cfg(test)]
+const MAPS_MAX: usize = 8;
+#[cfg(test)]
+const PROGRAM_TOLD_LEN: usize = 80;
+#[cfg(test)]
+const MAP_TOLD_LEN: usize = 40;
+#[cfg(test)]
+const LINK_TOLD_LEN: usize = 16;
 /// Bytes of the argument that we use.
 const ATTRIBUTES_LEN: usize = 64;
 /// As many programs as the kernel attaches to one side of an interface (BPF_MPROG_MAX).
@@ -558,6 +646,7 @@ const REPORT: &str = "report it, with the version of the kernel";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names;
 
     #[test]
     fn a_jump_skips_what_stands_before_its_place() {
@@ -575,7 +664,7 @@ mod tests {
     #[test]
     fn a_refused_program_comes_with_what_the_verifier_says() {
         for kind in [Kind::Classifier, Kind::Express] {
-            let refusal = load(kind, 0, &assemble(&[EXIT])).expect_err("it leaves without an answer");
+            let refusal = load(names::STEER, kind, 0, &assemble(&[EXIT])).expect_err("it leaves without an answer");
             let text = refusal.about("interface 1").to_string();
             assert!(text.contains("R0 !read_ok") && text.contains("; report it"), "{text}");
         }

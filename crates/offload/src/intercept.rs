@@ -6,6 +6,7 @@
 
 use crate::bpf::{self, EXIT, Hook, Kind, R0, RIGHTS, Step, assemble, set};
 use crate::leases::unless_noted;
+use crate::names;
 use linux::failure::{advised, failed};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +34,8 @@ impl Intercept {
 
 fn attach(index: u32, steps: &[Step]) -> io::Result<Intercept> {
     let what = format!("interface {index}: cannot keep its packets from the kernel");
-    let program = bpf::load(Kind::Classifier, 0, &assemble(steps)).map_err(|refusal| refusal.about(&what))?;
+    let program = bpf::load(names::INTERCEPT, Kind::Classifier, 0, &assemble(steps))
+        .map_err(|refusal| refusal.about(&what))?;
     let link =
         bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST).map_err(|why| match why.raw_os_error() {
             Some(libc::EINVAL) => advised(&what, &why, "it needs Linux 6.6"),

@@ -8,6 +8,7 @@ use crate::bpf::{
     self, IF_EQUAL, IF_MORE, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy, exclusive_or, go, jump, load_map,
     load_word, multiply_by, shift_left, shift_right, store_word, subtract_word,
 };
+use crate::names;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +28,7 @@ impl Lately {
     /// The right, or memory, is missing.
     pub fn new() -> io::Result<Lately> {
         let drawn = RandomState::new().build_hasher().finish() as i32 | 1;
-        Ok(Lately { map: bpf::map(ARRAY, 1 << SLOT_BITS)?, factor: drawn })
+        Ok(Lately { map: bpf::map(names::RECENT, ARRAY, 1 << SLOT_BITS)?, factor: drawn })
     }
 
     /// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.

@@ -12,5 +12,6 @@ pub mod xdp;
 
 mod bpf;
 mod lately;
+mod names;
 
 pub use bpf::{Hook, attached};

@@ -10,6 +10,7 @@ use crate::bpf::{
     load_map_value, set, subtract,
 };
 use crate::leases;
+use crate::names;
 use linux::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
@@ -45,7 +46,7 @@ impl Pulse {
     /// # Errors
     /// The right, or memory, is missing.
     pub fn new(count: usize) -> io::Result<Pulse> {
-        let map = bpf::shared_block(len(count) as u32)
+        let map = bpf::shared_block(names::HEARTBEAT, len(count) as u32)
             .map_err(|why| advised("cannot share memory with programs in the kernel", &why, RIGHTS))?;
         Pulse::adopt(map, count)
     }
@@ -89,7 +90,8 @@ impl Pulse {
         steps.extend(self.silent("silent"));
         steps.extend([Step::Place("noted"), set(R0, NEXT), EXIT, Step::Place("silent")]);
         steps.extend([set(R1, to.cast_signed()), set(R2, 0), call(REDIRECT), EXIT]);
-        let program = bpf::load(Kind::Classifier, 0, &assemble(&steps)).map_err(|refusal| refusal.about(&what))?;
+        let program = bpf::load(names::FAIL_OPEN, Kind::Classifier, 0, &assemble(&steps))
+            .map_err(|refusal| refusal.about(&what))?;
         let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
             .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
         Ok(Watched { _link: link })
@@ -101,12 +103,18 @@ impl Pulse {
     /// # Errors
     /// The right is missing, or it is no socket.
     pub fn hush(&self, socket: BorrowedFd<'_>, leases: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let program = self.filter(leases)?;
+        leases::stand(socket, program.as_fd()).map_err(|why| advised(leases::AT_A_SOCKET, &why, RIGHTS))
+    }
+
+    fn filter(&self, leases: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
         let mut steps = self.silent("refuse");
         if let Some(map) = leases {
-            return leases::filter(socket, map, &steps);
+            return leases::filter(map, &steps);
         }
         steps.extend([set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, NOTHING), EXIT]);
-        leases::place(socket, &steps)
+        let program = bpf::load(names::FAIL_SOCKET, Kind::Filter, 0, &assemble(&steps));
+        program.map_err(|refusal| refusal.about(leases::AT_A_SOCKET))
     }
 
     /// Goes on at this place where a beat is older than its patience.
@@ -174,5 +182,17 @@ mod tests {
         let pulse = Pulse::new(3).expect("the test runs as root");
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         pulse.hush(socket.as_fd(), None).expect("the kernel takes it");
+    }
+
+    #[test]
+    fn programs_at_sockets_say_whose_they_are() {
+        let pulse = Pulse::new(1).expect("the test runs as root");
+        let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
+        let said = |flows| {
+            let program = pulse.filter(flows).expect("the test runs as root");
+            bpf::names_of(program.as_fd()).expect("the kernel tells")
+        };
+        assert_eq!(said(None), ["wl_fail_socket", "wl_heartbeat"]);
+        assert_eq!(said(Some(flows.as_fd())), ["wl_flow_socket", "wl_flows", "wl_heartbeat"]);
     }
 }

@@ -14,6 +14,7 @@ use crate::bpf::{
     put_byte, put_word, set, store_byte, store_word, subtract,
 };
 use crate::lately::Lately;
+use crate::names::{self, Name};
 use crate::pulse::Pulse;
 use linux::failure::{advised, failed};
 use packet::Medium;
@@ -84,7 +85,9 @@ impl Redirect {
         pulse: Option<&Pulse>,
         before: Option<Links>,
     ) -> io::Result<Redirect> {
-        Redirect::attach(pair, Hook::Ingress, COMES_IN, before, |lately| ingress(pair, taking, pulse, lately))
+        Redirect::attach(pair, (names::TAKE_INGRESS, Hook::Ingress), COMES_IN, before, |lately| {
+            ingress(pair, taking, pulse, lately)
+        })
     }
 
     /// Takes packets that this host itself sends by an interface and that are longer than `mtu` bytes, GSO packets by the longest of their segments;
@@ -93,7 +96,9 @@ impl Redirect {
     /// # Errors
     /// See [`Redirect::ingress`].
     pub fn egress(pair: Pair, mtu: u16, before: Option<Links>) -> io::Result<Redirect> {
-        Redirect::attach(pair, Hook::Egress, LEAVES, before, |lately| egress(pair, mtu, lately))
+        Redirect::attach(pair, (names::TAKE_EGRESS, Hook::Egress), LEAVES, before, |lately| {
+            egress(pair, mtu, lately)
+        })
     }
 
     /// Takes nothing more; what was taken still comes back.
@@ -115,7 +120,7 @@ impl Redirect {
 
     fn attach(
         pair: Pair,
-        hook: Hook,
+        (name, hook): (Name, Hook),
         direction: i32,
         before: Option<Links>,
         take: impl FnOnce(&Lately) -> Vec<Step>,
@@ -123,8 +128,8 @@ impl Redirect {
         let Pair { interface, helper, .. } = pair;
         let what = format!("interface {interface}: cannot take the packets that are to be joined or cut");
         let lately = Lately::new().map_err(|why| advised(&what, &why, RIGHTS))?;
-        let stand = |steps: &[Step], index: u32, hook: Hook, before: Option<OwnedFd>| {
-            let program = bpf::load(Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;
+        let stand = |name, steps: &[Step], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
+            let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;
             if let Some(link) = before {
                 return bpf::replace(link.as_fd(), program.as_fd())
                     .map(|()| link)
@@ -138,9 +143,10 @@ impl Redirect {
         };
         let [at_interface, at_ingress, at_egress] = before.map_or([None, None, None], |links| links.map(Some));
         // The way back first.
-        let back = stand(&put_back(interface, direction), helper, Hook::Ingress, at_ingress)?;
-        let shield = stand(&shield(), helper, Hook::Egress, at_egress)?;
-        let taken = stand(&take(&lately), interface, hook, at_interface)?;
+        let back =
+            stand(names::HELPER_INGRESS, &put_back(interface, direction), (helper, Hook::Ingress), at_ingress)?;
+        let shield = stand(names::HELPER_EGRESS, &shield(), (helper, Hook::Egress), at_egress)?;
+        let taken = stand(name, &take(&lately), (interface, hook), at_interface)?;
         Ok(Redirect { taking: Some(taken), coming_back: [back, shield], _lately: lately })
     }
 }

@@ -13,6 +13,7 @@ use crate::bpf::{
     assemble, call, copy, exclusive_or, go, jump, load_byte, load_half, load_word, mask, multiply, multiply_by,
     put_word, set, set_wide, shift_left, shift_right,
 };
+use crate::names;
 use packet::Medium;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -140,7 +141,7 @@ pub enum Start {
 /// # Errors
 /// The kernel does not take it.
 pub fn program(start: Start, count: u16) -> io::Result<OwnedFd> {
-    bpf::load(Kind::Filter, 0, &assemble(&steps(start, count)))
+    bpf::load(names::STEER, Kind::Filter, 0, &assemble(&steps(start, count)))
         .map_err(|refusal| refusal.about("cannot share frames out by a program of ours"))
 }
 

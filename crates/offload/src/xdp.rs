@@ -1,6 +1,7 @@
 //! Frames that a driver gives in, those that a socket takes over out: the program in front of an AF_XDP socket.
 
 use crate::bpf::{self, EXIT, Hook, Kind, R0, R1, R2, R3, Step, assemble, call, load_map, load_word, set};
+use crate::names::{self, Name};
 use linux::failure::advised;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,9 +21,9 @@ impl Redirect {
     pub fn attach(name: &str, index: u32, socket: BorrowedFd<'_>) -> io::Result<Redirect> {
         let what = format!("xdp:{name}: cannot take frames over");
         let refused = |why: io::Error| advised(&what, &why, remedy(&why));
-        let map = bpf::map(XSK_MAP, 1).map_err(refused)?;
+        let map = bpf::map(names::XDP_SOCKET, XSK_MAP, 1).map_err(refused)?;
         bpf::put(map.as_fd(), 0, socket.as_raw_fd().cast_unsigned()).map_err(refused)?;
-        let program = load(&taking(map.as_fd()), &what)?;
+        let program = load(names::XDP_TAKE, &taking(map.as_fd()), &what)?;
         let attach = |mode| bpf::attach(program.as_fd(), index, Hook::Express, mode);
         let link = attach(IN_DRIVER).or_else(|_| attach(IN_FRONT)).map_err(refused)?;
         Ok(Redirect { _link: link, _map: map })
@@ -43,15 +44,15 @@ impl Passing {
     /// The right is missing, another program stands there, or the driver takes none.
     pub fn attach(index: u32) -> io::Result<Passing> {
         let what = format!("interface {index}: cannot let its frames pass by a program");
-        let program = load(&[set(R0, PASS), EXIT], &what)?;
+        let program = load(names::XDP_PASS, &[set(R0, PASS), EXIT], &what)?;
         let link = bpf::attach(program.as_fd(), index, Hook::Express, IN_DRIVER)
             .map_err(|why| advised(&what, &why, remedy(&why)))?;
         Ok(Passing { _link: link })
     }
 }
 
-fn load(steps: &[Step], what: &str) -> io::Result<OwnedFd> {
-    bpf::load(Kind::Express, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
+fn load(name: Name, steps: &[Step], what: &str) -> io::Result<OwnedFd> {
+    bpf::load(name, Kind::Express, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
 }
 
 fn taking(map: BorrowedFd<'_>) -> Vec<Step> {
@@ -88,3 +89,30 @@ const IN_DRIVER: u32 = 1 << 2;
 const IN_FRONT: u32 = 1 << 1;
 /// Where `struct xdp_md` has the queue by which a frame came.
 const QUEUE_AT: i16 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::namespace::Namespace;
+    use linux::netlink::Netlink;
+
+    #[test]
+    fn programs_of_a_driver_and_their_map_say_whose_they_are() {
+        let here = Namespace::new().expect("the test runs as root");
+        here.enter(|| {
+            let mut netlink = Netlink::open().expect("sockets are free");
+            netlink.make_veth("a0", "b0", &here).expect("the test runs as root");
+            let index = netlink.interface("a0").expect("it was just made").index;
+            let names = |link: &OwnedFd| {
+                let program = bpf::program_of(link.as_fd()).expect("the kernel tells");
+                bpf::names_of(program.as_fd()).expect("the kernel tells")
+            };
+            let passing = Passing::attach(index).expect("the test runs as root");
+            assert_eq!(names(&passing._link), ["wl_xdp_pass"]);
+            drop(passing);
+            let socket = linux::device::socket(libc::AF_XDP, libc::SOCK_RAW).expect("the test runs as root");
+            let redirect = Redirect::attach("a0", index, socket.as_fd()).expect("the test runs as root");
+            assert_eq!(names(&redirect._link), ["wl_xdp_take", "wl_xdp_socket"]);
+        });
+    }
+}

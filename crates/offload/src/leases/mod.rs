@@ -15,6 +15,7 @@
 //! with the socket and with whoever holds the programs.
 
 use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
+use crate::names;
 use linux::failure::advised;
 use linux::features::Features;
 use linux::netlink::Netlink;
@@ -37,9 +38,9 @@ use layout::{
     LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, RECEIVED_AT,
     SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
-use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, decide, entry, exit};
+use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, entry, exit};
+pub(crate) use program::{AT_A_SOCKET, filter, unless_noted};
 pub use program::{FOLDED_LEN, Folded, stand};
-pub(crate) use program::{filter, place, unless_noted};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
@@ -177,20 +178,22 @@ impl Leases {
     /// The right is missing, or the kernel is older than Linux 6.6.
     pub fn open(index: u32) -> io::Result<(Leases, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
-        let map = bpf::shared_block(BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         // The program keeps it.
-        let scratch = bpf::scratch(2 * CUT_MAX as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
-        let at = |hook, steps: &[Step]| {
-            let program = bpf::load(Kind::Classifier, 0, &assemble(steps));
+        let scratch =
+            bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
+        let at = |name, hook, steps: &[Step]| {
+            let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps));
             let program = program.map_err(|refusal| refusal.about(&what))?;
             bpf::attach(program.as_fd(), index, hook, FIRST)
                 .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
         };
         let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
-        let links =
-            [at(Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?, at(Hook::Egress, &exit(map.as_fd(), room))?];
-        let filter = bpf::load(Kind::Filter, 0, &assemble(&decide(map.as_fd(), &[])));
-        let filter = filter.map_err(|refusal| refusal.about(&what))?;
+        let links = [
+            at(names::FLOW_INGRESS, Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
+            at(names::FLOW_EGRESS, Hook::Egress, &exit(map.as_fd(), room))?,
+        ];
+        let filter = filter(map.as_fd(), &[])?;
         Ok((Leases::adopt(map, links, index)?, filter))
     }
 
@@ -729,11 +732,11 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_what_stands_at_an_interfaces_entry_and_exit() {
-        let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
-        let scratch = bpf::scratch(2 * CUT_MAX as u32).expect("the test runs as root");
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+        let scratch = bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).expect("the test runs as root");
         let exits = [ROOM_CUT, ROOM_WHOLE].map(|room| exit(map.as_fd(), room));
         for steps in exits.into_iter().chain([entry(map.as_fd(), scratch.as_fd())]) {
-            bpf::load(Kind::Classifier, 0, &assemble(&steps)).expect("the kernel takes it");
+            bpf::load(names::FLOW_INGRESS, Kind::Classifier, 0, &assemble(&steps)).expect("the kernel takes it");
         }
     }
 
@@ -774,10 +777,10 @@ mod tests {
     // The last piece is the packet itself: of a payload of one to eight pieces, each is the last once.
     #[test]
     fn each_piece_of_a_packet_that_is_cut_has_headers_of_its_own() {
-        let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
-        let scratch = bpf::scratch(2 * CUT_MAX as u32).expect("the test runs as root");
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+        let scratch = bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).expect("the test runs as root");
         let steps = assemble(&entry(map.as_fd(), scratch.as_fd()));
-        let program = bpf::load(Kind::Classifier, 0, &steps).expect("the kernel takes it");
+        let program = bpf::load(names::FLOW_INGRESS, Kind::Classifier, 0, &steps).expect("the kernel takes it");
         // The kernel tries a program with no more than a page.
         let piece = 400_usize;
         for (version, ip_len) in [(4, 20), (6, 40)] {
@@ -970,8 +973,9 @@ mod tests {
         }
 
         fn beside(besides: &[Step]) -> Stand {
-            let map = bpf::shared_block(BLOCK_LEN as u32).expect("the test runs as root");
-            let program = bpf::load(Kind::Classifier, 0, &assemble(&decide(map.as_fd(), besides)));
+            let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+            let program =
+                bpf::load(names::FLOW_SOCKET, Kind::Classifier, 0, &assemble(&decide(map.as_fd(), besides)));
             let program = program.expect("the kernel takes it");
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
             let leases = Leases::adopt(map, links, 7).expect("it is such a map");

@@ -7,37 +7,26 @@ use super::layout::{
     SLOT_BITS, SLOT_LEN_BITS, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use crate::bpf::{
-    self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
-    Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, flip, go, jump,
-    jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
-    multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word,
-    subtract, turn,
+    self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Step, add,
+    add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, flip, go, jump, jump_above,
+    jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask, multiply_by, put_byte,
+    put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word, subtract, turn,
 };
-use linux::failure::advised;
+use crate::names;
 use std::io;
 use std::iter;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// Puts the program at a socket; what it leaves to the socket goes through the steps `besides` first, which end at "keep" or
-/// "refuse".
+/// The program for a socket; what it leaves to the socket goes through the steps `besides` first, which end at "keep" or "refuse".
 ///
 /// # Errors
-/// The right is missing, or it is no socket.
-pub(crate) fn filter(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, besides: &[Step]) -> io::Result<()> {
-    place(socket, &decide(map, besides))
+/// The right is missing, or the kernel is too old.
+pub(crate) fn filter(map: BorrowedFd<'_>, besides: &[Step]) -> io::Result<OwnedFd> {
+    let program = bpf::load(names::FLOW_SOCKET, Kind::Filter, 0, &assemble(&decide(map, besides)));
+    program.map_err(|refusal| refusal.about(AT_A_SOCKET))
 }
 
-/// Puts a program at a socket.
-///
-/// # Errors
-/// The right is missing, or it is no socket.
-pub(crate) fn place(socket: BorrowedFd<'_>, steps: &[Step]) -> io::Result<()> {
-    let what = "cannot keep from a socket what passes without it";
-    let program = bpf::load(Kind::Filter, 0, &assemble(steps)).map_err(|refusal| refusal.about(what))?;
-    stand(socket, program.as_fd()).map_err(|why| advised(what, &why, RIGHTS))
-}
-
-/// Has a program stand at a socket.
+/// Has a program stand at a socket, in the place of the one that stood there.
 ///
 /// # Errors
 /// It is no socket.
@@ -788,6 +777,8 @@ const fn network_order(ethertype: u16) -> i32 {
     ethertype.to_be() as i32
 }
 
+/// What is tried where a program is to stand at a socket.
+pub(crate) const AT_A_SOCKET: &str = "cannot keep from a socket what passes without it";
 /// The note on a packet: "wide" in ASCII, the length of its segments, the interface that it leaves by, and the length of its headers
 /// where it is to be cut.
 pub(super) const NOTED: i32 = 0x7769_6465;

@@ -1,0 +1,130 @@
+//! Names of all programs and maps that are loaded here: `bpftool prog` and `bpftool map` list them.
+
+/// A name, as the kernel has it: its letters, filled up with zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name([u8; LEN]);
+
+impl Name {
+    const fn of(text: &str) -> Name {
+        let (bytes, front) = (text.as_bytes(), FRONT.as_bytes());
+        assert!(bytes.len() < LEN, "the kernel takes fifteen letters, and a zero behind them");
+        let (mut name, mut at) = ([0; LEN], 0);
+        while at < bytes.len() {
+            assert!(at >= front.len() || bytes[at] == front[at], "whose it is stands in front");
+            name[at] = bytes[at];
+            at += 1;
+        }
+        assert!(at > front.len(), "what it is stands behind");
+        Name(name)
+    }
+
+    /// It, for the kernel.
+    pub(crate) fn bytes(&self) -> &[u8; LEN] {
+        &self.0
+    }
+}
+
+/// The table of flows that the kernel passes on, and room for a packet that is cut.
+pub(crate) const FLOWS: Name = Name::of("wl_flows");
+pub(crate) const FLOW_ROOM: Name = Name::of("wl_flow_room");
+/// At a socket: flows that pass without it. At an interface: where they go, and in what segments they leave.
+pub(crate) const FLOW_SOCKET: Name = Name::of("wl_flow_socket");
+pub(crate) const FLOW_INGRESS: Name = Name::of("wl_flow_ingress");
+pub(crate) const FLOW_EGRESS: Name = Name::of("wl_flow_egress");
+/// When each worker last said that it works.
+pub(crate) const HEARTBEAT: Name = Name::of("wl_heartbeat");
+/// Where one is silent: packets of an interface that pass, and a socket that does not see them.
+pub(crate) const FAIL_OPEN: Name = Name::of("wl_fail_open");
+pub(crate) const FAIL_SOCKET: Name = Name::of("wl_fail_socket");
+/// What a border's interface keeps from its host.
+pub(crate) const INTERCEPT: Name = Name::of("wl_intercept");
+/// Packets of an interface that a helper gets, and what is written to the helper or sent there.
+pub(crate) const TAKE_INGRESS: Name = Name::of("wl_take_ingress");
+pub(crate) const TAKE_EGRESS: Name = Name::of("wl_take_egress");
+pub(crate) const HELPER_INGRESS: Name = Name::of("wl_helper_in");
+pub(crate) const HELPER_EGRESS: Name = Name::of("wl_helper_out");
+/// When packets between two addresses were last taken so.
+pub(crate) const RECENT: Name = Name::of("wl_recent");
+/// Frames shared out to workers.
+pub(crate) const STEER: Name = Name::of("wl_steer");
+/// Frames of a driver: those that a socket takes over, and the socket; all of them let pass.
+pub(crate) const XDP_TAKE: Name = Name::of("wl_xdp_take");
+pub(crate) const XDP_SOCKET: Name = Name::of("wl_xdp_socket");
+pub(crate) const XDP_PASS: Name = Name::of("wl_xdp_pass");
+
+/// How all of them begin.
+const FRONT: &str = "wl_";
+/// BPF_OBJ_NAME_LEN.
+const LEN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use crate::bpf::{self, Hook, names_of};
+    use crate::intercept::Intercept;
+    use crate::leases::Leases;
+    use crate::pulse::Pulse;
+    use crate::redirect::{Pair, Redirect, Taking, Target};
+    use crate::steer::{self, Start};
+    use linux::namespace::Namespace;
+    use linux::netlink::Netlink;
+    use packet::Medium;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    #[test]
+    fn programs_and_maps_at_interfaces_say_whose_they_are() {
+        within_two_interfaces(|[one, other]| {
+            let at = |index: u32, hook: Hook| {
+                let numbers = bpf::attached(index, hook).expect("the test runs as root");
+                let programs =
+                    numbers.into_iter().map(|number| bpf::program_by_number(number).expect("it is there"));
+                programs
+                    .flat_map(|program| names_of(program.as_fd()).expect("the kernel tells"))
+                    .collect::<Vec<_>>()
+            };
+            let pulse = Pulse::new(2).expect("the test runs as root");
+            let leases = Leases::open(one).expect("the test runs as root");
+            assert_eq!(at(one, Hook::Ingress), ["wl_flow_ingress", "wl_flow_room", "wl_flows"]);
+            assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flows"]);
+            assert_eq!(names_of(leases.1.as_fd()).expect("the kernel tells"), ["wl_flow_socket", "wl_flows"]);
+            drop(leases);
+
+            let intercept = Intercept::all(one).expect("the test runs as root");
+            assert_eq!(at(one, Hook::Ingress), ["wl_intercept"]);
+            drop(intercept);
+
+            let watched = pulse.watch(one, other).expect("the test runs as root");
+            assert_eq!(at(one, Hook::Ingress), ["wl_fail_open", "wl_heartbeat"]);
+            drop(watched);
+
+            let pair = Pair { interface: one, helper: other, medium: Medium::Ethernet };
+            let taking = Taking { target: Target::Host, tcp: false };
+            let ingress = Redirect::ingress(pair, taking, Some(&pulse), None).expect("the test runs as root");
+            assert_eq!(at(one, Hook::Ingress), ["wl_take_ingress", "wl_heartbeat", "wl_recent"]);
+            assert_eq!(
+                [Hook::Ingress, Hook::Egress].map(|hook| at(other, hook)),
+                [["wl_helper_in"], ["wl_helper_out"]]
+            );
+            drop(ingress);
+
+            let egress = Redirect::egress(pair, 1_500, None).expect("the test runs as root");
+            assert_eq!(at(one, Hook::Egress), ["wl_take_egress", "wl_recent"]);
+            drop(egress);
+        });
+    }
+
+    #[test]
+    fn programs_that_share_frames_out_say_whose_they_are() {
+        let program: OwnedFd = steer::program(Start::Told, 2).expect("the test runs as root");
+        assert_eq!(names_of(program.as_fd()).expect("the kernel tells"), ["wl_steer"]);
+    }
+
+    /// Runs `f` in a namespace of its own, with the numbers of two interfaces.
+    fn within_two_interfaces(f: impl FnOnce([u32; 2]) + Send) {
+        let here = Namespace::new().expect("the test runs as root");
+        here.enter(|| {
+            let mut netlink = Netlink::open().expect("sockets are free");
+            netlink.make_veth("a0", "b0", &here).expect("the test runs as root");
+            f(["a0", "b0"].map(|name| netlink.interface(name).expect("it was just made").index));
+        });
+    }
+}
