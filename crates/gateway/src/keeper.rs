@@ -230,6 +230,7 @@ impl Keeper {
                 keeper.left = (!is_beside_kernel(&keeper.config)).then_some(inherited);
             }
         }
+        keeper.set_targets();
         if let Err(error) = keeper.watch() {
             keeper.say(&format!("while no worker works, nothing passes: {error}"));
         }
@@ -544,10 +545,22 @@ impl Keeper {
         for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
             *place = port;
         }
+        self.set_targets();
         if let Err(error) = self.watch() {
             self.say(&format!("packets do not pass without workers: {error}"));
         }
         Ok(())
+    }
+
+    /// Has flows that the kernel passes on leave by the interfaces that the ports are on; [`Keeper::watch`] does so where packets
+    /// are to pass without workers.
+    fn set_targets(&self) {
+        if self.pulse.is_some() || self.config.role != Role::Border {
+            return;
+        }
+        if let Err(error) = kept::set_targets(&self.ports) {
+            self.say(&format!("flows are not offloaded to an interface that is new: {error}"));
+        }
     }
 
     /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from the host.

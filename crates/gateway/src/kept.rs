@@ -11,6 +11,7 @@ use crate::roles;
 use crate::trial;
 use linux::descriptors::{self, Stay};
 use linux::netlink::Netlink;
+use offload::leases;
 use offload::pulse::{Pulse, Watched};
 use offload::redirect::Links;
 use port::{Address, Offloads};
@@ -151,6 +152,25 @@ fn index_of(address: &str) -> Option<u32> {
     Netlink::open().ok()?.interface(&device_of(address)).ok().map(|interface| interface.index)
 }
 
+/// Has the flows of a border that the kernel passes on leave by the interface at its other end, whichever that is by now. A program
+/// before this one may have let the worker say it.
+///
+/// # Errors
+/// The right is missing.
+pub fn set_targets(ports: &[KeptPort]) -> io::Result<()> {
+    for (place, port) in ports.iter().enumerate() {
+        if let [socket, flows, _, _] = &port.descriptors[..] {
+            leases::set_target(socket.as_fd(), flows.as_fd(), target(ports, place))?;
+        }
+    }
+    Ok(())
+}
+
+/// Number of the interface at the other end of the worker whose port stands there.
+fn target(ports: &[KeptPort], place: usize) -> Option<u32> {
+    ports.get(place ^ 1).and_then(|other| other.told.index)
+}
+
 /// Has packets pass between the interfaces of a border while one of its workers is silent.
 ///
 /// # Errors
@@ -159,9 +179,10 @@ pub fn watch(ports: &[KeptPort], pulse: &Pulse) -> io::Result<Vec<Watched>> {
     let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
         return Ok(Vec::new());
     };
-    for port in ports {
+    for (place, port) in ports.iter().enumerate() {
         if let [socket, others @ ..] = &port.descriptors[..] {
-            pulse.hush(socket.as_fd(), others.first().map(AsFd::as_fd))?;
+            let flows = others.first().map(|flows| (flows.as_fd(), target(ports, place)));
+            pulse.hush(socket.as_fd(), flows)?;
         }
     }
     Ok(vec![pulse.watch(wide, narrow)?, pulse.watch(narrow, wide)?])

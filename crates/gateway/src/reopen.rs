@@ -161,9 +161,12 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
         Switch::Off => Offloads::default(),
     };
     let may_lend = build::can_lend(config);
+    let other = if may_lend { foreign(config, 1 - end)? } else { None };
+    // Where it is not there, its own port will be opened later, and who does that sees to this one.
+    let lends_to = other.and_then(|name| Some(Netlink::open().ok()?.interface(&name).ok()?.index));
     let counts_drops = number == 0;
-    let mut options =
-        Options { mtu: Some(side.mtu.into()), offloads, may_lend, counts_drops, ..Options::default() };
+    let mtu = Some(side.mtu.into());
+    let mut options = Options { mtu, offloads, may_lend, lends_to, counts_drops, ..Options::default() };
     if config.workers > 1 {
         let spread = if steer::allowed().is_ok() { Spread::Steered(config.workers as u16) } else { Spread::Flow };
         let index = match foreign(config, end)? {

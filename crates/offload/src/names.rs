@@ -82,7 +82,7 @@ mod tests {
                     .collect::<Vec<_>>()
             };
             let pulse = Pulse::new(2).expect("the test runs as root");
-            let leases = Leases::open(one).expect("the test runs as root");
+            let leases = Leases::open(one, Some(other)).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_flow_ingress", "wl_flow_room", "wl_flows"]);
             assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flows"]);
             assert_eq!(names_of(leases.1.as_fd()).expect("the kernel tells"), ["wl_flow_socket", "wl_flows"]);

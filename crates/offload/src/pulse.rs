@@ -98,19 +98,19 @@ impl Pulse {
     }
 
     /// Has a packet socket see nothing while a beat is missing, but for what is said in the map of its [leases](leases::Leases::fds), where
-    /// it has some: that passes as before.
+    /// it has some: that passes as before, by the interface whose number is beside it.
     ///
     /// # Errors
     /// The right is missing, or it is no socket.
-    pub fn hush(&self, socket: BorrowedFd<'_>, leases: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub fn hush(&self, socket: BorrowedFd<'_>, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<()> {
         let program = self.filter(leases)?;
         leases::stand(socket, program.as_fd()).map_err(|why| advised(leases::AT_A_SOCKET, &why, RIGHTS))
     }
 
-    fn filter(&self, leases: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    fn filter(&self, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<OwnedFd> {
         let mut steps = self.silent("refuse");
-        if let Some(map) = leases {
-            return leases::filter(map, &steps);
+        if let Some((map, to)) = leases {
+            return leases::filter(map, to, &steps);
         }
         steps.extend([set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, NOTHING), EXIT]);
         let program = bpf::load(names::FAIL_SOCKET, Kind::Filter, 0, &assemble(&steps));
@@ -193,6 +193,6 @@ mod tests {
             bpf::names_of(program.as_fd()).expect("the kernel tells")
         };
         assert_eq!(said(None), ["wl_fail_socket", "wl_heartbeat"]);
-        assert_eq!(said(Some(flows.as_fd())), ["wl_flow_socket", "wl_flows", "wl_heartbeat"]);
+        assert_eq!(said(Some((flows.as_fd(), Some(1)))), ["wl_flow_socket", "wl_flows", "wl_heartbeat"]);
     }
 }

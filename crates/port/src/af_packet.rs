@@ -136,7 +136,8 @@ impl PacketSocket {
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         // Nothing comes before it is joined: all that does is numbered.
         let may_lend = options.may_lend && medium == Medium::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
-        let (leases, filter) = may_lend.then(|| Leases::open(index.cast_unsigned()).ok()).flatten().unzip();
+        let (leases, filter) =
+            may_lend.then(|| Leases::open(index.cast_unsigned(), options.lends_to).ok()).flatten().unzip();
         tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
         Ok(PacketSocket { leases, ..fresh })

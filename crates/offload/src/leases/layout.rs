@@ -1,7 +1,8 @@
 //! Where the memory that workers share with the programs has what, in bytes.
 
 /// What the memory that is shared starts with: packets that were left to the worker, those that its socket received or missed, how many
-/// were left when it last had let go of all, where packets go, and what passed.
+/// were left when it last had let go of all, the interface that packets are to go by, and what passed. Workers without rights write
+/// all of it: a program takes no interface but its own from here.
 pub(super) const LEFT_AT: usize = 0;
 pub(super) const RECEIVED_AT: usize = 8;
 pub(super) const DONE_AT: usize = 16;

@@ -40,7 +40,7 @@ use layout::{
 };
 use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, entry, exit};
 pub(crate) use program::{AT_A_SOCKET, filter, unless_noted};
-pub use program::{FOLDED_LEN, Folded, stand};
+pub use program::{FOLDED_LEN, Folded, set_target, stand};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
@@ -171,12 +171,13 @@ impl Flow {
 }
 
 impl Leases {
-    /// None yet, of what comes in by the interface `index`; and the program that a socket there is to have before the first
-    /// frame comes to it: it keeps from it what the kernel passes on, and numbers what it leaves to it.
+    /// None yet, of what comes in by the interface `index` and is to go out by the interface `to`, where that is known yet: see
+    /// [`set_target`]. And the program that a socket there is to have before the first frame comes to it: it keeps from it what
+    /// the kernel passes on, and numbers what it leaves to it.
     ///
     /// # Errors
     /// The right is missing, or the kernel is older than Linux 6.6.
-    pub fn open(index: u32) -> io::Result<(Leases, OwnedFd)> {
+    pub fn open(index: u32, to: Option<u32>) -> io::Result<(Leases, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         // The program keeps it.
@@ -193,7 +194,7 @@ impl Leases {
             at(names::FLOW_INGRESS, Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
             at(names::FLOW_EGRESS, Hook::Egress, &exit(map.as_fd(), room))?,
         ];
-        let filter = filter(map.as_fd(), &[])?;
+        let filter = filter(map.as_fd(), to, &[])?;
         Ok((Leases::adopt(map, links, index)?, filter))
     }
 
@@ -224,7 +225,8 @@ impl Leases {
         self.index
     }
 
-    /// What passes goes out by the interface with this number from now on.
+    /// What passes goes out by the interface with this number from now on, which is the one that whoever opened it has
+    /// [named](set_target): by any other nothing passes, and by 0.
     pub fn lead_to(&self, index: u32) {
         self.long(TO_AT).store(index.into(), Ordering::Release);
     }
@@ -868,6 +870,20 @@ mod tests {
     }
 
     #[test]
+    fn who_writes_the_memory_names_no_other_interface_than_the_one_that_the_program_knows() {
+        let stand = Stand::ready(1_500);
+        let words = [0, 1, 8, 10, u32::MAX].map(u64::from).into_iter().chain([u64::from(TO) + (1 << 32), u64::MAX]);
+        for word in words {
+            stand.leases.long(TO_AT).store(word, Ordering::SeqCst);
+            stand.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+            assert_eq!(stand.says(TRAIN), Said::Kept, "{word:#x}");
+        }
+        stand.leases.lead_to(TO);
+        stand.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+    }
+
+    #[test]
     fn what_stands_besides_refuses_without_a_number_and_lent_packets_are_not_asked() {
         let mut stand = Stand::beside(&[set(R1, 0), jump(IF_EQUAL, R1, 0, "refuse")]);
         for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
@@ -974,12 +990,16 @@ mod tests {
 
         fn beside(besides: &[Step]) -> Stand {
             let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
-            let program =
-                bpf::load(names::FLOW_SOCKET, Kind::Classifier, 0, &assemble(&decide(map.as_fd(), besides)));
+            let program = bpf::load(
+                names::FLOW_SOCKET,
+                Kind::Classifier,
+                0,
+                &assemble(&decide(map.as_fd(), Some(TO), besides)),
+            );
             let program = program.expect("the kernel takes it");
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
             let leases = Leases::adopt(map, links, 7).expect("it is such a map");
-            leases.lead_to(9);
+            leases.lead_to(TO);
             Stand { leases, program }
         }
 
@@ -1017,7 +1037,10 @@ mod tests {
             match (said, word(NOTE_AT)) {
                 (u32::MAX, 0) => Said::Kept,
                 (0, 0) => Said::Refused,
-                (0, note) if note == NOTED.cast_unsigned() => Said::Goes(word(SEGMENT_NOTE_AT)),
+                (0, note) if note == NOTED.cast_unsigned() => {
+                    assert_eq!(word(TO_NOTE_AT), TO, "it goes where it is to go");
+                    Said::Goes(word(SEGMENT_NOTE_AT))
+                }
                 other => panic!("{other:?} is neither"),
             }
         }
@@ -1060,6 +1083,8 @@ mod tests {
         frame
     }
 
+    /// Where flows go.
+    const TO: u32 = 9;
     /// Length of `struct __sk_buff`, in bytes.
     const TOLD_LEN: usize = 192;
     const TRAIN: Packet =

@@ -7,23 +7,36 @@ use super::layout::{
     SLOT_BITS, SLOT_LEN_BITS, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use crate::bpf::{
-    self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Step, add,
-    add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, flip, go, jump, jump_above,
-    jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask, multiply_by, put_byte,
-    put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word, subtract, turn,
+    self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
+    Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, flip, go, jump,
+    jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
+    multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word,
+    subtract, turn,
 };
 use crate::names;
+use linux::failure::advised;
 use std::io;
 use std::iter;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The program for a socket; what it leaves to the socket goes through the steps `besides` first, which end at "keep" or "refuse".
+/// The program for a socket, by which flows leave by the interface `to`; what it leaves to the socket goes through the steps
+/// `besides` first, which end at "keep" or "refuse".
 ///
 /// # Errors
 /// The right is missing, or the kernel is too old.
-pub(crate) fn filter(map: BorrowedFd<'_>, besides: &[Step]) -> io::Result<OwnedFd> {
-    let program = bpf::load(names::FLOW_SOCKET, Kind::Filter, 0, &assemble(&decide(map, besides)));
+pub(crate) fn filter(map: BorrowedFd<'_>, to: Option<u32>, besides: &[Step]) -> io::Result<OwnedFd> {
+    let program = bpf::load(names::FLOW_SOCKET, Kind::Filter, 0, &assemble(&decide(map, to, besides)));
     program.map_err(|refusal| refusal.about(AT_A_SOCKET))
+}
+
+/// Has offloaded flows that come in by a socket's interface leave by the interface `to` from here on, or by none. The program at the
+/// socket is replaced by one that knows no other; packets are numbered on.
+///
+/// # Errors
+/// The right is missing, or these are no socket and no map of leases.
+pub fn set_target(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, to: Option<u32>) -> io::Result<()> {
+    let program = filter(map, to, &[])?;
+    stand(socket, program.as_fd()).map_err(|why| advised(AT_A_SOCKET, &why, RIGHTS))
 }
 
 /// Has a program stand at a socket, in the place of the one that stood there.
@@ -46,10 +59,10 @@ pub(crate) fn unless_noted() -> [Step; 2] {
 
 /// Whose is a packet that comes to the socket? Register 6 has the packet, 7 its flow's number and then its payload's length, 8
 /// the length of its headers, 9 its flow's place in the table.
-pub(super) fn decide(map: BorrowedFd<'_>, besides: &[Step]) -> Vec<Step> {
+pub(super) fn decide(map: BorrowedFd<'_>, to: Option<u32>, besides: &[Step]) -> Vec<Step> {
     let mut steps = vec![copy(R6, R1), set(R0, 0), store_word(R6, NOTE_AT, R0)];
     steps.extend(find(map));
-    steps.extend(may_go(map));
+    steps.extend(may_go(map, to));
     steps.extend(resize());
     steps.push(go("go"));
     steps.extend(may_cut());
@@ -136,9 +149,11 @@ fn find(map: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Goes on at "ours" where the lease has run out, or a packet before this one is still with the worker; at "close" where the
-/// connection opens or ends.
-fn may_go(map: BorrowedFd<'_>) -> Vec<Step> {
+/// Goes on at "ours" where the lease has run out, or a packet before this one is still with the worker, or packets are not to go by
+/// the interface `to`; at "close" where the connection opens or ends.
+///
+/// Where they go stands in the program, which a worker without rights cannot change, and not in the memory that it writes.
+fn may_go(map: BorrowedFd<'_>, to: Option<u32>) -> Vec<Step> {
     let mut steps = vec![
         load_byte(R0, R10, HEADER + 13),
         mask(R0, ENDS),
@@ -150,6 +165,7 @@ fn may_go(map: BorrowedFd<'_>) -> Vec<Step> {
     steps.extend([
         load_long(R2, R1, TO_AT as i16),
         jump(IF_EQUAL, R2, 0, "ours"),
+        jump(IF_OTHER, R2, to.unwrap_or(0).cast_signed(), "ours"),
         store_word(R6, TO_NOTE_AT, R2),
         load_long(R2, R1, DONE_AT as i16),
         load_long(R3, R9, LAST_AT as i16),
