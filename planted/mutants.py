@@ -4,13 +4,14 @@
     planted/mutants.py [--seed SEED] [--count COUNT] [--within SECONDS] [--json]
     planted/mutants.py --changed COMMITS [--count COUNT] [--within SECONDS] [--json]
     planted/mutants.py id ...
+    planted/mutants.py --show
 
 cargo-mutants says what changes there are (`cargo install cargo-mutants --locked`). The seed draws a sample of them, which stays nearly
-the same while the code does. What was tried is kept in planted/mutants.jsonl (of another seed, under the target folder): who begins
-again goes on. What was noticed is not tried again while neither the code nor the suite that noticed it has changed; otherwise
-it meets that suite first. What survived is tried again after any change. Writes planted/MUTANTS.md when the whole sample was tried.
-Exits with 1 where fewer than nine in ten are noticed, or planted/survivors.toml has no reason for one that is not; of what
-commits changed, where it has none for more than one in ten.
+the same while the code does. What was tried is kept in target/mutants/: who begins again goes on. What was noticed is not tried again
+while neither the code nor the suite that noticed it has changed; otherwise it meets that suite first. What survived is tried again
+after any change. Writes target/mutants/MUTANTS.md when the whole sample was tried; --show prints it. Exits with 1 where fewer than nine
+in ten are noticed, or planted/survivors.toml has no reason for one that is not; of what commits changed, where it has none for more
+than one in ten.
 """
 
 import argparse
@@ -33,10 +34,7 @@ sys.dont_write_bytecode = True
 import run
 from run import HOUSE
 
-TABLE = HOUSE / "planted" / "MUTANTS.md"
 REASONS = HOUSE / "planted" / "survivors.toml"
-# What became of each mutant of the usual sample that was tried, and by what.
-RECORD = HOUSE / "planted" / "mutants.jsonl"
 # Of the least score, in hundredths.
 SCORE = 90
 COUNT = 300
@@ -68,7 +66,10 @@ def main():
     arguments.add_argument("--changed", type=int, metavar="COMMITS", help="only what so many last commits changed")
     arguments.add_argument("--within", type=int, metavar="SECONDS", help="begin none after so long")
     arguments.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_argument("--show", action="store_true", help="print what was written last of a whole sample")
     arguments = arguments.parse_args()
+    if arguments.show:
+        return show()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         signal.signal(wanted, end)
     os.environ.update(QUICK_BUILDS)
@@ -161,11 +162,13 @@ class Lane:
     def __init__(self, mutants, name):
         self.mutants = mutants
         self.uncompiled = 0
-        self.folder = run.target() / "mutants"
+        self.folder = folder()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.path = RECORD if name == SEED else self.folder / f"{name}.jsonl"
+        # What became of each mutant that was tried, and by what.
+        self.path = self.folder / f"{name}.jsonl"
         self.trees = Trees()
-        self.kept = {row["id"]: row for path in dict.fromkeys((RECORD, self.path)) for row in rows_of(path)}
+        usual = self.folder / f"{SEED}.jsonl"
+        self.kept = {row["id"]: row for path in dict.fromkeys((usual, self.path)) for row in rows_of(path)}
         # One row for each: the last one.
         rows = {row["id"]: row for row in rows_of(self.path)}.values()
         self.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -352,7 +355,22 @@ def write_table(rows, lost, uncompiled, reasons, seed):
     for row in sorted(lost, key=lambda row: (row["file"], row["name"], row["id"])):
         name = row["name"].replace("|", "\\|")
         lines += [f"| {row['id']} | {Path(row['file']).name} | {name} | {reasons.get(row['id'], '**not known**')} |"]
-    TABLE.write_text("\n".join(lines) + "\n")
+    table().write_text("\n".join(lines) + "\n")
+    print(f"written: {table()}", file=sys.stderr)
+
+
+def show():
+    if not table().exists():
+        sys.exit("nothing was written yet: run planted/mutants.py")
+    print(table().read_text())
+
+
+def folder():
+    return run.target() / "mutants"
+
+
+def table():
+    return folder() / "MUTANTS.md"
 
 
 if __name__ == "__main__":

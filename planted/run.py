@@ -3,15 +3,17 @@
 
     planted/run.py [--tests-have-passed] [--within SECONDS] [number ...]
     planted/run.py --by-laws [--all] [--within SECONDS] [number ...]
+    planted/run.py --show
 
-Writes planted/CAUGHT.md when all bugs were tried. With --by-laws, nothing but the simulator's attacks, its swarm and laws are asked,
-and of each bug planted/LAWS.md says what saw it. Exits with 1 where a bug is not caught, where its text is no longer in the source or
-no longer compiles, which is looked at before any is tried, compiling as far as there is time, or where something fails without
-any bug.
+Writes CAUGHT.md into target/planted/ when all bugs were tried. With --by-laws, nothing but the simulator's attacks, its swarm and laws
+are asked, and LAWS.md says there of each bug what saw it. --show prints both. Exits with 1 where a bug is not caught, where its
+function is no longer in the source or no longer compiles with it, which is looked at before any is tried, compiling as far as there is
+time, or where something fails without any bug.
 """
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -25,10 +27,11 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+from functions import NotThere, place_of, with_edit
+
 HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
-CAUGHT = HOUSE / "planted" / "CAUGHT.md"
-LAWS = HOUSE / "planted" / "LAWS.md"
 # Quick suites first; whatever else a crate has comes after them.
 ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "identity"]
 PACKET_FIRST = ["--lib"]
@@ -44,8 +47,10 @@ NEAR = {
     "identify": ["--lib", "identity"],
     "index": ["--lib"],
     "reassemble": ["laws", "landing", "conformance", "memory", "patience"],
-    **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "train", "tcp")},
+    **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "segments", "tcp")},
 }
+# What a file with tests has.
+HAS_TESTS = re.compile(r"#\[test\]|\bproptest! ?\{")
 # Of one suite, once it is built: longer than any takes on a busy machine, so that only what a bug has made endless ends so.
 TIME_LIMIT_SECONDS = 240
 # What the attacks and the swarm have for one bug, once they are built, and how long one of them may be silent meanwhile.
@@ -98,17 +103,13 @@ CHILDREN = set()
 IS_ENDING = threading.Event()
 
 
-class NotThere(Exception):
-    """What a bug changes does not stand in the source, or more than once."""
-
-
 class Unasked(Exception):
     """What was planted is no program, or a test that it was to be tried with is not there: nothing is known of the bug."""
 
 
 def main():
     arguments = argparse.ArgumentParser(description="Plants each bug in a copy of the code and says which test catches it.")
-    arguments.add_argument("numbers", nargs="*", type=int, help="bugs to plant; none: all, and write CAUGHT.md")
+    arguments.add_argument("numbers", nargs="*", type=int, help="bugs to plant; none: all, and write target/planted/CAUGHT.md")
     arguments.add_argument(
         "--tests-have-passed", action="store_true", help="do not first run all tests without a bug: they have just passed"
     )
@@ -124,17 +125,23 @@ def main():
         help="let attacks, swarm and laws see the bugs, which know none of them; without numbers or --within, the 40 known ones",
     )
     arguments.add_argument("--all", action="store_true", help="with --by-laws: those too that were met here")
+    arguments.add_argument("--show", action="store_true", help="print what was written last of bugs and what caught them")
     arguments = arguments.parse_args()
+    if arguments.show:
+        return show()
     # Who ends this ends what it has started, too.
     for wanted in (signal.SIGTERM, signal.SIGINT):
         signal.signal(wanted, end)
     have_passed, wanted = arguments.tests_have_passed, set(arguments.numbers)
     ended = float("inf") if arguments.within is None else time.monotonic() + arguments.within
-    bugs = tomllib.loads(LIST.read_text())["bug"]
-    bugs = [bug for bug in bugs if not wanted or bug["number"] in wanted]
+    bugs = [bug for bug in listed() if not wanted or bug["number"] in wanted]
+    if missing := wanted - {bug["number"] for bug in bugs}:
+        sys.exit(f"no bug has the number {', '.join(map(str, sorted(missing)))}")
+    if arguments.by_laws and not wanted and not arguments.all and arguments.within is None:
+        bugs = [bug for bug in bugs if bug["number"] <= KNOWN_MAX]
+    if stale := [bug["stale"] for bug in bugs if "stale" in bug]:
+        sys.exit("\n".join(stale))
     if arguments.by_laws:
-        if not wanted and not arguments.all and arguments.within is None:
-            bugs = [bug for bug in bugs if bug["number"] <= KNOWN_MAX]
         sys.exit(by_laws(bugs, arguments.within))
     with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
         copy = copied(Path(scratch) / "house")
@@ -160,6 +167,28 @@ def main():
     sys.exit(1 if lost else 0)
 
 
+@functools.cache
+def listed():
+    """The bugs of the list, each with its edits and the files that they change, or with what is stale of it."""
+    bugs = tomllib.loads(LIST.read_text())["bug"]
+    for bug in bugs:
+        bug["edit"] = bug.get("edit") or [bug]
+        try:
+            for edit in bug["edit"]:
+                edit["file"] = place_of(HOUSE, edit["function"])
+        except NotThere as why:
+            bug["stale"] = f"bug {bug['number']}: {why}; plant it again where the code went"
+    return bugs
+
+
+def show():
+    pages = [page for page in (caught_page(), laws_page()) if page.exists()]
+    for page in pages:
+        print(page.read_text())
+    if not pages:
+        sys.exit("nothing was written yet: run planted/run.py, or planted/run.py --by-laws")
+
+
 def end(*_):
     IS_ENDING.set()
     # Threads wait for these.
@@ -179,7 +208,7 @@ def in_turn(bugs):
 def copied(copy):
     shutil.rmtree(copy, ignore_errors=True)
     # With new times: what was built of another state here is older than the sources then.
-    left_out = shutil.ignore_patterns("target", ".git", "CAUGHT.md", "LAWS.md", "MUTANTS.md", "mutants.jsonl")
+    left_out = shutil.ignore_patterns("target", ".git")
     shutil.copytree(HOUSE, copy, ignore=left_out, copy_function=shutil.copy)
     return copy
 
@@ -209,7 +238,7 @@ def try_bug(copy, bug):
 
 @contextlib.contextmanager
 def planted(copy, bug):
-    """The bug stands in the copy; false where its text is not there."""
+    """The bug stands in the copy; false where what it changes is not there."""
     try:
         texts = edited(copy, bug, {})
     except NotThere as why:
@@ -224,10 +253,10 @@ def edited(copy, bug, texts):
     texts = dict(texts)
     for edit in bug["edit"]:
         path = copy / edit["file"]
-        text = texts.get(path) or path.read_text()
-        if text.count(edit["find"]) != 1:
-            raise NotThere(f"bug {bug['number']}: {edit['file']} does not hold its text once; plant it again where the code went")
-        texts[path] = text.replace(edit["find"], edit["replace"])
+        try:
+            texts[path] = with_edit(edit["file"], texts.get(path) or path.read_text(), edit)
+        except NotThere as why:
+            raise NotThere(f"bug {bug['number']}: {why}; plant it again where the code went") from why
     return texts
 
 
@@ -255,7 +284,7 @@ def stop_if_stale(copy, bugs, ended):
 
 
 def no_programs(copy, bugs, ended):
-    """Of each bug whose text is not there, or that does not compile, what is wrong; of compiling as much as there is time for. As
+    """Of each bug whose code is not there, or that does not compile, what is wrong; of compiling as much as there is time for. As
     many as leave each other's text are compiled at once."""
     for bug in bugs:
         try:
@@ -288,7 +317,7 @@ def no_programs(copy, bugs, ended):
 
 def compiled(copy, bugs, seconds):
     """What the compiler says in so many seconds against the bugs that are planted in a copy; none where that was too short."""
-    crates = {edit["file"].split("/")[1] for bug in bugs for edit in bug["edit"]}
+    crates = {crate_of(edit) for bug in bugs for edit in bug["edit"]}
     # What stands on these, and is run too.
     crates |= {"engine", "sim"} if crates & {"packet", "engine"} else set()
     packages = [argument for crate in sorted(crates) for argument in ("-p", f"wideload-{crate}")]
@@ -298,7 +327,7 @@ def compiled(copy, bugs, seconds):
 
 def by_laws(bugs, within):
     """Plants bugs and lets attacks, swarm and laws see them; the status of the lane."""
-    here = [bug for bug in bugs if all(in_reach(edit["file"]) for edit in bug["edit"])]
+    here = [bug for bug in bugs if is_in_reach(bug)]
     if not here:
         sys.exit("none of these stands in packet or engine; run planted/run.py NUMBER, without --by-laws")
     copies = copies_of("laws", min(JOBS, len(here)))
@@ -329,12 +358,16 @@ def by_laws(bugs, within):
     if len(rows) < len(here):
         print(f"{len(here) - len(rows)} more were not tried: {within} s had passed")
     lost = [row for row in rows if not row["caught_by"]]
-    print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught by laws")
+    print(f"{len(rows) - len(lost)} of {len(rows)} bugs are caught by laws; written: {laws_page()}")
     return 1 if lost else 0
 
 
-def in_reach(file):
-    return file.startswith(("crates/packet/src", "crates/engine/src"))
+def is_in_reach(bug):
+    return all(crate_of(edit) in ("packet", "engine") for edit in bug["edit"])
+
+
+def crate_of(edit):
+    return edit["file"].parts[1]
 
 
 def build(copy):
@@ -384,13 +417,13 @@ def seen_by_engine(copy, near):
 
 def write_laws(tried):
     """Puts what was seen into the table, in which all others stay as they were seen last."""
-    listed = tomllib.loads(LIST.read_text())
-    cells = [re.fullmatch(r"\| (\d+) \| .* \| (.*) \|", line) for line in LAWS.read_text().splitlines()] if LAWS.exists() else []
+    page, bugs = laws_page(), [bug for bug in listed() if "stale" not in bug]
+    cells = [re.fullmatch(r"\| (\d+) \| .* \| (.*) \|", line) for line in page.read_text().splitlines()] if page.exists() else []
     seen = {int(found[1]): found[2] for found in cells if found} | {row["number"]: cell(row["caught_by"]) for row in tried}
-    here = [bug for bug in listed["bug"] if all(in_reach(edit["file"]) for edit in bug["edit"])]
+    here = [bug for bug in bugs if is_in_reach(bug)]
     rows = sorted((bug["number"], bug["sentence"]) for bug in here if bug["number"] in seen)
     untried = [str(bug["number"]) for bug in here if bug["number"] not in seen]
-    others = [bug for bug in listed["bug"] if bug not in here]
+    others = [bug for bug in bugs if bug not in here]
     lines = ["# Planted bugs, and the laws that see them", ""]
     lines += ["Written by `planted/run.py --by-laws`. Nothing that is named here knows of any bug: attacks that have names, seeds of"]
     lines += ["the swarm, law tests of the engine. `planted/run.py --by-laws NUMBER` plants one again and repeats what saw it."]
@@ -400,11 +433,16 @@ def write_laws(tried):
     lines += ["", OUT_OF_REACH, ""]
     lines += [f"- {bug['number']}: {bug['sentence']}{its_suites(bug)}" for bug in others]
     lines += ["", "Waiting:", ""]
-    lines += [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in listed["left_out"]]
+    lines += left_out()
     # Whoever ends this meanwhile leaves the table whole.
-    fresh = LAWS.with_suffix(".new")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    fresh = page.with_suffix(".new")
     fresh.write_text("\n".join(lines) + "\n")
-    fresh.replace(LAWS)
+    fresh.replace(page)
+
+
+def left_out():
+    return [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in tomllib.loads(LIST.read_text())["left_out"]]
 
 
 def its_suites(bug):
@@ -421,17 +459,22 @@ def fail(what):
 
 
 def suites_for(bug):
-    """Those that the bug names; of a bug in the engine or below it, all, those near to it first."""
+    """Those that the bug names; of a bug in the engine or below it, all, those near to it first; of others, what stands in the files
+    of their crates."""
     if "suites" in bug:
         return [tuple(suite.split(" ")) for suite in bug["suites"]]
-    of_packet = any("crates/packet/" in edit["file"] for edit in bug["edit"])
-    here = all_suites() if of_packet else engine_suites()
+    crates = {crate_of(edit) for edit in bug["edit"]}
+    if not crates <= {"packet", "engine"}:
+        return [(crate, "--lib") for crate in sorted(crates)]
+    here = all_suites() if "packet" in crates else engine_suites()
     near = near_to(bug)
     return sorted(here, key=lambda suite: suite[1] not in near)
 
 
 def near_to(bug):
-    return {suite for edit in bug["edit"] for suite in NEAR.get(Path(edit["file"]).stem, ())}
+    files = [edit["file"] for edit in bug["edit"]]
+    names = [file.parent.name if file.stem == "mod" else file.stem for file in files]
+    return {suite for name in names for suite in NEAR.get(name, ())}
 
 
 def row(bug, caught_by, began):
@@ -447,18 +490,14 @@ def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS, only={}):
     for crate, suite in suites:
         if seconds((crate, suite)) <= 0:
             return
-        program = program_of(crate, suite)
-        target = [suite] if suite == "--lib" else ["--test", program]
+        target, within = (["--lib"], "") if suite == "--lib" else target_with(crate, suite)
         command = ["cargo", "test", "--quiet", "-p", f"wideload-{crate}", *target]
         name = f"{crate} {suite.strip('-')}"
         _, said, status = run(copy, [*command, "--no-run"])
         if status:
             raise Unasked(f"{said[-2_000:]}\n{name} does not compile")
-        names = only.get(suite, [])
-        if program != suite:
-            # A module of a program that has more of them.
-            names = [f"{suite}::{name}" for name in names] or tests_of(copy, command, suite)
-        filters = ["--", "--exact", *names] if names else []
+        names = [f"{within}{test}" for test in only.get(suite, [])]
+        filters = ["--", "--exact", *names] if names else ["--", within] if within else []
         shown, _, status = run(copy, [*command, *filters], seconds((crate, suite)))
         if status is None:
             yield f"{name} :: the time limit"
@@ -466,22 +505,7 @@ def run_suites(copy, suites, seconds=lambda suite: TIME_LIMIT_SECONDS, only={}):
         if names and status == 0 and f" {len(names)} passed" not in shown:
             raise Unasked(f"{name} has not all of {', '.join(names)}")
         failed = sorted(set(re.findall(r"^    ([\w:]+)$", shown, re.MULTILINE)))
-        failed = [test.removeprefix(f"{suite}::") for test in failed]
-        yield f"{name} :: {failed[0]}" if failed else (f"{name} :: a crash" if status else None)
-
-
-def program_of(crate, suite):
-    """The test program that has a suite: the folder of its module, or its own name."""
-    found = list((HOUSE / "crates" / crate / "tests").glob(f"*/{suite}.rs"))
-    return found[0].parent.name if found else suite
-
-
-def tests_of(copy, command, suite):
-    shown, said, status = run(copy, [*command, "--", "--list"])
-    names = re.findall(rf"^({suite}::[\w:]+): test$", shown, re.MULTILINE)
-    if status or not names:
-        raise Unasked(f"{said[-2_000:]}\n{suite} has no tests")
-    return names
+        yield f"{name} :: {failed[0].removeprefix(within)}" if failed else (f"{name} :: a crash" if status else None)
 
 
 def run(copy, command, seconds=None):
@@ -517,20 +541,42 @@ def engine_suites():
 
 
 def suites(crate, first):
-    here = sorted(path.stem for path in (HOUSE / "crates" / crate / "tests").rglob("*.rs") if is_suite(path))
+    here = sorted(suites_in(crate))
     first = [suite for suite in first if suite == "--lib" or suite in here]
     return [(crate, suite) for suite in first + [suite for suite in here if suite not in first]]
 
 
-def is_suite(path):
-    """A file with tests, in a program of its own or a module of one; others hold what suites share."""
-    return "#[test]" in path.read_text()
+def target_with(crate, suite):
+    """What asks cargo for a suite, and what stands in front of the names of its tests there."""
+    found = suites_in(crate).get(suite)
+    if found is None:
+        raise Unasked(f"crates/{crate} has no suite {suite}")
+    return ["--test", found[0]], found[1]
+
+
+@functools.cache
+def suites_in(crate):
+    """The suites of a crate by their names: files with tests that are programs of their own, or modules of one that is."""
+    tests = HOUSE / "crates" / crate / "tests"
+    found = {}
+    for program in sorted([*tests.glob("*.rs"), *tests.glob("*/main.rs")]):
+        name = program.parent.name if program.stem == "main" else program.stem
+        text = program.read_text()
+        if HAS_TESTS.search(text):
+            found.setdefault(name, (name, ""))
+        for module in re.findall(r"^(?:pub )?mod (\w+);", text, re.MULTILINE):
+            files = [program.parent / f"{module}.rs", program.parent / module / "mod.rs"]
+            if any(file.exists() and HAS_TESTS.search(file.read_text()) for file in files):
+                found.setdefault(module, (name, f"{module}::"))
+    return found
 
 
 def environment(copy):
     # Compiling is most of the work for one bug where laws are to see it.
     quick = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "0"} if copy.parent.name.startswith("laws-") else {}
-    return {**os.environ, **quick, "CARGO_TARGET_DIR": str(target_of(copy)), "RUST_BACKTRACE": "0"}
+    # What a suite found with one bug would fail with the next one.
+    own = {"PROPTEST_DISABLE_FAILURE_PERSISTENCE": "1", "RUST_BACKTRACE": "0"}
+    return {**os.environ, **quick, **own, "CARGO_TARGET_DIR": str(target_of(copy))}
 
 
 def target_of(copy):
@@ -546,17 +592,23 @@ def target():
     return Path(os.environ.get("CARGO_TARGET_DIR", HOUSE / "target"))
 
 
+def caught_page():
+    return target() / "planted" / "CAUGHT.md"
+
+
+def laws_page():
+    return target() / "planted" / "LAWS.md"
+
+
 def write_table(rows):
-    left_out = tomllib.loads(LIST.read_text())["left_out"]
     lines = ["# Planted bugs, and the tests that catch them", "", "Written by `planted/run.py`.", ""]
     lines += ["| number | bug | caught by |", "|---|---|---|"]
     lines += [f"| {row['number']} | {row['sentence']} | {row['caught_by'] or '**nothing**'} |" for row in rows]
     lines += ["", "Left out:", ""]
-    lines += [f"- {', '.join(map(str, entry['numbers']))}: {entry['reason']}" for entry in left_out]
-    table = "\n".join(lines) + "\n"
-    if CAUGHT.exists() and CAUGHT.read_text() != table:
-        print("planted/CAUGHT.md has changed", file=sys.stderr)
-    CAUGHT.write_text(table)
+    lines += left_out()
+    caught_page().parent.mkdir(parents=True, exist_ok=True)
+    caught_page().write_text("\n".join(lines) + "\n")
+    print(f"written: {caught_page()}")
 
 
 if __name__ == "__main__":
