@@ -1,6 +1,6 @@
 //! Threads that meet by a mailbox, in every interleaving: nothing is lost or overtaken, and nobody sleeps while something waits.
 //!
-//! That a worker itself silences its bell first, `handover.rs` shows.
+//! That a worker itself silences its bell first, `all/handover.rs` shows.
 
 use mailbox::Mailbox;
 use sync::{Arc, Bell};

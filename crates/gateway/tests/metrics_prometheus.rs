@@ -2,6 +2,8 @@
 //!
 //! Without Prometheus the tests are ignored, and say so; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail.
 
+#[allow(dead_code, reason = "this test takes what it needs")]
+#[path = "all/live_gateway.rs"]
 mod live_gateway;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};

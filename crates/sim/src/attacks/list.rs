@@ -68,7 +68,7 @@ pub const ATTACKS: [Attack; 54] = [
         &[
             ("port/src/self_test.rs", "each_planted_fault_is_found"),
             ("port/tests/port_tap.rs", "the_kernel_cuts_right_what_is_left_to_a_tun"),
-            ("gateway/tests/send.rs", "a_port_that_refuses_a_train_is_given_its_segments_finished"),
+            ("gateway/tests/all/send.rs", "a_port_that_refuses_a_train_is_given_its_segments_finished"),
         ],
     ),
     waiting(
@@ -82,8 +82,8 @@ pub const ATTACKS: [Attack; 54] = [
         "A54",
         "a lock that shutdown leaves held",
         &[
-            ("gateway/tests/handover.rs", "what_is_held_leaves_before_a_panic_goes_on"),
-            ("gateway/tests/handover.rs", "what_siblings_give_to_a_worker_that_ends_is_not_lost"),
+            ("gateway/tests/all/handover.rs", "what_is_held_leaves_before_a_panic_goes_on"),
+            ("gateway/tests/all/handover.rs", "what_siblings_give_to_a_worker_that_ends_is_not_lost"),
             ("gateway/tests/interleavings.rs", "what_is_put_into_a_box_that_closes_is_in_it_or_is_refused"),
             ("cli/tests/run.rs", "a_worker_process_that_hangs_is_replaced"),
         ],

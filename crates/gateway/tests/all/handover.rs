@@ -16,6 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Spec, Summed, ip, tcp, udp};
 use wideload_gateway::handover::{self, Legacy, Will};
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
@@ -60,8 +61,8 @@ fn what_one_worker_holds_another_goes_on_with() {
 // Whole, each of these would be too long for the link of the second worker, and must not be cut.
 #[test]
 fn what_came_in_pieces_goes_over_in_pieces_out_of_a_train_too() {
-    let train = [1, 2].map(|id| [udp_piece(id, 0, 800, true), udp_piece(id, 800, 808, false)]);
-    assert_goes_over_in_pieces(train.as_flattened());
+    let train = [1, 2].map(udp_pieces).concat();
+    assert_goes_over_in_pieces(&train);
 }
 
 #[test]
@@ -90,10 +91,7 @@ fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
 // A whole packet of IPv6 does not say which identification its pieces had.
 #[test]
 fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
-    let mut bytes = vec![0x60, 0, 0, 0, 6, 72, 17, 64];
-    bytes.extend([[0xFD; 16], [0xFC; 16]].concat());
-    bytes.extend([4, 0, 5, 0, 6, 72, 1, 1]);
-    bytes.resize(40 + 1_608, 7);
+    let bytes = udp(6).payload([7; 1_600]).sum(Summed::Off(1)).bytes();
     let mut out = output();
     let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
     packet.set_pieces(848, 0x0102_0304);
@@ -280,12 +278,7 @@ fn worker_with(gateway: Gateway, frames: &[Vec<u8>], orders: Orders) -> (Worker,
 fn segment_of_worker(number: usize) -> Packet {
     let mut pool = Pool::new(1 << 20);
     for port in 1_000_u16.. {
-        let mut bytes = vec![0x45, 0, 0, 140, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-        let checksum = packet::Sum::of(&bytes).checksum();
-        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
-        bytes.extend(port.to_be_bytes());
-        bytes.extend([0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-        bytes.resize(140, 7);
+        let bytes = segment(port, 1, &[7; 100]).bytes();
         if offload::steer::worker(Medium::Ip, &bytes, 2) == number {
             return Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).expect("it is a packet");
         }
@@ -358,44 +351,21 @@ impl Port for Memory {
     }
 }
 
-fn piece(offset: u16, len: u16, more: bool) -> Vec<u8> {
-    piece_of(9, 253, (offset / 8) | (u16::from(more) << 13), &vec![5; len.into()])
+fn piece(offset: usize, len: usize, more: bool) -> Vec<u8> {
+    ip(4).id(9).part(offset, vec![5; len], more).bytes()
 }
 
-/// A piece, with DF, of a datagram of 1,608 bytes that has no checksum.
-fn udp_piece(id: u8, offset: u16, len: u16, more: bool) -> Vec<u8> {
-    let mut payload = vec![id; len.into()];
-    if offset == 0 {
-        payload[..8].copy_from_slice(&[4, 0, 5, 0, 6, 72, 0, 0]);
-    }
-    piece_of(id, 17, (offset / 8) | (u16::from(more) << 13) | 0x4000, &payload)
+/// The two pieces, with DF, of a datagram of 1,608 bytes that has no checksum.
+fn udp_pieces(id: u32) -> Vec<Vec<u8>> {
+    udp(4).id(id).payload(vec![id as u8; 1_600]).sum(Summed::None).parts(808)
 }
 
 /// Two pieces, with DF, of what TCP sent.
-fn tcp_pieces(id: u8, segment: &[u8]) -> Vec<Vec<u8>> {
-    vec![piece_of(id, 6, 0x6000, &segment[..800]), piece_of(id, 6, 0x4000 | 100, &segment[800..])]
+fn tcp_pieces(id: u32, segment: &Spec) -> Vec<Vec<u8>> {
+    segment.clone().id(id).parts(808)
 }
 
-/// A TCP segment from this port, between the hosts of [`piece_of`], with its checksum.
-fn segment(port: u8, seq: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![port, 0, 0, 80];
-    bytes.extend(seq.to_be_bytes());
-    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    bytes.extend(payload);
-    let pseudo = [10, 0, 0, 1, 10, 0, 0, 2, 0, 6, (bytes.len() >> 8) as u8, bytes.len() as u8];
-    let checksum = packet::Sum::of(&[&pseudo, &bytes[..]].concat()).checksum();
-    bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
-    bytes
-}
-
-fn piece_of(id: u8, protocol: u8, place: u16, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x45, 0];
-    bytes.extend((20 + payload.len() as u16).to_be_bytes());
-    bytes.extend([0, id]);
-    bytes.extend(place.to_be_bytes());
-    bytes.extend([64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    let checksum = packet::Sum::of(&bytes).checksum();
-    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
-    bytes.extend(payload);
-    bytes
+/// A TCP segment from this port.
+fn segment(port: u16, seq: u32, payload: &[u8]) -> Spec {
+    tcp(4).ports(port, 80).seq(seq).payload(payload)
 }

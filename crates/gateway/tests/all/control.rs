@@ -1,8 +1,6 @@
 //! Requests to a live gateway in, what it answers and does out.
 
-mod live_gateway;
-
-use live_gateway::{Live, config, datagram, first_piece, put, segment, syn};
+use crate::live_gateway::{Live, config, datagram, first_piece, put, segment, syn};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

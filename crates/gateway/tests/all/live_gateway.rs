@@ -1,5 +1,4 @@
 //! A border gateway between two TAP devices in a namespace of its own, and packets for it.
-#![allow(dead_code, reason = "each test takes what it needs")]
 
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
@@ -8,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use testkit::fields::SYN;
+use testkit::{Summed, ip, tcp, udp};
 use wideload_gateway::config::Config;
 use wideload_gateway::figures::{Figures, Watch};
 use wideload_gateway::service::Service;
@@ -100,70 +101,22 @@ pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
 
 /// A segment of a flow, with nothing that ends a run.
 pub fn segment(flow: u16, seq: u32, payload_len: usize) -> Vec<u8> {
-    let mut packet = header(6, 20 + payload_len);
-    packet.extend(flow.to_be_bytes());
-    packet.extend(9_u16.to_be_bytes());
-    packet.extend(seq.to_be_bytes());
-    packet.extend(1_u32.to_be_bytes());
-    packet.extend([0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
-    packet.extend((0..payload_len).map(|at| at as u8));
-    let mut pseudo = packet[12..20].to_vec();
-    pseudo.extend([0, 6]);
-    pseudo.extend((20 + payload_len as u16).to_be_bytes());
-    pseudo.extend(&packet[20..]);
-    let sum = internet_sum(&pseudo);
-    packet[36..38].copy_from_slice(&sum.to_be_bytes());
-    packet
+    tcp(4).ip_flags(0).ports(flow, 9).seq(seq).noise(payload_len).bytes()
 }
 
 /// A SYN that announces this MSS.
 pub fn syn(mss: u16) -> Vec<u8> {
-    let mut packet = header(6, 24);
-    packet.extend([3, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, 2, 0xff, 0xff, 0, 0, 0, 0, 2, 4]);
-    packet.extend(mss.to_be_bytes());
-    let pseudo = [&packet[12..20], &[0, 6, 0, 24], &packet[20..]].concat();
-    let sum = internet_sum(&pseudo);
-    packet[36..38].copy_from_slice(&sum.to_be_bytes());
-    packet
+    tcp(4).ip_flags(0).ports(768, 9).flags(SYN).options([&[2, 4], &mss.to_be_bytes()[..]].concat()).bytes()
 }
 
 /// A datagram without a checksum that may be cut.
 pub fn datagram(payload_len: usize) -> Vec<u8> {
-    let mut packet = header(17, 8 + payload_len);
-    packet.extend(1_000_u16.to_be_bytes());
-    packet.extend(9_u16.to_be_bytes());
-    packet.extend((8 + payload_len as u16).to_be_bytes());
-    packet.extend([0, 0]);
-    packet.resize(packet.len() + payload_len, 7);
-    packet
+    udp(4).ip_flags(0).payload(vec![7; payload_len]).sum(Summed::None).bytes()
 }
 
 /// The first piece of a datagram whose other pieces never come.
 pub fn first_piece(payload_len: usize) -> Vec<u8> {
-    let mut packet = datagram(payload_len - 8);
-    packet[6] = 0x20;
-    packet[10..12].fill(0);
-    let sum = internet_sum(&packet[..20]);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet
-}
-
-fn header(protocol: u8, payload_len: usize) -> Vec<u8> {
-    let mut header = vec![0x45, 0];
-    header.extend((20 + payload_len as u16).to_be_bytes());
-    header.extend([0, 1, 0, 0, 64, protocol, 0, 0, 198, 51, 100, 1, 203, 0, 113, 1]);
-    let sum = internet_sum(&header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    header
-}
-
-fn internet_sum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    ip(4).part(0, vec![7; payload_len], true).bytes()
 }
 
 /// From one card to another: an IPv4 packet.

@@ -1,8 +1,6 @@
 //! A live gateway in, what it tells Prometheus out.
 
-mod live_gateway;
-
-use live_gateway::{Live, datagram, put, segment};
+use crate::live_gateway::{Live, datagram, put, segment};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -13,7 +11,7 @@ use wideload_gateway::metrics::{Metrics, text};
 fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
     let live = Live::start();
     let text = text(&live.watch.look().expect("the workers answer"));
-    let page = include_str!("../../../COUNTERS.md");
+    let page = include_str!("../../../../COUNTERS.md");
     let mut section = "";
     let mut count = 0;
     for line in page.lines() {

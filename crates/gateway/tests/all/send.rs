@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use testkit::fields::UDP;
+use testkit::{Seen, Spec, Summed, checksum, ip};
 use wideload_gateway::send::{Sender, Sent};
 
 #[test]
@@ -143,7 +145,7 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     }
     sender.flush(&mut fake, &mut out);
     assert_eq!((fake.taken.len(), sender.sent().torn - before.torn), (2, 3));
-    assert_eq!(fake.taken[1][18..20], [0, 3]);
+    assert_eq!(Seen::of_frame(&fake.taken[1]).id, 3);
     std::thread::sleep(Duration::from_millis(60));
     sender.put(piece(1, 0).packet(&mut out.pool));
     sender.flush(&mut fake, &mut out);
@@ -240,7 +242,7 @@ impl Port for Fake {
             }
             let mut frame = [wire.header, wire.payload].concat();
             if let Some((start, field)) = wire.to_do.checksum {
-                let sum = !folded(&frame[start.into()..]);
+                let sum = checksum(&frame[start.into()..]);
                 frame[field.into()..usize::from(field) + 2].copy_from_slice(&sum.to_be_bytes());
             }
             self.taken.push(frame);
@@ -275,6 +277,10 @@ struct Build {
 }
 
 impl Build {
+    fn of(spec: Spec, segment_len: Option<u16>) -> Build {
+        Build { bytes: spec.sum(Summed::Half).ethernet().bytes(), segment_len }
+    }
+
     fn packet(self, pool: &mut Pool) -> Packet {
         let mut packet = Frame::copy(&self.bytes, Medium::Ethernet, Ingress(0), pool).expect("it is a packet");
         packet.checksum = Checksum::Partial;
@@ -289,63 +295,27 @@ impl Build {
 
 /// A TCP packet, or train, with this number as its sequence number.
 fn tcp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
-    let mut upper = vec![0x30, 0x39, 0, 80];
-    upper.extend(number.to_be_bytes());
-    upper.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    upper.extend((0..payload_len).map(|at| (at * 7 + number) as u8));
-    Build { bytes: frame(6, 16, upper), segment_len }
+    let payload: Vec<u8> = (0..payload_len).map(|at| (at * 7 + number) as u8).collect();
+    Build::of(testkit::tcp(4).seq(number).payload(payload), segment_len)
 }
 
 fn udp(number: u32, payload_len: u32, segment_len: Option<u16>) -> Build {
-    let len = (8 + payload_len) as u16;
-    let mut upper = vec![0x30, 0x39, 0, 80];
-    upper.extend([len.to_be_bytes(), [0, 0]].concat());
-    upper.extend((0..payload_len).map(|at| (at * 5 + number) as u8));
-    Build { bytes: frame(17, 6, upper), segment_len }
+    let payload: Vec<u8> = (0..payload_len).map(|at| (at * 5 + number) as u8).collect();
+    Build::of(testkit::udp(4).payload(payload), segment_len)
 }
 
 /// A fragment of a UDP datagram, with more to come.
-fn piece(id: u16, offset: u16) -> Build {
-    let mut bytes = udp(1, 72, None).bytes;
-    bytes[18..20].copy_from_slice(&id.to_be_bytes());
-    bytes[20..22].copy_from_slice(&(0x2000 | (offset / 8)).to_be_bytes());
-    bytes[24..26].fill(0);
-    let sum = !folded(&bytes[14..34]);
-    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-    Build { bytes, segment_len: None }
-}
-
-fn frame(protocol: u8, sum_at: usize, mut upper: Vec<u8>) -> Vec<u8> {
-    let addresses = [10, 0, 0, 1, 10, 0, 0, 2];
-    let pseudo = folded(&[&addresses[..], &[0, protocol], &(upper.len() as u16).to_be_bytes()].concat());
-    upper[sum_at..sum_at + 2].copy_from_slice(&pseudo.to_be_bytes());
-    let mut header = vec![0x45, 0];
-    header.extend((20 + upper.len() as u16).to_be_bytes());
-    header.extend([0, 9, 0x40, 0, 64, protocol, 0, 0]);
-    header.extend(addresses);
-    let sum = !folded(&header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    [&[2; 12], &[8, 0][..], &header, &upper].concat()
+fn piece(id: u32, offset: usize) -> Build {
+    Build::of(Spec { protocol: UDP, ..ip(4).id(id).part(offset, [1; 80], true) }, None)
 }
 
 /// Do both sums of an IPv4 frame hold?
 fn is_finished(frame: &[u8]) -> bool {
-    let (header, upper) = frame[14..].split_at(20);
-    let pseudo = [&header[12..20], &[0, header[9]], &(upper.len() as u16).to_be_bytes()].concat();
-    folded(header) == 0xFFFF && folded(&[&pseudo, upper].concat()) == 0xFFFF
-}
-
-fn folded(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    sum as u16
+    Seen::of_frame(frame).sum_is_right
 }
 
 fn number(frame: &[u8]) -> u32 {
-    u32::from_be_bytes(frame[38..42].try_into().expect("four bytes"))
+    Seen::of_frame(frame).seq
 }
 
 const NOTHING: Offloads = Offloads { checksum: false, tcp: false, udp: false };
