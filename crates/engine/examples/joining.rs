@@ -3,10 +3,9 @@
 //!     cargo run --release -p wideload-engine --example joining
 
 use std::time::Duration;
-use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Sum, Time};
+use wideload_engine::packet::{Ingress, Medium, Pool, Sum, Time};
 use wideload_engine::{
-    Full, Join, JoinLimits, Joiner, Late, Limits, Narrowing, Output, Prefixes, Reassembler, Role, RunsBy, Secret,
-    Side, Widening,
+    Batch, Full, Gateway, GatewaySettings, Join, Position, Prefixes, Secret, Secrets, SideSettings, Way as Leaving,
 };
 
 /// Who joins.
@@ -35,66 +34,54 @@ fn main() {
 
 /// Packets that leave, of so many datagrams, with memory for so many runs.
 fn left_count(way: Way, mtu: u16, datagrams: usize, buffers: usize) -> u64 {
-    let mut side = side(way, mtu, buffers * run_charge(mtu));
-    let mut out = Output::new(Pool::new(256 << 20), None);
+    let mut gateway = gateway(way, mtu, buffers * run_charge(mtu));
     let mut now = Time::ZERO;
     for start in (0..LEN - HEADER_LEN).step_by(PIECE_LEN - HEADER_LEN) {
         for host in 0..datagrams {
             now = now + Duration::from_micros(1);
-            side.expire(now, &mut out);
-            let packet = Frame::copy(&fragment(start, host), Medium::Ip, Ingress(0), &mut out.pool);
-            side.push(now, packet.expect("it is an IPv4 packet, and the pool is large"), &mut out);
-            drain(&mut out);
+            gateway.expire(now);
+            push(&mut gateway, now, &fragment(start, host));
+            drain(&mut gateway);
         }
     }
-    side.flush(now, &mut out);
-    drain(&mut out);
-    side.check(&out).expect("what came has left");
-    out.ledger.forwarded.packets
+    gateway.flush(now);
+    drain(&mut gateway);
+    gateway.check(0).expect("what came has left");
+    gateway.ledger(0).forwarded.packets
 }
 
-fn drain(out: &mut Output) {
-    while let Some(packet) = out.next() {
-        out.done(packet);
+fn push(gateway: &mut Gateway, now: Time, frame: &[u8]) {
+    let mut batch = Batch::default();
+    let (mut places, pool) = gateway.places(0);
+    assert!(batch.receive(frame, Medium::Ip, Ingress(0), places.as_mut(), pool), "the pool is large");
+    gateway.push(now, 0, &mut batch);
+}
+
+fn drain(gateway: &mut Gateway) {
+    while let Some(leaving) = gateway.next(0) {
+        let Leaving::Forward(packet) = leaving else { panic!("only fragments came, and nobody is answered") };
+        gateway.done(0, packet);
     }
 }
 
-/// A router's side that joins in this way within so many bytes.
-fn side(way: Way, mtu: u16, bytes: usize) -> Side {
-    let mut widening = Widening::default();
-    let mut narrowing = Narrowing::new(mtu, Role::Transit);
-    let limits = Limits { bytes, patience: None };
-    let reassembler = Reassembler::new(limits, Late::Release { mtu }, Secret::new(1));
-    match way {
-        Way::Graceful(full) => {
-            widening.joins = Prefixes::new(Join::Graceful);
-            widening.joiner = Some(joiner(mtu, bytes, full));
-        }
-        Way::Hop => {
-            widening.joins = Prefixes::new(Join::Hop);
-            widening.reassembler = Some(reassembler);
-        }
-        Way::Destination => {
-            widening.reassembler = Some(reassembler);
-            // No link follows.
-            narrowing.mtu = u16::MAX;
-        }
-    }
-    Side { widening, narrowing }
-}
-
-fn joiner(mtu: u16, bytes: usize, full: Full) -> Joiner {
-    let limits = JoinLimits { bytes, patience: Duration::from_millis(10), full, runs: RunsBy::Datagram };
-    Joiner::new(limits, mtu, Secret::new(1))
+/// A router that joins in this way within so many bytes.
+fn gateway(way: Way, mtu: u16, bytes: usize) -> Gateway {
+    let (joins, mtu, join_full) = match way {
+        Way::Graceful(full) => (Join::Graceful, mtu, full),
+        Way::Hop => (Join::Hop, mtu, Full::Pass),
+        // No link follows.
+        Way::Destination => (Join::Destination, u16::MAX, Full::Pass),
+    };
+    let joins = Prefixes::new(joins);
+    let side = SideSettings { memory: bytes, joins, join_full, ..SideSettings::new(mtu, Position::Transit) };
+    Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(1)), || Pool::new(256 << 20))
 }
 
 /// What one run is charged.
 fn run_charge(mtu: u16) -> usize {
-    let mut joiner = joiner(mtu, 1 << 20, Full::Pass);
-    let mut out = Output::new(Pool::new(1 << 20), None);
-    let packet = Frame::copy(&fragment(0, 0), Medium::Ip, Ingress(0), &mut out.pool);
-    joiner.push(Time::ZERO, packet.expect("it is an IPv4 packet"), &mut out);
-    joiner.charged()
+    let mut gateway = gateway(Way::Graceful(Full::Pass), mtu, 1 << 20);
+    push(&mut gateway, Time::ZERO, &fragment(0, 0));
+    gateway.side(0).widening.charged()
 }
 
 /// The fragment of a host's datagram whose payload starts there.

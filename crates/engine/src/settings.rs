@@ -48,6 +48,8 @@ pub struct SideSettings {
     pub late: Late,
     /// How long a fragment waits for the next one where they are joined gracefully.
     pub join_patience: Duration,
+    /// What becomes of a fragment for which there is no room there.
+    pub join_full: Full,
     /// When payloads are received where they are predicted to belong.
     pub guessing: Guessing,
     /// How TCP segments are joined; none: they are not.
@@ -208,6 +210,7 @@ impl SideSettings {
             fragment_patience: None,
             late: Late::Release { mtu },
             join_patience: JOIN_PATIENCE,
+            join_full: Full::Pass,
             guessing: Guessing::default(),
             coalesce: None,
             hold: Holding::Adaptive,
@@ -284,7 +287,7 @@ impl SideSettings {
         let Secrets { seed, table_key } = secrets;
         self.works_as_joiner().then(|| {
             let (bytes, patience) = (self.memory, self.join_patience);
-            let limits = JoinLimits { bytes, patience, full: Full::Pass, runs: RunsBy::Datagram };
+            let limits = JoinLimits { bytes, patience, full: self.join_full, runs: RunsBy::Datagram };
             Joiner::new(limits, self.mtu, seed).with_table_key(table_key)
         })
     }
