@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use testkit::{Spec, ip};
 
 #[test]
 fn streams_end_whole_though_worker_processes_are_killed() {
@@ -1281,18 +1282,9 @@ impl Stream {
 
 /// A datagram of this number in three frames, from anybody to anybody.
 fn pieces(id: u16) -> Vec<Vec<u8>> {
-    let piece = |(offset, len, more): (u16, usize, bool)| {
-        let mut frame = vec![0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
-        frame.extend((20 + len as u16).to_be_bytes());
-        frame.extend(id.to_be_bytes());
-        frame.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
-        frame.extend([64, 253, 0, 0, 10, 77, 0, 7, 10, 77, 0, 8]);
-        let checksum = packet::Sum::of(&frame[14..34]).checksum();
-        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-        frame.extend((0..len).map(|at| (at + usize::from(offset)) as u8));
-        frame
-    };
-    [(0, 1_480, true), (1_480, 1_480, true), (2_960, 500, false)].into_iter().map(piece).collect()
+    let payload: Vec<u8> = (0..3_460).map(|at| at as u8).collect();
+    let datagram = ip(4).from([10, 77, 0, 7]).to([10, 77, 0, 8]).id(id.into()).payload(payload);
+    Spec { macs: [[2, 0, 0, 0, 0, 1], [0xFF; 6]], ..datagram.ethernet() }.parts(1_480)
 }
 
 /// The next frame of a datagram of this number.

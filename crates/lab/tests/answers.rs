@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Spec, Summed, udp};
 use wideload_lab::net::Offloading;
 use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 
@@ -144,16 +145,9 @@ fn arp(from: [u8; 6]) -> Vec<u8> {
 }
 
 /// A UDP datagram with DF between two hosts that are none of the network's.
-fn datagram(from: [u8; 6], to: [u8; 6], len: u16) -> Vec<u8> {
-    let mut frame = [&to[..], &from, &[8, 0, 0x45, 0]].concat();
-    frame.extend(len.to_be_bytes());
-    frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 10, 10, 77, 0, 11]);
-    let checksum = packet::Sum::of(&frame[14..34]).checksum();
-    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-    frame.extend([0, 9, 0, 9]);
-    frame.extend((len - 20).to_be_bytes());
-    frame.resize(14 + usize::from(len), 0);
-    frame
+fn datagram(from: [u8; 6], to: [u8; 6], len: usize) -> Vec<u8> {
+    let packet = udp(4).from([10, 77, 0, 10]).to([10, 77, 0, 11]).ports(9, 9).sum(Summed::None);
+    Spec { macs: [from, to], ..packet.payload(vec![0; len - 28]).ethernet() }.bytes()
 }
 
 fn dont_fragment(socket: &UdpSocket, version: u8) {

@@ -1,6 +1,6 @@
 //! Frames in at one end of a pair of sockets, out of the emulator at the end of another.
 
-use packet::{Checksum, Frame, HEADROOM, Ingress, Medium, Pool, Sum, Time};
+use packet::{Checksum, Frame, HEADROOM, Ingress, Medium, Pool, Time};
 use port::{Offloads, Port, Received, ToDo, Wire};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use testkit::{Summed, udp};
 use wideload_lab::emulator::{
     Calibration, Course, LATE, Load, Losses, Outcome, POOL_LIMIT, Rows, Scheduling, Shape, Trial, calibrate,
     monotonic, run,
@@ -138,7 +139,7 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
 fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
     let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(Medium::Ip);
     inner_a.checksum = Checksum::Partial;
-    outer_a.put(&udp_packet());
+    outer_a.put(&udp(4).sum(Summed::None).bytes());
     let (clock, stop) = (monotonic(), AtomicBool::new(false));
     let course =
         Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
@@ -310,12 +311,4 @@ impl Port for Fake {
         }
         Ok(wires.len())
     }
-}
-
-fn udp_packet() -> Vec<u8> {
-    let mut packet = vec![0x45, 0, 0, 28, 0, 1, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
-    let sum = Sum::of(&packet).checksum();
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend([0, 1, 0, 2, 0, 8, 0, 0]);
-    packet
 }

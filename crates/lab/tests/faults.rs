@@ -13,6 +13,7 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Spec, Summed, tcp, udp};
 use wideload_lab::net::{End, Host, Offloading, cable};
 use wideload_lab::pair::Pair;
 use wideload_lab::traffic::{self, Messages};
@@ -524,36 +525,20 @@ fn received(port: &mut dyn Port, pool: &mut Pool) -> Vec<u64> {
 
 /// A UDP packet that carries a number.
 fn numbered(number: u64, payload_len: usize) -> Vec<u8> {
-    let mut udp = [[0x30, 0x39, 0, 9], [0; 4]].concat();
-    udp[4..6].copy_from_slice(&((8 + payload_len) as u16).to_be_bytes());
-    udp.extend(number.to_be_bytes());
-    udp.resize(8 + payload_len, 7);
-    frame_v4(17, [198, 18, 0, 1, 198, 19, 0, 1], &udp)
-}
-
-fn frame_v4(protocol: u8, addresses: [u8; 8], payload: &[u8]) -> Vec<u8> {
-    let mut header = vec![0x45, 0];
-    header.extend((20 + payload.len() as u16).to_be_bytes());
-    header.extend([0, 1, 0x40, 0, 64, protocol, 0, 0]);
-    header.extend(addresses);
-    let sum = !folded(&header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0], &header[..], payload].concat()
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.resize(payload_len, 7);
+    let packet = udp(4).from([198, 18, 0, 1]).to([198, 19, 0, 1]).ports(12_345, 9).sum(Summed::None);
+    Spec { macs: STATIONS, ..packet.payload(payload).ethernet() }.bytes()
 }
 
 /// The next segment of a flow, of a length of its own.
 fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
     let len = 500 + u32::from(flow) * 100;
-    let mut bytes = vec![0x30, flow, 0, 80];
-    bytes.extend(next.to_be_bytes());
-    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    bytes.extend((*next..*next + len).map(|at| at as u8));
+    let payload: Vec<u8> = (*next..*next + len).map(|at| at as u8).collect();
+    let packet = tcp(4).from([10, 0, 0, flow]).to([10, 0, 1, flow]).ports(0x3000 | u16::from(flow), 80).seq(*next);
     *next += len;
-    let addresses = [10, 0, 0, flow, 10, 0, 1, flow];
-    let pseudo = [&addresses[..], &[0, 6], &(bytes.len() as u16).to_be_bytes()].concat();
-    let sum = !folded(&[&pseudo[..], &bytes].concat());
-    bytes[16..18].copy_from_slice(&sum.to_be_bytes());
-    Frame::copy(&frame_v4(6, addresses, &bytes), Medium::Ethernet, Ingress(0), pool).expect("it is a packet")
+    let frame = Spec { macs: STATIONS, ..packet.payload(payload).ethernet() }.bytes();
+    Frame::copy(&frame, Medium::Ethernet, Ingress(0), pool).expect("it is a packet")
 }
 
 /// Takes what leaves, in pieces or in one: its bytes continue their flow.
@@ -587,15 +572,6 @@ fn coalescing() -> Gateway {
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(5)), || Pool::new(1 << 24))
 }
 
-fn folded(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    sum as u16
-}
-
 fn border(workers: usize) -> (Trio, Middle) {
     let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle = trio.gateway(&trio.border(&of(workers), "", "")).unwrap();
@@ -620,5 +596,7 @@ fn check_books(middle: &Middle) {
     }
 }
 
+/// Of a sender and a receiver that are none of the network's.
+const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
 /// How long a connection may stand still.
 const PATIENCE: Duration = Duration::from_secs(20);

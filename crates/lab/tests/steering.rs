@@ -5,8 +5,10 @@ use packet::{Buffer, Frame, Ingress, Pool};
 use port::{Options, Port, ToDo, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use testkit::{Place, Spec, Summed, tcp, udp};
 use wideload_lab::net::{Host, Offloading};
 use wideload_lab::traffic;
 use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
@@ -217,75 +219,36 @@ fn wire(frame: &[u8]) -> Wire<'_> {
 
 /// The pieces of the UDP datagram of this number; those of the same hosts are [`PAIRS`] apart.
 fn datagram(number: u32, piece_count: u32, is_v6: bool) -> Vec<Vec<u8>> {
-    let pair = number % PAIRS;
-    let is_v6 = is_v6 && piece_count > 1;
     let piece_len = 256;
-    let mut content =
-        [[0x30, 0x39, 0, 9].as_slice(), &((piece_count * piece_len) as u16).to_be_bytes(), &[0, 0]].concat();
-    content.extend(number.to_be_bytes());
-    content.resize((piece_count * piece_len) as usize, number as u8);
-    let pieces = content.chunks(piece_len as usize).enumerate();
-    let piece = |(index, payload): (usize, &[u8])| {
-        let more = u16::from(index as u32 + 1 < piece_count);
-        let units = index as u16 * (piece_len / 8) as u16;
-        if is_v6 {
-            frame_v6(pair, number, units << 3 | more, payload)
-        } else {
-            frame_v4(pair, number, 17, more << 13 | units, payload)
-        }
-    };
-    pieces.map(piece).collect()
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.resize(piece_count as usize * piece_len - 8, number as u8);
+    let datagram = udp(if is_v6 && piece_count > 1 { 6 } else { 4 }).ports(12_345, 9).sum(Summed::None);
+    of_pair(number % PAIRS, datagram.id(number).payload(payload)).parts(piece_len)
 }
 
 /// The next segment of a flow, whole or in two pieces.
 fn segment(flow: u16, next: &mut u32, in_pieces: bool) -> Vec<(Vec<u8>, u64)> {
     let sequence = *next;
     *next += SEGMENT_LEN;
-    let mut bytes = [(1_000 + flow).to_be_bytes(), [0, 80]].concat();
-    bytes.extend(sequence.to_be_bytes());
-    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    bytes.extend((0..SEGMENT_LEN).map(|at| (at + sequence) as u8));
-    let addresses = addresses(flow.into());
-    let pseudo = [&addresses[..], &[0, 6], &(bytes.len() as u16).to_be_bytes()].concat();
-    let sum = !folded(&[&pseudo[..], &bytes].concat());
-    bytes[16..18].copy_from_slice(&sum.to_be_bytes());
-    let frame = |bits, bytes: &[u8]| frame_v4(flow.into(), sequence / SEGMENT_LEN, 6, bits, bytes);
+    let payload: Vec<u8> = (0..SEGMENT_LEN).map(|at| (at + sequence) as u8).collect();
+    let segment = tcp(4).ports(1_000 + flow, 80).seq(sequence).id(sequence / SEGMENT_LEN).payload(payload);
+    let segment = of_pair(flow.into(), segment);
     if in_pieces {
-        let (front, rest) = bytes.split_at(256);
-        return vec![(frame(1 << 13, front), 0), (frame(256 / 8, rest), SEGMENT_LEN.into())];
+        let [front, rest] = [(0..256, true), (256..20 + SEGMENT_LEN as usize, false)];
+        let [front, rest] = [front, rest].map(|(range, more)| segment.piece(&Place { range, more }));
+        return vec![(front, 0), (rest, SEGMENT_LEN.into())];
     }
-    vec![(frame(0, &bytes), SEGMENT_LEN.into())]
+    vec![(segment.bytes(), SEGMENT_LEN.into())]
 }
 
-fn addresses(pair: u32) -> [u8; 8] {
-    let [_, _, high, low] = pair.to_be_bytes();
-    [198, 18, high, low, 198, 19, high, low]
-}
-
-fn frame_v4(pair: u32, id: u32, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
-    let mut header = vec![0x45, 0];
-    header.extend((20 + payload.len() as u16).to_be_bytes());
-    header.extend((id as u16).to_be_bytes());
-    header.extend(fragment.to_be_bytes());
-    header.extend([64, protocol, 0, 0]);
-    header.extend(addresses(pair));
-    let sum = !folded(&header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    [&STATIONS, &[8, 0][..], &header, payload].concat()
-}
-
-fn frame_v6(pair: u32, id: u32, fragment: u16, payload: &[u8]) -> Vec<u8> {
-    let mut header = vec![0x60, 0, 0, 0];
-    header.extend((8 + payload.len() as u16).to_be_bytes());
-    header.extend([44, 64]);
-    for network in [1, 2] {
-        header.extend([0x20, 0x01, 0x0D, 0xB8, 0, network, 0, 0, 0, 0, 0, 0]);
-        header.extend(pair.to_be_bytes());
-    }
-    header.extend([17, 0]);
-    header.extend(fragment.to_be_bytes());
-    header.extend(id.to_be_bytes());
-    [&STATIONS, &[0x86, 0xDD][..], &header, payload].concat()
+/// A packet, which may be cut, in a frame between the hosts of this pair.
+fn of_pair(pair: u32, packet: Spec) -> Spec {
+    let addresses: [IpAddr; 2] = match packet.version() {
+        4 => [18, 19].map(|network| Ipv4Addr::from_bits(198 << 24 | network << 16 | pair).into()),
+        _ => [1, 2].map(|network| Ipv6Addr::from_bits(0x2001_0DB8 << 96 | network << 80 | u128::from(pair)).into()),
+    };
+    let macs = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
+    Spec { macs, ..packet.ip_flags(0).from(addresses[0]).to(addresses[1]).ethernet() }
 }
 
 /// The number of a datagram of ours that is whole. One of IPv6 leaves a border in pieces again, in their order: it is with its
@@ -325,15 +288,6 @@ fn tcp_of(frame: &[u8]) -> Option<(u16, u32, u32)> {
     Some((u16::from_be_bytes([tcp[0], tcp[1]]) - 1_000, sequence, payload.len() as u32))
 }
 
-fn folded(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    sum as u16
-}
-
 fn snapshots(middle: &Middle) -> Vec<gateway::snapshot::Snapshot> {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     assert_eq!(service.note(), None, "packets are steered as we say");
@@ -358,4 +312,3 @@ const SEGMENT_LEN: u32 = 1_000;
 /// Arrivals that may be outstanding.
 const AHEAD: u64 = 400;
 const PATIENCE: Duration = Duration::from_secs(5);
-const STATIONS: [u8; 12] = [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];

@@ -129,12 +129,7 @@ fn wire(frame: &[u8]) -> Wire<'_> {
 }
 
 fn frame(number: u8) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend([0x45, 0, 0, 60, 0, number, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    let checksum = packet::Sum::of(&frame[14..34]).checksum();
-    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-    frame.resize(74, number);
-    frame
+    testkit::ip(4).id(number.into()).payload([number; 40]).ethernet().bytes()
 }
 
 /// The number of a frame that only asks whether frames come.

@@ -4,13 +4,14 @@ mod port_support;
 
 use packet::{Frame, Ingress, Pool};
 use port_support::{
-    IPV4, Namespace, Told, drain, drain_at_least, forward_until, into_buffer, ip, ours, plain, receive_one, run,
-    send, settle, transfer, wait,
+    Namespace, Told, drain, drain_at_least, forward_until, into_buffer, ip, ours, plain, receive_one, run, send,
+    settle, to_nobody, transfer, wait,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Spec, tcp, udp};
 use wideload_port::{
     Fanout, Options, PacketSocket, Port, Proof, Received, Refusal, Spread, ToDo, Wire, open, self_test,
 };
@@ -40,12 +41,7 @@ fn without_offloads_a_stream_crosses_in_finished_packets() {
 #[test]
 fn a_vlan_tag_is_put_back_in_front() {
     pair(1_500, |one, other| {
-        let mut tagged = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 0x81, 0, 0x60, 7, 8, 0];
-        tagged.extend(IPV4);
-        tagged.resize(100, 0xAB);
-        tagged[18 + 2..18 + 4].copy_from_slice(&82u16.to_be_bytes());
-        let sum = packet::Sum::of(&tagged[18..38]).checksum().to_be_bytes();
-        tagged[28..30].copy_from_slice(&sum);
+        let tagged = to_nobody(testkit::ip(4).payload([0xAB; 62])).vlan(0x6007).bytes();
         for tag in [&[0x81, 0, 0x60, 7][..], &[0x88, 0xA8, 0, 3, 0x81, 0, 0x60, 7]] {
             let frame = [&tagged[..12], tag, &tagged[16..]].concat();
             send(one, &frame);
@@ -97,31 +93,10 @@ fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad(
 
 /// A packet of TCP or UDP behind these tags, whose sums are right.
 fn tagged(tags: &[[u8; 4]], version: u8, protocol: u8, len: u16) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1];
-    frame.extend(tags.concat());
-    let at = frame.len() + 2;
-    if version == 4 {
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend(len.to_be_bytes());
-        frame.extend([0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        let sum = packet::Sum::of(&frame[at..at + 20]).checksum().to_be_bytes();
-        frame[at + 10..at + 12].copy_from_slice(&sum);
-    } else {
-        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
-        frame.extend((len - 40).to_be_bytes());
-        frame.extend([protocol, 64]);
-        frame.extend([[0xFD; 16], [0xFC; 16]].concat());
-    }
-    if protocol == 6 {
-        frame.extend([0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    } else {
-        let header_len = if version == 4 { 20 } else { 40 };
-        frame.extend([0, 9, 0, 9]);
-        frame.extend((len - header_len).to_be_bytes());
-        frame.extend([0, 0]);
-    }
-    frame.resize(at + usize::from(len), 0xAB);
-    frame
+    let packet = if protocol == 6 { tcp(version) } else { udp(version) }.ports(9, 9).ethernet();
+    let len = usize::from(len) - packet.ip_len();
+    let frame = Spec { macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]], ..packet }.payload(vec![0xAB; len]).bytes();
+    [&frame[..12], &tags.concat(), &frame[12..]].concat()
 }
 
 #[test]
@@ -260,11 +235,7 @@ fn a_group_shares_what_comes_in_and_keeps_a_flow_together() {
         (0..10).for_each(|_| send(&mut other, &ours(100)));
         for flow in 0..30u8 {
             for _ in 0..3 {
-                let mut frame = ours(100);
-                frame[14 + 12] = flow;
-                let sum = packet::Sum::of(&[&frame[14..24], &[0, 0], &frame[26..34]].concat()).checksum();
-                frame[24..26].copy_from_slice(&sum.to_be_bytes());
-                send(one, &frame);
+                send(one, &to_nobody(testkit::ip(4).payload([0xCD; 66])).from([flow, 7, 0, 1]).bytes());
             }
         }
         let mut pool = Pool::new(16 << 20);

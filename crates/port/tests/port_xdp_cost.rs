@@ -9,6 +9,7 @@ use port_support::{NOTHING, Namespace, finish, into_buffer, ip, thread_time, wai
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
+use testkit::Spec;
 use wideload_port::{Options, Port, ToDo, Wire, open};
 
 #[test]
@@ -104,13 +105,8 @@ fn send(frames: &[Frame], other: &mut dyn Port) {
 
 /// An Ethernet frame of `len` bytes with an experimental protocol, to a station that is none.
 fn frame(len: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend([0x45, 0, 0, 0, 0, 7, 0, 0, 64, 253, 0, 0, 10, 7, 0, 1, 10, 7, 0, 99]);
-    frame.resize(len, 0xCD);
-    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-    let sum = packet::Sum::of(&frame[14..34]).checksum().to_be_bytes();
-    frame[24..26].copy_from_slice(&sum);
-    frame
+    let macs = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]];
+    Spec { macs, ..testkit::ip(4).payload(vec![0xCD; len - 34]).ethernet() }.bytes()
 }
 
 /// The system's allocator, which counts what a thread asks of it.

@@ -12,7 +12,7 @@ use gateway::service::Service;
 use libtest_mimic::Trial;
 use linux::addresses::Prefix;
 use linux::sockets;
-use packet::{Sum, Version};
+use packet::Version;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use testkit::{Summed, udp};
 use wideload_lab::net::{End, Host, Offloading, cable};
 
 /// What the host in the middle is.
@@ -347,27 +348,8 @@ pub fn bound(address: SocketAddr, device: Option<&str>) -> io::Result<UdpSocket>
 
 /// A datagram of UDP from the narrow host in fragments; its length is its identification.
 pub fn fragments(target: IpAddr, message: &[u8]) -> Vec<Vec<u8>> {
-    let (IpAddr::V4(source), IpAddr::V4(target)) = (v4(2, 1), target) else { panic!("{target} is of version 6") };
-    let whole_len = (8 + message.len()) as u16;
-    let udp = [&9_u16.to_be_bytes()[..], &PORT.to_be_bytes(), &whole_len.to_be_bytes(), &[0, 0]].concat();
-    let datagram = [&udp[..], message].concat();
-    let piece = |(at, part): (usize, &[u8])| {
-        let offset = (at * PIECE_LEN / 8) as u16 | if (at + 1) * PIECE_LEN < datagram.len() { 0x2000 } else { 0 };
-        let mut header = [
-            &[0x45, 0][..],
-            &(20 + part.len() as u16).to_be_bytes(),
-            &(message.len() as u16).to_be_bytes(),
-            &offset.to_be_bytes(),
-            &[64, 17, 0, 0],
-            &source.octets(),
-            &target.octets(),
-        ]
-        .concat();
-        let sum = Sum::of(&header).checksum();
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
-        [&header[..], part].concat()
-    };
-    datagram.chunks(PIECE_LEN).enumerate().map(piece).collect()
+    let datagram = udp(4).from(v4(2, 1)).to(target).ports(9, PORT).id(message.len() as u32).ip_flags(0);
+    datagram.sum(Summed::None).payload(message).parts(PIECE_LEN)
 }
 
 /// Sends back what comes, until it is dropped.

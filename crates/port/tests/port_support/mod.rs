@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::Spec;
 use wideload_port::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
 
 /// A network namespace that lives as long as this.
@@ -296,30 +297,21 @@ pub fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
 
 /// An Ethernet frame of `len` bytes with an experimental protocol, from us to a station that is none.
 pub fn ours(len: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend(IPV4);
-    frame.resize(len, 0xCD);
-    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-    let sum = packet::Sum::of(&frame[14..34]).checksum().to_be_bytes();
-    frame[24..26].copy_from_slice(&sum);
-    frame
+    to_nobody(testkit::ip(4).payload(vec![0xCD; len - 34])).bytes()
+}
+
+/// A packet in a frame to a station that is none.
+pub fn to_nobody(packet: Spec) -> Spec {
+    Spec {
+        macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]],
+        ..packet.from([10, 7, 0, 1]).to([10, 7, 0, 99]).ethernet()
+    }
 }
 
 pub fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    testkit::noise(len, 9)
 }
 
 pub const NOTHING: Offloads = Offloads { checksum: false, tcp: false, udp: false };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An IPv4 header without length and checksum, of the experimental protocol 253 (RFC 3692 section 2.1).
-pub const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, 253, 0, 0, 10, 7, 0, 1, 10, 7, 0, 99];

@@ -1,7 +1,6 @@
 //! Packets in, a thread that writes them behind: the same bytes, and every failure told.
 
-mod samples;
-
+use crate::samples;
 use packet::Time;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,10 @@
 //! The command as a stranger meets it: its statuses, its words, its files.
 
-mod scratch;
-
+use crate::scratch::{
+    COOKED2, DONT_FRAGMENT, MORE_FRAGMENTS, RAW, Scratch, cut, fate, frames, json, said, seal_ip, udp,
+};
 use capture::{Compression, Resolution, Writer, pcap_header};
 use packet::Time;
-use scratch::{COOKED2, DONT_FRAGMENT, MORE_FRAGMENTS, RAW, Scratch, cut, fate, frames, json, said, seal, udp};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -99,7 +99,7 @@ fn the_time_of_what_leaves_is_the_captures_even_where_that_leaps_or_goes_back() 
 fn a_piece_past_every_datagram_is_not_cut_into_pieces_at_its_head() {
     let scratch = Scratch::new();
     let mut piece = udp(120, 1, 0x1FFF);
-    seal(&mut piece);
+    seal_ip(&mut piece);
     let input = scratch.pcap("in.pcap", &[(1, piece)]);
     let output = scratch.path("out.pcap");
     let run = scratch.rewrite(&[&input, &output], &["--mtu", "68", "--as", "router", "--json"]);
@@ -114,7 +114,7 @@ fn what_the_snap_length_cut_passes_and_is_named() {
     let mut offloaded = udp(3_000, 1, 0);
     offloaded[2..4].fill(0);
     offloaded[9] = 6;
-    seal(&mut offloaded);
+    seal_ip(&mut offloaded);
     for front in [&udp(3_000, 1, 0)[..96], &offloaded[..96]] {
         let mut record = 1u64.to_le_bytes().to_vec();
         record.extend([96u32, 3_000].iter().flat_map(|len| len.to_le_bytes()));
@@ -163,7 +163,7 @@ fn what_is_no_packet_passes_unchanged_and_is_counted() {
     let mut too_long = udp(100, 4, 0);
     too_long[2..4].fill(0);
     too_long[9] = 6;
-    seal(&mut too_long);
+    seal_ip(&mut too_long);
     too_long.resize(70_000, 4);
     let records = [(1, bad_sum), (2, bad_version), (3, truncated), (4, too_long)];
     let input = scratch.pcap("in.pcap", &records);
@@ -418,7 +418,7 @@ fn memory_stays_bounded_for_a_capture_of_any_size() {
         let mut piece = udp(1_500, number as u16, MORE_FRAGMENTS);
         // A source of its own, a kilometre away in time.
         piece[12..16].copy_from_slice(&(0x0A00_0000 + number).to_be_bytes());
-        seal(&mut piece);
+        seal_ip(&mut piece);
         writer.packet(0, Some(Time::from_nanos(u64::from(number) * 1_000)), &[&piece[..20 + 1_480]]).unwrap();
     }
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

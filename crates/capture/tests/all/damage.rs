@@ -1,10 +1,8 @@
 //! Broken captures in, every whole record and one plain sentence out.
 
-mod samples;
-
 use std::io;
 
-use samples::Sample;
+use crate::samples::{self, Sample};
 use wideload_capture::{ByteOrder, Compression, Error, Item, Reader, Resolution, Variant, Writer};
 
 #[test]
@@ -203,7 +201,7 @@ struct TellSeed(u64);
 impl Drop for TellSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("repeat with CAPTURE_SEED={} cargo test -p wideload-capture --test damage", self.0);
+            eprintln!("repeat with CAPTURE_SEED={} cargo test -p wideload-capture damage", self.0);
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Captures in, the same captures out: what is read, copied and written keeps every byte.
 
-mod samples;
-
 use std::io::{self, Read, Write};
 
+use crate::samples::{self, Kind, ORDERS, PCAP_KINDS, Piece, Sample};
 use packet::{Medium, Time};
-use samples::{Kind, ORDERS, PCAP_KINDS, Piece, Sample};
 use wideload_capture::{ByteOrder, Compression, Error, Format, Item, Reader, Resolution, Variant, Writer};
 
 #[test]

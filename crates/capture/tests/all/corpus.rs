@@ -2,16 +2,14 @@
 //!
 //! The captures are not part of the project: without them the test says so and proves nothing.
 
-mod samples;
-
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::samples::{self, Piece};
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError};
-use samples::Piece;
 use wideload_capture::{ByteOrder, Compression, Error, Item, Reader, Writer};
 
 #[test]

@@ -1,5 +1,4 @@
 //! Nothing in, captures out: small files of every format, built field by field without the crate's own code.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 

@@ -1,13 +1,14 @@
 //! What the tests of the command share: captures to make and to read, and the command to run.
-#![allow(dead_code, reason = "each test takes what it needs")]
 
 use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};
-use packet::{Sum, Time};
+use packet::Time;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
+pub use testkit::seal_ip;
+use testkit::{Seen, Spec, Summed, ip};
 
 /// A directory of its own, and the command in it.
 pub struct Scratch(pub TempDir);
@@ -62,41 +63,22 @@ pub fn fate(report: &serde_json::Value, kind: &str, name: &str) -> serde_json::V
     fates.iter().find(|fate| fate["kind"] == kind && fate["name"] == name).cloned().unwrap_or_default()
 }
 
-/// An IPv4 packet of UDP, `len` bytes long, with a payload that tells its bytes apart.
+/// An IPv4 packet of UDP, `len` bytes long, with a payload that tells its bytes apart and no checksum.
 pub fn udp(len: usize, id: u16, flags: u16) -> Vec<u8> {
-    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
-    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-    packet[4..6].copy_from_slice(&id.to_be_bytes());
-    packet[6..8].copy_from_slice(&flags.to_be_bytes());
-    packet.extend([0x10, 0x00, 0x20, 0x00]);
-    packet.extend(((len - 20) as u16).to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend((28..len).map(|at| (at % 251) as u8));
-    seal(&mut packet);
-    packet
+    let payload: Vec<u8> = (28..len).map(|at| (at % 251) as u8).collect();
+    let packet = documented(testkit::udp(4)).ports(4_096, 8_192).sum(Summed::None);
+    packet.id(id.into()).ip_flags(flags).payload(payload).bytes()
 }
 
-/// The fragments of a packet with at most `room` bytes of payload each, cut by hand.
+/// Between two addresses that are for documentation.
+pub fn documented(packet: Spec) -> Spec {
+    packet.from([192, 0, 2, 1]).to([192, 0, 2, 2])
+}
+
+/// The fragments of a packet with at most `room` bytes of payload each.
 pub fn cut(packet: &[u8], room: usize) -> Vec<Vec<u8>> {
-    let payload = &packet[20..];
-    (0..payload.len().div_ceil(room))
-        .map(|index| {
-            let part = &payload[index * room..payload.len().min((index + 1) * room)];
-            let mut piece = [&packet[..20], part].concat();
-            let len = piece.len() as u16;
-            piece[2..4].copy_from_slice(&len.to_be_bytes());
-            let more = if (index + 1) * room < payload.len() { MORE_FRAGMENTS } else { 0 };
-            piece[6..8].copy_from_slice(&(more | (index * room / 8) as u16).to_be_bytes());
-            seal(&mut piece);
-            piece
-        })
-        .collect()
-}
-
-pub fn seal(packet: &mut [u8]) {
-    packet[10..12].fill(0);
-    let checksum = Sum::of(&packet[..20]).checksum();
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let seen = Seen::of(packet);
+    Spec { protocol: seen.protocol, ..documented(ip(4)).id(seen.id).payload(seen.body()) }.parts(room)
 }
 
 pub const RAW: u16 = 101;

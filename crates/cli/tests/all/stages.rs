@@ -1,12 +1,11 @@
 //! The stages of `wideload rewrite` from outside: what each does alone, what they do together, and what they say.
 
-mod scratch;
-
+use crate::scratch::{DONT_FRAGMENT, RAW, Scratch, cut, documented, fate, frames, json, said, seal_ip, udp};
 use capture::{Compression, Item, Reader, Resolution, Writer, pcap_header};
-use packet::{Sum, Time};
-use scratch::{DONT_FRAGMENT, RAW, Scratch, cut, fate, frames, json, said, seal, udp};
+use packet::Time;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use testkit::{Seen, tcp};
 
 #[test]
 fn segments_grow_and_come_back_byte_for_byte() {
@@ -175,7 +174,7 @@ fn two_held_packets_in_a_row_keep_their_comments_and_their_padding() {
     for number in 0..3u8 {
         let mut packet = segment(u32::from(number), 2);
         packet[8] -= number;
-        seal(&mut packet);
+        seal_ip(&mut packet);
         let comment = [&[1, 0, 1, 0, b'0' + number][..], &[0; 3], &[0; 4]].concat();
         let frame = [&ethernet[..], &packet, &[0; 10]].concat();
         let time = Time::from_nanos(1_000 * u64::from(number));
@@ -203,7 +202,7 @@ fn fragments_with_df_leave_a_router_as_long_as_they_came_and_with_df() {
     let mut pieces = cut(&udp(4_000, 7, 0), 1_480);
     for piece in &mut pieces {
         piece[6] |= 0x40;
-        seal(piece);
+        seal_ip(piece);
     }
     let records: Vec<_> = pieces.iter().map(|piece| (1, piece.clone())).collect();
     let input = scratch.pcap("in.pcap", &records);
@@ -290,24 +289,11 @@ fn bulk(scratch: &Scratch, count: u32, micros: u64) -> PathBuf {
 
 /// The packet with the segment of this number, each `len` bytes long, with time stamps; identifiers rise, DF is set.
 fn segment(index: u32, len: usize) -> Vec<u8> {
-    let mut packet = udp(52 + len, index as u16, DONT_FRAGMENT);
-    packet[9] = 6;
-    packet[20..24].copy_from_slice(&[0x10, 0x00, 0x00, 9]);
-    packet[24..28].copy_from_slice(&(index * len as u32).wrapping_add(0xFFFF_F000).to_be_bytes());
-    packet[28..32].copy_from_slice(&77u32.to_be_bytes());
-    packet[32..40].copy_from_slice(&[0x80, 0x10, 0x01, 0xF6, 0, 0, 0, 0]);
-    packet[40..52].copy_from_slice(&[1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 6]);
-    seal(&mut packet);
-    let checksum = tcp_sum(&packet).checksum();
-    packet[36..38].copy_from_slice(&checksum.to_be_bytes());
-    packet
+    let payload: Vec<u8> = (52..52 + len).map(|at| (at % 251) as u8).collect();
+    let seq = (index * len as u32).wrapping_add(0xFFFF_F000);
+    documented(tcp(4)).ports(4_096, 9).id(index & 0xFFFF).seq(seq).stamped(5, 6).payload(payload).bytes()
 }
 
 fn checksum_is_right(packet: &[u8]) -> bool {
-    tcp_sum(packet).is_right()
-}
-
-fn tcp_sum(packet: &[u8]) -> Sum {
-    let len = (packet.len() - 20) as u16;
-    Sum::of(&packet[12..20]) + Sum::word(6) + Sum::word(len) + Sum::of(&packet[20..])
+    Seen::of(packet).sum_is_right
 }
