@@ -596,6 +596,18 @@ pub(crate) const IF_EQUAL: u8 = 0x15;
 pub(crate) const IF_OTHER: u8 = 0x55;
 pub(crate) const IF_LESS: u8 = 0xa5;
 pub(crate) const IF_MORE: u8 = 0x25;
+/// What a program says of a packet: it goes on, to the next program where there is one, or it is dropped (TCX_NEXT, TCX_DROP).
+pub(crate) const NEXT: i32 = -1;
+pub(crate) const DROP: i32 = 2;
+/// Before all programs that are attached already (BPF_F_BEFORE without one that is meant).
+pub(crate) const FIRST: u32 = 1 << 3;
+/// Functions of the kernel: bpf_map_lookup_elem, bpf_ktime_get_ns, bpf_redirect and bpf_skb_load_bytes.
+pub(crate) const LOOK_UP: i32 = 1;
+pub(crate) const NANOSECONDS: i32 = 5;
+pub(crate) const REDIRECT: i32 = 23;
+pub(crate) const LOAD_BYTES: i32 = 26;
+/// BPF_MAP_TYPE_ARRAY.
+pub(crate) const ARRAY: u32 = 2;
 /// The rights that programs and their links need.
 pub(crate) const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN of the host";
 
@@ -638,8 +650,7 @@ const PSEUDO_MAP: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 /// BPF_MAP_TYPE_PERCPU_ARRAY.
 const ARRAY_FOR_EACH: u32 = 6;
-/// BPF_MAP_TYPE_ARRAY, and BPF_F_MMAPABLE.
-const ARRAY: u32 = 2;
+/// BPF_F_MMAPABLE.
 const MAPPABLE: u32 = 1 << 10;
 const REPORT: &str = "report it, with the version of the kernel";
 

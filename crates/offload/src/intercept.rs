@@ -4,7 +4,7 @@
 //! entry drops that. Packet sockets see frames before it. The program goes with its guard, or with the process, however
 //! that ends.
 
-use crate::bpf::{self, EXIT, Hook, Kind, R0, RIGHTS, Step, assemble, set};
+use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Kind, NEXT, R0, RIGHTS, Step, assemble, set};
 use crate::leases::unless_noted;
 use crate::names;
 use linux::failure::{advised, failed};
@@ -27,7 +27,7 @@ impl Intercept {
     /// `NotFound`, that the right is missing, or that the kernel is too old.
     pub fn all(index: u32) -> io::Result<Intercept> {
         let mut steps = unless_noted().to_vec();
-        steps.extend([set(R0, DROP), EXIT, Step::Place("noted"), set(R0, PASS), EXIT]);
+        steps.extend([set(R0, DROP), EXIT, Step::Place("noted"), set(R0, NEXT), EXIT]);
         attach(index, &steps)
     }
 }
@@ -44,9 +44,3 @@ fn attach(index: u32, steps: &[Step]) -> io::Result<Intercept> {
         })?;
     Ok(Intercept { _link: link })
 }
-
-/// TCX_NEXT and TCX_DROP.
-const PASS: i32 = -1;
-const DROP: i32 = 2;
-/// BPF_F_BEFORE without a program that is meant: before all.
-const FIRST: u32 = 1 << 3;

@@ -5,8 +5,8 @@
 //! follow those, until none came for a moment.
 
 use crate::bpf::{
-    self, IF_EQUAL, IF_MORE, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy, exclusive_or, go, jump, load_map,
-    load_word, multiply_by, shift_left, shift_right, store_word, subtract_word,
+    self, ARRAY, IF_EQUAL, IF_MORE, LOOK_UP, NANOSECONDS, R0, R1, R2, R7, R8, R9, R10, Step, add, call, copy,
+    exclusive_or, go, jump, load_map, load_word, multiply_by, shift_left, shift_right, store_word, subtract_word,
 };
 use crate::names;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -79,11 +79,6 @@ fn steps(map: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// BPF_MAP_TYPE_ARRAY.
-const ARRAY: u32 = 2;
-/// bpf_map_lookup_elem and bpf_ktime_get_ns.
-const LOOK_UP: i32 = 1;
-const NANOSECONDS: i32 = 5;
 /// Where the slot's number lies on the stack.
 const SLOT: i16 = -4;
 const SLOT_BITS: i32 = 12;

@@ -6,8 +6,8 @@
 //! very moment in which a beat becomes stale passes twice or not at all: a packet at most for each processor.
 
 use crate::bpf::{
-    self, EXIT, Hook, Kind, R0, R1, R2, R3, R7, RIGHTS, Step, assemble, call, copy, jump_if_later, load_long,
-    load_map_value, set, subtract,
+    self, EXIT, FIRST, Hook, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, Step, assemble, call,
+    copy, jump_if_later, load_long, load_map_value, set, subtract,
 };
 use crate::leases;
 use crate::names;
@@ -119,7 +119,7 @@ impl Pulse {
 
     /// Goes on at this place where a beat is older than its patience.
     pub(crate) fn silent(&self, place: &'static str) -> Vec<Step> {
-        let mut steps = vec![call(GET_TIME), copy(R7, R0)];
+        let mut steps = vec![call(NANOSECONDS), copy(R7, R0)];
         for number in 0..self.count {
             steps.extend(load_map_value(R1, self.map.as_fd(), (number * WORD_LEN) as i32));
             steps.extend([
@@ -162,16 +162,9 @@ pub const PATIENCE: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
 /// Bytes of a beat.
 const WORD_LEN: usize = 8;
-/// bpf_ktime_get_ns and bpf_redirect.
-const GET_TIME: i32 = 5;
-const REDIRECT: i32 = 23;
-/// TCX_NEXT.
-const NEXT: i32 = -1;
 /// How much of a frame a socket gets.
 const ALL: i32 = -1;
 const NOTHING: i32 = 0;
-/// BPF_F_BEFORE without a program that is meant: before all.
-const FIRST: u32 = 1 << 3;
 
 #[cfg(test)]
 mod tests {

@@ -9,9 +9,9 @@
 //! is cleared where it is recognised.
 
 use crate::bpf::{
-    self, EXIT, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R8, R10, RIGHTS,
-    Step, add, add_register, assemble, call, copy, divide, go, jump, load_byte, load_half, load_word, mask,
-    put_byte, put_word, set, store_byte, store_word, subtract,
+    self, DROP, EXIT, FIRST, Hook, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, LOAD_BYTES, NEXT, R0, R1, R2, R3,
+    R4, R5, R6, R8, R10, REDIRECT, RIGHTS, Step, add, add_register, assemble, call, copy, divide, go, jump,
+    load_byte, load_half, load_word, mask, put_byte, put_word, set, store_byte, store_word, subtract,
 };
 use crate::lately::Lately;
 use crate::names::{self, Name};
@@ -443,14 +443,9 @@ const fn network_order(half: u16) -> i32 {
 
 /// What `tc_index` is on packets between an interface and its helper: "WL" in ASCII.
 const NOTE: i32 = 0x574C;
-/// TCX_NEXT and TCX_DROP.
-const NEXT: i32 = -1;
-const DROP: i32 = 2;
 /// Flags of bpf_redirect: BPF_F_INGRESS, or out by the interface.
 const COMES_IN: i32 = 1;
 const LEAVES: i32 = 0;
-/// BPF_F_BEFORE without a program that is meant: before all.
-const FIRST: u32 = 1 << 3;
 /// Where `struct __sk_buff` has its length, station, protocol, whether a tag is told beside it, the interface that it came by, `tc_index`, the length of a GSO
 /// packet once it is cut, the count of its segments, and the length of their payload.
 const LEN_AT: i16 = 0;
@@ -466,9 +461,7 @@ const SEGMENT_LEN_AT: i16 = 176;
 const OF_ANY_LEN: i32 = 0xFFFF;
 /// PACKET_HOST (linux/if_packet.h).
 const THIS_STATION: i32 = 0;
-/// BPF_FUNC_redirect, _skb_load_bytes, _skb_pull_data, _skb_load_bytes_relative and _fib_lookup.
-const REDIRECT: i32 = 23;
-const LOAD_BYTES: i32 = 26;
+/// BPF_FUNC_skb_pull_data, _skb_load_bytes_relative and _fib_lookup.
 const PULL_DATA: i32 = 39;
 const LOAD_BYTES_RELATIVE: i32 = 68;
 const LOOK_UP_ROUTE: i32 = 69;

@@ -9,9 +9,9 @@
 //! number hangs on nothing but the packet: who can choose addresses can choose a worker.
 
 use crate::bpf::{
-    self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Kind, R0, R1, R2, R3, R4, R6, R7, R8, R10, Step, add, add_register,
-    assemble, call, copy, exclusive_or, go, jump, load_byte, load_half, load_word, mask, multiply, multiply_by,
-    put_word, set, set_wide, shift_left, shift_right,
+    self, EXIT, IF_EQUAL, IF_LESS, IF_OTHER, Kind, LOAD_BYTES, R0, R1, R2, R3, R4, R6, R7, R8, R10, Step, add,
+    add_register, assemble, call, copy, exclusive_or, go, jump, load_byte, load_half, load_word, mask, multiply,
+    multiply_by, put_word, set, set_wide, shift_left, shift_right,
 };
 use crate::names;
 use packet::Medium;
@@ -330,8 +330,6 @@ const UPPER: u8 = R8;
 /// Places on the stack: the IP header, and four bytes of whatever is looked at.
 const HEADER: i16 = -40;
 const ROOM: i16 = -48;
-/// BPF_FUNC_skb_load_bytes.
-const LOAD_BYTES: i32 = 26;
 /// Where `struct __sk_buff` has its protocol, and whether a tag was set apart.
 const PROTOCOL_AT: i16 = 16;
 const TAG_IS_TOLD_AT: i16 = 20;

@@ -14,7 +14,7 @@
 //! entry, where to send it, and a third, at the exit of the interface that it leaves by, how long its segments are to be. All end
 //! with the socket and with whoever holds the programs.
 
-use crate::bpf::{self, Hook, Kind, RIGHTS, Step, assemble};
+use crate::bpf::{self, FIRST, Hook, Kind, RIGHTS, Step, assemble};
 use crate::names;
 use linux::failure::advised;
 use linux::features::Features;
@@ -38,7 +38,7 @@ use layout::{
     LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, RECEIVED_AT,
     SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
-use program::{ACK, CUT_MAX, ENDS, FIRST, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, entry, exit};
+use program::{ACK, CUT_MAX, ENDS, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, entry, exit};
 pub(crate) use program::{AT_A_SOCKET, filter, unless_noted};
 pub use program::{FOLDED_LEN, Folded, set_target, stand};
 

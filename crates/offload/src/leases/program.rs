@@ -7,11 +7,11 @@ use super::layout::{
     SLOT_BITS, SLOT_LEN_BITS, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use crate::bpf::{
-    self, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, RIGHTS,
-    Step, add, add_register, assemble, call, copy, divide, exchange, exclusive_or, fetch_and_add, flip, go, jump,
-    jump_above, jump_unlike, load_byte, load_half, load_long, load_map, load_map_value, load_word, mask,
-    multiply_by, put_byte, put_word, set, shift_left, shift_right, store_byte, store_half, store_long, store_word,
-    subtract, turn,
+    self, DROP, EXIT, IF_EQUAL, IF_LESS, IF_MORE, IF_OTHER, Kind, LOAD_BYTES, LOOK_UP, NANOSECONDS, NEXT, R0, R1,
+    R2, R3, R4, R5, R6, R7, R8, R9, R10, REDIRECT, RIGHTS, Step, add, add_register, assemble, call, copy, divide,
+    exchange, exclusive_or, fetch_and_add, flip, go, jump, jump_above, jump_unlike, load_byte, load_half,
+    load_long, load_map, load_map_value, load_word, mask, multiply_by, put_byte, put_word, set, shift_left,
+    shift_right, store_byte, store_half, store_long, store_word, subtract, turn,
 };
 use crate::names;
 use linux::failure::advised;
@@ -815,8 +815,7 @@ pub(super) const SEQUENCE: i16 = -48;
 pub(super) const FLAGS: i16 = -56;
 pub(super) const WORD: i16 = -64;
 pub(super) const CAME: i16 = WORD - 64;
-/// bpf_map_lookup_elem, bpf_skb_store_bytes, bpf_clone_redirect and bpf_skb_change_tail.
-pub(super) const LOOK_UP: i32 = 1;
+/// bpf_skb_store_bytes, bpf_clone_redirect and bpf_skb_change_tail.
 pub(super) const STORE_BYTES: i32 = 9;
 pub(super) const SEND_COPY: i32 = 13;
 pub(super) const CHANGE_TAIL: i32 = 38;
@@ -847,10 +846,7 @@ pub(super) const KEY: i16 = -40;
 pub(super) const HEADER: i16 = KEY - 40;
 pub(super) const LENGTH: i16 = HEADER - 8;
 pub(super) const TAKING: i16 = -8;
-/// bpf_ktime_get_ns, bpf_redirect, bpf_skb_load_bytes, bpf_skb_adjust_room and bpf_check_mtu.
-pub(super) const NANOSECONDS: i32 = 5;
-pub(super) const REDIRECT: i32 = 23;
-pub(super) const LOAD_BYTES: i32 = 26;
+/// bpf_skb_adjust_room and bpf_check_mtu.
 pub(super) const CHANGE_ROOM: i32 = 50;
 pub(super) const CHECK_MTU: i32 = 163;
 /// BPF_MTU_CHK_SEGS.
@@ -913,8 +909,3 @@ const TAGS: i16 = -8;
 /// bpf_skb_vlan_push and bpf_skb_vlan_pop.
 const PUSH_TAG: i32 = 18;
 const POP_TAG: i32 = 19;
-/// TCX_NEXT and TCX_DROP.
-pub(super) const NEXT: i32 = -1;
-pub(super) const DROP: i32 = 2;
-/// BPF_F_BEFORE without a program that is meant: before all.
-pub(super) const FIRST: u32 = 1 << 3;
