@@ -76,30 +76,7 @@ pub struct Upper {
     pub protocol: u8,
     /// Where it starts, in bytes from the IP header.
     pub at: u16,
-    /// Where the payload of a TCP header starts, counted so; 0 where the protocol is another, or the header is not all there.
-    pub payload_at: u16,
 }
-
-impl Upper {
-    /// A header with this protocol number at this place of a packet.
-    #[inline(always)]
-    pub(crate) fn read(protocol: u8, at: u16, packet: &[u8]) -> Upper {
-        let is_tcp = protocol == TCP;
-        Upper { protocol, at, payload_at: if is_tcp { tcp_payload_at(at.into(), packet) } else { 0 } }
-    }
-}
-
-/// Where the payload behind the TCP header at this place starts; 0 where the header is not all there.
-#[inline]
-fn tcp_payload_at(at: usize, packet: &[u8]) -> u16 {
-    let words = packet.get(at + TCP_OFFSET_AT).map_or(0, |byte| usize::from(byte >> 4));
-    let payload_at = at + 4 * words;
-    if words >= TCP_WORDS_MIN && payload_at <= packet.len() { payload_at as u16 } else { 0 }
-}
-
-/// Where the data offset stands in a TCP header, in its upper four bits, and how many words of 4 a header has at least (RFC 9293 section 3.1).
-const TCP_OFFSET_AT: usize = 12;
-const TCP_WORDS_MIN: usize = 5;
 
 /// What the pieces of a packet have in common beside the bytes of its header; in IPv6, nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -211,7 +188,6 @@ impl Ip {
         self.headers_end = self.headers_end.saturating_sub(len);
         if let Some(upper) = &mut self.upper {
             upper.at -= len;
-            upper.payload_at = upper.payload_at.saturating_sub(len);
         }
         self
     }

@@ -85,7 +85,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
         dont_fragment: word & DONT_FRAGMENT != 0,
         id,
         fragment,
-        upper: (offset == 0).then(|| Upper::read(header.protocol, at, bytes.get(..len).unwrap_or(bytes))),
+        upper: (offset == 0).then_some(Upper { protocol: header.protocol, at }),
         headers_end: at,
         option_misplaced,
         length_missing,

@@ -162,7 +162,7 @@ impl Walk {
                     continue;
                 }
                 NO_NEXT_HEADER => return Ok(None),
-                protocol => return Ok(Some(Upper::read(protocol, self.at as u16, packet))),
+                protocol => return Ok(Some(Upper { protocol, at: self.at as u16 })),
             }
             count += 1;
         }

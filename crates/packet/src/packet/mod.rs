@@ -387,7 +387,6 @@ impl Body {
     pub fn train_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {
-            TCP if upper.payload_at > 0 => self.len() - usize::from(upper.payload_at),
             TCP => tcp::Segment::parse(self.upper_bytes(upper)).map_or(0, |segment| segment.payload.len()),
             UDP => udp::UdpHeader::parse(self.upper_bytes(upper)).map_or(0, |(_, payload)| payload.len()),
             _ => 0,
