@@ -245,16 +245,14 @@ impl Reassembler {
     /// many they are; has the processor fetch what those behind them will need.
     #[inline]
     pub(crate) fn take_front(&mut self, frames: &[Frame], out: &mut Output) -> usize {
-        if self.held.count() > NEAR_COUNT {
+        let count_max = if self.held.count() > NEAR_COUNT {
             // Each step foresees one packet further, so it takes one.
             self.foresee(|index| packet_of(frames.get(index)?), &Copying);
-            return self.take_alike(frames.first().and_then(packet_of), out, &mut Copying);
-        }
-        let ids = [frames.first(), frames.get(1)].map(|frame| frame.and_then(packet_of).and_then(id_of));
-        match ids {
-            [one, other] if one == other => self.take_alike(frames.iter().map_while(packet_of), out, &mut Copying),
-            _ => self.take_alike(frames.first().and_then(packet_of), out, &mut Copying),
-        }
+            1
+        } else {
+            frames.len()
+        };
+        self.take_alike(frames.iter().take(count_max).map_while(packet_of), out, &mut Copying)
     }
 
     /// Takes a packet that goes on nowhere as the one before it did.
@@ -737,14 +735,7 @@ impl Reassembler {
     }
 }
 
-/// The identification of a fragment.
-#[inline]
-fn id_of(packet: &Packet) -> Option<u32> {
-    packet.ip().fragment.map(|fragment| fragment.id)
-}
-
 /// The packet in a frame, if there is one.
-#[inline]
 fn packet_of(frame: &Frame) -> Option<&Packet> {
     match frame {
         Frame::Ip(packet) => Some(packet),

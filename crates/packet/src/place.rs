@@ -67,8 +67,8 @@ pub struct Apart {
 #[derive(Clone, Copy, Debug)]
 struct Laid {
     /// Where the frame starts in the buffer's memory, and its length, in bytes.
-    at: u32,
-    len: u32,
+    at: usize,
+    len: usize,
     front: Front,
     medium: Medium,
     ingress: Ingress,
@@ -180,7 +180,6 @@ impl Landed {
                 put(&mut buffer, payload_at, place, peek_len.min(behind_len));
             }
             let checksum = Checksum::Unverified;
-            let (at, len) = (at as u32, len as u32);
             let laid = Laid { at, len, front, medium, ingress, checksum, tag: 0, stays_on_its_side: false };
             return Ok(Landed { buffer, laid });
         }
@@ -202,13 +201,12 @@ impl Landed {
     /// What stands in front of its IP header.
     pub fn link(&self) -> &[u8] {
         let Laid { at, front, .. } = self.laid;
-        let at = at as usize;
         self.buffer.bytes(at..at + front.link_len)
     }
 
     /// Bytes of the frame, with what lies at its place.
     pub fn frame_len(&self) -> usize {
-        self.laid.len as usize
+        self.laid.len
     }
 
     /// Reads the headers.
@@ -238,7 +236,7 @@ impl Landed {
     /// The whole frame, with what lies at its place.
     pub fn copy_out(self, place: &[u8]) -> Frame {
         let Landed { mut buffer, laid } = self;
-        put(&mut buffer, laid.at as usize + laid.front.len(), place, laid.behind_len());
+        put(&mut buffer, laid.at + laid.front.len(), place, laid.behind_len());
         laid.read(buffer)
     }
 
@@ -252,7 +250,6 @@ impl Landed {
     #[inline]
     fn front(&self) -> &[u8] {
         let Laid { at, front, .. } = self.laid;
-        let at = at as usize;
         self.buffer.bytes(at..at + front.len())
     }
 }
@@ -290,7 +287,7 @@ impl Apart {
 impl Laid {
     /// Reads the frame, which lies in this buffer, its payload or not.
     fn read(self, buffer: Buffer) -> Frame {
-        let mut frame = Frame::read(buffer, self.at as usize, self.len as usize, self.medium, self.ingress);
+        let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
         if let Frame::Ip(packet) = &mut frame {
             packet.checksum = self.checksum;
             (packet.tag, packet.stays_on_its_side) = (self.tag, self.stays_on_its_side);
@@ -299,7 +296,7 @@ impl Laid {
     }
 
     fn behind_len(self) -> usize {
-        self.len as usize - self.front.len()
+        self.len - self.front.len()
     }
 }
 
@@ -335,7 +332,7 @@ impl Expected {
             Version::V6 => (header_at + V6_LEN - V6_FRAGMENT_LEN + V6_WORD_AT, None, payload_len),
         };
         let mut bytes = [0; FRONT_LEN_MAX];
-        let at = piece.laid.at as usize;
+        let at = piece.laid.at;
         bytes.get_mut(..front.len())?.copy_from_slice(piece.packet.memory().bytes(at..at + front.len()));
         Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
     }
@@ -503,8 +500,8 @@ mod tests {
         let mut buffer = pool.lend(2_048).expect("the pool is large");
         buffer.put(HEADROOM - 14, head);
         let laid = Laid {
-            at: HEADROOM as u32 - 14,
-            len: frame.len() as u32,
+            at: HEADROOM - 14,
+            len: frame.len(),
             front,
             medium: Medium::Ethernet,
             ingress: Ingress(0),
@@ -512,7 +509,7 @@ mod tests {
             tag: 0,
             stays_on_its_side: false,
         };
-        match Landed::of(buffer, laid.at as usize, laid.len as usize, front, &place, laid.medium, laid.ingress) {
+        match Landed::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
             Ok(it) => it,
             // What a port would not leave apart is compared all the same.
             Err(buffer) => Landed { buffer, laid },
