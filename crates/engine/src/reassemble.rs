@@ -245,14 +245,13 @@ impl Reassembler {
     /// many they are; has the processor fetch what those behind them will need.
     #[inline]
     pub(crate) fn take_front(&mut self, frames: &[Frame], out: &mut Output) -> usize {
-        let count_max = if self.held.count() > NEAR_COUNT {
+        let mut front = frames;
+        if self.held.count() > NEAR_COUNT {
             // Each step foresees one packet further, so it takes one.
             self.foresee(|index| packet_of(frames.get(index)?), &Copying);
-            1
-        } else {
-            frames.len()
-        };
-        self.take_alike(frames.iter().take(count_max).map_while(packet_of), out, &mut Copying)
+            front = frames.get(..1).unwrap_or_default();
+        }
+        self.take_alike(front.iter().map_while(packet_of), out, &mut Copying)
     }
 
     /// Takes a packet that goes on nowhere as the one before it did.
@@ -370,8 +369,8 @@ impl Reassembler {
                 }
             }
             match pieces.next() {
-                Some(next) => piece = next,
-                None => return taken,
+                Some(next) if next.ip().fragment.is_some_and(|it| it.id == first.id) => piece = next,
+                _ => return taken,
             }
         }
     }

@@ -101,6 +101,13 @@ impl Segment<'_> {
     }
 }
 
+/// Bytes behind the header; none where it is not all there.
+#[inline]
+pub(crate) fn payload_len(segment: &[u8]) -> usize {
+    let header_len = segment.get(OFFSET_AT).map_or(0, |byte| usize::from(byte >> 4) * 4);
+    if header_len < HEADER_LEN { 0 } else { segment.len().saturating_sub(header_len) }
+}
+
 impl<'a> Segment<'a> {
     /// The options in the order in which they stand; together they are all of the option bytes.
     pub fn options(&self) -> impl Iterator<Item = TcpOption<'a>> {
@@ -250,6 +257,8 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 /// See [`FIN`].
 pub const CWR: u8 = 0x80;
+/// Where the data offset stands, in bytes, in the upper four bits (RFC 9293 section 3.1).
+const OFFSET_AT: usize = 12;
 /// Where the checksum stands, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 16;
 /// Kind and length of an option, in bytes.

@@ -387,7 +387,7 @@ impl Body {
     pub fn train_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {
-            TCP => tcp::Segment::parse(self.upper_bytes(upper)).map_or(0, |segment| segment.payload.len()),
+            TCP => tcp::payload_len(self.upper_bytes(upper)),
             UDP => udp::UdpHeader::parse(self.upper_bytes(upper)).map_or(0, |(_, payload)| payload.len()),
             _ => 0,
         }
