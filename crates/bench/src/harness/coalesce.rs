@@ -106,8 +106,11 @@ impl Station for Coalescing {
 
     fn delivers(&self) -> String {
         match self.work {
-            Work::Checksummed => "contiguous trains, sealed, checksums verified".to_string(),
-            _ => "contiguous trains, sealed, checksums taken as verified by the card".to_string(),
+            Work::Checksummed => {
+                "contiguous trains through engine::Gateway, sealed, checksums verified".to_string()
+            }
+            _ => "contiguous trains through engine::Gateway, sealed, checksums taken as verified by the card"
+                .to_string(),
         }
     }
 }
@@ -134,7 +137,7 @@ impl Station for HeaderWork {
     }
 
     fn delivers(&self) -> String {
-        "trains, sealed; where each payload belongs is written down".to_string()
+        "trains by the stage alone, sealed; where each payload belongs is written down".to_string()
     }
 }
 

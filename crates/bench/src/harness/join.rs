@@ -45,7 +45,7 @@ impl Station for Joining {
     }
 
     fn delivers(&self) -> String {
-        "contiguous fragments, sealed; all let go at the section's end".to_string()
+        "contiguous fragments through engine::Gateway, sealed; all let go at the section's end".to_string()
     }
 }
 

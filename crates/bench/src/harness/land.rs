@@ -36,7 +36,8 @@ impl Station for Landing {
     }
 
     fn delivers(&self) -> String {
-        "contiguous datagrams, sealed, received in place; checksum not looked at".to_string()
+        "contiguous datagrams through engine::Gateway, sealed, received in place; checksum not looked at"
+            .to_string()
     }
 }
 

@@ -86,8 +86,10 @@ impl Station for Reassembly {
 
     fn delivers(&self) -> String {
         match self.work {
-            Work::Checksummed => "contiguous datagrams, sealed, checksum verified".to_string(),
-            _ => "contiguous datagrams, sealed, checksum not looked at".to_string(),
+            Work::Checksummed => {
+                "contiguous datagrams through engine::Gateway, sealed, checksum verified".to_string()
+            }
+            _ => "contiguous datagrams through engine::Gateway, sealed, checksum not looked at".to_string(),
         }
     }
 }
@@ -113,7 +115,7 @@ impl Station for HeaderWork {
     }
 
     fn delivers(&self) -> String {
-        "datagrams, sealed; where each payload belongs is written down".to_string()
+        "datagrams by the stage alone, sealed; where each payload belongs is written down".to_string()
     }
 }
 
