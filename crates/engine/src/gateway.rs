@@ -124,7 +124,10 @@ impl Gateway {
         let mut frames = batch.frames.drain(..);
         loop {
             let taken = side.take_front(now, frames.as_slice(), out);
-            frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
+            if taken > 0 {
+                frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
+                continue;
+            }
             let Some(frame) = frames.next() else { break };
             match frame {
                 Frame::Ip(mut packet) => {

@@ -162,6 +162,7 @@ impl Landed {
     ///
     /// # Errors
     /// The buffer, with the whole frame in it: it cannot be what was expected.
+    #[inline(always)]
     pub fn of(
         mut buffer: Buffer,
         at: usize,
