@@ -495,11 +495,6 @@ impl Spec {
     }
 }
 
-/// An Ethernet frame from the second of these stations to the first, around anything.
-pub fn frame(ether_type: u16, content: &[u8]) -> Vec<u8> {
-    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &ether_type.to_be_bytes()[..], content].concat()
-}
-
 /// The host of this number: 10.0.0.0/8 and 2001:db8::/64.
 pub fn host(version: u8, number: u32) -> IpAddr {
     match version {

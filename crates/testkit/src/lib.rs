@@ -16,7 +16,7 @@
 //! assert_eq!(Seen::of_frame(&segment).payload(), b"hello");
 //! ```
 //!
-//! Floors: `fields`, `sum` and `random` at the ground; `build` and `read`; `rules`; `model` and `traffic`.
+//! Floors: `fields` and `random` at the ground; `sum`; `build` and `read`; `rules`; `model` and `traffic`.
 
 mod build;
 pub mod fields;
@@ -28,9 +28,9 @@ mod sum;
 pub mod traffic;
 
 pub use build::{
-    HOST_V4, HOST_V6, PEER_V4, PEER_V6, Place, Spec, Summed, Transport, chain, copied_option, extension, frame,
-    host, icmp, ip, tcp, udp, uncopied_option,
+    HOST_V4, HOST_V6, PEER_V4, PEER_V6, Place, Spec, Summed, Transport, chain, copied_option, extension, host,
+    icmp, ip, tcp, udp, uncopied_option,
 };
 pub use random::{each_order, each_seed, noise, number_from, orders, pattern, seed_count, stream};
 pub use read::Seen;
-pub use sum::{add, checksum, pseudo_header, seal_ip, seal_transport, sum, sum_of};
+pub use sum::{add, checksum, seal_ip, seal_transport, sum, sum_of};

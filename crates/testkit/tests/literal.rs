@@ -297,3 +297,18 @@ fn traffic_is_drawn_alike_from_the_same_seed() {
     }
     assert!(lens.len() > 200, "{} lengths", lens.len());
 }
+
+#[test]
+fn no_file_uses_one_of_its_floor_or_above() {
+    let floors: [&[&str]; 5] =
+        [&["fields", "random"], &["sum"], &["build", "read"], &["rules"], &["model", "traffic"]];
+    for (at, floor) in floors.iter().enumerate() {
+        for file in *floor {
+            let path = format!("{}/src/{file}.rs", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            for above in floors[at..].iter().flat_map(|floor| floor.iter()) {
+                assert!(!text.contains(&format!("crate::{above}")), "{file} uses {above}");
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Trains are cut into the segments that a sender would have sent.
 
-use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{SlicedPacket, TransportSlice};
+use testkit::fields::{ACK, CWR, FIN, PSH};
 use wideload_engine::packet::{Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train};
 use wideload_engine::{Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening};
 
@@ -180,42 +181,14 @@ fn right_sum(sliced: &SlicedPacket<'_>) -> u16 {
     }
 }
 
-/// A TCP packet with time stamps, as long as one header allows.
+/// A TCP packet with time stamps, as long as one header allows, with an identification near its wrap.
 fn tcp(version: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
-    let builder = match version {
-        4 => PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64),
-        _ => PacketBuilder::ipv6([0x20; 16], [0x30; 16], 64),
-    };
-    let options = [etherparse::TcpOptionElement::Noop, etherparse::TcpOptionElement::Timestamp(7, 9)];
-    let builder = builder.tcp(80, 40_000, SEQ, 1_000).ack(77).options(&options).unwrap();
-    let mut packet = Vec::new();
-    builder.write(&mut packet, payload).unwrap();
-    let header_len = if version == 4 { 20 } else { 40 };
-    packet[header_len + 13] = flags;
-    let sum = right_sum(&SlicedPacket::from_ip(&packet).unwrap());
-    packet[header_len + 16..header_len + 18].copy_from_slice(&sum.to_be_bytes());
-    seal(version, packet)
+    let options = [1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9, 0];
+    testkit::tcp(version).id(0xFFFE).seq(SEQ).flags(flags).options(options).payload(payload).bytes()
 }
 
 fn udp(version: u8, payload: &[u8]) -> Vec<u8> {
-    let builder = match version {
-        4 => PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64),
-        _ => PacketBuilder::ipv6([0x20; 16], [0x30; 16], 64),
-    };
-    let mut packet = Vec::new();
-    builder.udp(9, 40_000).write(&mut packet, payload).unwrap();
-    seal(version, packet)
-}
-
-/// Gives an IPv4 header an identification near its wrap.
-fn seal(version: u8, mut packet: Vec<u8>) -> Vec<u8> {
-    if version == 4 {
-        packet[4..6].copy_from_slice(&0xFFFEu16.to_be_bytes());
-        packet[10..12].fill(0);
-        let sum = wideload_engine::packet::Sum::of(&packet[..20]).checksum();
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    }
-    packet
+    testkit::udp(version).id(0xFFFE).payload(payload).bytes()
 }
 
 fn noise(len: usize) -> Vec<u8> {
@@ -224,7 +197,3 @@ fn noise(len: usize) -> Vec<u8> {
 
 /// Near the wrap of sequence numbers.
 const SEQ: u32 = u32::MAX - 1_000;
-const FIN: u8 = 0x01;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
-const CWR: u8 = 0x80;

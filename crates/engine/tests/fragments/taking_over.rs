@@ -1,7 +1,7 @@
 //! One side goes on in another's place: what was held becomes whole all the same, and every ledger balances.
 
 use crate::rig::*;
-use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{SlicedPacket, TransportSlice};
 use fastrand::Rng;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -225,8 +225,5 @@ fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
 }
 
 fn segment(seq: u32, payload: &[u8]) -> Vec<u8> {
-    let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1_000, 80, seq, 100).ack(1);
-    let mut frame = Vec::new();
-    builder.write(&mut frame, payload).expect("a vector takes all");
-    frame
+    tcp(4).seq(seq).payload(payload).bytes()
 }

@@ -4,7 +4,9 @@ use crate::memory_port::{Call, receive};
 use core::net::IpAddr;
 use core::time::Duration;
 use fastrand::Rng;
-use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
+use packet::{Frame, Ingress, Medium, Pool, Time};
+use testkit::fields::UDP;
+use testkit::{Spec, ip, noise, seal_ip};
 use wideload_engine::{
     Answers, Event, Guesses, Guessing, Join, Late, Limits, Narrowing, Output, Pieces, Prefixes, Reason,
     Reassembler, Role, Secret, Side, Widening, packet,
@@ -373,25 +375,13 @@ fn datagram(version: u8, host: u8, id: u32, len: usize, step: usize) -> Vec<Vec<
 }
 
 fn v4(host: u8, id: u32, offset: usize, more: bool, tos: u8, payload: &[u8]) -> Vec<u8> {
-    let place = (offset / 8) as u16 & 0x1FFF | if more { 0x2000 } else { 0 };
-    let mut bytes = vec![0x45, tos];
-    bytes.extend((20 + payload.len() as u16).to_be_bytes());
-    bytes.extend([(id as u16).to_be_bytes(), place.to_be_bytes()].concat());
-    bytes.extend([64, 17, 0, 0, 10, 0, 0, host, 10, 1, 1, 1]);
-    let checksum = Sum::of(&bytes).checksum();
-    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
-    [&LINK[..], &[8, 0], &bytes, payload].concat()
+    let packet = ip(4).from([10, 0, 0, host]).to([10, 1, 1, 1]).id(id).part(offset, payload, more);
+    Spec { protocol: UDP, tos, ..packet.ethernet() }.bytes()
 }
 
 fn v6(host: u8, id: u32, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x60, 0, 0, 0];
-    bytes.extend((8 + payload.len() as u16).to_be_bytes());
-    bytes.extend([44, 64]);
-    bytes.extend([[host; 16], [2; 16]].concat());
-    bytes.extend([17, 0]);
-    bytes.extend((offset as u16 & 0xFFF8 | u16::from(more)).to_be_bytes());
-    bytes.extend(id.to_be_bytes());
-    [&LINK[..], &[0x86, 0xDD], &bytes, payload].concat()
+    let packet = ip(6).from([host; 16]).to([2; 16]).id(id).part(offset, payload, more);
+    Spec { protocol: UDP, ..packet.ethernet() }.bytes()
 }
 
 /// A first fragment whose next header is another extension header, which stands where payload would.
@@ -482,18 +472,7 @@ fn front_len(frame: &[u8]) -> usize {
 fn reseal(frame: &mut [u8], more_len: u16) {
     let len = u16::from_be_bytes([frame[16], frame[17]]) + more_len;
     frame[16..18].copy_from_slice(&len.to_be_bytes());
-    frame[24..26].fill(0);
-    let header_len = usize::from(frame[14] & 15) * 4;
-    let checksum = Sum::of(&frame[14..14 + header_len]).checksum();
-    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    seal_ip(&mut frame[14..]);
 }
 
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut random = Rng::with_seed(seed);
-    let mut bytes = vec![0; len];
-    random.fill(&mut bytes);
-    bytes
-}
-
-const LINK: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 const NOW: Time = Time::from_nanos(1_000_000_000);
