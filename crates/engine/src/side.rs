@@ -164,7 +164,11 @@ impl Side {
         let mark = out.queued_count();
         let taken = reassembler.take_front(frames, out);
         if taken > 0 {
-            self.receive_alike(first, taken, out);
+            for frame in frames.iter().take(taken) {
+                if let Frame::Ip(piece) = frame {
+                    self.receive(piece, out);
+                }
+            }
             if out.queued_count() > mark {
                 self.go_on_joined(now, mark, out);
             }

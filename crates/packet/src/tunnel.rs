@@ -44,16 +44,19 @@ pub enum Tunnel {
 
 impl Tunnel {
     /// The tunnel that a packet belongs to, where it looks like one.
+    #[inline]
     pub fn of(packet: &Packet) -> Option<Tunnel> {
         let ip = packet.ip();
-        // Later pieces in IPv6 may name any protocol (RFC 8200 section 4.5), and as sent they name that of the first.
-        match ip.upper.map_or(ip.protocol, |upper| upper.protocol) {
-            UDP => in_udp(packet),
-            protocol => Tunnel::of_protocol(protocol),
+        match ip.upper {
+            Some(upper) if upper.protocol == UDP => in_udp(packet),
+            Some(upper) => Tunnel::of_protocol(upper.protocol),
+            // Later pieces in IPv6 may name any protocol (RFC 8200 section 4.5), and as sent they name that of the first.
+            None => Tunnel::of_protocol(ip.protocol),
         }
     }
 
     /// The tunnel that a later piece with this protocol belongs to, where it looks like one.
+    #[inline]
     pub fn of_protocol(protocol: u8) -> Option<Tunnel> {
         match protocol {
             IPV4 | IPV6 => Some(Tunnel::IpInIp),

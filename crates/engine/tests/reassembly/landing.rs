@@ -8,12 +8,12 @@ use packet::{Frame, Ingress, Medium, Pool, Time};
 use testkit::fields::UDP;
 use testkit::{Spec, ip, noise, seal_ip};
 use wideload_engine::{
-    Answers, Event, Guesses, Guessing, Join, Late, Limits, Narrowing, Output, Pieces, Prefixes, Reason,
-    Reassembler, Role, Secret, Side, Widening, packet,
+    Batch, Event, Gateway, GatewaySettings, Guesses, Guessing, Join, Late, Limits, Pieces, Position, Prefixes,
+    Reason, Secret, Secrets, SideSettings, Way, packet,
 };
 
 #[test]
-fn landing_changes_nothing_that_can_be_seen() {
+fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
     let mut all = Guesses::default();
     let mut wrong_by_seed = 0;
     for seed in 0..300 {
@@ -23,8 +23,8 @@ fn landing_changes_nothing_that_can_be_seen() {
             patience: random.bool().then_some(Duration::from_millis(400)),
         };
         let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
-        let calls = [None, Some(Call::Batch), Some(Call::Frame)];
-        let mut stations = calls.map(|call| Station::new(limits, late, call, Guessing::Always));
+        let ways = [Came::Singly, Came::Whole, Came::Apart(Call::Batch), Came::Apart(Call::Frame)];
+        let mut stations = ways.map(|way| Station::new(limits, late, way, Guessing::Always, seed % 2 == 0));
         let mut traffic = Traffic::draw(&mut random);
         let mut now = Time::from_nanos(1_000_000_000);
         for step in 0..40 {
@@ -32,17 +32,18 @@ fn landing_changes_nothing_that_can_be_seen() {
                 now = now + Duration::from_millis(random.u64(1..300));
             }
             let batch = traffic.batch(&mut random);
-            let [plain, batched, single] = stations.each_mut().map(|station| station.step(now, &batch));
-            assert!(plain == batched, "seed {seed}, step {step}, by batches:\n{plain:02x?}\n{batched:02x?}");
-            assert!(plain == single, "seed {seed}, step {step}, by frames:\n{plain:02x?}\n{single:02x?}");
+            let [singly, others @ ..] = stations.each_mut().map(|station| station.step(now, &batch));
+            for (other, way) in others.into_iter().zip(&ways[1..]) {
+                assert!(singly == other, "seed {seed}, step {step}, {way:?}:\n{singly:02x?}\n{other:02x?}");
+            }
         }
         for station in &mut stations {
-            station.side.flush(now, &mut station.out);
+            station.gateway.flush(now);
             station.drain();
-            assert_eq!(station.out.pool.lent_count(), 0, "seed {seed}");
+            assert_eq!(station.gateway.output(0).pool.lent_count(), 0, "seed {seed}");
         }
-        for station in &stations[1..] {
-            let guesses = station.side.guesses();
+        for station in &stations[2..] {
+            let guesses = station.guesses();
             all.made += guesses.made;
             all.right += guesses.right;
             wrong_by_seed += u64::from(guesses.right < guesses.made);
@@ -57,12 +58,12 @@ fn landing_changes_nothing_that_can_be_seen() {
 fn a_burst_of_datagrams_lands_after_the_first_one() {
     for (version, len) in [(4, 9_000), (4, 60_000), (6, 9_000), (6, 60_000)] {
         for call in [Call::Batch, Call::Frame] {
-            let mut station = Station::usual(Some(call), Guessing::WherePays);
+            let mut station = Station::usual(call, Guessing::WherePays);
             let frames: Vec<_> = (0..200).flat_map(|id| datagram(version, 1, id, len, 1_480)).collect();
             frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-            let guesses = station.side.guesses();
+            let guesses = station.guesses();
             let bytes = 200 * len as u64;
-            assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 200);
+            assert_eq!(station.rejoined_count(), 200);
             assert!(guesses.landed_bytes * 20 > bytes * 17, "{version}, {len}: {guesses:?} of {bytes}");
             assert_eq!((guesses.made, guesses.copied_out_bytes), (guesses.right, 0), "{version}, {len}");
         }
@@ -72,20 +73,21 @@ fn a_burst_of_datagrams_lands_after_the_first_one() {
 #[test]
 fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
     for call in [Call::Batch, Call::Frame] {
-        let mut station = Station::usual(Some(call), Guessing::Always);
+        let mut station = Station::usual(call, Guessing::Always);
         let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
         usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let before = station.side.guesses().landed_bytes;
+        let before = station.guesses().landed_bytes;
         longer.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
-        let landed = station.side.guesses().landed_bytes - before;
-        assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 2);
+        let landed = station.guesses().landed_bytes - before;
+        assert_eq!(station.rejoined_count(), 2);
         assert!(landed > 20_000, "{landed} of 60,000 bytes");
     }
 }
 
 #[test]
 fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
-    let [mut plain, mut landing] = [None, Some(Call::Frame)].map(|call| Station::usual(call, Guessing::Always));
+    let mut plain = Station { way: Came::Singly, ..Station::usual(Call::Frame, Guessing::Always) };
+    let mut landing = Station::usual(Call::Frame, Guessing::Always);
     landing.looks_first = true;
     for id in 0..40 {
         let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
@@ -94,14 +96,14 @@ fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
             assert_eq!(plain, landing);
         }
     }
-    let guesses = landing.side.guesses();
+    let guesses = landing.guesses();
     // All but the first pieces, and the first datagrams.
     assert!(guesses.right * 10 > guesses.made * 8 && guesses.landed_bytes > 2 * 30 * 7_520, "{guesses:?}");
 }
 
 #[test]
 fn who_always_guesses_wrong_stops() {
-    let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
+    let mut station = Station::usual(Call::Batch, Guessing::WherePays);
     // Two hosts in turns: what follows a piece is never the piece that follows.
     let frames: Vec<_> = (0..400)
         .flat_map(|id| {
@@ -110,14 +112,14 @@ fn who_always_guesses_wrong_stops() {
         })
         .collect();
     frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let guesses = station.side.guesses();
-    assert_eq!(station.out.ledger.event(Event::Reassembled).packets, 800);
+    let guesses = station.guesses();
+    assert_eq!(station.rejoined_count(), 800);
     assert!(guesses.right * 10 < guesses.made && guesses.made * 10 < frames.len() as u64, "{guesses:?}");
 }
 
 #[test]
 fn who_stopped_starts_again_where_it_pays_again() {
-    let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
+    let mut station = Station::usual(Call::Batch, Guessing::WherePays);
     let mixed: Vec<_> = (0..200)
         .flat_map(|id| {
             let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
@@ -125,98 +127,133 @@ fn who_stopped_starts_again_where_it_pays_again() {
         })
         .collect();
     mixed.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let before = station.side.guesses();
+    let before = station.guesses();
     let plain: Vec<_> = (0..2_000).flat_map(|id| datagram(4, 3, id, 9_000, 1_480)).collect();
     plain.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let after = station.side.guesses();
+    let after = station.guesses();
     assert!(after.right - before.right > 7_000, "{before:?} {after:?}");
 }
 
 #[test]
 fn other_traffic_is_not_guessed_about() {
-    let mut station = Station::usual(Some(Call::Batch), Guessing::WherePays);
+    let mut station = Station::usual(Call::Batch, Guessing::WherePays);
     let frames: Vec<_> = datagram(4, 1, 1, 9_000, 1_480);
     station.step(NOW, &frames);
     let whole: Vec<_> = (0..1_000).map(|id| v4(1, id, 0, false, 0, &noise(1_000, 1))).collect();
     whole.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
-    let guesses = station.side.guesses();
+    let guesses = station.guesses();
     assert!(guesses.made <= 64 && guesses.right == 0, "{guesses:?}");
 }
 
-/// A side, and how frames come to it.
+/// A gateway, and how frames come to it.
 struct Station {
-    side: Side,
-    out: Output,
-    call: Option<Call>,
+    gateway: Gateway,
+    way: Came,
     /// Are headers seen before places are lent?
     looks_first: bool,
     gone: Vec<Vec<u8>>,
 }
 
+/// How frames come.
+#[derive(Clone, Copy, Debug)]
+enum Came {
+    /// One by one, each whole.
+    Singly,
+    /// At once, each whole.
+    Whole,
+    /// At once, their payloads to the places that are lent.
+    Apart(Call),
+}
+
 impl Station {
-    fn new(limits: Limits, late: Late, call: Option<Call>, guessing: Guessing) -> Station {
-        let reassembler = Reassembler::new(limits, late, Secret::new(5)).guessing(guessing);
+    fn new(limits: Limits, late: Late, way: Came, guessing: Guessing, is_uniform: bool) -> Station {
         let [v4, v6] = ["10.2.0.0/16", "300::/8"].map(|text| text.parse().expect("it is a prefix"));
-        let joins = Prefixes::new(Join::Destination).with(v4, Join::Hop).with(v6, Join::Hop);
-        let widening = Widening { joins, reassembler: Some(reassembler), ..Widening::default() };
-        let side = Side { widening, narrowing: Narrowing::new(u16::MAX, Role::Transit) };
-        let addresses = [IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])];
-        let answers = Answers::new(addresses, 1_000, 100, Secret::new(6));
-        let out = Output::new(Pool::new(1 << 30), Some(answers));
-        Station { side, out, call, looks_first: false, gone: Vec::new() }
+        let joins = Prefixes::new(Join::Destination);
+        let side = SideSettings {
+            memory: limits.bytes,
+            joins: if is_uniform { joins } else { joins.with(v4, Join::Hop).with(v6, Join::Hop) },
+            fragment_patience: limits.patience,
+            late,
+            guessing,
+            answer_from: Some([IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])]),
+            ..SideSettings::new(u16::MAX, Position::Transit)
+        };
+        let secrets = Secrets::both(Secret::new(5));
+        let gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(1 << 30));
+        Station { gateway, way, looks_first: false, gone: Vec::new() }
     }
 
-    fn usual(call: Option<Call>, guessing: Guessing) -> Station {
-        Station::new(Limits { bytes: 8 << 20, patience: None }, Late::Retire, call, guessing)
+    fn usual(call: Call, guessing: Guessing) -> Station {
+        Station::new(Limits { bytes: 8 << 20, patience: None }, Late::Retire, Came::Apart(call), guessing, true)
+    }
+
+    fn guesses(&self) -> Guesses {
+        self.gateway.guesses(0)
+    }
+
+    fn rejoined_count(&self) -> u64 {
+        self.gateway.ledger(0).event(Event::Reassembled).packets
     }
 
     /// Takes a batch; all that can be seen of it.
-    fn step(&mut self, now: Time, batch: &[Vec<u8>]) -> (String, Vec<Vec<u8>>) {
-        self.side.expire(now, &mut self.out);
-        let (mut landed, mut frames) = (Vec::new(), Vec::new());
-        match self.call {
-            None => receive(batch, Call::Batch, None, &mut self.out.pool, &mut landed, &mut frames),
-            Some(call) => {
-                let next = batch.first().filter(|_| self.looks_first).map(|frame| {
-                    Frame::copy(frame, Medium::Ethernet, Ingress(0), &mut self.out.pool).expect("it is a packet")
-                });
-                let pool = &mut self.out.pool;
-                self.side.predict(next.as_ref(), pool);
-                receive(batch, call, self.side.places(), pool, &mut landed, &mut frames);
-                self.side.settle(now, &mut landed, &mut frames, &mut self.out);
-                next.into_iter().for_each(|next| self.out.pool.give(next.into_buffer()));
-            }
-        }
-        assert!(landed.is_empty());
-        for frame in frames {
-            match frame {
-                Frame::Ip(packet) => self.side.push(now, packet, &mut self.out),
-                Frame::Other(raw, unfit) => {
-                    self.gone.push([format!("{unfit:?}").as_bytes(), raw.frame()].concat());
-                    self.out.pool.give(raw.into_buffer());
-                }
-            }
+    fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> (String, Vec<Vec<u8>>) {
+        self.gateway.expire(now);
+        match self.way {
+            Came::Singly => frames.chunks(1).for_each(|frames| self.push(now, frames, None)),
+            Came::Whole => self.push(now, frames, None),
+            Came::Apart(call) => self.push(now, frames, Some(call)),
         }
         self.drain();
-        self.side.check(&self.out).unwrap();
+        self.gateway.check(0).unwrap();
         let gone = core::mem::take(&mut self.gone);
-        let reassembler = self.side.widening.reassembler.as_ref().unwrap();
-        let counts = (reassembler.held(), reassembler.charged(), reassembler.next_deadline());
-        let ledger = &self.out.ledger;
+        let widening = &self.gateway.side(0).widening;
+        let counts = (widening.held(), widening.charged(), self.gateway.next_deadline());
+        let ledger = self.gateway.ledger(0);
         let events: Vec<_> = Event::ALL.iter().map(|event| ledger.event(*event)).collect();
         let ends: Vec<_> = Reason::ALL.iter().map(|reason| ledger.retired(*reason)).collect();
-        let lent_count = self.out.pool.lent_count();
+        let lent_count = self.gateway.output(0).pool.lent_count();
         let totals = (ledger.received, ledger.forwarded);
         (format!("{counts:?} {lent_count} {totals:?} {events:?} {ends:?}"), gone)
     }
 
-    fn drain(&mut self) {
-        while let Some(packet) = self.out.next() {
-            let mut pieces = Pieces::of(&packet);
-            while let Some(piece) = pieces.next() {
-                self.gone.push([piece.header, piece.payload].concat());
+    /// Receives frames as one batch, by this call to the places that are lent, and pushes them.
+    fn push(&mut self, now: Time, frames: &[Vec<u8>], apart: Option<Call>) {
+        let mut batch = Batch::default();
+        let Batch { split, frames: whole } = &mut batch;
+        let next = frames.first().filter(|_| self.looks_first).map(|frame| {
+            let pool = &mut self.gateway.output_mut(0).pool;
+            Frame::copy(frame, Medium::Ethernet, Ingress(0), pool).expect("it is a packet")
+        });
+        match (apart, &next) {
+            (None, _) => receive(frames, Call::Batch, None, &mut self.gateway.output_mut(0).pool, split, whole),
+            (Some(call), next) => {
+                let (places, pool) = match next {
+                    Some(next) => self.gateway.places_for(next, 0),
+                    None => self.gateway.places(0),
+                };
+                receive(frames, call, places, pool, split, whole);
             }
-            self.out.done(packet);
+        }
+        next.into_iter().for_each(|next| self.gateway.done(0, next));
+        self.gateway.push(now, 0, &mut batch);
+        assert!(batch.split.is_empty() && batch.frames.is_empty());
+    }
+
+    fn drain(&mut self) {
+        while let Some(way) = self.gateway.next(0) {
+            match way {
+                Way::Forward(packet) | Way::Answer(packet) => {
+                    let mut pieces = Pieces::of(&packet);
+                    while let Some(piece) = pieces.next() {
+                        self.gone.push([piece.header, piece.payload].concat());
+                    }
+                    self.gateway.done(0, packet);
+                }
+                Way::Pass(raw, unfit) => {
+                    self.gone.push([format!("{unfit:?}").as_bytes(), raw.frame()].concat());
+                    self.gateway.output_mut(0).pool.give(raw.into_buffer());
+                }
+            }
         }
     }
 }
