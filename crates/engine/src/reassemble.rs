@@ -369,8 +369,8 @@ impl Reassembler {
                 }
             }
             match pieces.next() {
-                Some(next) if next.ip().fragment.is_some_and(|it| it.id == first.id) => piece = next,
-                _ => return taken,
+                Some(next) => piece = next,
+                None => return taken,
             }
         }
     }
