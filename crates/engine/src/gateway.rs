@@ -100,8 +100,10 @@ impl Gateway {
         Gateway { directions: directions.collect(), connections: settings.mss(secrets), secrets }
     }
 
-    /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their buffers. Nothing else is
-    /// done in this direction before the batch is pushed.
+    /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their buffers.
+    ///
+    /// # Panics
+    /// Where anything but sending what waits is done in this direction before what came is pushed: what the places lie in could leave.
     #[inline]
     pub fn places(&mut self, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
@@ -150,7 +152,7 @@ impl Gateway {
 
     /// Lets go of the segments that are held.
     pub fn release(&mut self, now: Time, direction: usize) {
-        let Direction { side, out, .. } = self.of_mut(direction);
+        let Direction { side, out, .. } = self.settled(direction);
         side.release(now, out);
     }
 
@@ -161,7 +163,8 @@ impl Gateway {
         {
             connections.expire(now);
         }
-        for Direction { side, out, .. } in &mut self.directions {
+        for direction in 0..self.directions.len() {
+            let Direction { side, out, .. } = self.settled(direction);
             if side.next_deadline().is_some_and(|deadline| deadline <= now) {
                 side.expire(now, out);
             }
@@ -181,19 +184,19 @@ impl Gateway {
 
     /// Lets go of everything.
     pub fn flush(&mut self, now: Time) {
-        for Direction { side, out, .. } in &mut self.directions {
+        for direction in 0..self.directions.len() {
+            let Direction { side, out, .. } = self.settled(direction);
             side.flush(now, out);
         }
     }
 
     /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves here.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
-        let Direction { side, out, .. } = self.of_mut(direction);
+        let Direction { side, out, .. } = self.settled(direction);
         side.hand_over(now, out);
     }
 
     /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these [counts](Ledger::pass) them.
-    #[expect(clippy::should_implement_trait, reason = "a port drains what a batch fills again: no iterator")]
     #[inline]
     pub fn next(&mut self, direction: usize) -> Option<Way> {
         self.of_mut(direction).out.next_way()
@@ -291,14 +294,16 @@ impl Gateway {
     /// follows it; one that is switched on begins anew; one that works already goes on as it is.
     pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Switch) {
         let secrets = self.secrets;
-        self.of_mut(direction).switch(now, stage, switch, secrets);
+        self.settled(direction).switch(now, stage, switch, secrets);
     }
 
     /// Goes on as other settings have it, with as many directions. What is held may still become longer by them, and no identification that was
     /// given out is given out again too soon.
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings) {
-        for (direction, side) in self.directions.iter_mut().zip(settings.sides()) {
-            direction.replace(now, side, self.secrets);
+        let secrets = self.secrets;
+        assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
+        for (direction, side) in settings.sides().enumerate() {
+            self.settled(direction).replace(now, side, secrets);
         }
         match (&mut self.connections, settings.mss(self.secrets)) {
             (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
@@ -313,6 +318,13 @@ impl Gateway {
     pub fn check(&self, direction: usize) -> Result<(), String> {
         let Direction { side, out, .. } = self.of(direction);
         side.check(out)
+    }
+
+    /// A direction in which nothing is predicted: no place of a run that may leave is with a port.
+    fn settled(&mut self, direction: usize) -> &mut Direction {
+        let found = self.of_mut(direction);
+        assert!(!found.side.is_predicting(), "places are lent until what came to them is pushed");
+        found
     }
 
     #[inline]

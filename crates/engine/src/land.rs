@@ -31,6 +31,12 @@ impl Side {
         self.widening.reassembler.as_mut()?.places()
     }
 
+    /// Are places lent for what comes next?
+    #[inline]
+    pub(crate) fn is_predicting(&self) -> bool {
+        self.widening.reassembler.as_ref().is_some_and(|reassembler| reassembler.landing.grid.is_some())
+    }
+
     /// How guesses went so far.
     pub fn guesses(&self) -> Guesses {
         self.widening.reassembler.as_ref().map_or_else(Guesses::default, |it| it.landing.guesses)
