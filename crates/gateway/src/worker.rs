@@ -682,6 +682,10 @@ impl Worker {
         if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.run())) {
             // What was amiss once may be so again: then what is held is lost.
             let _ = catch_unwind(AssertUnwindSafe(|| {
+                // What was being received is lost; nothing waits for it.
+                [TO_NARROW, TO_WIDE].into_iter().for_each(|way| {
+                    self.gateway.push(self.clock.now(), way, &mut Batch::default());
+                });
                 self.close_to_siblings();
                 self.flush();
             }));
