@@ -28,7 +28,7 @@
 //!     batch.receive(&wide, Medium::Ip, Ingress(0), None, pool);
 //!     gateway.push(now, 0, &mut batch);
 //!     // The port has nothing more to give.
-//!     gateway.settle(now, 0);
+//!     gateway.port_is_idle(now, 0);
 //!     while let Some(leaving) = gateway.next(0) {
 //!         let Way::Forward(packet) = leaving else { panic!("no answer is sent, and no other frame came") };
 //!         let mut pieces = Pieces::of(&packet);
@@ -45,7 +45,7 @@
 //! # Laws
 //!
 //! - Every packet that came has left, is held, or ended for a reason that is counted ([`check`](Gateway::check)).
-//! - Every buffer of a pool is held, waits to leave, or is with whoever took what left.
+//! - Every buffer of a pool is held, waits to leave, or is with the port: to receive into, as a place, or as what left.
 //! - What came in order within a flow leaves in order.
 //! - Nothing is held past its deadline, once it was [expired](Gateway::expire), or beyond its limit.
 //! - Nothing leaves that is longer than the MTU of its side, but what the host's own kernel is to decide, or nobody may cut, which is
@@ -58,7 +58,7 @@ use crate::mss::{Connection, Mss, Toward};
 use crate::output::{Output, Way};
 use crate::rules::Switch;
 use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
-use crate::side::{Checksums, Side};
+use crate::side::{Checksums, Side, Widening};
 use packet::{Address, Frame, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool, SegmentLimit, Time};
 
 /// All that a gateway does to packets.
@@ -90,7 +90,11 @@ struct Direction {
 
 impl Gateway {
     /// A gateway that holds nothing. Each direction has a pool of its own.
+    ///
+    /// # Panics
+    /// A border has two directions.
     pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
+        assert!(settings.border.is_none() || settings.sides.len() == 2, "a border has two directions");
         let directions = settings.sides().map(|side| Direction {
             side: Side::new(&side, secrets),
             out: side.output(pools(), secrets),
@@ -102,8 +106,9 @@ impl Gateway {
 
     /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their buffers.
     ///
-    /// # Panics
-    /// Where anything but sending what waits is done in this direction before what came is pushed: what the places lie in could leave.
+    /// The batch that is received so is the next one to be pushed in this direction. Before that, whatever could let go of what the places lie in
+    /// panics: [`release`](Gateway::release), [`expire`](Gateway::expire), [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over),
+    /// [`switch`](Gateway::switch), [`replace`](Gateway::replace).
     #[inline]
     pub fn places(&mut self, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
@@ -121,7 +126,12 @@ impl Gateway {
     /// Takes all of a batch. What was late by `now` has been [expired](Gateway::expire) before.
     #[inline]
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
-        let Some(Direction { side, out, .. }) = self.directions.get_mut(direction) else { return };
+        let Gateway { directions, connections, .. } = self;
+        let count = directions.len();
+        let Some(Direction { side, out, .. }) = directions.get_mut(direction) else {
+            no_direction(direction, count)
+        };
+        assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
         side.settle(now, &mut batch.split, &mut batch.frames, out);
         let mut frames = batch.frames.drain(..);
         loop {
@@ -133,7 +143,7 @@ impl Gateway {
             let Some(frame) = frames.next() else { break };
             match frame {
                 Frame::Ip(mut packet) => {
-                    if let Some(connections) = &mut self.connections {
+                    if let Some(connections) = connections {
                         connections.see(now, &mut packet, Toward::of_direction(direction), &mut out.ledger);
                     }
                     side.push_unlike(now, packet, out);
@@ -144,7 +154,7 @@ impl Gateway {
     }
 
     /// The port has nothing more to give for a moment: segments leave that wait for the rest of a burst.
-    pub fn settle(&mut self, now: Time, direction: usize) {
+    pub fn port_is_idle(&mut self, now: Time, direction: usize) {
         if self.of(direction).settings.hold == Holding::Burst {
             self.release(now, direction);
         }
@@ -152,7 +162,7 @@ impl Gateway {
 
     /// Lets go of the segments that are held.
     pub fn release(&mut self, now: Time, direction: usize) {
-        let Direction { side, out, .. } = self.settled(direction);
+        let Direction { side, out, .. } = self.unpredicted(direction);
         side.release(now, out);
     }
 
@@ -164,15 +174,15 @@ impl Gateway {
             connections.expire(now);
         }
         for direction in 0..self.directions.len() {
-            let Direction { side, out, .. } = self.settled(direction);
+            let Direction { side, out, .. } = self.unpredicted(direction);
             if side.next_deadline().is_some_and(|deadline| deadline <= now) {
                 side.expire(now, out);
             }
         }
     }
 
-    /// When [`expire`](Gateway::expire) next has work that somebody waits for; none while nothing is held. Connections are
-    /// forgotten when something else is done.
+    /// When something that is held becomes late; none while nothing is held. Connections that are late are forgotten at the next
+    /// [`expire`](Gateway::expire), and need none of their own.
     pub fn next_deadline(&self) -> Option<Time> {
         self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
     }
@@ -185,14 +195,14 @@ impl Gateway {
     /// Lets go of everything.
     pub fn flush(&mut self, now: Time) {
         for direction in 0..self.directions.len() {
-            let Direction { side, out, .. } = self.settled(direction);
+            let Direction { side, out, .. } = self.unpredicted(direction);
             side.flush(now, out);
         }
     }
 
     /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves here.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
-        let Direction { side, out, .. } = self.settled(direction);
+        let Direction { side, out, .. } = self.unpredicted(direction);
         side.hand_over(now, out);
     }
 
@@ -294,18 +304,18 @@ impl Gateway {
     /// follows it; one that is switched on begins anew; one that works already goes on as it is.
     pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Switch) {
         let secrets = self.secrets;
-        self.settled(direction).switch(now, stage, switch, secrets);
+        self.unpredicted(direction).switch(now, stage, switch, secrets);
     }
 
-    /// Goes on as other settings have it, with as many directions. What is held may still become longer by them, and no identification that was
+    /// Goes on as other settings have it, with as many directions, drawing what is new from other secrets. What is held may still become longer by them, and no identification that was
     /// given out is given out again too soon.
-    pub fn replace(&mut self, now: Time, settings: &GatewaySettings) {
-        let secrets = self.secrets;
+    pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
+        self.secrets = secrets;
         assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
         for (direction, side) in settings.sides().enumerate() {
-            self.settled(direction).replace(now, side, secrets);
+            self.unpredicted(direction).replace(now, side, secrets);
         }
-        match (&mut self.connections, settings.mss(self.secrets)) {
+        match (&mut self.connections, settings.mss(secrets)) {
             (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
             (mine, fresh) => *mine = fresh,
         }
@@ -321,7 +331,7 @@ impl Gateway {
     }
 
     /// A direction in which nothing is predicted: no place of a run that may leave is with a port.
-    fn settled(&mut self, direction: usize) -> &mut Direction {
+    fn unpredicted(&mut self, direction: usize) -> &mut Direction {
         let found = self.of_mut(direction);
         assert!(!found.side.is_predicting(), "places are lent until what came to them is pushed");
         found
@@ -331,7 +341,7 @@ impl Gateway {
     fn of(&self, direction: usize) -> &Direction {
         match self.directions.get(direction) {
             Some(found) => found,
-            None => panic!("there are {} directions, and no number {direction}", self.directions.len()),
+            None => no_direction(direction, self.directions.len()),
         }
     }
 
@@ -340,7 +350,7 @@ impl Gateway {
         let count = self.directions.len();
         match self.directions.get_mut(direction) {
             Some(found) => found,
-            None => panic!("there are {count} directions, and no number {direction}"),
+            None => no_direction(direction, count),
         }
     }
 }
@@ -352,12 +362,18 @@ impl Direction {
         if switch == Switch::Off {
             settings.left_out.push(stage);
         }
-        let fresh = Side::new(settings, secrets);
-        if fresh.widening.reassembler.is_none() {
+        if !settings.rejoins() {
             *guesses_before = guesses_before.and(side.guesses());
         }
-        side.end_all_but(&fresh.widening, now, out);
-        side.widening.begin(fresh.widening);
+        side.end_all_but(
+            [settings.rejoins(), settings.joins_gracefully(), settings.works(SideStage::Coalesce)],
+            now,
+            out,
+        );
+        let Widening { reassembler, joiner, coalescer, .. } = &mut side.widening;
+        *reassembler = reassembler.take().or_else(|| settings.reassembler(secrets));
+        *joiner = joiner.take().or_else(|| settings.joiner(secrets));
+        *coalescer = coalescer.take().or_else(|| settings.coalescer(secrets));
         side.narrowing.segment = settings.switch(SideStage::Segment);
         side.narrowing.fragment = settings.switch(SideStage::Fragment);
         side.narrowing.trains = settings.trains();
@@ -414,6 +430,11 @@ impl Batch {
         self.frames.push(Frame::read(buffer, at, len, medium, ingress));
         true
     }
+}
+
+#[cold]
+fn no_direction(direction: usize, count: usize) -> ! {
+    panic!("there are {count} directions, and no number {direction}")
 }
 
 /// Longest IP packet, in bytes.

@@ -276,7 +276,7 @@ impl SideSettings {
     /// What rejoins whole datagrams, where anything does.
     pub(crate) fn reassembler(&self, secrets: Secrets) -> Option<Reassembler> {
         let Secrets { seed, table_key } = secrets;
-        self.works_as_reassembler().then(|| {
+        self.rejoins().then(|| {
             let limits = Limits { bytes: self.memory, patience: self.fragment_patience };
             Reassembler::new(limits, self.late, seed).with_table_key(table_key).guessing(self.guessing)
         })
@@ -285,7 +285,7 @@ impl SideSettings {
     /// What joins fragments gracefully, where anything does.
     pub(crate) fn joiner(&self, secrets: Secrets) -> Option<Joiner> {
         let Secrets { seed, table_key } = secrets;
-        self.works_as_joiner().then(|| {
+        self.joins_gracefully().then(|| {
             let (bytes, patience) = (self.memory, self.join_patience);
             let limits = JoinLimits { bytes, patience, full: self.join_full, runs: RunsBy::Datagram };
             Joiner::new(limits, self.mtu, seed).with_table_key(table_key)
@@ -305,12 +305,14 @@ impl SideSettings {
         Some(Coalescer::new(self.memory, rules, self.exempt.clone(), seed).with_table_key(table_key))
     }
 
-    fn works_as_reassembler(&self) -> bool {
+    /// Is anything made whole, and that stage not left out?
+    pub(crate) fn rejoins(&self) -> bool {
         let joins = self.joins_as(Join::Destination) || self.joins_as(Join::Hop);
         joins && !self.left_out.contains(&self.reassembles_as())
     }
 
-    fn works_as_joiner(&self) -> bool {
+    /// Is anything joined gracefully, and that stage not left out?
+    pub(crate) fn joins_gracefully(&self) -> bool {
         self.joins_as(Join::Graceful) && !self.left_out.contains(&SideStage::Join)
     }
 

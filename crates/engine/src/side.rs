@@ -266,22 +266,19 @@ impl Side {
         out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
     }
 
-    /// Ends the stages that others have not: what they hold leaves first, through all that follows them.
-    pub(crate) fn end_all_but(&mut self, others: &Widening, now: Time, out: &mut Output) {
+    /// Ends what rejoins datagrams, what joins fragments on the way, and what coalesces, but for those that stay: what they hold leaves first,
+    /// through all that follows them.
+    pub(crate) fn end_all_but(&mut self, stays: [bool; 3], now: Time, out: &mut Output) {
+        let [reassembler_stays, joiner_stays, coalescer_stays] = stays;
         let Widening { reassembler, joiner, coalescer, .. } = &mut self.widening;
-        let ends =
-            [(reassembler.is_some(), others.reassembler.is_none()), (joiner.is_some(), others.joiner.is_none())];
-        if ends.contains(&(true, true)) {
-            let (reassembler, joiner) = (
-                reassembler.take_if(|_| others.reassembler.is_some()),
-                joiner.take_if(|_| others.joiner.is_some()),
-            );
+        if reassembler.is_some() && !reassembler_stays || joiner.is_some() && !joiner_stays {
+            let staying = (reassembler.take_if(|_| reassembler_stays), joiner.take_if(|_| joiner_stays));
             self.flush(now, out);
-            (self.widening.reassembler, self.widening.joiner) = (reassembler, joiner);
-        } else if coalescer.is_some() && others.coalescer.is_none() {
+            (self.widening.reassembler, self.widening.joiner) = staying;
+        } else if coalescer.is_some() && !coalescer_stays {
             self.release(now, out);
         }
-        if others.coalescer.is_none() {
+        if !coalescer_stays {
             self.widening.coalescer = None;
         }
     }
@@ -328,15 +325,6 @@ impl Default for Widening {
 }
 
 impl Widening {
-    /// Begins the stages that are not there. What works goes on as it is.
-    pub(crate) fn begin(&mut self, fresh: Widening) {
-        let Widening { joins, reassembler, joiner, coalescer } = fresh;
-        self.joins = joins;
-        self.reassembler = self.reassembler.take().or(reassembler);
-        self.joiner = self.joiner.take().or(joiner);
-        self.coalescer = self.coalescer.take().or(coalescer);
-    }
-
     /// How fragments like this one are joined.
     #[inline]
     fn joins_of(&self, packet: &Packet) -> Join {

@@ -36,9 +36,10 @@ pub fn pool_limit(config: &Config) -> usize {
 }
 
 /// All that changes in a worker that goes on by this configuration, whose ports take these offloads.
-pub fn replacement(config: &Config, offloads: [Offloads; 2], done: Sender<()>) -> Replacement {
+pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, done: Sender<()>) -> Replacement {
     Replacement {
         settings: settings(config, offloads),
+        secrets,
         mtus: [config.wide.mtu, config.narrow.mtu],
         pool_limit: pool_limit(config),
         lends: lends(config),

@@ -4,7 +4,7 @@ use crate::handover::Will;
 use crate::mailbox::Mailbox;
 use crate::snapshot::Snapshot;
 use crate::sync::{Arc, Bell};
-use engine::{Gateway, GatewaySettings};
+use engine::{Gateway, GatewaySettings, Secrets};
 use offload::pulse::Pulse;
 use packet::Time;
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,8 @@ impl Farewell {
 pub struct Replacement {
     /// What is done to packets: the stages that it describes take over what the old ones hold.
     pub settings: GatewaySettings,
+    /// What the choices of these are drawn from.
+    pub secrets: Secrets,
     /// Longest packets of the wide end and the narrow one, in bytes.
     pub mtus: [u16; 2],
     /// What the pool of each way may take, in bytes.

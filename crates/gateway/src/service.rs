@@ -197,7 +197,7 @@ impl Service {
         }
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
-            let replacement = replacement(&config, self.offloads, done.clone());
+            let replacement = replacement(&config, self.offloads, draw_secrets()?, done.clone());
             if !member.reins.give(Order::Replace(Box::new(replacement))) {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
             }

@@ -269,13 +269,15 @@ impl Worker {
             turn = Turn::Idle;
             // What is late leaves before what comes.
             self.gateway.expire(now);
-            if self.renewal.is_some_and(|renewal| renewal <= now) {
-                self.renew(now);
-            }
             for way in [TO_NARROW, TO_WIDE] {
                 if self.gateway.output(way).queued_count() > 0 {
                     self.drain(way);
                 }
+            }
+            if self.renewal.is_some_and(|renewal| renewal <= now) {
+                self.renew(now);
+            }
+            for way in [TO_NARROW, TO_WIDE] {
                 let looks = ready[way] || self.ends[way].seems_down();
                 if looks && self.receive(way, now) == Turn::Busy {
                     turn = Turn::Busy;
@@ -346,7 +348,7 @@ impl Worker {
         self.gateway.push(now, way, &mut self.batch);
         self.lend(way, now);
         if turn == Turn::Idle {
-            self.gateway.settle(now, way);
+            self.gateway.port_is_idle(now, way);
         }
         self.drain(way);
         turn
@@ -366,6 +368,9 @@ impl Worker {
             match frame {
                 Frame::Ip(packet) => self.look_at(way, now, packet),
                 Frame::Other(raw, _) => {
+                    let seen = &mut self.ends[way].seen;
+                    seen.frames += 1;
+                    seen.bytes += raw.frame().len() as u64;
                     if let Some(stations) = &self.stations {
                         stations.pass(raw.frame(), way, seconds(now));
                     }
@@ -419,6 +424,10 @@ impl Worker {
         if turn == leases::Turn::GoesOn && packet.train.is_none() {
             return;
         }
+        if turn != leases::Turn::GoesOn {
+            // What came of it before, in the same batch, is of a connection that is over.
+            self.candidates.retain(|noted| *noted != flow && *noted != flow.back());
+        }
         let mut is_expected = true;
         for (end, flow) in [(way, flow), (1 - way, flow.back())] {
             let Some(leases) = self.ends[end].port.leases() else { return };
@@ -461,7 +470,7 @@ impl Worker {
     /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
     fn renew(&mut self, now: Time) {
         self.renewal = None;
-        if !self.leads || !self.ends.iter_mut().all(End::can_lend) {
+        if !self.leads || self.gateway.connections().is_none() || !self.ends.iter_mut().all(End::can_lend) {
             return;
         }
         for way in [TO_NARROW, TO_WIDE] {
@@ -500,8 +509,6 @@ impl Worker {
         let (exit, len) = (self.exit(way), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
         let seen = &mut self.ends[way].seen;
-        seen.frames += 1;
-        seen.bytes += len as u64;
         let out = self.gateway.output_mut(way);
         if fits {
             seen.passed += 1;
@@ -519,7 +526,7 @@ impl Worker {
     fn take_from_siblings(&mut self, now: Time) {
         while let Some(rebuilt) = self.siblings.as_mut().and_then(Siblings::take) {
             self.push_rebuilt(now, &rebuilt);
-            self.gateway.settle(now, rebuilt.way);
+            self.gateway.port_is_idle(now, rebuilt.way);
             self.drain(rebuilt.way);
         }
     }
@@ -682,7 +689,8 @@ impl Worker {
         if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.run())) {
             // What was amiss once may be so again: then what is held is lost.
             let _ = catch_unwind(AssertUnwindSafe(|| {
-                // What was being received is lost; nothing waits for it.
+                // What was being received is lost, and nothing waits for it.
+                self.batch = Batch::default();
                 [TO_NARROW, TO_WIDE].into_iter().for_each(|way| {
                     self.gateway.push(self.clock.now(), way, &mut Batch::default());
                 });
@@ -693,7 +701,8 @@ impl Worker {
         }
     }
 
-    /// Takes what another process held, before anything is received.
+    /// Takes what another process held, before anything is received. What that one knew of its connections is not known here: packets count as
+    /// those of connections whose beginning did not pass.
     pub fn inherit(&mut self, legacies: &[Legacy]) {
         let now = self.clock.now();
         for Legacy { way, longest_piece, id, frame } in legacies {
@@ -715,9 +724,9 @@ impl Worker {
 
     fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
-        let Replacement { settings, mtus, pool_limit, lends, done } = replacement;
+        let Replacement { settings, secrets, mtus, pool_limit, lends, done } = replacement;
         [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
-        self.gateway.replace(now, &settings);
+        self.gateway.replace(now, &settings, secrets);
         for way in [TO_NARROW, TO_WIDE] {
             // What is held may be more than the new limit: it goes over first.
             self.gateway.output_mut(way).pool.set_limit(pool_limit);

@@ -12,7 +12,6 @@ use engine::{
     Border, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets, SideSettings,
     Toward,
 };
-use packet::Pool;
 
 /// A gateway with two ends.
 #[derive(Debug)]
@@ -40,7 +39,6 @@ impl Gateway {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node));
         let mtus = wires.map(|wire| net.wires[wire].mtu as u16);
         let settings = settings(config, mtus, Some(node), bend);
-        let engine = engine::Gateway::new(&settings, Secrets::both(secret), || Pool::new(config.pool));
         let ways = [Toward::Narrow, Toward::Wide].map(|toward| {
             let wire = wires[end(toward)];
             let mut way =
@@ -49,7 +47,8 @@ impl Gateway {
             way.bend = bend;
             way
         });
-        Gateway { ways: Ways::new(engine, ways.into(), bend), wires, config: config.clone(), node, is_only: true }
+        let ways = Ways::new(&settings, Secrets::both(secret), config.pool, ways.into(), bend);
+        Gateway { ways, wires, config: config.clone(), node, is_only: true }
     }
 
     /// Takes a frame that came in by a port: 0 is the wide one.

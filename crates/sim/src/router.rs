@@ -8,7 +8,7 @@ use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
 use engine::{GatewaySettings, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets, SideSettings, Switch};
-use packet::{Packet, Pool};
+use packet::Packet;
 
 /// A router.
 #[derive(Debug)]
@@ -39,13 +39,12 @@ impl Router {
     ) -> Router {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node) << 1 | 1);
         let settings = settings(kind, node, &wires, net);
-        let engine = engine::Gateway::new(&settings, Secrets::both(secret), || Pool::new(POOL_LIMIT));
         let ways = wires.iter().enumerate().map(|(at, wire)| {
             let mut way = Way::new(at, kind.into(), *wire, patience(kind), LIMIT);
             way.tells = kind != topology::Router::Silent;
             way
         });
-        let ways = Ways::new(engine, ways.collect(), None);
+        let ways = Ways::new(&settings, Secrets::both(secret), POOL_LIMIT, ways.collect(), None);
         Router { kind, ways, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 

@@ -12,10 +12,10 @@ use crate::topology::Role;
 use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
 use core::time::Duration;
 use engine::{
-    Batch, Event, Gateway as Engine, GatewaySettings, Pieces, Reason, Role as EngineRole, Side, Switch, Tally,
-    Way as Leaving,
+    Batch, Event, Gateway as Engine, GatewaySettings, Pieces, Reason, Role as EngineRole, Secrets, Side, Switch,
+    Tally, Way as Leaving,
 };
-use packet::{Frame, Ingress, Ip, Medium, Packet, Time};
+use packet::{Frame, Ingress, Ip, Medium, Packet, Pool, Time};
 
 /// All that happens to packets that leave by one wire.
 #[derive(Debug)]
@@ -83,6 +83,7 @@ pub type Back<'a> = &'a dyn Fn(usize, &Packet) -> Option<usize>;
 #[derive(Debug)]
 pub struct Ways {
     engine: Engine,
+    secrets: Secrets,
     batch: Batch,
     all: Vec<Way>,
     /// What is wrong with it on purpose.
@@ -93,8 +94,15 @@ pub struct Ways {
 
 impl Ways {
     /// Directions that hold nothing yet.
-    pub fn new(engine: Engine, all: Vec<Way>, bend: Option<Bend>) -> Ways {
-        Ways { engine, batch: Batch::default(), all, bend, begun: Time::NEVER }
+    pub fn new(
+        settings: &GatewaySettings,
+        secrets: Secrets,
+        pool_limit: usize,
+        all: Vec<Way>,
+        bend: Option<Bend>,
+    ) -> Ways {
+        let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
+        Ways { engine, secrets, batch: Batch::default(), all, bend, begun: Time::NEVER }
     }
 
     /// Takes a frame that leaves in the direction `at`, and came in by `port`.
@@ -139,11 +147,14 @@ impl Ways {
 
     /// Goes on by other settings: a link has changed.
     pub fn replace(&mut self, net: &mut Net, settings: &GatewaySettings, back: Back<'_>) {
-        self.engine.replace(net.now, settings);
-        for way in &mut self.all {
-            // What the old sides held begins to wait anew.
-            way.patience *= 2;
-            way.is_replaced = true;
+        let held: Vec<bool> = self.all.iter().map(|way| self.engine.held(way.at).0 != Tally::NONE).collect();
+        self.engine.replace(net.now, settings, self.secrets);
+        for (way, held) in self.all.iter_mut().zip(held) {
+            if held {
+                // What the old side held begins to wait anew, and may have been joined for another link.
+                way.patience *= 2;
+                way.is_replaced = true;
+            }
             way.drain(&mut self.engine, net, back);
         }
     }
@@ -216,8 +227,8 @@ impl Way {
         back: Back<'_>,
     ) {
         let (places, pool) = engine.places(self.at);
-        // A router takes a hop off each packet before it is split.
-        let mut places = places.filter(|_| self.is_gateway());
+        // A router takes a hop off each packet before it is split; of what is whole the order is watched.
+        let mut places = places.filter(|_| self.is_gateway() && !is_atomic(frame));
         if !batch.receive(frame, Medium::Ip, Ingress(port as u32), places.as_mut(), pool) {
             self.watch.lost_count += 1;
             net.ended += 1;
@@ -260,7 +271,7 @@ impl Way {
     /// Nothing more arrives: what was held for that leaves.
     fn idle(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
         if self.bend != Some(Bend::HoldsTooLong) {
-            engine.settle(net.now, self.at);
+            engine.port_is_idle(net.now, self.at);
         }
         self.drain(engine, net, back);
     }
@@ -585,6 +596,11 @@ fn late(top: &mut u64, start: u64, len: u64) -> u64 {
     let behind = top.saturating_sub(start).min(len);
     *top = (*top).max(start + len);
     behind
+}
+
+/// Is it a whole packet that has a Fragment header all the same (RFC 6946)?
+fn is_atomic(frame: &[u8]) -> bool {
+    Ip::parse(frame).is_ok_and(|ip| ip.fragment.is_some_and(|piece| piece.offset == 0 && !piece.more))
 }
 
 /// An atomic fragment is whole too (RFC 6946 section 4), but not what is let go with holes.

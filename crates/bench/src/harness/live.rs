@@ -67,6 +67,7 @@ impl Live {
     #[inline(always)]
     pub fn push(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         let Live { gateway, batch } = self;
+        // As a worker does whose port has no use for places.
         gateway.places(TO_WIDE);
         gateway.push(now, TO_WIDE, batch);
         self.drain(deliver)
