@@ -1,5 +1,6 @@
 //! Datagrams cut and joined: laws and models, swarms, memory, time.
 
+mod gateway;
 mod identity;
 mod landing;
 mod laws;
