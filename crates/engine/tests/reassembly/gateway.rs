@@ -64,9 +64,10 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() 
     assert_eq!((drain(&mut gateway).len(), gateway.held(0).1), (1, 1), "the other stage holds its own");
     assert_eq!(gateway.ledger(0).event(Event::ReleasedAtEnd).packets, 1);
     let other = half([10, 1, 0, 1]);
-    assert_eq!(push(&mut gateway, core::slice::from_ref(&other)), [other.clone()], "it passes");
+    let other = [other];
+    assert_eq!(push(&mut gateway, &other), other, "it passes");
     gateway.switch(NOW, 0, SideStage::Reassemble, Switch::On);
-    assert!(push(&mut gateway, &[other]).is_empty(), "it is held again");
+    assert!(push(&mut gateway, &other).is_empty(), "it is held again");
     gateway.switch(NOW, 0, SideStage::Join, Switch::Off);
     assert_eq!((drain(&mut gateway).len(), gateway.held(0).1), (1, 1));
     gateway.check(0).unwrap();
