@@ -161,9 +161,11 @@ impl Reassembler {
         self.landing.grid = Some(Grid { front: ahead.front, step: ahead.step, fresh_len, count });
     }
 
-    /// Lends memory for datagrams of which nothing has come, as far as they could all be held.
+    /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds enough for what comes.
     fn lend_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
         let charge = Buffer::pinned_len_for(len);
+        let spare_count = pool.free_len().saturating_sub(BATCH_LEN) / charge.max(1);
+        let count = count.min(spare_count);
         while self.landing.fresh.len() < count && self.has_room_for(charge * (self.landing.fresh.len() + 1)) {
             let Some(buffer) = pool.lend(len) else { return };
             if buffer.pinned_len() != charge {
@@ -268,6 +270,9 @@ impl Reassembler {
 const FRESH_MAX: usize = 32;
 /// Payload below which a copy costs less than a guess, in bytes.
 const STEP_MIN: usize = 512;
+/// Memory that a port may need for a batch while nothing is lent for guesses, in bytes: one frame of the longest packet, or several of a
+/// narrow link.
+const BATCH_LEN: usize = 128 << 10;
 /// See [`FRESH_MAX`]: one, after a wrong guess.
 const CAUTION_MAX: u32 = FRESH_MAX.ilog2();
 
@@ -275,6 +280,18 @@ const CAUTION_MAX: u32 = FRESH_MAX.ilog2();
 mod tests {
     use super::*;
     use crate::{Late, Limits, Secret};
+
+    #[test]
+    fn no_guess_takes_the_memory_that_a_port_needs_for_what_comes() {
+        for (bytes, expected) in [(70_000, 0), (BATCH_LEN, 0), (BATCH_LEN + Buffer::pinned_len_for(9_000), 1)] {
+            let limits = Limits { bytes: 1 << 20, patience: None };
+            let mut reassembler = Reassembler::new(limits, Late::Retire, Secret::new(1));
+            let mut pool = Pool::new(bytes);
+            reassembler.lend_fresh(10, 9_000, &mut pool);
+            assert_eq!(reassembler.landing.fresh.len(), expected, "of {bytes} bytes");
+            assert!(pool.lend(65_535).is_some() || bytes < BATCH_LEN);
+        }
+    }
 
     #[test]
     fn memory_is_lent_for_as_many_datagrams_as_the_limit_holds() {

@@ -183,6 +183,12 @@ impl Pool {
         self.heap_len
     }
 
+    /// Bytes that could still be lent, if they were asked for in the classes that are free.
+    pub fn free_len(&self) -> usize {
+        let free = self.free.iter().zip(CLASS_LENS).map(|(shelf, len)| shelf.len() * pinned_len(len));
+        free.sum::<usize>() + self.limit.saturating_sub(self.heap_len)
+    }
+
     /// Gives free heap memory of other classes back to the heap, until `wanted` bytes are below the limit.
     fn free_heap(&mut self, wanted: usize) {
         for shelf in &mut self.free {
@@ -227,9 +233,9 @@ mod tests {
         let mut pool = Pool::new(limit);
         let lent: Vec<_> = (0..3).map(|_| pool.lend(1_500).unwrap()).collect();
         assert!(pool.lend(1).is_none());
-        assert_eq!((pool.lent_count(), pool.heap_len()), (3, limit));
+        assert_eq!((pool.lent_count(), pool.heap_len(), pool.free_len()), (3, limit, 0));
         lent.into_iter().for_each(|buffer| pool.give(buffer));
-        assert_eq!(pool.lent_count(), 0);
+        assert_eq!((pool.lent_count(), pool.free_len()), (0, limit));
     }
 
     #[test]
