@@ -1,8 +1,8 @@
 //! Batches of a port in, packets of the right sizes out: all that a gateway does to packets.
 //!
-//! A gateway has a few directions, each with the stages of the side that its packets leave by, a pool, a ledger, and a queue of what
-//! leaves. A border has two, and remembers what the hosts on both sides announced. A live worker, the simulator, a rewritten capture,
-//! fuzzers and the benchmark drive it in the same way:
+//! A gateway has a few directions, each with the stages of the side that its packets leave by, a pool, a ledger,
+//! and a queue of what leaves. A border has two, and remembers what the hosts on both sides announced. A live
+//! worker, the simulator, a rewritten capture, fuzzers and the benchmark drive it in the same way:
 //!
 //! ```
 //! use wideload_engine::packet::{Frame, HEADROOM, Ingress, Medium, Pool, Time};
@@ -45,11 +45,12 @@
 //! # Laws
 //!
 //! - Every packet that came has left, is held, or ended for a reason that is counted ([`check`](Gateway::check)).
-//! - Every buffer of a pool is held, waits to leave, or is with the port: to receive into, as a place, or as what left.
+//! - Every buffer of a pool is held, waits to leave, or is with the port: to receive into, as a place, or as what
+//!   left.
 //! - What came in order within a flow leaves in order.
 //! - Nothing is held past its deadline, once it was [expired](Gateway::expire), or beyond its limit.
-//! - Nothing leaves that is longer than the MTU of its side, but what the host's own kernel is to decide, or nobody may cut, which is
-//!   counted.
+//! - Nothing leaves that is longer than the MTU of its side, but what the host's own kernel is to decide, or nobody
+//!   may cut, which is counted.
 //! - Nothing here knows the time, or draws a number: the same calls give the same packets.
 
 use crate::landing::Guesses;
@@ -104,11 +105,13 @@ impl Gateway {
         Gateway { directions: directions.collect(), connections: settings.mss(secrets), secrets }
     }
 
-    /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their buffers.
+    /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their
+    /// buffers.
     ///
-    /// The batch that is received so is the next one to be pushed in this direction. Before that, whatever could let go of what the places lie in
-    /// panics: [`release`](Gateway::release), [`expire`](Gateway::expire), [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over),
-    /// [`switch`](Gateway::switch), [`replace`](Gateway::replace).
+    /// The batch that is received so is the next one to be pushed in this direction. Before that, whatever could
+    /// let go of what the places lie in panics: [`release`](Gateway::release), [`expire`](Gateway::expire),
+    /// [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over), [`switch`](Gateway::switch),
+    /// [`replace`](Gateway::replace).
     #[inline]
     pub fn places(&mut self, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
@@ -116,7 +119,8 @@ impl Gateway {
         (side.places(), &mut out.pool)
     }
 
-    /// The same for a port that has seen the header of the next packet, and can still choose a place for its payload.
+    /// The same for a port that has seen the header of the next packet, and can still choose a place for its
+    /// payload.
     pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
         side.predict(Some(next), &mut out.pool);
@@ -181,8 +185,8 @@ impl Gateway {
         }
     }
 
-    /// When something that is held becomes late; none while nothing is held. Connections that are late are forgotten at the next
-    /// [`expire`](Gateway::expire), and need none of their own.
+    /// When something that is held becomes late; none while nothing is held. Connections that are late are
+    /// forgotten at the next [`expire`](Gateway::expire), and need none of their own.
     pub fn next_deadline(&self) -> Option<Time> {
         self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
     }
@@ -200,13 +204,15 @@ impl Gateway {
         }
     }
 
-    /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves here.
+    /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves
+    /// here.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
         let Direction { side, out, .. } = self.unpredicted(direction);
         side.hand_over(now, out);
     }
 
-    /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these [counts](Ledger::pass) them.
+    /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these
+    /// [counts](Ledger::pass) them.
     #[inline]
     pub fn next(&mut self, direction: usize) -> Option<Way> {
         self.of_mut(direction).out.next_way()
@@ -277,16 +283,17 @@ impl Gateway {
         }
     }
 
-    /// How long the segments of GSO packets of a connection may leave without being seen here: in this direction, to the second of its ends,
-    /// and in the other one. None where more is done to them than to give them segments of another length, and where there is no border.
+    /// How long the segments of GSO packets of a connection may leave without being seen here: in this direction,
+    /// to the second of its ends, and in the other one. None where more is done to them than to give them segments
+    /// of another length, and where there is no border.
     pub fn resized_limits(&mut self, ends: [(Address, u16); 2], direction: usize) -> Option<[SegmentLimit; 2]> {
         let [there, back] = self.connections.as_mut()?.limits(ends, Toward::of_direction(direction));
         let other = 1 - direction.min(1);
         Some([self.side(direction).resizes_to(there)?, self.side(other).resizes_to(back)?])
     }
 
-    /// Packets of a connection go on in this direction without being seen here, to the second of its ends. How long the segments of its GSO packets
-    /// may leave; none where it is not known, or more is done to them.
+    /// Packets of a connection go on in this direction without being seen here, to the second of its ends. How long
+    /// the segments of its GSO packets may leave; none where it is not known, or more is done to them.
     pub fn hear(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
         let limit = self.connections.as_mut()?.hear(now, ends, Toward::of_direction(direction))?;
         self.side(direction).resizes_to(limit)
@@ -300,15 +307,16 @@ impl Gateway {
         side.narrowing.checksums = checksums;
     }
 
-    /// Switches a stage of a direction, if its settings have it. One that is switched off lets go of what it holds first, through all that
-    /// follows it; one that is switched on begins anew; one that works already goes on as it is.
+    /// Switches a stage of a direction, if its settings have it. One that is switched off lets go of what it holds
+    /// first, through all that follows it; one that is switched on begins anew; one that works already goes on as
+    /// it is.
     pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Switch) {
         let secrets = self.secrets;
         self.unpredicted(direction).switch(now, stage, switch, secrets);
     }
 
-    /// Goes on as other settings have it, with as many directions, drawing what is new from other secrets. What is held may still become longer by them, and no identification that was
-    /// given out is given out again too soon.
+    /// Goes on as other settings have it, with as many directions, drawing what is new from other secrets. What is
+    /// held may still become longer by them, and no identification that was given out is given out again too soon.
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
         self.secrets = secrets;
         assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
@@ -321,7 +329,8 @@ impl Gateway {
         }
     }
 
-    /// The laws, between two batches: what came in a direction has left or is held, and every buffer on loan is held or queued.
+    /// The laws, between two batches: what came in a direction has left or is held, and every buffer on loan is
+    /// held or queued.
     ///
     /// # Errors
     /// The law that is broken, with its figures.
@@ -392,8 +401,9 @@ impl Direction {
 }
 
 impl Batch {
-    /// Receives a frame as a port does: its payload to the next of these places, as long as all frames before it can be the fragments that
-    /// are expected there; else to a buffer of its own. Without memory for it, it is lost: says whether there was.
+    /// Receives a frame as a port does: its payload to the next of these places, as long as all frames before it
+    /// can be the fragments that are expected there; else to a buffer of its own. Without memory for it, it is
+    /// lost: says whether there was.
     pub fn receive(
         &mut self,
         frame: &[u8],

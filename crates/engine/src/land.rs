@@ -14,8 +14,8 @@ use core::ops::Range;
 use packet::{Apart, Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
 
 impl Side {
-    /// Guesses what comes next, by the header of the next packet where that was seen. Nothing else is done before what came is
-    /// [settled](Side::settle).
+    /// Guesses what comes next, by the header of the next packet where that was seen. Nothing else is done before
+    /// what came is [settled](Side::settle).
     #[inline]
     pub fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         let Some(reassembler) = &mut self.widening.reassembler else { return };
@@ -124,7 +124,8 @@ impl Side {
 }
 
 impl Reassembler {
-    /// Guesses places by this rule; without it, where it pays. Nobody guesses who is not asked to [`predict`](Side::predict).
+    /// Guesses places by this rule; without it, where it pays. Nobody guesses who is not asked to
+    /// [`predict`](Side::predict).
     pub fn guessing(mut self, guessing: Guessing) -> Reassembler {
         self.landing.guessing = guessing;
         self
@@ -161,7 +162,8 @@ impl Reassembler {
         self.landing.grid = Some(Grid { front: ahead.front, step: ahead.step, fresh_len, count });
     }
 
-    /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds enough for what comes.
+    /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds
+    /// enough for what comes.
     fn lend_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
         let charge = Buffer::pinned_len_for(len);
         let spare_count = pool.free_len().saturating_sub(BATCH_LEN) / charge.max(1);
@@ -270,8 +272,8 @@ impl Reassembler {
 const FRESH_MAX: usize = 32;
 /// Payload below which a copy costs less than a guess, in bytes.
 const STEP_MIN: usize = 512;
-/// Memory that a port may need for a batch while nothing is lent for guesses, in bytes: one frame of the longest packet, or several of a
-/// narrow link.
+/// Memory that a port may need for a batch while nothing is lent for guesses, in bytes: one frame of the longest
+/// packet, or several of a narrow link.
 const BATCH_LEN: usize = 128 << 10;
 /// See [`FRESH_MAX`]: one, after a wrong guess.
 const CAUTION_MAX: u32 = FRESH_MAX.ilog2();

@@ -94,7 +94,8 @@ impl Guesses {
 }
 
 impl Landing {
-    /// Whose memory the next place lies in, and which bytes of its datagram it takes; they follow one another as [`Places`] does.
+    /// Whose memory the next place lies in, and which bytes of its datagram it takes; they follow one another as
+    /// [`Places`] does.
     #[inline]
     pub(crate) fn next_place(&mut self) -> (Area, Range<usize>) {
         let Grid { step, fresh_len, .. } = match self.grid {
@@ -170,9 +171,9 @@ impl Trial {
 
 /// Frames that places are drawn up for at once, at most: a port's batch.
 const PLACES_MAX: usize = 64;
-/// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that costs d, and a
-/// landing that costs c, of what a fragment costs otherwise (kB4). With fragments of 1,500 bytes in memory alone d is about 0.3
-/// and c 0.6 (`bench landing`), which asks for 43.
+/// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that
+/// costs d, and a landing that costs c, of what a fragment costs otherwise (kB4). With fragments of 1,500 bytes in
+/// memory alone d is about 0.3 and c 0.6 (`bench landing`), which asks for 43.
 const BREAK_EVEN_PERCENT: u64 = 40;
 /// Guesses after which it is decided whether they pay.
 const WINDOW: u64 = 256;

@@ -266,8 +266,8 @@ impl Mss {
         }
     }
 
-    /// How long packets of a connection may be toward this side, to the second of these ends, addresses and ports, without VLAN tags, and to
-    /// the first one.
+    /// How long packets of a connection may be toward this side, to the second of these ends, addresses and ports,
+    /// without VLAN tags, and to the first one.
     pub fn limits(&mut self, [from, to]: [(Address, u16); 2], toward: Toward) -> [SegmentLimit; 2] {
         let found = self.find(&FlowKey::between(from, to, toward));
         [toward, toward.other()].map(|toward| {

@@ -7,7 +7,8 @@ use packet::{Packet, Pool, Raw, Time, Unfit};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// The only ways out: forward, answer, retire; frames that carry no packet pass. It keeps the pool that buffers come from and return to, and the ledger.
+/// The only ways out: forward, answer, retire; frames that carry no packet pass. It keeps the pool that buffers
+/// come from and return to, and the ledger.
 ///
 /// A port drains it after every push and every expiry: [`next`](Output::next), transmit, [`done`](Output::done).
 #[derive(Debug)]

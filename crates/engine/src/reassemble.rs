@@ -241,8 +241,8 @@ impl Reassembler {
         }
     }
 
-    /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push) would, and returns how
-    /// many they are; has the processor fetch what those behind them will need.
+    /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push)
+    /// would, and returns how many they are; has the processor fetch what those behind them will need.
     #[inline]
     pub(crate) fn take_front(&mut self, frames: &[Frame], out: &mut Output) -> usize {
         let mut front = frames;
@@ -742,7 +742,7 @@ fn packet_of(frame: &Frame) -> Option<&Packet> {
     }
 }
 
-/// What a guess asks and does; see [`land`](crate::land).
+/// What a guess of the next fragments asks, and how its places are taken; see [`land`](crate::land).
 impl Reassembler {
     /// The run that was touched last, where its next piece starts, and what is to come of it; none where it has gaps or is
     /// gone.

@@ -1,7 +1,7 @@
 //! What is asked of a gateway in, the stages that do it out.
 //!
-//! Configurations, command lines, scenes of the simulator and tests fill in the same description, which begins with what is
-//! usual for a role. One constructor makes stages of it.
+//! Configurations, command lines, scenes of the simulator and tests fill in the same description, which begins with
+//! what is usual for a role. One constructor makes stages of it.
 
 use crate::coalesce::Coalescer;
 use crate::identify::{Identifiers, LIFETIME};
@@ -22,8 +22,8 @@ use packet::{Fill, Pool};
 /// What is asked of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// What is done in each direction, by the side that its packets leave by. At a border there are two: toward the narrow side, and
-    /// toward the wide one.
+    /// What is done in each direction, by the side that its packets leave by. At a border there are two: toward the
+    /// narrow side, and toward the wide one.
     pub sides: Vec<SideSettings>,
     /// What becomes of the MSS that hosts announce; none where they keep it.
     pub border: Option<Border>,
@@ -152,7 +152,8 @@ impl GatewaySettings {
         GatewaySettings { sides: vec![side], border: None, flow_count: 0 }
     }
 
-    /// Two directions, toward the narrow side and toward the wide one, with what is usual there for links of these MTUs.
+    /// Two directions, toward the narrow side and toward the wide one, with what is usual there for links of these
+    /// MTUs.
     pub fn usual(stand: Stand, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
         let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)];
         let sides = sides.map(|(toward, mtu)| SideSettings::usual(stand, toward, mtu)).into();
@@ -192,7 +193,8 @@ impl SideSettings {
             joins: Prefixes::new(if is_for_host { Join::Destination } else { Join::Off }),
             fragment_patience: (stand != Stand::WideInterface).then_some(TRANSIT_PATIENCE),
             coalesce,
-            // Between two networks segments come one by one, as the slower link lets them; the other roles join what came in a burst.
+            // Between two networks segments come one by one, as the slower link lets them; the other roles join
+            // what came in a burst.
             hold: if stand == Stand::Border { Holding::Adaptive } else { Holding::Burst },
             segment: if stand == Stand::Router { Switch::Off } else { Switch::On },
             ..SideSettings::new(mtu, position)
@@ -363,5 +365,6 @@ pub const FLOW_COUNT: usize = 1 << 16;
 pub const TRANSIT_PATIENCE: Duration = Duration::from_millis(500);
 /// How long joining on the way waits for the next fragment (rel:G18).
 pub const JOIN_PATIENCE: Duration = Duration::from_millis(10);
-/// Longest wait of a run that is released when its port has nothing more to give: for ports that never come to an end.
+/// Longest wait of a run that is released when its port has nothing more to give: for ports that never come to an
+/// end.
 pub const BURST_MAX: Duration = Duration::from_millis(1);

@@ -152,8 +152,8 @@ impl Side {
         }
     }
 
-    /// Takes in the front ones of these frames that go on with the datagram of the last fragment, as [`push`](Side::push) would each, and returns
-    /// how many they are.
+    /// Takes in the front ones of these frames that go on with the datagram of the last fragment, as
+    /// [`push`](Side::push) would each, and returns how many they are.
     #[inline]
     pub(crate) fn take_front(&mut self, now: Time, frames: &[Frame], out: &mut Output) -> usize {
         let Some(Frame::Ip(first)) = frames.first() else { return 0 };
@@ -266,8 +266,8 @@ impl Side {
         out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
     }
 
-    /// Ends what rejoins datagrams, what joins fragments on the way, and what coalesces, but for those that stay: what they hold leaves first,
-    /// through all that follows them.
+    /// Ends what rejoins datagrams, what joins fragments on the way, and what coalesces, but for those that stay:
+    /// what they hold leaves first, through all that follows them.
     pub(crate) fn end_all_but(&mut self, stays: [bool; 3], now: Time, out: &mut Output) {
         let [reassembler_stays, joiner_stays, coalescer_stays] = stays;
         let Widening { reassembler, joiner, coalescer, .. } = &mut self.widening;
@@ -398,7 +398,8 @@ impl Widening {
         self.charges().iter().sum()
     }
 
-    /// Bytes charged against the limit of each stage: of what rejoins datagrams, of what joins fragments on the way, of what coalesces.
+    /// Bytes charged against the limit of each stage: of what rejoins datagrams, of what joins fragments on the
+    /// way, of what coalesces.
     pub fn charges(&self) -> [usize; 3] {
         let Widening { reassembler, joiner, coalescer, .. } = self;
         [

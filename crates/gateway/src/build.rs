@@ -84,7 +84,8 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         checksums: if offloads.checksum { Checksums::Left } else { Checksums::Finished },
         cuts_df: side.df == DontFragment::Cut,
         id_lifetime: config.limits.datagram_lifetime,
-        // The kernel tells senders itself, but at a border. About what goes to a side, errors leave by the other one.
+        // The kernel tells senders itself, but at a border. About what goes to a side, errors leave by the other
+        // one.
         answer_from: (config.role == Role::Border).then(|| config.answers_at(toward.direction())),
         left_out: config.bypass.iter().filter_map(|stage| side_stage(*stage)).collect(),
         ..usual

@@ -1,7 +1,7 @@
-//! A stage and a switch in, ways through running workers that leave it out, or have it again, out (X7).
+//! A stage and a switch in, running workers whose directions leave it out, or have it again, out (X7).
 //!
-//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched on begins anew.
-//! A new configuration says anew which stages work.
+//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched on
+//! begins anew. A new configuration says anew which stages work.
 
 use crate::build;
 use crate::config::{Config, Stage};
@@ -14,7 +14,7 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Which of the two ways.
+/// In which directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     /// What leaves by the narrow side.
@@ -25,7 +25,7 @@ pub enum Ways {
     Both,
 }
 
-/// Switches a stage in all workers, and says on which ways.
+/// Switches a stage in all workers, and says in which directions.
 ///
 /// # Errors
 /// The configuration has no such stage there; or a worker is gone.

@@ -552,8 +552,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has flows that the kernel passes on leave by the interfaces that the ports are on; [`Keeper::watch`] does so where packets
-    /// are to pass without workers.
+    /// Has flows that the kernel passes on leave by the interfaces that the ports are on; [`Keeper::watch`] does so
+    /// where packets are to pass without workers.
     fn set_targets(&self) {
         if self.pulse.is_some() || self.config.role != Role::Border {
             return;

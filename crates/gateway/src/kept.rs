@@ -152,8 +152,8 @@ fn index_of(address: &str) -> Option<u32> {
     Netlink::open().ok()?.interface(&device_of(address)).ok().map(|interface| interface.index)
 }
 
-/// Has the flows of a border that the kernel passes on leave by the interface at its other end, whichever that is by now. A program
-/// before this one may have let the worker say it.
+/// Has the flows of a border that the kernel passes on leave by the interface at its other end, whichever that is
+/// by now. A program before this one may have let the worker say it.
 ///
 /// # Errors
 /// The right is missing.

@@ -18,8 +18,8 @@ impl Default for Stations {
 }
 
 impl Stations {
-    /// Learns from a frame with this link header that came in by the wide end (0) or the narrow one (1), so many seconds after any moment. Is the
-    /// station that it is for at the same end?
+    /// Learns from a frame with this link header that came in by the wide end (0) or the narrow one (1), so many
+    /// seconds after any moment. Is the station that it is for at the same end?
     #[inline]
     pub fn pass(&self, link: &[u8], end: usize, seconds: u64) -> bool {
         let Some((to, rest)) = link.split_first_chunk() else { return false };

@@ -1,8 +1,8 @@
 //! Frames of two ports in, packets of the right sizes to the other port out: one thread, nothing shared.
 //!
-//! What is done to packets is the engine's [`Gateway`], whose two directions lead to the narrow side and to the wide one; no buffer
-//! ever changes directions. A bump in the wire sends by the other end what came in by one. Beside a kernel that forwards and
-//! delivers, all goes back to where it was taken.
+//! What is done to packets is the engine's [`Gateway`], whose two directions lead to the narrow side and to the
+//! wide one; no buffer ever changes directions. A bump in the wire sends by the other end what came in by one.
+//! Beside a kernel that forwards and delivers, all goes back to where it was taken.
 
 use crate::handover::{Legacy, Will};
 use crate::orders::{Farewell, Order, Orders, Replacement};
@@ -194,7 +194,8 @@ impl End {
         offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_lost())
     }
 
-    /// Takes what the port has for this direction, payloads to their places where there are some; none where it is down.
+    /// Takes what the port has for this direction, payloads to their places where there are some; none where it is
+    /// down.
     fn receive(&mut self, way: usize, gateway: &mut Gateway, batch: &mut Batch) -> Turn {
         let (ingress, Batch { split, frames }) = (Ingress(way as u32), batch);
         let received = match gateway.places(way) {
@@ -415,8 +416,8 @@ impl Worker {
         self.leads = wanted && is_both;
     }
 
-    /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train. What opens or ends a
-    /// connection ends what was lent.
+    /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train.
+    /// What opens or ends a connection ends what was lent.
     fn consider(&mut self, way: usize, packet: &Packet) {
         let ip = &packet.frame()[packet.link_len()..];
         let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
@@ -450,8 +451,8 @@ impl Worker {
         }
     }
 
-    /// Lends the kernel both directions of the flows that were noted, where all that is done to their packets is that their trains get
-    /// segments of another length.
+    /// Lends the kernel both directions of the flows that were noted, where all that is done to their packets is
+    /// that their trains get segments of another length.
     fn lend(&mut self, way: usize, now: Time) {
         if self.candidates.is_empty() {
             return;
@@ -701,8 +702,8 @@ impl Worker {
         }
     }
 
-    /// Takes what another process held, before anything is received. What that one knew of its connections is not known here: packets count as
-    /// those of connections whose beginning did not pass.
+    /// Takes what another process held, before anything is received. What that one knew of its connections is not
+    /// known here: packets count as those of connections whose beginning did not pass.
     pub fn inherit(&mut self, legacies: &[Legacy]) {
         let now = self.clock.now();
         for Legacy { way, longest_piece, id, frame } in legacies {

@@ -1,12 +1,13 @@
 //! The sources and manifests of the workspace -> imports that run up.
 //!
-//! A crate uses only crates on floors below its own. The modules of a crate have floors too: no two of them use each
-//! other, directly or through others, so there is an order in which each uses only what stands before it. A module is
-//! what the crate's root declares; a folder is one module; what the root itself defines stands in `lib.rs`.
+//! A crate uses only crates on floors below its own. The modules of a crate have floors too: no two of them use
+//! each other, directly or through others, so there is an order in which each uses only what stands before it. A
+//! module is what the crate's root declares; a folder is one module; what the root itself defines stands in
+//! `lib.rs`.
 //!
 //! Only names in code count: `use` trees, and paths such as `crate::a::b` and `super::b`, also inside of macros. A
-//! name that the root re-exports counts as an import of the module that it comes from. The re-export itself does not
-//! count, and tests do not. A method of another module's type that is called without its path is not seen.
+//! name that the root re-exports counts as an import of the module that it comes from. The re-export itself does
+//! not count, and tests do not. A method of another module's type that is called without its path is not seen.
 //!
 //! This test stands in the lowest crate because it needs nothing of the workspace but its files.
 //!
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemUse, Macro, Meta, UseTree, Visibility};
 
-/// The crates by their folders, the lowest floor first; those on one floor do not use each other. Some are yet to come.
+/// The crates by their folders, the lowest floor first; those on one floor do not use each other. Some are yet to
+/// come.
 const FLOORS: [&[&str]; 10] = [
     &["lanes", "testkit"],
     &["packet"],
@@ -34,7 +36,8 @@ const FLOORS: [&[&str]; 10] = [
     &["cli", "bench", "fuzz"],
 ];
 
-/// Imports that run up and are still tolerated: crate, importing module, imported module. Without them no circle stays.
+/// Imports that run up and are still tolerated: crate, importing module, imported module. Without them no circle
+/// stays.
 const TOLERATED: &[(&str, &str, &str)] = &[
     ("bench", "landing", "harness"),
     ("bench", "recipe", "workload"),

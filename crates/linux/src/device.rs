@@ -109,7 +109,8 @@ pub fn name(request: &libc::ifreq) -> String {
 /// What the kernel says.
 ///
 /// # Safety
-/// The number is that of a request that takes the address of a `T`, and writes no more than that, or what it points to.
+/// The number is that of a request that takes the address of a `T`, and writes no more than that, or what it points
+/// to.
 pub unsafe fn ioctl<T>(file: &OwnedFd, number: libc::Ioctl, mut request: T) -> io::Result<T> {
     // SAFETY: as the caller says; the request lives until the call is over.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), number, &raw mut request) };

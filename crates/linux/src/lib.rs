@@ -1,4 +1,5 @@
-//! Questions to Linux → answers, and changes: interfaces, addresses, routes, neighbours, namespaces, descriptors, the clock.
+//! Questions to Linux → answers, and changes: interfaces, addresses, routes, neighbours, namespaces, descriptors,
+//! the clock.
 //!
 //! It knows nothing of ports or of programs in the kernel; crates above it build on it.
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -194,8 +194,9 @@ impl AsFd for Namespace {
 
 /// Lets a person who is not root make namespaces, and be root in them: puts the process into a user namespace of its own.
 ///
-/// Does nothing where the process may already make namespaces. It must be called before the process has a second thread.
-/// What the process could not do to the host it cannot do after this either, and programs at interfaces stay forbidden.
+/// Does nothing where the process may already make namespaces. It must be called before the process has a second
+/// thread. What the process could not do to the host it cannot do after this either, and programs at interfaces
+/// stay forbidden.
 ///
 /// # Errors
 /// That the kernel does not let such people have user namespaces, or that there is a second thread.

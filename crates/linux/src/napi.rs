@@ -3,8 +3,9 @@
 //! What an interface receives is worked on by whoever happens to run, often by the sender of another host: nobody's account then
 //! says what it cost. With threaded NAPI the kernel gives the interface a thread of its own, and that has an account.
 //!
-//! A veth goes past its NAPI where GRO is all that it has it for and the other end may send trains of TCP: the account then stays
-//! empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or an XDP program at this one, sees to that.
+//! A veth goes past its NAPI where GRO is all that it has it for and the other end may send trains of TCP: the
+//! account then stays empty. [`features::as_a_wire`](crate::features::as_a_wire) at the other end, or an XDP
+//! program at this one, sees to that.
 
 use crate::failure::{advised, failed};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};

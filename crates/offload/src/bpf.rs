@@ -596,7 +596,8 @@ pub(crate) const IF_EQUAL: u8 = 0x15;
 pub(crate) const IF_OTHER: u8 = 0x55;
 pub(crate) const IF_LESS: u8 = 0xa5;
 pub(crate) const IF_MORE: u8 = 0x25;
-/// What a program says of a packet: it goes on, to the next program where there is one, or it is dropped (TCX_NEXT, TCX_DROP).
+/// What a program says of a packet: it goes on, to the next program where there is one, or it is dropped (TCX_NEXT,
+/// TCX_DROP).
 pub(crate) const NEXT: i32 = -1;
 pub(crate) const DROP: i32 = 2;
 /// Before all programs that are attached already (BPF_F_BEFORE without one that is meant).
@@ -626,7 +627,8 @@ const PROGRAM_BY_NUMBER: libc::c_int = 13;
 const MAP_BY_NUMBER: libc::c_int = 14;
 #[cfg(test)]
 const TELL: libc::c_int = 15;
-/// More than a program here uses; and as much as is read of `struct bpf_prog_info`, `bpf_map_info` and `bpf_link_info`, in bytes.
+/// More than a program here uses; and as much as is read of `struct bpf_prog_info`, `bpf_map_info` and
+/// `bpf_link_info`, in bytes.
 #[cfg(test)]
 const MAPS_MAX: usize = 8;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Packets in, what the kernel does with them without us out: small programs at interfaces and sockets, and what loads them.
+//! Packets in, what the kernel does with them without us out: small programs at interfaces and sockets, and what
+//! loads them.
 //!
 //! All of them end with the descriptors that hold them, so with the process, however that ends.
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -1,7 +1,7 @@
 //! What an IP header says, alike for versions 4 and 6.
 //!
-//! Everything that divides or joins packets asks only the questions of [`Ip`]. The two header files answer those on which
-//! the versions differ; `version.rs` asks the right one.
+//! Everything that divides or joins packets asks only the questions of [`Ip`]. The two header files answer those on
+//! which the versions differ; `version.rs` asks the right one.
 
 use crate::sum::Sum;
 use core::fmt;

@@ -1,7 +1,7 @@
 //! One packet that stands for many in, their headers out.
 //!
-//! A train has one header and the payload of all its segments, as virtio-net and GSO carry it. Its segments differ in
-//! length, sequence number, flags, identification and checksums, and in nothing else.
+//! A train has one header and the payload of all its segments, as virtio-net and GSO carry it. Its segments differ
+//! in length, sequence number, flags, identification and checksums, and in nothing else.
 
 use crate::ip::{Ip, TCP, UDP, Upper, Version, pseudo_sum};
 use crate::link::LINK_LEN_MAX;
@@ -11,9 +11,9 @@ use crate::tcp::{self, Segment, TcpOption};
 use crate::train::Identifications;
 use crate::udp::{self, UdpHeader};
 
-/// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that opens or
-/// resets a connection or is urgent (R117, R118), nor one that is signed as a whole (RFC 2385, RFC 4302, RFC 5925) or
-/// whose options cannot be read.
+/// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that
+/// opens or resets a connection or is urgent (R117, R118), nor one that is signed as a whole (RFC 2385, RFC 4302,
+/// RFC 5925) or whose options cannot be read.
 pub fn may_be_segmented(packet: &Packet) -> bool {
     is_divisible(packet, tcp::SYN | tcp::RST | tcp::URG)
 }
@@ -151,8 +151,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// The flags that a segment here may have: CWR only the first (RFC 3168 section 6.1.2, R043) unless the connection counts
-    /// by it (RFC 9768 section 3.2.2), PSH and FIN only the last (RFC 9293 section 3.9.1.2, R117).
+    /// The flags that a segment here may have: CWR only the first (RFC 3168 section 6.1.2, R043) unless the
+    /// connection counts by it (RFC 9768 section 3.2.2), PSH and FIN only the last (RFC 9293 section 3.9.1.2,
+    /// R117).
     pub(crate) fn flags(self) -> u8 {
         let without_first = if self.first { 0 } else { tcp::CWR };
         let without_last = if self.last { 0 } else { tcp::PSH | tcp::FIN };

@@ -50,7 +50,8 @@ impl Tunnel {
         match ip.upper {
             Some(upper) if upper.protocol == UDP => in_udp(packet),
             Some(upper) => Tunnel::of_protocol(upper.protocol),
-            // Later pieces in IPv6 may name any protocol (RFC 8200 section 4.5), and as sent they name that of the first.
+            // Later pieces in IPv6 may name any protocol (RFC 8200 section 4.5), and as sent they name that of the
+            // first.
             None => Tunnel::of_protocol(ip.protocol),
         }
     }

@@ -69,8 +69,8 @@ impl Ip {
         }
     }
 
-    /// Longest TCP payload that every host takes, in bytes: the MSS of one that announces none (RFC 9293 section 3.7.1,
-    /// R112).
+    /// Longest TCP payload that every host takes, in bytes: the MSS of one that announces none (RFC 9293 section
+    /// 3.7.1, R112).
     pub fn mss_default(&self) -> u16 {
         match self.version {
             Version::V4 => ipv4::MSS_DEFAULT,
@@ -78,8 +78,8 @@ impl Ip {
         }
     }
 
-    /// The longest payload that may stand behind this header: the length field has 16 bits, and counts the header in
-    /// IPv4 and the extension headers in IPv6.
+    /// The longest payload that may stand behind this header: the length field has 16 bits, and counts the header
+    /// in IPv4 and the extension headers in IPv6.
     pub fn payload_len_max(&self) -> usize {
         match self.version {
             Version::V4 => LEN_MAX - usize::from(self.header_len),
@@ -146,8 +146,8 @@ impl Ip {
         }
     }
 
-    /// Writes the header of the pieces that do not start their datagram to the front of `out`, where it is another than
-    /// that of the piece that does.
+    /// Writes the header of the pieces that do not start their datagram to the front of `out`, where it is another
+    /// than that of the piece that does.
     pub(crate) fn later_header(&self, header: &[u8], out: &mut [u8]) {
         match self.version {
             Version::V4 => drop(ipv4::later_header(header, out)),
@@ -155,7 +155,8 @@ impl Ip {
         }
     }
 
-    /// Writes what makes a copy of the packet's header that of a piece. In IPv6, a Fragment header's room is behind the copy.
+    /// Writes what makes a copy of the packet's header that of a piece. In IPv6, a Fragment header's room is behind
+    /// the copy.
     #[inline]
     pub(crate) fn stamp(&self, header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
         match self.version {
@@ -173,8 +174,8 @@ impl Ip {
         }
     }
 
-    /// Writes what differs between the segments of a train, for one with `upper_len` bytes behind the IP headers. `rest`
-    /// is the [`sum_of_rest`](Ip::sum_of_rest).
+    /// Writes what differs between the segments of a train, for one with `upper_len` bytes behind the IP headers.
+    /// `rest` is the [`sum_of_rest`](Ip::sum_of_rest).
     #[inline]
     pub(crate) fn stamp_segment(version: Version, header: &mut [u8], rest: Sum, upper_len: usize, id: u32) {
         match version {
@@ -183,7 +184,8 @@ impl Ip {
         }
     }
 
-    /// Are two headers of this version, up to the transport header, equal but for lengths, identification and checksum?
+    /// Are two headers of this version, up to the transport header, equal but for lengths, identification and
+    /// checksum?
     pub(crate) fn shares_header(&self, one: &[u8], other: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::shares_header(one, other),
@@ -205,7 +207,8 @@ impl Ip {
         !has_options && !self.is_authenticated(packet)
     }
 
-    /// Does an Authentication header cover all of this packet (RFC 4302 section 3.3.3)? In IPv4 it hides what is behind.
+    /// Does an Authentication header cover all of this packet (RFC 4302 section 3.3.3)? In IPv4 it hides what is
+    /// behind.
     pub(crate) fn is_authenticated(&self, packet: &[u8]) -> bool {
         match (self.version, self.upper) {
             (Version::V6, Some(upper)) => ipv6::is_authenticated(packet, upper),
@@ -221,8 +224,8 @@ impl Ip {
         }
     }
 
-    /// Writes lengths, marks and the header's checksum for one packet of `len` bytes: a whole datagram, or in IPv4 this
-    /// fragment of one.
+    /// Writes lengths, marks and the header's checksum for one packet of `len` bytes: a whole datagram, or in IPv4
+    /// this fragment of one.
     #[inline]
     pub(crate) fn seal(&self, header: &mut [u8], fragment: Option<Fragment>) {
         match self.version {

@@ -1,7 +1,7 @@
 //! An interface in, a port for the packets of it that the kernel redirects to us out.
 //!
-//! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see [`redirect`](offload::redirect).
-//! The device has no address, asks nobody for one, and is gone with the port.
+//! The port is a TAP device (TUN where the interface has no link headers) beside the interface: see
+//! [`redirect`](offload::redirect). The device has no address, asks nobody for one, and is gone with the port.
 
 use crate::options::Options;
 use crate::port::Offloads;
@@ -68,8 +68,8 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
     Ok(tap)
 }
 
-/// Makes a device that nothing is sent to, for [routes that end with it](linux::routes::Ends), in the namespace of the calling
-/// thread. Its name begins with [`TETHER`] and this tag.
+/// Makes a device that nothing is sent to, for [routes that end with it](linux::routes::Ends), in the namespace of
+/// the calling thread. Its name begins with [`TETHER`] and this tag.
 ///
 /// # Errors
 /// What the kernel refuses.

@@ -7,27 +7,31 @@ use crate::port::Offloads;
 pub struct Options {
     /// MTU that a TUN or TAP device gets, in bytes; without one it keeps what it has. Other interfaces keep theirs.
     pub mtu: Option<u32>,
-    /// What may be left to the kernel; a port says by [`Port::offloads`](crate::Port::offloads) what it got. From a TUN or TAP device come only
-    /// trains of the kinds that are wanted here. A packet socket receives whatever passes, trains among it.
+    /// What may be left to the kernel; a port says by [`Port::offloads`](crate::Port::offloads) what it got. From a
+    /// TUN or TAP device come only trains of the kinds that are wanted here. A packet socket receives whatever
+    /// passes, trains among it.
     pub offloads: Offloads,
     /// One of several queues of a TUN or TAP device: all of them are opened so, by the same name.
     pub has_queues: bool,
-    /// Shares the interface with the other packet sockets of a group. Of a TUN or TAP device with several queues only
-    /// [`Spread::Steered`] is obeyed: else the kernel chooses by flow.
+    /// Shares the interface with the other packet sockets of a group. Of a TUN or TAP device with several queues
+    /// only [`Spread::Steered`] is obeyed: else the kernel chooses by flow.
     pub fanout: Option<Fanout>,
-    /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets only.
+    /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets
+    /// only.
     pub bypasses_queue: bool,
-    /// Memory of the kernel for frames that wait, in each direction, in bytes; of an AF_XDP socket, for frames that it sends.
+    /// Memory of the kernel for frames that wait, in each direction, in bytes; of an AF_XDP socket, for frames that
+    /// it sends.
     pub socket_buffer_len: u32,
-    /// Flows that need nothing but segments of another length may be lent to the kernel: see [`leases`](offload::leases). Packet
-    /// sockets on Ethernet only, where the right is there.
+    /// Flows that need nothing but segments of another length may be lent to the kernel: see
+    /// [`leases`](offload::leases). Packet sockets on Ethernet only, where the right is there.
     pub may_lend: bool,
     /// Number of the interface that such flows go out by, where it is there already.
     pub lends_to: Option<u32>,
-    /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO): see
-    /// [`napi::hold_joined`](linux::napi::hold_joined).
+    /// What is sent to the host of a TUN or TAP device is received there as from a card, and may be joined (GRO):
+    /// see [`napi::hold_joined`](linux::napi::hold_joined).
     pub has_napi: bool,
-    /// Does this port count the frames that a TUN or TAP device drops? Only one of its queues should, as they are not told apart.
+    /// Does this port count the frames that a TUN or TAP device drops? Only one of its queues should, as they are
+    /// not told apart.
     pub counts_drops: bool,
 }
 
@@ -45,8 +49,8 @@ pub struct Fanout {
 pub enum Spread {
     /// By flow: both directions of one go to the same socket, and all fragments of a datagram.
     Flow,
-    /// As [`steer::worker`](offload::steer::worker) says, to one of so many: the same one on every port. The sockets of a
-    /// group, and the queues of a TUN or TAP device, are numbered as they are opened.
+    /// As [`steer::worker`](offload::steer::worker) says, to one of so many: the same one on every port. The
+    /// sockets of a group, and the queues of a TUN or TAP device, are numbered as they are opened.
     Steered(u16),
     /// In turns.
     Turns,

@@ -25,9 +25,10 @@ pub trait Port: Send {
     /// What the kernel says of the interface behind it, which may be gone; frames that were appended are good.
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received>;
 
-    /// Does the same where somebody guesses what comes: receives the payloads of the first frames to `places`, as long as they may
-    /// be what was expected, and appends those to `landed`, one for each place in their order. All that comes behind the first
-    /// that is something else is whole, and appended to `frames`. A port that cannot receive so lands nothing.
+    /// Does the same where somebody guesses what comes: receives the payloads of the first frames to `places`, as
+    /// long as they may be what was expected, and appends those to `landed`, one for each place in their order. All
+    /// that comes behind the first that is something else is whole, and appended to `frames`. A port that cannot
+    /// receive so lands nothing.
     ///
     /// # Errors
     /// See [`receive`](Port::receive).
@@ -42,11 +43,12 @@ pub trait Port: Send {
         self.receive(ingress, pool, frames)
     }
 
-    /// Sends `wires` in their order and says how many of them it took; the first that is left would have to wait. Never
-    /// waits itself.
+    /// Sends `wires` in their order and says how many of them it took; the first that is left would have to wait.
+    /// Never waits itself.
     ///
     /// # Errors
-    /// Why the first one cannot be sent at all; none was. [`Refusal::of`](crate::Refusal::of) tells the causes apart that a sender can act on.
+    /// Why the first one cannot be sent at all; none was. [`Refusal::of`](crate::Refusal::of) tells the causes
+    /// apart that a sender can act on.
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize>;
 
     /// Frames that the kernel dropped because nobody took them in time, since the port was opened.
@@ -67,7 +69,8 @@ pub trait Port: Send {
     /// Says that nothing is left of what it gave so far: flows that the kernel may pass on can go on there.
     fn settle(&mut self) {}
 
-    /// All descriptors that another process needs to go on with it, [`fd`](Port::fd) first: see [`adopt`](crate::adopt).
+    /// All descriptors that another process needs to go on with it, [`fd`](Port::fd) first: see
+    /// [`adopt`](crate::adopt).
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.fd()]
     }
@@ -117,8 +120,8 @@ pub struct Wire<'a> {
 /// What a sender leaves to the port: it must be among its [`Offloads`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToDo {
-    /// Where the transport header starts, and the checksum field that holds the pseudo-header's sum, from the frame's start,
-    /// in bytes.
+    /// Where the transport header starts, and the checksum field that holds the pseudo-header's sum, from the
+    /// frame's start, in bytes.
     pub checksum: Option<(u16, u16)>,
     /// A train is to be cut.
     pub train: Option<TrainToDo>,

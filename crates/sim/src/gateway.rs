@@ -1,4 +1,5 @@
-//! Frames at two ends in, packets of the right sizes to the other end out: the engine's gateway, driven as the live worker drives it.
+//! Frames at two ends in, packets of the right sizes to the other end out: the engine's gateway, driven as the live
+//! worker drives it.
 
 use crate::address;
 use crate::bend::Bend;

@@ -1,4 +1,5 @@
-//! Frames for one direction in, frames of the sizes that it wants out: an engine's gateway, and the laws over each of its directions.
+//! Frames for one direction in, frames of the sizes that it wants out: an engine's gateway, and the laws over each
+//! of its directions.
 //!
 //! What each law costs is the same for every packet, however much is held: arrivals and departures are compared with what the
 //! ledger says, places within flows with the highest before them, ages with the moment that a packet carries in its tag. What

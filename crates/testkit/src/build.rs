@@ -510,8 +510,8 @@ pub fn chain(headers: &[(u8, Vec<u8>)], last: u8) -> (u8, Vec<u8>) {
     (kinds[0], bytes.collect())
 }
 
-/// An extension header of `len` bytes that asks for nothing: an experimental source route that is at its end (RFC 4727), an
-/// authentication of zeros, or padding options.
+/// An extension header of `len` bytes that asks for nothing: an experimental source route that is at its end (RFC
+/// 4727), an authentication of zeros, or padding options.
 pub fn extension(kind: u8, len: usize) -> (u8, Vec<u8>) {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;

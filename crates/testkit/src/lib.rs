@@ -1,7 +1,8 @@
 //! What a test says of a packet -> its bytes; bytes -> what they say.
 //!
-//! Nothing here uses a crate of ours, so a test and the code under test can only agree by both being right. Headers are
-//! written and read field by field; the crate's own tests hold them against bytes from RFCs and against another crate.
+//! Nothing here uses a crate of ours, so a test and the code under test can only agree by both being right. Headers
+//! are written and read field by field; the crate's own tests hold them against bytes from RFCs and against another
+//! crate.
 //!
 //! ```
 //! use testkit::{Seen, tcp, udp};

@@ -53,8 +53,9 @@ pub fn number_from(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
 
-/// Runs a law on so many seeds, or on the one that `WIDELOAD_SEED` names; `WIDELOAD_SEEDS` runs more of them. Where the
-/// law fails, the command that repeats it is printed: `of` are the words behind `cargo test`. Returns how many seeds ran.
+/// Runs a law on so many seeds, or on the one that `WIDELOAD_SEED` names; `WIDELOAD_SEEDS` runs more of them. Where
+/// the law fails, the command that repeats it is printed: `of` are the words behind `cargo test`. Returns how many
+/// seeds ran.
 pub fn each_seed(of: &str, usual: u64, mut law: impl FnMut(u64)) -> u64 {
     let seeds = match number_from("WIDELOAD_SEED") {
         Some(seed) => seed..seed + 1,

@@ -1,13 +1,13 @@
-//! A packet's fields -> may it share a header with its neighbours, may it be cut into segments: the rulings, written
-//! once more in the plainest way.
+//! A packet's fields -> may it share a header with its neighbours, may it be cut into segments: the rulings,
+//! written once more in the plainest way.
 
 use crate::fields::{ACK, CWR, ECE, FIN, IPV4_LEN, PSH, RST, SYN, TCP, URG, long};
 use crate::read::Seen;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Seen {
-    /// May it share its header with its neighbours? A whole TCP segment with payload and a right checksum, no flags but
-    /// ACK, PSH, FIN and ECE, no options but one of time stamps.
+    /// May it share its header with its neighbours? A whole TCP segment with payload and a right checksum, no flags
+    /// but ACK, PSH, FIN and ECE, no options but one of time stamps.
     pub fn joins(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -19,7 +19,8 @@ impl Seen {
             && stamps(self.options()).is_some()
     }
 
-    /// May it be cut into segments? Not what opens, resets or is urgent, or whose options sign it or cannot be read.
+    /// May it be cut into segments? Not what opens, resets or is urgent, or whose options sign it or cannot be
+    /// read.
     pub fn may_be_segmented(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -35,9 +36,9 @@ impl Seen {
         Some((long(self.options(), at), long(self.options(), at + 4)))
     }
 
-    /// Everything that a TCP packet's bytes leave with unchanged, in one number: link header, IP header but for lengths,
-    /// identification and checksum; ports, reserved bits, flags but CWR, PSH and FIN, urgent pointer, options but for
-    /// the values of time stamps.
+    /// Everything that a TCP packet's bytes leave with unchanged, in one number: link header, IP header but for
+    /// lengths, identification and checksum; ports, reserved bits, flags but CWR, PSH and FIN, urgent pointer,
+    /// options but for the values of time stamps.
     pub fn surroundings(&self) -> u64 {
         let mut kept = self.frame[..self.payload_at].to_vec();
         let ip_at = self.ip_at;

@@ -24,7 +24,7 @@ impl Live {
     pub fn host(limit: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(Stand::WideInterface, u16::MAX, NARROW_MTU);
         for side in &mut settings.sides {
-            // As where a machine behind a TAP is the host.
+            // Toward the host's own kernel segments are coalesced too, as toward a machine behind a TAP.
             let coalesce = (side.position == Position::Kernel).then_some(Mode::Resize);
             *side =
                 SideSettings { memory: limit, late: Late::Retire, coalesce, ..side.clone() }.with_trains_for(true);
@@ -32,7 +32,8 @@ impl Live {
         Live::new(&settings, pool)
     }
 
-    /// Toward the wide side of a border, whose packets are this long at most. All that is held leaves when it is told to.
+    /// Toward the wide side of a border, whose packets are this long at most. All that is held leaves when it is
+    /// told to.
     pub fn border(limit: usize, len_max: u16, flows: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(Stand::Border, len_max, NARROW_MTU);
         settings.flow_count = 2 * flows + FLOWS_MORE;

@@ -387,16 +387,25 @@ fn half_a_datagram_is_held_until_its_patience_ends_and_not_longer() {
     }
 }
 
-#[test]
-fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
+/// A host with memory for three first fragments of eight bytes, and what one of them takes, in bytes.
+fn of_three_fragments() -> (Rig, usize) {
     let one = {
         let mut rig = Rig::host();
-        rig.push(&ip(4).part(0, [0; 8], true).bytes());
+        rig.push(&part(0, 0, true));
         rig.side.widening.reassembler.as_ref().unwrap().charged()
     };
     let limits = Limits { bytes: 3 * one, patience: None };
-    let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
-    let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [0; 8], more) }.bytes();
+    (Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits), one)
+}
+
+/// Eight bytes of a datagram.
+fn part(id: u32, offset: usize, more: bool) -> Vec<u8> {
+    Spec { id, ..ip(4).part(offset, [0; 8], more) }.bytes()
+}
+
+#[test]
+fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
+    let (mut rig, one) = of_three_fragments();
     for id in [0, 0, 0, 1, 2, 1, 0] {
         rig.push(&part(id, 0, true));
         assert!(rig.side.widening.reassembler.as_ref().unwrap().charged() <= 3 * one);
@@ -410,14 +419,7 @@ fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
 
 #[test]
 fn what_is_held_in_the_place_of_another_datagram_is_not_taken_for_it() {
-    let one = {
-        let mut rig = Rig::host();
-        rig.push(&ip(4).part(0, [0; 8], true).bytes());
-        rig.side.widening.reassembler.as_ref().unwrap().charged()
-    };
-    let limits = Limits { bytes: 3 * one, patience: None };
-    let mut rig = Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits);
-    let part = |id: u32, offset: usize, more: bool| Spec { id, ..ip(4).part(offset, [0; 8], more) }.bytes();
+    let (mut rig, _) = of_three_fragments();
     // The fourth takes the room of the first, and the fifth its place; what the first still waits for is none of it.
     (0..5).for_each(|id| drop(rig.push(&part(id, 0, true))));
     assert!(rig.retired(Reason::FragEvicted) >= 1);

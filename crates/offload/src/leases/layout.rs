@@ -1,8 +1,8 @@
 //! Where the memory that workers share with the programs has what, in bytes.
 
-/// What the memory that is shared starts with: packets that were left to the worker, those that its socket received or missed, how many
-/// were left when it last had let go of all, the interface that packets are to go by, and what passed. Workers without rights write
-/// all of it: a program takes no interface but its own from here.
+/// What the memory that is shared starts with: packets that were left to the worker, those that its socket received
+/// or missed, how many were left when it last had let go of all, the interface that packets are to go by, and what
+/// passed. Workers without rights write all of it: a program takes no interface but its own from here.
 pub(super) const LEFT_AT: usize = 0;
 pub(super) const RECEIVED_AT: usize = 8;
 pub(super) const DONE_AT: usize = 16;
@@ -15,9 +15,9 @@ pub(super) const LOST_AT: usize = 64;
 /// The number of the last packet that was left to the worker and of whose flow nothing is known.
 pub(super) const LAST_OF_SOME_AT: usize = 72;
 pub(super) const HEADER_LEN: usize = 128;
-/// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was left to the worker, how long packets may
-/// be, how many came singly in a row, whether it is used, whether segments may become longer, whether something was acknowledged, the flow,
-/// and the last byte that was.
+/// What follows is a lease each: when it ends, 0 while nothing stands there, the number of the last packet that was
+/// left to the worker, how long packets may be, how many came singly in a row, whether it is used, whether segments
+/// may become longer, whether something was acknowledged, the flow, and the last byte that was.
 pub(super) const SLOT_LEN: usize = 1 << SLOT_LEN_BITS;
 pub(super) const SLOT_LEN_BITS: i32 = 7;
 pub(super) const SLOT_BITS: i32 = 10;

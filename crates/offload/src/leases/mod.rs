@@ -171,9 +171,9 @@ impl Flow {
 }
 
 impl Leases {
-    /// None yet, of what comes in by the interface `index` and is to go out by the interface `to`, where that is known yet: see
-    /// [`set_target`]. And the program that a socket there is to have before the first frame comes to it: it keeps from it what
-    /// the kernel passes on, and numbers what it leaves to it.
+    /// None yet, of what comes in by the interface `index` and is to go out by the interface `to`, where that is
+    /// known yet: see [`set_target`]. And the program that a socket there is to have before the first frame comes
+    /// to it: it keeps from it what the kernel passes on, and numbers what it leaves to it.
     ///
     /// # Errors
     /// The right is missing, or the kernel is older than Linux 6.6.
@@ -225,8 +225,8 @@ impl Leases {
         self.index
     }
 
-    /// What passes goes out by the interface with this number from now on, which is the one that whoever opened it has
-    /// [named](set_target): by any other nothing passes, and by 0.
+    /// What passes goes out by the interface with this number from now on, which is the one that whoever opened it
+    /// has [named](set_target): by any other nothing passes, and by 0.
     pub fn lead_to(&self, index: u32) {
         self.long(TO_AT).store(index.into(), Ordering::Release);
     }
@@ -432,7 +432,8 @@ impl Leases {
     }
 }
 
-/// Does the interface take TCP trains of both versions whole? Where that cannot be told, the kernel is taken to cut them.
+/// Does the interface take TCP trains of both versions whole? Where that cannot be told, the kernel is taken to cut
+/// them.
 fn takes_trains(index: u32) -> bool {
     let name = Netlink::open().and_then(|mut netlink| netlink.interface_at(index)).map(|found| found.name);
     let features = name.and_then(|name| Features::of(&name));

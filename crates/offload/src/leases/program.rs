@@ -19,8 +19,8 @@ use std::io;
 use std::iter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The program for a socket, by which flows leave by the interface `to`; what it leaves to the socket goes through the steps
-/// `besides` first, which end at "keep" or "refuse".
+/// The program for a socket, by which flows leave by the interface `to`; what it leaves to the socket goes through
+/// the steps `besides` first, which end at "keep" or "refuse".
 ///
 /// # Errors
 /// The right is missing, or the kernel is too old.
@@ -29,8 +29,8 @@ pub(crate) fn filter(map: BorrowedFd<'_>, to: Option<u32>, besides: &[Step]) -> 
     program.map_err(|refusal| refusal.about(AT_A_SOCKET))
 }
 
-/// Has offloaded flows that come in by a socket's interface leave by the interface `to` from here on, or by none. The program at the
-/// socket is replaced by one that knows no other; packets are numbered on.
+/// Has offloaded flows that come in by a socket's interface leave by the interface `to` from here on, or by none.
+/// The program at the socket is replaced by one that knows no other; packets are numbered on.
 ///
 /// # Errors
 /// The right is missing, or these are no socket and no map of leases.
@@ -149,10 +149,11 @@ fn find(map: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Goes on at "ours" where the lease has run out, or a packet before this one is still with the worker, or packets are not to go by
-/// the interface `to`; at "close" where the connection opens or ends.
+/// Goes on at "ours" where the lease has run out, or a packet before this one is still with the worker, or packets
+/// are not to go by the interface `to`; at "close" where the connection opens or ends.
 ///
-/// Where they go stands in the program, which a worker without rights cannot change, and not in the memory that it writes.
+/// Where they go stands in the program, which a worker without rights cannot change, and not in the memory that it
+/// writes.
 fn may_go(map: BorrowedFd<'_>, to: Option<u32>) -> Vec<Step> {
     let mut steps = vec![
         load_byte(R0, R10, HEADER + 13),
@@ -365,9 +366,9 @@ pub(super) fn entry(map: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Vec<Step> {
     steps
 }
 
-/// Gives a train with a note, at the exit of the interface that it leaves by, segments as long as the note says. Register 6 has
-/// the packet, 7 the length that its segments have and then what it changes by, 8 the one that is wanted, 9 the changes that are left. So much
-/// headroom is made at once.
+/// Gives a train with a note, at the exit of the interface that it leaves by, segments as long as the note says.
+/// Register 6 has the packet, 7 the length that its segments have and then what it changes by, 8 the one that is
+/// wanted, 9 the changes that are left. So much headroom is made at once.
 pub(super) fn exit(map: BorrowedFd<'_>, room: i32) -> Vec<Step> {
     let mut steps = unless_noted().to_vec();
     steps.extend(unfold_tags());
@@ -558,7 +559,8 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// Folds the tags of a frame, where there is one of 802.1ad, or there are two in front of IP, of a session of PPPoE or of MPLS.
+    /// Folds the tags of a frame, where there is one of 802.1ad, or there are two in front of IP, of a session of
+    /// PPPoE or of MPLS.
     #[inline]
     pub fn of(frame: &[u8]) -> Option<Folded> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -855,10 +857,11 @@ pub(super) const EACH_SEGMENT: i32 = 1;
 pub(super) const IN_FRONT: i32 = 1;
 pub(super) const FIXED: i32 = 1;
 pub(super) const WITHOUT_SUM: i32 = 1 << 5;
-/// Headroom that is made at once, in bytes, of at most 4,095, where the interface takes trains whole: few changes cost least.
+/// Headroom that is made at once, in bytes, of at most 4,095, where the interface takes trains whole: few changes
+/// cost least.
 pub(super) const ROOM_WHOLE: i32 = 4_000;
-/// The same where the kernel cuts them: it gives each segment as much headroom as its train has, and with 4,000 a receiver used a
-/// fifth more processor time. Most of what sockets send has 224 already.
+/// The same where the kernel cuts them: it gives each segment as much headroom as its train has, and with 4,000 a
+/// receiver used a fifth more processor time. Most of what sockets send has 224 already.
 pub(super) const ROOM_CUT: i32 = 224;
 /// How much segments may become longer or shorter, in bytes. Programs outlive a restart: not more than those of older versions can.
 pub(super) const CHANGE_MAX: i32 = 16_000;

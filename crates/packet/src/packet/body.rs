@@ -29,7 +29,8 @@ pub struct Body {
     pub segment_limit: Option<SegmentLimit>,
     /// Do the hosts of its TCP connection count marks by three bits of each segment (RFC 9768)?
     pub has_accurate_ecn: bool,
-    /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it already.
+    /// Is it for a station of the side that it came from? No error is sent about it then: who it is for has it
+    /// already.
     pub stays_on_its_side: bool,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
     pub train: Option<Train>,

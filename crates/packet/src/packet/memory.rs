@@ -86,10 +86,11 @@ pub(super) const fn pinned_len(content_len: usize) -> usize {
     HEADROOM + content_len + content_len / MAP_RATIO
 }
 
-/// Room in front of the content for the longest headers we work on, in bytes: link 32, IPv6 40, extension headers 256,
-/// Fragment header 8; rounded up to cache lines.
+/// Room in front of the content for the longest headers we work on, in bytes: link 32, IPv6 40, extension headers
+/// 256, Fragment header 8; rounded up to cache lines.
 pub const HEADROOM: usize = 384;
-/// Content that a buffer of each class holds, in bytes: one narrow packet; two; a page-sized wide one; any datagram.
+/// Content that a buffer of each class holds, in bytes: one narrow packet; two; a page-sized wide one; any
+/// datagram.
 pub const CLASS_LENS: [usize; 4] = [2_048, 4_096, 16_384, 65_536];
 /// Bytes of content for one byte of the map: eight bits, each for eight bytes.
 const MAP_RATIO: usize = 64;

@@ -1,7 +1,8 @@
 //! Frames of an attack in, what a gateway lets out of them out; and the laws, which are looked at after every frame.
 //!
-//! The gateway's two ways are composed as those of the simulator's gateways are. Beside the attack, bystanders that have
-//! nothing to do with it send a datagram in two pieces and a stream of segments; all of theirs has to arrive, and unchanged.
+//! The gateway is the engine's, with the settings that it has in scenes of the simulator. Beside the attack, bystanders
+//! that have nothing to do with it send a datagram in two fragments and a stream of segments; all of theirs has to
+//! arrive, and unchanged.
 
 use super::bystanders::Bystanders;
 use super::craft;
