@@ -58,6 +58,14 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 31)]
         rounds: usize,
     },
+    /// The functions that a packet goes through, of a program that was built without inlining
+    Ways {
+        /// Only workloads whose name has all of these words
+        words: Vec<String>,
+        /// Name each function, with its calls a packet
+        #[arg(long)]
+        all: bool,
+    },
     /// Work on one section's packets and answer commands, as crates/bench/peers/README.md says
     #[command(hide = true)]
     Harness {

@@ -3,7 +3,7 @@
 use crate::baseline::{Baseline, PATH};
 use crate::grid::{Extent, workloads};
 use crate::instructions;
-use crate::measure::own_instructions;
+use crate::measure::{own_instructions, own_way};
 use crate::recipe::Recipe;
 use crate::workload::Workload;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -80,6 +80,33 @@ pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Follows packets, and prints their ways; all functions of them, if wished.
+///
+/// # Errors
+/// What makes following impossible.
+pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
+    let words = if words.is_empty() { &WAYS.map(str::to_string)[..] } else { words };
+    println!("calls of a packet, by callgrind: functions, changes of crate, TCP headers read");
+    let folder = folder()?;
+    for name in words {
+        let workloads = workloads(Extent::Usual, std::slice::from_ref(name));
+        for workload in workloads {
+            let way = own_way(&workload, folder.path())?;
+            let parses = way.count_of("tcp::Segment::parse");
+            let functions = way.functions().count();
+            println!("{functions:>5} {:>7.1} {parses:>6.2}  {}: {workload}", way.crossings, workload.function);
+            println!("{:>22}of {:?}", "", way.crates());
+            if all {
+                way.functions().for_each(|(name, count)| println!("{count:>22.2}  {name}"));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is followed where nothing is asked for.
+const WAYS: [&str; 2] = ["reassemble 44 1 datagram in order contiguous", "coalesce 1 flow section contiguous"];
+
 /// The usual workloads that are quickly counted.
 fn guarded() -> Vec<Workload> {
     let mut all = workloads(Extent::Usual, &[]);
@@ -89,14 +116,18 @@ fn guarded() -> Vec<Workload> {
     all
 }
 
+fn folder() -> Result<tempfile::TempDir, String> {
+    if !instructions::is_possible() {
+        return Err("valgrind is not installed, and counts instructions; apt-get install valgrind".to_string());
+    }
+    tempfile::tempdir().map_err(|error| format!("no folder for files: {error}"))
+}
+
 fn count(
     workloads: Vec<Workload>,
     mut take: impl FnMut(&Workload, Result<f64, String>) -> Result<(), String>,
 ) -> Result<(), String> {
-    if !instructions::is_possible() {
-        return Err("valgrind is not installed, and counts instructions; apt-get install valgrind".to_string());
-    }
-    let folder = tempfile::tempdir().map_err(|error| format!("no folder for files: {error}"))?;
+    let folder = folder()?;
     let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is right");
     let bar = ProgressBar::new(workloads.len() as u64).with_style(style);
     for workload in workloads {

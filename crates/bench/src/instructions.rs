@@ -26,6 +26,25 @@ pub fn is_possible() -> bool {
 }
 
 fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) -> Result<u64, String> {
+    let (text, _) = collect(harness, sections, folder, patience)?;
+    collected(&text).ok_or_else(|| "callgrind says no count".to_string())
+}
+
+/// What callgrind writes about so many sections.
+///
+/// # Errors
+/// Why it wrote nothing.
+pub fn profile(harness: &Command, sections: usize, folder: &Path, patience: Duration) -> Result<String, String> {
+    collect(harness, sections, folder, patience).map(|(_, profile)| profile)
+}
+
+/// What callgrind says and writes.
+fn collect(
+    harness: &Command,
+    sections: usize,
+    folder: &Path,
+    patience: Duration,
+) -> Result<(String, String), String> {
     let said = folder.join(format!("callgrind-{sections}"));
     let profile = folder.join(format!("callgrind-{sections}.out"));
     let file = std::fs::File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
@@ -55,6 +74,7 @@ fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) 
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     };
+    let written = std::fs::read(&profile).unwrap_or_default();
     let _ = std::fs::remove_file(&profile);
     if !status.success() {
         return Err(last_line(&said).unwrap_or_else(|| format!("valgrind ended with {status}")));
@@ -64,7 +84,7 @@ fn count(harness: &Command, sections: usize, folder: &Path, patience: Duration) 
     if let Some(why) = text.lines().find_map(|line| line.strip_prefix("cannot\t")) {
         return Err(why.to_string());
     }
-    collected(&text).ok_or_else(|| "callgrind says no count".to_string())
+    Ok((text.into_owned(), String::from_utf8_lossy(&written).into_owned()))
 }
 
 /// The number in `==7== Collected : 123`.
@@ -76,9 +96,9 @@ fn collected(said: &str) -> Option<u64> {
 /// Sections with more packets take too long.
 pub const PACKETS_MAX: usize = 200_000;
 /// Sections of the shorter run, after which caches and tables have their size.
-const FEW: usize = 2;
+pub const FEW: usize = 2;
 /// Sections of the longer one.
-const MANY: usize = 6;
+pub const MANY: usize = 6;
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ mod report;
 mod rows;
 mod section;
 mod table;
+mod ways;
 mod wire;
 mod workload;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Some(Command::Harness { arguments }) => harness(arguments),
         Some(Command::Landing { rounds }) => landing::show((*rounds).max(1)),
+        Some(Command::Ways { words, all }) => guard::show_ways(words, *all),
         None if args.check => guard::check(),
         None if args.write_baseline => guard::write(),
         None if args.instructions => guard::show(args.extent(), &args.only),

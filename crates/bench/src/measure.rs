@@ -9,6 +9,7 @@ use crate::recipe::{Order, Recipe};
 use crate::reference::{Reference, Verdict};
 use crate::rows::{BEST_CASE, COPY_AND_SUM, PLAIN_COPY, Row, WIDELOAD};
 use crate::section::Section;
+use crate::ways;
 use crate::workload::{Function, Warmth, Work, Workload};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -352,12 +353,28 @@ impl Contender {
 /// # Errors
 /// Why they could not be counted.
 pub fn own_instructions(workload: &Workload, folder: &Path) -> Result<f64, String> {
+    of_own(workload, folder, |command, packets| instructions::per_packet(command, packets, folder, PATIENCE))
+}
+
+/// The functions that a packet of this workload goes through.
+///
+/// # Errors
+/// Why they cannot be followed.
+pub fn own_way(workload: &Workload, folder: &Path) -> Result<ways::Way, String> {
+    of_own(workload, folder, |command, packets| ways::of_packet(command, packets, folder, PATIENCE))
+}
+
+fn of_own<T>(
+    workload: &Workload,
+    folder: &Path,
+    count: impl FnOnce(&Command, usize) -> Result<T, String>,
+) -> Result<T, String> {
     let input = Rc::new(Input::write(&workload.recipe, folder).map_err(|error| error.to_string())?);
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let arguments = [vec!["harness".to_string()], own_words(&workload.recipe)].concat();
     let contender = Contender::new(WIDELOAD, program, arguments, &input);
     let command = contender.command(workload, 1, Path::new("/dev/null"));
-    let count = instructions::per_packet(&command, input.units(workload.function), folder, PATIENCE);
+    let count = count(&command, input.units(workload.function));
     let _ = fs::remove_file(&input.path);
     count
 }

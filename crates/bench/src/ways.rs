@@ -1,0 +1,148 @@
+//! A workload in, the functions that its packets go through out, as callgrind sees them called.
+//!
+//! Built without inlining every call is seen; the README's part for developers has the command. Functions of the
+//! standard library are left out, and calls that they make are their caller's.
+
+use crate::instructions::{self, FEW, MANY};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// The calls of a profile: how often each function called each other one.
+#[derive(Debug, Default, PartialEq)]
+pub struct Calls(BTreeMap<(String, String), u64>);
+
+/// What one packet goes through, in the mean.
+#[derive(Debug, Default, PartialEq)]
+pub struct Way {
+    /// How often it calls each function of a crate of ours.
+    pub calls: BTreeMap<String, f64>,
+    /// How often a function calls one of another crate.
+    pub crossings: f64,
+}
+
+/// The way of a packet: what four more sections call.
+///
+/// # Errors
+/// Why it could not be followed.
+pub fn of_packet(harness: &Command, packets: usize, folder: &Path, patience: Duration) -> Result<Way, String> {
+    let few = instructions::profile(harness, FEW, folder, patience)?;
+    let many = instructions::profile(harness, MANY, folder, patience)?;
+    let (few, many) = (Calls::parse(&few), Calls::parse(&many));
+    Ok(many.way_beyond(&few, (MANY - FEW) as f64 * packets as f64))
+}
+
+impl Calls {
+    /// Reads what callgrind wrote.
+    pub fn parse(profile: &str) -> Calls {
+        let mut names: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut calls = Calls::default();
+        let (mut caller, mut callee) = ("", "");
+        for line in profile.lines() {
+            let Some((key, value)) = line.split_once('=') else { continue };
+            match key {
+                "fn" => caller = name(&mut names, value),
+                "cfn" => callee = name(&mut names, value),
+                "calls" => {
+                    let count = value.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+                    *calls.0.entry((plain(caller), plain(callee))).or_default() += count;
+                }
+                _ => {}
+            }
+        }
+        calls
+    }
+
+    /// What was called beyond these, by each of so many packets.
+    fn way_beyond(&self, fewer: &Calls, packets: f64) -> Way {
+        let mut way = Way::default();
+        for (call, count) in &self.0 {
+            let more = count.saturating_sub(fewer.0.get(call).copied().unwrap_or(0)) as f64 / packets;
+            let (caller, callee) = call;
+            let Some(of) = crate_of(callee) else { continue };
+            *way.calls.entry(callee.clone()).or_default() += more;
+            if crate_of(caller).is_some_and(|caller| caller != of) {
+                way.crossings += more;
+            }
+        }
+        way
+    }
+}
+
+impl Way {
+    /// Functions that most packets call.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, f64)> {
+        let usual = self.calls.iter().filter(|(_, count)| **count >= USUAL);
+        usual.map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// How often a packet calls functions whose names end so.
+    pub fn count_of(&self, end: &str) -> f64 {
+        self.calls.iter().filter(|(name, _)| name.ends_with(end)).map(|(_, count)| count).sum()
+    }
+
+    /// Their crates, and how many functions of each there are.
+    pub fn crates(&self) -> BTreeMap<&str, usize> {
+        let mut crates = BTreeMap::new();
+        let names: BTreeSet<&str> = self.functions().map(|(name, _)| name).collect();
+        for of in names.into_iter().filter_map(crate_of) {
+            *crates.entry(of).or_default() += 1;
+        }
+        crates
+    }
+}
+
+/// A name is said once, with a number: `(7) name`; later the number alone.
+fn name<'a>(names: &mut BTreeMap<&'a str, &'a str>, value: &'a str) -> &'a str {
+    match value.split_once(' ') {
+        Some((number, name)) => {
+            names.insert(number, name);
+            name
+        }
+        None => names.get(value).copied().unwrap_or(value),
+    }
+}
+
+/// Without the hash, the mark of a recursion, and where closures and generics make several functions of one.
+fn plain(name: &str) -> String {
+    let name = name.split('\'').next().unwrap_or(name);
+    let cut = name.rfind("::h").filter(|at| name.len() == at + 3 + HASH_LEN).unwrap_or(name.len());
+    name[..cut].to_string()
+}
+
+/// Which crate of ours a function is of.
+fn crate_of(name: &str) -> Option<&str> {
+    let (_, rest) = name.split_once(PREFIX).filter(|(before, _)| before.chars().all(|it| "<&_".contains(it)))?;
+    rest.split("::").next()
+}
+
+/// How the names of our crates begin.
+const PREFIX: &str = "wideload_";
+/// Letters of the hash at a name's end.
+const HASH_LEN: usize = 16;
+/// Calls of a packet from which on a function is on its way.
+const USUAL: f64 = 0.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_packet_and_the_crates_that_they_cross() {
+        let profile = |count: u64| {
+            format!(
+                "fn=(1) bench::timed_section\ncfn=(2) wideload_engine::push::h0123456789abcdef\n\
+                 calls={count} 7\n3 40\nfn=(2)\ncfn=(3) <wideload_packet::Packet>::ip\ncalls={} 0\n1 2\n\
+                 cfn=(4) core::map\ncalls=9 0\n1 2\nfn=(4)\ncfn=(5) <T as wideload_packet::Trait>::call\ncalls=5 1\n",
+                2 * count
+            )
+        };
+        let way = Calls::parse(&profile(12)).way_beyond(&Calls::parse(&profile(2)), 10.0);
+        let calls: Vec<_> = way.functions().collect();
+        assert_eq!(calls, [("<wideload_packet::Packet>::ip", 2.0), ("wideload_engine::push", 1.0)]);
+        assert_eq!(way.crossings, 2.0);
+        assert_eq!(way.crates(), BTreeMap::from([("engine", 1), ("packet", 1)]));
+        assert_eq!(way.count_of("::ip"), 2.0);
+    }
+}
