@@ -11,14 +11,14 @@
 use crate::early::Places;
 use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN, Taken};
 use crate::held::{Handle, Held, Key};
-use crate::lay::{Copying, Lay};
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
 use crate::secret::{Secret, TableKey};
+use crate::sink::{CopyPayload, PayloadSink};
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Ends, Origin, Packet, Part, TcpPart, Time, Version, tcp};
+use packet::{Address, Ends, Frame, Origin, Packet, Part, TcpPart, Time, Version, tcp};
 
 /// Joins the segments of each flow into trains.
 #[derive(Debug)]
@@ -98,59 +98,13 @@ impl Coalescer {
 
     /// Takes a packet: a segment joins its flow's run or starts one, anything else goes on behind what its flow holds.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_laying(now, packet, out, &mut Copying);
+        self.push_with(now, packet, out, &mut CopyPayload);
     }
 
-    /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Coalescer::push) for
-    /// each, at less cost. `lay` brings payloads to their places whose checksums are known to be right, where segments look
-    /// like those before them. Where something waits already, it takes none.
-    pub fn push_some(
-        &mut self,
-        now: Time,
-        packets: &mut (impl Iterator<Item = Packet> + AsRef<[Packet]>),
-        out: &mut Output,
-        lay: &mut impl Lay,
-    ) {
-        let far = self.flows.count() > NEAR_COUNT;
-        while out.queued_count() == 0 {
-            if far {
-                self.foresee(packets.as_ref(), lay);
-            }
-            let Some(packet) = packets.next() else { return };
-            self.push_laying(now, packet, out, lay);
-        }
-    }
-
-    /// Has the processor fetch what the packets behind the next one will need: hints, then flows, then their packets, then
-    /// the places of payloads.
-    #[inline]
-    fn foresee(&self, packets: &[Packet], lay: &impl Lay) {
-        if let Some(packet) = packets.get(5 * FORESIGHT) {
-            packet.foresee();
-        }
-        if let Some(packet) = packets.get(4 * FORESIGHT) {
-            packet::prefetch(packet.header());
-        }
-        if let Some(scent) = packets.get(3 * FORESIGHT).and_then(Scent::of) {
-            packet::prefetch_value(self.hint_at(scent));
-        }
-        if let Some(scent) = packets.get(2 * FORESIGHT).and_then(Scent::of) {
-            self.flows.foresee(*self.hint_at(scent));
-        }
-        let flow_of = |packet| self.flows.peek(*self.hint_at(Scent::of(packet)?));
-        if let Some(flow) = packets.get(FORESIGHT).and_then(flow_of) {
-            flow.foresee();
-        }
-        if let Some(packet) = packets.get(FORESIGHT / 2)
-            && let Some((place, payload_at)) = flow_of(packet).and_then(|flow| flow.foreseen_place())
-            && let Some(payload) = packet.bytes().get(payload_at..)
-        {
-            lay.foresee(place, payload);
-        }
-    }
-
+    /// The same, with another way to bring payloads to their places, where segments look like those before them and
+    /// their checksums are known to be right.
     #[inline(always)]
-    fn push_laying(&mut self, now: Time, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
+    pub fn push_with(&mut self, now: Time, packet: Packet, out: &mut Output, sink: &mut impl PayloadSink) {
         self.go_to(now);
         let Some(scent) = Scent::of(&packet) else { return self.push_any(now, packet, out) };
         let hinted = *self.hint(scent);
@@ -158,9 +112,41 @@ impl Coalescer {
             && let Some(tcp) = flow.moves(&packet)
             && packet.origin() == key.origin
         {
-            return self.push_alike(now, hinted, packet, tcp, out, lay);
+            return self.push_alike(now, hinted, packet, tcp, out, sink);
         }
-        self.push_sought(now, scent, packet, out, lay);
+        self.push_sought(now, scent, packet, out, sink);
+    }
+
+    /// Prefetches for the frames behind the next one, which stands first: hints, then flows, then their packets, then
+    /// the places of payloads.
+    #[inline]
+    pub fn prefetch(&self, frames: &[Frame], sink: &impl PayloadSink) {
+        if self.flows.count() <= NEAR_COUNT {
+            return;
+        }
+        let packet_at = |index: usize| frames.get(index).and_then(Frame::packet);
+        if let Some(packet) = packet_at(5 * FORESIGHT) {
+            packet.foresee();
+        }
+        if let Some(packet) = packet_at(4 * FORESIGHT) {
+            packet::prefetch(packet.header());
+        }
+        if let Some(scent) = packet_at(3 * FORESIGHT).and_then(Scent::of) {
+            packet::prefetch_value(self.hint_at(scent));
+        }
+        if let Some(scent) = packet_at(2 * FORESIGHT).and_then(Scent::of) {
+            self.flows.foresee(*self.hint_at(scent));
+        }
+        let flow_of = |packet| self.flows.peek(*self.hint_at(Scent::of(packet)?));
+        if let Some(flow) = packet_at(FORESIGHT).and_then(flow_of) {
+            flow.foresee();
+        }
+        if let Some(packet) = packet_at(FORESIGHT / 2)
+            && let Some((place, payload_at)) = flow_of(packet).and_then(|flow| flow.foreseen_place())
+            && let Some(payload) = packet.bytes().get(payload_at..)
+        {
+            sink.prefetch(place, payload);
+        }
     }
 
     /// A segment comes to its flow, and looks like others of it.
@@ -172,11 +158,11 @@ impl Coalescer {
         packet: Packet,
         tcp: TcpPart,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) {
         let flow = self.flows.at_mut(at);
         let held_something = flow.holds_something();
-        match flow.glance(now, packet, tcp, &self.rules, out, lay) {
+        match flow.glance(now, packet, tcp, &self.rules, out, sink) {
             Taken::Joined => {}
             Taken::Changed => self.follow(now, at, held_something, false, out),
             Taken::Not(packet) => self.push_to(now, at, packet, out),
@@ -185,7 +171,14 @@ impl Coalescer {
 
     /// The hint was wrong, or the segment looks unlike others of its flow.
     #[inline(never)]
-    fn push_sought(&mut self, now: Time, scent: Scent, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
+    fn push_sought(
+        &mut self,
+        now: Time,
+        scent: Scent,
+        packet: Packet,
+        out: &mut Output,
+        sink: &mut impl PayloadSink,
+    ) {
         let Some(key) = FlowKey::of(&packet) else { return self.push_any(now, packet, out) };
         let hinted = *self.hint(scent);
         if self.flows.recall(hinted, &key).is_some() {
@@ -194,7 +187,7 @@ impl Coalescer {
         let Some(at) = self.flows.find(&key) else { return self.push_new(now, key, packet, out) };
         *self.hint(scent) = at;
         match self.flows.at_mut(at).moves(&packet) {
-            Some(tcp) => self.push_alike(now, at, packet, tcp, out, lay),
+            Some(tcp) => self.push_alike(now, at, packet, tcp, out, sink),
             None => self.push_to(now, at, packet, out),
         }
     }
@@ -740,11 +733,13 @@ mod tests {
         };
         let packets: Vec<Packet> = (0..40).map(|_| read()).collect();
         let mut laid_count = 0;
-        let mut lay = |place: &mut [u8], payload: &[u8]| {
+        let mut sink = |place: &mut [u8], payload: &[u8]| {
             place.copy_from_slice(payload);
             laid_count += 1;
         };
-        half.coalescer.push_some(Time::from_nanos(1), &mut packets.into_iter(), &mut half.out, &mut lay);
+        for packet in packets {
+            half.coalescer.push_with(Time::from_nanos(1), packet, &mut half.out, &mut sink);
+        }
         // The first one starts the run.
         assert_eq!(laid_count, 39);
     }
@@ -985,10 +980,13 @@ mod tests {
                 packet.checksum = checksum;
                 packet
             };
-            let packets: Vec<Packet> = frames.iter().map(&mut read).collect();
-            let mut packets = packets.into_iter();
-            while !packets.as_slice().is_empty() {
-                self.coalescer.push_some(now, &mut packets, &mut self.out, &mut Copying);
+            let batch: Vec<Frame> = frames.iter().map(|frame| Frame::Ip(read(frame))).collect();
+            let mut batch = batch.into_iter();
+            while let [_, ..] = batch.as_slice() {
+                self.coalescer.prefetch(batch.as_slice(), &CopyPayload);
+                if let Some(Frame::Ip(packet)) = batch.next() {
+                    self.coalescer.push(now, packet, &mut self.out);
+                }
                 gone.extend(self.drain());
             }
             self.tell(gone)

@@ -5,11 +5,11 @@
 //! passes as it came.
 
 use crate::early::{Places, Queue};
-use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::rules::{Hold, Mode, Rules};
 use crate::run::{Run, Unlike, distance};
+use crate::sink::PayloadSink;
 use core::time::Duration;
 use packet::{Checksum, Glance, Packet, Part, TcpPart, Time};
 
@@ -142,7 +142,7 @@ impl Flow {
         tcp: TcpPart,
         rules: &Rules,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) -> Taken {
         let Some(seen) = &self.seen else { return Taken::Not(packet) };
         let is_plain = packet.is_single() && packet.longest_piece().is_none();
@@ -151,7 +151,7 @@ impl Flow {
         }
         let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
         let room = run.room();
-        match run.takes(&packet, seen, &tcp, rules, out, lay) {
+        match run.takes(&packet, seen, &tcp, rules, out, sink) {
             Ok(()) => {}
             Err(Unlike::Full) => return self.start(now, packet, tcp, rules, out),
             Err(Unlike::Other) => return Taken::Not(packet),

@@ -144,6 +144,7 @@ impl Gateway {
                 frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
                 continue;
             }
+            side.prefetch(frames.as_slice());
             let Some(frame) = frames.next() else { break };
             match frame {
                 Frame::Ip(mut packet) => {

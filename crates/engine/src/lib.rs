@@ -21,7 +21,6 @@ mod index;
 mod join;
 mod land;
 mod landing;
-mod lay;
 mod ledger;
 mod mss;
 mod output;
@@ -34,6 +33,7 @@ mod secret;
 mod segment;
 mod settings;
 mod side;
+mod sink;
 
 pub use coalesce::Coalescer;
 pub use fragment::{Cuts, Pieces};
@@ -42,7 +42,6 @@ pub use holes::{Fit, Holes};
 pub use identify::{Identifiers, LIFETIME};
 pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
 pub use landing::{Guesses, Guessing};
-pub use lay::{Copying, Lay};
 pub use ledger::{Event, Ledger, Reason, Tally};
 pub use mss::{Border, Connection, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
 pub use output::{Output, Way};
@@ -57,3 +56,4 @@ pub use settings::{
     SideStage, Stand, TRANSIT_PATIENCE,
 };
 pub use side::{Checksums, Narrowing, Role, Side, Trains, Widening};
+pub use sink::{CopyPayload, PayloadSink};

@@ -9,11 +9,11 @@ use crate::fragment::Pieces;
 use crate::held::{Handle, Held, Key, Vacancy};
 use crate::holes::{Fit, Holes};
 use crate::landing::{Landfall, Landing};
-use crate::lay::{Copying, Lay, Staying};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Output;
 use crate::secret::{Secret, TableKey};
 use crate::segment::Piece;
+use crate::sink::{CopyPayload, LeavePayload, PayloadSink};
 use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::Complaint;
@@ -234,68 +234,35 @@ impl Reassembler {
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        if self.take_alike([&packet], out, &mut Copying) > 0 {
+        if self.take_alike([&packet], out, &mut CopyPayload) > 0 {
             out.done(packet);
         } else {
-            self.push_unlike(now, packet, out);
+            self.push_unlike(now, packet, out, &mut CopyPayload);
         }
     }
 
     /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push)
     /// would, and returns how many they are; has the processor fetch what those behind them will need.
     #[inline]
-    pub(crate) fn take_front(&mut self, frames: &[Frame], out: &mut Output) -> usize {
+    pub fn take_front(&mut self, frames: &[Frame], out: &mut Output, sink: &mut impl PayloadSink) -> usize {
         let mut front = frames;
         if self.held.count() > NEAR_COUNT {
             // Each step foresees one packet further, so it takes one.
-            self.foresee(|index| packet_of(frames.get(index)?), &Copying);
+            self.foresee(|index| frames.get(index)?.packet(), sink);
             front = frames.get(..1).unwrap_or_default();
         }
-        self.take_alike(front.iter().map_while(packet_of), out, &mut Copying)
+        self.take_alike(front.iter().map_while(Frame::packet), out, sink)
     }
 
     /// Takes a packet that goes on nowhere as the one before it did.
-    pub(crate) fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_toward(Toward::Host, now, packet, out, &mut Copying);
-    }
-
-    /// Takes packets of a batch, in their order, until one waits for the port or none is left: [`push`](Reassembler::push)
-    /// for each, at less cost. `lay` brings payloads to their places. Who then drains the output, and calls again, has in its
-    /// caches what it sends. Where something waits already, it takes none.
-    pub fn push_some(
-        &mut self,
-        now: Time,
-        packets: &mut (impl Iterator<Item = Packet> + AsRef<[Packet]>),
-        out: &mut Output,
-        lay: &mut impl Lay,
-    ) {
-        let far = self.held.count() > NEAR_COUNT;
-        while out.queued_count() == 0 {
-            let mut ahead = packets.as_ref();
-            if far {
-                // Each step foresees one packet further, so it takes one.
-                self.foresee(|index| ahead.get(index), lay);
-                ahead = ahead.get(..1).unwrap_or_default();
-            }
-            let taken = self.take_alike(ahead.iter(), out, lay);
-            let Some(packet) = packets.next() else { return };
-            if taken == 0 {
-                self.push_toward(Toward::Host, now, packet, out, lay);
-                continue;
-            }
-            out.done(packet);
-            for _ in 1..taken {
-                if let Some(packet) = packets.next() {
-                    out.done(packet);
-                }
-            }
-        }
+    pub fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut Output, sink: &mut impl PayloadSink) {
+        self.push_toward(Toward::Host, now, packet, out, sink);
     }
 
     /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets, then
     /// the places of payloads.
     #[inline]
-    fn foresee<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, lay: &impl Lay) {
+    fn foresee<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, sink: &impl PayloadSink) {
         if let Some(hint) = ahead(3 * FORESIGHT).and_then(|packet| self.hint_like(packet)) {
             packet::prefetch_value(hint);
         }
@@ -317,7 +284,7 @@ impl Reassembler {
             && let Some(run) = run_of(packet)
             && let Some((start, len)) = run.has_room_for(packet)
         {
-            lay.foresee(run.packet.laid(start, len), packet.payload());
+            sink.prefetch(run.packet.laid(start, len), packet.payload());
         }
     }
 
@@ -331,7 +298,7 @@ impl Reassembler {
     /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
     /// longest that came (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        self.push_toward(Toward::Hop, now, packet, out, &mut Copying);
+        self.push_toward(Toward::Hop, now, packet, out, &mut CopyPayload);
     }
 
     /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as each is
@@ -342,7 +309,7 @@ impl Reassembler {
         &mut self,
         pieces: impl IntoIterator<Item = &'p Packet>,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) -> usize {
         let mut pieces = pieces.into_iter();
         let Some(mut piece) = pieces.next() else { return 0 };
@@ -360,7 +327,7 @@ impl Reassembler {
         self.touched = at;
         let mut taken = 0;
         loop {
-            match run.take_alike(key, piece, lay) {
+            match run.take_alike(key, piece, sink) {
                 Taken::Not => return taken,
                 Taken::Piece => taken += 1,
                 Taken::Last => {
@@ -376,7 +343,14 @@ impl Reassembler {
     }
 
     #[inline(always)]
-    fn push_toward(&mut self, toward: Toward, now: Time, packet: Packet, out: &mut Output, lay: &mut impl Lay) {
+    fn push_toward(
+        &mut self,
+        toward: Toward,
+        now: Time,
+        packet: Packet,
+        out: &mut Output,
+        sink: &mut impl PayloadSink,
+    ) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
         if fragment.offset == 0 && !fragment.more {
             return match toward {
@@ -384,7 +358,7 @@ impl Reassembler {
                 Toward::Hop => out.forward(packet),
             };
         }
-        match self.take_in(toward, now, &packet, fragment, out, lay) {
+        match self.take_in(toward, now, &packet, fragment, out, sink) {
             Ok(()) => out.done(packet),
             Err(reason) => {
                 let ended = Tally::of(&packet);
@@ -469,7 +443,7 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         if let Some((reason, complaint)) = unusable(piece, fragment) {
             if let Some(complaint) = complaint {
@@ -481,7 +455,7 @@ impl Reassembler {
             && let Some(at) = self.hinted(piece, fragment)
             && !self.came_round(at, piece)
         {
-            return self.join(at, piece, fragment, out, lay);
+            return self.join(at, piece, fragment, out, sink);
         }
         let hop = (toward == Toward::Hop).then(|| piece.previous_hop());
         let key = DatagramKey { hop, ..DatagramKey::of(piece, fragment) };
@@ -493,8 +467,8 @@ impl Reassembler {
             sought = self.held.seek(&key);
         }
         match sought {
-            Ok(vacancy) => self.open(now, vacancy, key, piece, fragment, out, lay),
-            Err(at) => self.join(at, piece, fragment, out, lay),
+            Ok(vacancy) => self.open(now, vacancy, key, piece, fragment, out, sink),
+            Err(at) => self.join(at, piece, fragment, out, sink),
         }
     }
 
@@ -509,13 +483,13 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         let opening = self.count_opened(now, &key, piece);
         let end = usize::from(fragment.offset) + piece.ip().payload_len();
         let len = end.max(self.usual_len(opening.birth.counters));
         let buffer = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
-        self.start(now, vacancy, key, opening, piece, fragment, buffer, lay);
+        self.start(now, vacancy, key, opening, piece, fragment, buffer, sink);
         Ok(())
     }
 
@@ -540,13 +514,13 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         buffer: Buffer,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) {
         let start = usize::from(fragment.offset);
         let range = start..start + piece.ip().payload_len();
         let charge = buffer.pinned_len();
         let mut packet = Packet::open(piece, buffer);
-        lay.lay(packet.laid_mut(start, range.len()), piece.payload());
+        sink.bring(packet.laid_mut(start, range.len()), piece.payload());
         let run = Run::new(packet, piece, &range, fragment, key.hop.is_some(), opened_before, birth);
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, patience);
         *self.hint(fragment.id) = Hint { id: fragment.id, at };
@@ -560,7 +534,7 @@ impl Reassembler {
         piece: &Packet,
         fragment: Fragment,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
         let start = usize::from(fragment.offset);
@@ -576,7 +550,7 @@ impl Reassembler {
             self.grow(at, range.end, out)?;
         }
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
-        lay.lay(run.packet.laid_mut(start, range.len()), piece.payload());
+        sink.bring(run.packet.laid_mut(start, range.len()), piece.payload());
         run.take(piece, fragment, range);
         if run.holes.is_whole() || run.is_oversize() {
             self.close(at, out);
@@ -734,14 +708,6 @@ impl Reassembler {
     }
 }
 
-/// The packet in a frame, if there is one.
-fn packet_of(frame: &Frame) -> Option<&Packet> {
-    match frame {
-        Frame::Ip(packet) => Some(packet),
-        Frame::Other(..) => None,
-    }
-}
-
 /// What a guess of the next fragments asks, and how its places are taken; see [`land`](crate::land).
 impl Reassembler {
     /// The run that was touched last, where its next piece starts, and what is to come of it; none where it has gaps or is
@@ -816,7 +782,7 @@ impl Reassembler {
         if run.next as usize != start || key.hop.is_some() || is_round || !key.is_of_kind(piece) {
             return Landfall::Wrong;
         }
-        match run.take_alike(key, piece, &mut Staying) {
+        match run.take_alike(key, piece, &mut LeavePayload) {
             Taken::Not => return Landfall::Wrong,
             Taken::Piece => {}
             Taken::Last => return Landfall::Last,
@@ -854,7 +820,7 @@ impl Reassembler {
             return Err(buffer);
         }
         let opening = self.count_opened(now, &key, piece);
-        self.start(now, vacancy, key, opening, piece, fragment, buffer, &mut Staying);
+        self.start(now, vacancy, key, opening, piece, fragment, buffer, &mut LeavePayload);
         Ok(self.touched)
     }
 
@@ -901,7 +867,7 @@ impl Run {
 
     /// Takes in a piece that goes on in order, or fills a hole behind the first one, where it is like the one before it.
     #[inline(always)]
-    fn take_alike(&mut self, key: &DatagramKey, piece: &Packet, lay: &mut impl Lay) -> Taken {
+    fn take_alike(&mut self, key: &DatagramKey, piece: &Packet, sink: &mut impl PayloadSink) -> Taken {
         let ip = piece.ip();
         let Some(fragment) = ip.fragment else { return Taken::Not };
         let (start, len) = (usize::from(fragment.offset), ip.payload_len());
@@ -925,7 +891,7 @@ impl Run {
             self.see(piece);
             self.shape = ip.shape;
         }
-        lay.lay(self.packet.laid_mut(start, len), piece.payload());
+        sink.bring(self.packet.laid_mut(start, len), piece.payload());
         self.pieces += 1;
         if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
     }
@@ -1407,18 +1373,27 @@ mod tests {
             self.reassembler.expire(now, &mut self.out);
             self.drain();
             let pool = &mut self.out.pool;
-            let read = |frame: &Vec<u8>| Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap();
-            let packets: Vec<Packet> = frames.iter().map(read).collect();
-            let mut packets = packets.into_iter();
-            while !packets.as_slice().is_empty() {
-                if self.way == Way::Batches {
-                    self.reassembler.push_some(now, &mut packets, &mut self.out, &mut Copying);
-                } else {
-                    if self.way == Way::Closely {
-                        self.reassembler.hints.fill(Hint { id: 0, at: Handle::NONE });
+            let read = |frame: &Vec<u8>| Frame::Ip(Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap());
+            let frames: Vec<Frame> = frames.iter().map(read).collect();
+            let mut frames = frames.into_iter();
+            while let [_, ..] = frames.as_slice() {
+                if self.way == Way::Closely {
+                    self.reassembler.hints.fill(Hint { id: 0, at: Handle::NONE });
+                }
+                let taken = match self.way {
+                    Way::Batches => self.reassembler.take_front(frames.as_slice(), &mut self.out, &mut CopyPayload),
+                    Way::Each | Way::Closely => 0,
+                };
+                frames.by_ref().take(taken).for_each(|frame| self.out.pool.give(frame.into_buffer()));
+                if taken == 0
+                    && let Some(Frame::Ip(packet)) = frames.next()
+                {
+                    match self.way {
+                        Way::Batches => {
+                            self.reassembler.push_unlike(now, packet, &mut self.out, &mut CopyPayload);
+                        }
+                        Way::Each | Way::Closely => self.reassembler.push(now, packet, &mut self.out),
                     }
-                    let packet = packets.next().unwrap();
-                    self.reassembler.push(now, packet, &mut self.out);
                 }
                 self.drain();
             }

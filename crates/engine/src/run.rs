@@ -2,10 +2,10 @@
 //!
 //! The run lies in the buffer of its first segment, which grows; of the others only the payload is copied.
 
-use crate::lay::Lay;
 use crate::ledger::{Event, Tally};
 use crate::output::Output;
 use crate::rules::{Hold, Mode, Rules};
+use crate::sink::PayloadSink;
 use core::time::Duration;
 use packet::{
     Checksum, Glance, Identifications, Ip, Maker, Packet, Part, Sum, TcpPart, Time, Train, share_headers,
@@ -96,7 +96,7 @@ impl Run {
         tcp: &TcpPart,
         rules: &Rules,
         out: &mut Output,
-        lay: &mut impl Lay,
+        sink: &mut impl PayloadSink,
     ) -> Result<(), Unlike> {
         let payload_len = usize::from(self.first_len);
         // What is laid behind a run of one before its checksum is known must not lie on the link's padding.
@@ -113,7 +113,7 @@ impl Run {
         }
         let at = self.payload_len();
         let place = self.packet.behind_mut(payload_len);
-        let Some((sum, less)) = seen.land(packet, place, |place, payload| lay.lay(place, payload)) else {
+        let Some((sum, less)) = seen.land(packet, place, |place, payload| sink.bring(place, payload)) else {
             return Err(Unlike::Other);
         };
         (self.payload_sum, self.less) = (self.payload_sum + sum.at(at), self.less + less.at(at));

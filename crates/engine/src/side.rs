@@ -10,6 +10,7 @@ use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use crate::rules::{Mode, Switch};
 use crate::segment::Piece;
+use crate::sink::CopyPayload;
 use packet::icmp::Complaint;
 use packet::{
     Checksum, Content, Cut, Fill, Frame, Identifications, Maker, Packet, SegmentLimit, Shares, Time, Train, Tunnel,
@@ -162,7 +163,7 @@ impl Side {
         }
         let Some(reassembler) = &mut self.widening.reassembler else { return 0 };
         let mark = out.queued_count();
-        let taken = reassembler.take_front(frames, out);
+        let taken = reassembler.take_front(frames, out, &mut CopyPayload);
         if taken > 0 {
             for frame in frames.iter().take(taken) {
                 if let Frame::Ip(piece) = frame {
@@ -174,6 +175,14 @@ impl Side {
             }
         }
         taken
+    }
+
+    /// Prefetches for the frames behind the first one.
+    #[inline]
+    pub(crate) fn prefetch(&self, frames: &[Frame]) {
+        if let Some(coalescer) = &self.widening.coalescer {
+            coalescer.prefetch(frames, &CopyPayload);
+        }
     }
 
     /// Counts a packet that came.
@@ -338,7 +347,9 @@ impl Widening {
     fn push_fragment(&mut self, now: Time, packet: Packet, out: &mut Output) {
         let mark = out.queued_count();
         match (self.joins_of(&packet), &mut self.reassembler, &mut self.joiner) {
-            (Join::Destination, Some(reassembler), _) => reassembler.push_unlike(now, packet, out),
+            (Join::Destination, Some(reassembler), _) => {
+                reassembler.push_unlike(now, packet, out, &mut CopyPayload)
+            }
             (Join::Hop, Some(reassembler), _) => reassembler.push_hop_by_hop(now, packet, out),
             (Join::Graceful, _, Some(joiner)) => joiner.push(now, packet, out),
             _ => out.forward(packet),

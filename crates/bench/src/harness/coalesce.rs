@@ -5,13 +5,14 @@ use super::ask::Ask;
 use super::join::{drain, ignore};
 use super::live::Live;
 use super::reassemble::SECRET;
-use super::ring::{Ring, burst, parse};
+use super::ring::{Ring, burst, frame};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Coalescer, Copying, Holding, Lay, Output, Secret, Secrets, Side, SideSettings, Stand, Toward};
+use engine::{
+    Coalescer, CopyPayload, Holding, Output, PayloadSink, Secret, Secrets, Side, SideSettings, Stand, Toward,
+};
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
-use std::vec::Drain;
 
 /// From bytes to trains, as a worker has them.
 struct Coalescing {
@@ -31,7 +32,7 @@ struct HeaderWork {
     now: Time,
     how: How,
     /// Those of a section.
-    packets: Vec<Packet>,
+    frames: Vec<Frame>,
     places: Vec<(*const u8, *const u8)>,
 }
 
@@ -71,7 +72,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         out: Output::new(pool, None),
         now: Time::ZERO,
         how,
-        packets: Vec::with_capacity(count),
+        frames: Vec::with_capacity(count),
         places: Vec::with_capacity(count),
     }))
 }
@@ -123,8 +124,8 @@ impl Station for HeaderWork {
         drain(&mut self.out, &mut ignore);
         self.ring.fill(&mut self.out.pool);
         self.places.clear();
-        self.packets.extend(self.ring.next().drain(..).map(parse));
-        self.packets.iter_mut().for_each(|packet| packet.checksum = Checksum::Verified);
+        self.frames.extend(self.ring.next().drain(..).map(frame));
+        set_checksums(&mut self.frames, Checksum::Verified);
     }
 
     fn section(&mut self) -> usize {
@@ -133,7 +134,7 @@ impl Station for HeaderWork {
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
         // What is only placed shows nothing; what is placed so is what is copied so.
-        coalesce_headers(self, |train: &Packet| tell(train.bytes()), &mut Copying);
+        coalesce_headers(self, |train: &Packet| tell(train.bytes()), &mut CopyPayload);
     }
 
     fn delivers(&self) -> String {
@@ -157,22 +158,32 @@ fn timed_section(it: &mut Coalescing) -> usize {
 }
 
 #[inline(always)]
-fn coalesce_headers(it: &mut HeaderWork, mut deliver: impl FnMut(&Packet), lay: &mut impl Lay) -> usize {
-    let mut completed = 0;
-    let mut packets = std::mem::take(&mut it.packets);
-    let mut all = packets.drain(..);
-    while !all.as_slice().is_empty() {
-        let mut front = Front { packets: &mut all, left: it.how.burst };
-        completed += it.push_all(&mut front, &mut deliver, lay);
-        if it.how.empties_after_burst {
-            it.coalescer.release(it.now, &mut it.out);
-            completed += drain(&mut it.out, &mut deliver);
+fn coalesce_headers(it: &mut HeaderWork, mut deliver: impl FnMut(&Packet), sink: &mut impl PayloadSink) -> usize {
+    let HeaderWork { coalescer, out, now, how, frames, .. } = it;
+    let (mut completed, mut came) = (0, 0);
+    let mut frames = frames.drain(..);
+    loop {
+        coalescer.prefetch(frames.as_slice(), sink);
+        let Some(Frame::Ip(packet)) = frames.next() else { break };
+        coalescer.push_with(*now, packet, out, sink);
+        completed += drain(out, &mut deliver);
+        came += 1;
+        if how.empties_after_burst && came % how.burst == 0 {
+            coalescer.release(*now, out);
+            completed += drain(out, &mut deliver);
         }
     }
-    drop(all);
-    it.packets = packets;
-    it.coalescer.release(it.now, &mut it.out);
-    completed + drain(&mut it.out, &mut deliver)
+    coalescer.release(*now, out);
+    completed + drain(out, &mut deliver)
+}
+
+#[inline(always)]
+fn set_checksums(frames: &mut [Frame], checksum: Checksum) {
+    frames.iter_mut().for_each(|frame| {
+        if let Frame::Ip(packet) = frame {
+            packet.checksum = checksum;
+        }
+    });
 }
 
 #[inline(always)]
@@ -181,11 +192,7 @@ fn coalesce(it: &mut Coalescing, mut deliver: impl FnMut(&Packet)) -> usize {
     let (mut completed, mut came) = (0, 0);
     let mut deliveries = ring.next().drain(..);
     while burst(&mut deliveries, &mut live.batch.frames) {
-        live.batch.frames.iter_mut().for_each(|frame| {
-            if let Frame::Ip(packet) = frame {
-                packet.checksum = how.checksum;
-            }
-        });
+        set_checksums(&mut live.batch.frames, how.checksum);
         came += live.batch.frames.len();
         completed += live.push(*now, &mut deliver);
         if how.empties_after_burst && came >= how.burst {
@@ -194,48 +201,4 @@ fn coalesce(it: &mut Coalescing, mut deliver: impl FnMut(&Packet)) -> usize {
         }
     }
     completed + live.release(*now, &mut deliver)
-}
-
-impl HeaderWork {
-    /// Pushes packets, and delivers each train as it comes out.
-    #[inline(always)]
-    fn push_all(
-        &mut self,
-        front: &mut Front<'_, '_>,
-        deliver: &mut impl FnMut(&Packet),
-        lay: &mut impl Lay,
-    ) -> usize {
-        let mut completed = 0;
-        while !front.as_ref().is_empty() {
-            self.coalescer.push_some(self.now, front, &mut self.out, lay);
-            completed += drain(&mut self.out, &mut *deliver);
-        }
-        completed
-    }
-}
-
-/// The first few of some packets.
-struct Front<'a, 'p> {
-    packets: &'a mut Drain<'p, Packet>,
-    left: usize,
-}
-
-impl AsRef<[Packet]> for Front<'_, '_> {
-    #[inline(always)]
-    fn as_ref(&self) -> &[Packet] {
-        let packets = self.packets.as_slice();
-        &packets[..self.left.min(packets.len())]
-    }
-}
-
-impl Iterator for Front<'_, '_> {
-    type Item = Packet;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Packet> {
-        let left = self.left.checked_sub(1)?;
-        let packet = self.packets.next()?;
-        self.left = left;
-        Some(packet)
-    }
 }

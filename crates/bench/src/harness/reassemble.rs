@@ -3,13 +3,14 @@
 use super::Station;
 use super::ask::Ask;
 use super::live::Live;
-use super::ring::{Ring, burst, parse};
+use super::ring::{Ring, burst, frame};
 use crate::section::Section;
 use crate::workload::Work;
-use engine::{Copying, Late, Lay, Output, Reassembler, Secret, Secrets, Side, SideSettings, Stand, Toward};
-use packet::{Packet, Time};
+use engine::{
+    CopyPayload, Late, Output, PayloadSink, Reassembler, Secret, Secrets, Side, SideSettings, Stand, Toward,
+};
+use packet::{Frame, Packet, Time};
 use std::time::Duration;
-use std::vec::Drain;
 
 /// From bytes to datagrams, as a worker has them.
 struct Reassembly {
@@ -26,7 +27,7 @@ struct HeaderWork {
     out: Output,
     now: Time,
     /// Those of a section.
-    packets: Vec<Packet>,
+    frames: Vec<Frame>,
     places: Vec<Placed>,
 }
 
@@ -43,7 +44,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
             reassembler: stage(ask.limit),
             out: Output::new(pool, None),
             now: Time::ZERO,
-            packets: Vec::with_capacity(count),
+            frames: Vec::with_capacity(count),
             places: Vec::with_capacity(count),
         }),
         Work::Contiguous | Work::Checksummed => {
@@ -99,7 +100,7 @@ impl Station for HeaderWork {
         self.now = self.now + Duration::from_secs(1);
         self.ring.fill(&mut self.out.pool);
         self.places.clear();
-        self.packets.extend(self.ring.next().drain(..).map(parse));
+        self.frames.extend(self.ring.next().drain(..).map(frame));
     }
 
     fn section(&mut self) -> usize {
@@ -108,10 +109,7 @@ impl Station for HeaderWork {
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
         // What is only placed shows nothing; what is placed so is what is copied so.
-        let mut packets = self.packets.drain(..);
-        push_all(&mut self.reassembler, self.now, &mut packets, &mut self.out, &mut Copying, |datagram| {
-            tell(datagram.payload());
-        });
+        push_all(self, &mut CopyPayload, |datagram| tell(datagram.payload()));
     }
 
     fn delivers(&self) -> String {
@@ -121,9 +119,11 @@ impl Station for HeaderWork {
 
 #[inline(never)]
 fn timed_section_of_headers(it: &mut HeaderWork) -> usize {
-    let places = &mut it.places;
-    let mut place = |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr()));
-    push_all(&mut it.reassembler, it.now, &mut it.packets.drain(..), &mut it.out, &mut place, |_| {})
+    let mut places = std::mem::take(&mut it.places);
+    let completed =
+        push_all(it, &mut |to: &mut [u8], from: &[u8]| places.push((to.as_ptr(), from.as_ptr())), |_| {});
+    it.places = places;
+    completed
 }
 
 #[inline(never)]
@@ -148,19 +148,20 @@ fn reassemble(it: &mut Reassembly, mut takes: impl FnMut(&Packet) -> bool) -> us
     completed
 }
 
-/// Pushes packets, and takes each datagram as it comes out.
+/// Pushes a burst as a gateway does, and takes each datagram as it comes out.
 #[inline(always)]
-fn push_all(
-    reassembler: &mut Reassembler,
-    now: Time,
-    packets: &mut Drain<'_, Packet>,
-    out: &mut Output,
-    lay: &mut impl Lay,
-    mut take: impl FnMut(&Packet),
-) -> usize {
+fn push_all(it: &mut HeaderWork, sink: &mut impl PayloadSink, mut take: impl FnMut(&Packet)) -> usize {
+    let HeaderWork { reassembler, out, now, frames, .. } = it;
     let mut completed = 0;
-    while !packets.as_slice().is_empty() {
-        reassembler.push_some(now, packets, out, lay);
+    let mut frames = frames.drain(..);
+    loop {
+        let taken = reassembler.take_front(frames.as_slice(), out, sink);
+        if taken > 0 {
+            frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
+        } else {
+            let Some(Frame::Ip(packet)) = frames.next() else { break };
+            reassembler.push_unlike(*now, packet, out, sink);
+        }
         while let Some(datagram) = out.next() {
             take(&datagram);
             out.done(datagram);

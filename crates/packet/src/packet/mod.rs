@@ -119,6 +119,15 @@ impl Frame {
 }
 
 impl Frame {
+    /// The packet, if it is one.
+    #[inline]
+    pub fn packet(&self) -> Option<&Packet> {
+        match self {
+            Frame::Ip(packet) => Some(packet),
+            Frame::Other(..) => None,
+        }
+    }
+
     /// Gives the buffer back.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
