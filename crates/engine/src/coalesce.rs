@@ -12,7 +12,7 @@ use crate::early::Places;
 use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN, Taken};
 use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
-use crate::output::Output;
+use crate::output::Next;
 use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
 use crate::secret::{Secret, TableKey};
 use crate::sink::{CopyPayload, PayloadSink};
@@ -97,14 +97,14 @@ impl Coalescer {
     }
 
     /// Takes a packet: a segment joins its flow's run or starts one, anything else goes on behind what its flow holds.
-    pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         self.push_with(now, packet, out, &mut CopyPayload);
     }
 
     /// The same, with another way to bring payloads to their places, where segments look like those before them and
     /// their checksums are known to be right.
     #[inline(always)]
-    pub fn push_with(&mut self, now: Time, packet: Packet, out: &mut Output, sink: &mut impl PayloadSink) {
+    pub fn push_with(&mut self, now: Time, packet: Packet, out: &mut impl Next, sink: &mut impl PayloadSink) {
         self.go_to(now);
         let Some(scent) = Scent::of(&packet) else { return self.push_any(now, packet, out) };
         let hinted = *self.hint(scent);
@@ -157,7 +157,7 @@ impl Coalescer {
         at: Handle,
         packet: Packet,
         tcp: TcpPart,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
         let flow = self.flows.at_mut(at);
@@ -176,7 +176,7 @@ impl Coalescer {
         now: Time,
         scent: Scent,
         packet: Packet,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
         let Some(key) = FlowKey::of(&packet) else { return self.push_any(now, packet, out) };
@@ -192,7 +192,7 @@ impl Coalescer {
         }
     }
 
-    fn push_any(&mut self, now: Time, packet: Packet, out: &mut Output) {
+    fn push_any(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         let Some(key) = FlowKey::of(&packet).filter(|key| key.protocol == TCP || self.rules.udp) else {
             return self.pass_flowless(now, packet, out);
         };
@@ -203,7 +203,7 @@ impl Coalescer {
     }
 
     /// Takes a packet of a flow that is not known.
-    fn push_new(&mut self, now: Time, key: FlowKey, packet: Packet, out: &mut Output) {
+    fn push_new(&mut self, now: Time, key: FlowKey, packet: Packet, out: &mut impl Next) {
         match self.rules.part(&packet) {
             Some(part) => {
                 let at = self.open(now, key, &packet, part.tcp.map_or(0, |tcp| tcp.seq));
@@ -214,7 +214,7 @@ impl Coalescer {
     }
 
     /// Takes a packet of a flow that is known.
-    fn push_to(&mut self, now: Time, at: Handle, packet: Packet, out: &mut Output) {
+    fn push_to(&mut self, now: Time, at: Handle, packet: Packet, out: &mut impl Next) {
         match self.rules.part(&packet) {
             Some(part) => self.advance(now, at, packet, part, out),
             None => {
@@ -256,7 +256,7 @@ impl Coalescer {
     }
 
     /// Gives up what is above the limit.
-    fn keep_limit(&mut self, now: Time, out: &mut Output) {
+    fn keep_limit(&mut self, now: Time, out: &mut impl Next) {
         if self.has_room_for(0) {
             return;
         }
@@ -267,7 +267,7 @@ impl Coalescer {
     }
 
     /// Lets go of what has waited long enough.
-    pub fn expire(&mut self, now: Time, out: &mut Output) {
+    pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         self.go_to(now);
         self.settle();
         while let Some(at) = self.flows.late(now) {
@@ -276,7 +276,7 @@ impl Coalescer {
     }
 
     /// Lets go of all that is held: the port has nothing more to give, or the input has ended.
-    pub fn release(&mut self, now: Time, out: &mut Output) {
+    pub fn release(&mut self, now: Time, out: &mut impl Next) {
         self.go_to(now);
         while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
             self.let_go(now, at, Event::RunAtEnd, out);
@@ -288,7 +288,7 @@ impl Coalescer {
         self.fresh = fresh;
     }
 
-    fn let_go_fresh(&mut self, now: Time, at: Handle, out: &mut Output) {
+    fn let_go_fresh(&mut self, now: Time, at: Handle, out: &mut impl Next) {
         let flow = self.flows.at_mut(at);
         flow.close(Event::RunAtEnd, &self.rules, out);
         flow.is_fresh = false;
@@ -352,7 +352,7 @@ impl Coalescer {
     }
 
     /// A segment that may join comes to its flow.
-    fn advance(&mut self, now: Time, at: Handle, packet: Packet, part: Part, out: &mut Output) {
+    fn advance(&mut self, now: Time, at: Handle, packet: Packet, part: Part, out: &mut impl Next) {
         let flow = self.flows.at_mut(at);
         let (held_something, waited) = (flow.holds_something(), flow.waits());
         flow.arrive(now);
@@ -365,7 +365,7 @@ impl Coalescer {
     }
 
     /// A flow has taken a segment: when is it late now, and what is it charged?
-    fn follow(&mut self, now: Time, at: Handle, held_something: bool, waited: bool, out: &mut Output) {
+    fn follow(&mut self, now: Time, at: Handle, held_something: bool, waited: bool, out: &mut impl Next) {
         let flow = self.flows.at_mut(at);
         let (holds_something, waits, pair) = (flow.holds_something(), flow.waits(), flow.pair);
         let (is_over, was_fresh) = (flow.is_over, flow.is_fresh);
@@ -427,7 +427,7 @@ impl Coalescer {
     }
 
     /// A packet that joins nothing comes to its flow: everything that came before it leaves before it.
-    fn pass(&mut self, now: Time, key: FlowKey, at: Option<Handle>, packet: Packet, out: &mut Output) {
+    fn pass(&mut self, now: Time, key: FlowKey, at: Option<Handle>, packet: Packet, out: &mut impl Next) {
         let says = Says::of(&packet);
         if let Some(at) = at {
             self.let_go(now, at, Event::RunPassed, out);
@@ -449,7 +449,7 @@ impl Coalescer {
     }
 
     /// A packet that names no flow. A fragment may be of any flow between its two addresses.
-    fn pass_flowless(&mut self, now: Time, packet: Packet, out: &mut Output) {
+    fn pass_flowless(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         if packet.ip().fragment.is_some() && self.holds_something_of(&packet) {
             while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
                 self.let_go(now, at, Event::RunPassed, out);
@@ -459,7 +459,7 @@ impl Coalescer {
     }
 
     /// A flow has waited long enough, or its memory is needed: what it holds leaves; next time, it is forgotten.
-    fn give_up(&mut self, now: Time, at: Handle, event: Event, out: &mut Output) {
+    fn give_up(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
         if self.flows.at_mut(at).holds_something() {
             self.let_go(now, at, event, out);
         } else {
@@ -468,7 +468,7 @@ impl Coalescer {
     }
 
     /// Lets go of what a flow holds.
-    fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut Output) {
+    fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
         let flow = self.flows.at_mut(at);
         if !flow.holds_something() {
             return;
@@ -665,6 +665,7 @@ const IDLE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Output;
     use fastrand::Rng;
     use packet::ip::pseudo_sum;
     use packet::{Checksum, Frame, Ingress, Medium, Pool, Sum};

@@ -6,7 +6,7 @@
 
 use crate::early::{Places, Queue};
 use crate::ledger::{Event, Tally};
-use crate::output::Output;
+use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
 use crate::run::{Run, Unlike, distance};
 use crate::sink::PayloadSink;
@@ -141,7 +141,7 @@ impl Flow {
         packet: Packet,
         tcp: TcpPart,
         rules: &Rules,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Taken {
         let Some(seen) = &self.seen else { return Taken::Not(packet) };
@@ -180,7 +180,7 @@ impl Flow {
 
     /// Starts a run with a segment that looks like the first one of the last run, which is full if it is still there.
     #[inline(never)]
-    fn start(&mut self, now: Time, packet: Packet, tcp: TcpPart, rules: &Rules, out: &mut Output) -> Taken {
+    fn start(&mut self, now: Time, packet: Packet, tcp: TcpPart, rules: &Rules, out: &mut impl Next) -> Taken {
         let part = self.seen.as_ref().and_then(|seen| seen.part(&packet, tcp));
         let Some(part) = part.filter(|part| rules.take(&packet, part)) else { return Taken::Not(packet) };
         self.close(Event::RunFull, rules, out);
@@ -201,7 +201,7 @@ impl Flow {
         part: Part,
         rules: &Rules,
         places: &mut Places,
-        out: &mut Output,
+        out: &mut impl Next,
     ) {
         let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));
         let fits_in = self.early.first(places).is_none_or(|early| may_precede(&part, early));
@@ -221,7 +221,7 @@ impl Flow {
     }
 
     /// Appends a segment that comes next to the run, or starts another; it may have come as early as `since`.
-    fn append(&mut self, since: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+    fn append(&mut self, since: Time, packet: Packet, part: Part, rules: &Rules, out: &mut impl Next) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
         let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, out));
@@ -246,7 +246,7 @@ impl Flow {
     }
 
     /// Ends the run where it would become older than a run may, if it waited on.
-    fn close_if_old(&mut self, now: Time, rules: &Rules, out: &mut Output) {
+    fn close_if_old(&mut self, now: Time, rules: &Rules, out: &mut impl Next) {
         let hold = self.hold(rules);
         if self.run.as_ref().is_some_and(|run| run.is_old(now, rules, hold)) {
             self.close(Event::RunLate, rules, out);
@@ -254,7 +254,7 @@ impl Flow {
     }
 
     /// Takes what waited for its turn.
-    fn catch_up(&mut self, rules: &Rules, places: &mut Places, out: &mut Output) {
+    fn catch_up(&mut self, rules: &Rules, places: &mut Places, out: &mut impl Next) {
         while let Some(part) = self.early.first(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
                 break;
@@ -278,7 +278,7 @@ impl Flow {
         part: Part,
         rules: &Rules,
         places: &mut Places,
-        out: &mut Output,
+        out: &mut impl Next,
     ) {
         let base = self.next_seq;
         let ahead = |part: &Part| part.tcp.map_or(0, |tcp| distance(base, tcp.seq));
@@ -289,7 +289,7 @@ impl Flow {
             self.let_go(now, Event::RunGap, rules, places, out);
             return self.skip_to(now, packet, part, rules, out);
         }
-        out.ledger.note(Event::Sorted, Tally::of(&packet));
+        out.ledger().note(Event::Sorted, Tally::of(&packet));
         if self.early.is_empty() {
             self.early_since = now;
             // What is in front of the gap waits for it too, as long as it may.
@@ -299,7 +299,7 @@ impl Flow {
     }
 
     /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
-    fn skip_to(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut Output) {
+    fn skip_to(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut impl Next) {
         let Some(tcp) = part.tcp else { return out.forward(packet) };
         let ahead = distance(self.next_seq, tcp.seq);
         if ahead < 0 && ahead > -STALE_SPAN {
@@ -312,7 +312,14 @@ impl Flow {
     }
 
     /// Lets go of everything, in the stream's order.
-    pub(crate) fn let_go(&mut self, now: Time, event: Event, rules: &Rules, places: &mut Places, out: &mut Output) {
+    pub(crate) fn let_go(
+        &mut self,
+        now: Time,
+        event: Event,
+        rules: &Rules,
+        places: &mut Places,
+        out: &mut impl Next,
+    ) {
         self.close(event, rules, out);
         while let Some((packet, part)) = self.early.pop(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
@@ -326,12 +333,12 @@ impl Flow {
     }
 
     /// Ends the run by this rule.
-    pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut Output) {
+    pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut impl Next) {
         let Some(run) = self.run.take() else { return };
         self.usual_len = run.packet.len() as u32;
         let came = run.came();
-        out.ledger.note(event, Tally { packets: 1, ..came });
-        out.ledger.note(Event::Gathered, came);
+        out.ledger().note(event, Tally { packets: 1, ..came });
+        out.ledger().note(Event::Gathered, came);
         run.leave(rules, out);
     }
 

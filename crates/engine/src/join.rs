@@ -14,7 +14,7 @@
 
 use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
-use crate::output::Output;
+use crate::output::Next;
 use crate::reassemble::{DatagramKey, unusable};
 use crate::secret::{Secret, TableKey};
 use core::net::{IpAddr, Ipv4Addr};
@@ -178,7 +178,7 @@ impl Joiner {
     }
 
     /// Takes a packet: an IPv4 fragment joins its datagram's run, starts one, or passes behind it; anything else goes on.
-    pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         let ip = packet.ip();
         let Some(fragment) = ip.fragment.filter(|_| ip.is_cut_on_the_way()) else { return out.forward(packet) };
         while let Some(at) = self.passed.late(now) {
@@ -196,14 +196,14 @@ impl Joiner {
     }
 
     /// Lets go of what has waited long enough.
-    pub fn expire(&mut self, now: Time, out: &mut Output) {
+    pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.late(now) {
             self.let_go(now, at, Event::JoinedLate, out);
         }
     }
 
     /// Lets go of everything, the earliest deadline first: the input has ended.
-    pub fn flush(&mut self, now: Time, out: &mut Output) {
+    pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.runs.oldest() {
             self.let_go(now, at, Event::JoinedAtEnd, out);
         }
@@ -228,7 +228,7 @@ impl Joiner {
     }
 
     /// Why a fragment does not join the run, if it does not. Makes room where it does.
-    fn refuses(&mut self, now: Time, at: Handle, newcomer: &Newcomer, out: &mut Output) -> Option<Event> {
+    fn refuses(&mut self, now: Time, at: Handle, newcomer: &Newcomer, out: &mut impl Next) -> Option<Event> {
         let run = self.runs.at_mut(at);
         let payload_len = newcomer.payload_len();
         if run.datagram != newcomer.datagram {
@@ -248,7 +248,7 @@ impl Joiner {
         }
     }
 
-    fn append(&mut self, now: Time, at: Handle, newcomer: Newcomer, out: &mut Output) {
+    fn append(&mut self, now: Time, at: Handle, newcomer: Newcomer, out: &mut impl Next) {
         let run = self.runs.at_mut(at);
         run.append(&newcomer);
         out.done(newcomer.packet);
@@ -263,7 +263,7 @@ impl Joiner {
 
     /// With no run open for it, a fragment starts one: where it lies beyond all that has passed of its datagram, where there
     /// is something to wait for, and room. Else it passes.
-    fn open(&mut self, now: Time, key: RunKey, newcomer: Newcomer, out: &mut Output) {
+    fn open(&mut self, now: Time, key: RunKey, newcomer: Newcomer, out: &mut impl Next) {
         let charge = self.charge_of(newcomer.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
         let id = newcomer.packet.ip().id;
@@ -277,14 +277,14 @@ impl Joiner {
             return;
         }
         if joins {
-            out.ledger.note(Event::JoinRefused, Tally::of(&newcomer.packet));
+            out.ledger().note(Event::JoinRefused, Tally::of(&newcomer.packet));
         }
         self.remember(now, &newcomer.datagram, id, passed);
         out.forward(newcomer.packet);
     }
 
     /// Ends a run by this rule.
-    fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut Output) {
+    fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
         let run = self.runs.remove(at);
         self.remember(now, &run.datagram, run.packet.ip().id, run.passed);
         run.leave(event, out);
@@ -308,21 +308,21 @@ impl Joiner {
     }
 
     /// Moves a run to a buffer that takes the longest packet; false where there is none.
-    fn grow(&mut self, now: Time, at: Handle, out: &mut Output) -> bool {
-        let Some(larger) = out.pool.lend(self.mtu.into()) else { return false };
+    fn grow(&mut self, now: Time, at: Handle, out: &mut impl Next) -> bool {
+        let Some(larger) = out.pool().lend(self.mtu.into()) else { return false };
         // A pool that is short may lend a larger one than was asked for, and charged.
         let charge = self.charge_of(larger.pinned_len());
         if !self.make_room(now, charge - self.charge_of(0), Some(at), out) {
-            out.pool.give(larger);
+            out.pool().give(larger);
             return false;
         }
-        out.pool.give(self.runs.at_mut(at).packet.move_to(larger));
+        out.pool().give(self.runs.at_mut(at).packet.move_to(larger));
         self.runs.charge(at, charge);
         true
     }
 
     /// Is there room for so much more? Where that is the rule, the oldest leave for it, but not the one to `keep`.
-    fn make_room(&mut self, now: Time, more: usize, keep: Option<Handle>, out: &mut Output) -> bool {
+    fn make_room(&mut self, now: Time, more: usize, keep: Option<Handle>, out: &mut impl Next) -> bool {
         while self.runs.charged() + more > self.limits.bytes {
             match self.runs.oldest() {
                 Some(oldest) if self.limits.full == Full::Evict && keep != Some(oldest) => {
@@ -376,11 +376,11 @@ impl Run {
     }
 
     /// Goes on as one fragment, or as the whole datagram; a run of one as it came.
-    fn leave(mut self, event: Event, out: &mut Output) {
+    fn leave(mut self, event: Event, out: &mut impl Next) {
         if self.came.packets > 1 {
             self.packet.seal_pieces(self.more, self.longest);
-            out.ledger.note(Event::Joined, self.came);
-            out.ledger.note(event, Tally { packets: 1, ..self.came });
+            out.ledger().note(Event::Joined, self.came);
+            out.ledger().note(event, Tally { packets: 1, ..self.came });
         }
         out.forward(self.packet);
     }

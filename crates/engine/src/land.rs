@@ -114,12 +114,11 @@ impl Side {
 
     /// Sends on what the last fragment made whole.
     fn close_landed(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
-        let reassembler = self.landed_in();
-        if let Some((_, at)) = reassembler.landing.current.take() {
-            reassembler.close_landed(at, out);
+        if let Some((reassembler, mut next)) = self.reassembling(now, out)
+            && let Some((_, at)) = reassembler.landing.current.take()
+        {
+            reassembler.close_landed(at, &mut next);
         }
-        self.go_on_joined(now, mark, out);
     }
 }
 

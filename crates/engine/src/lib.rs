@@ -44,7 +44,7 @@ pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
 pub use landing::{Guesses, Guessing};
 pub use ledger::{Event, Ledger, Reason, Tally};
 pub use mss::{Border, Connection, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
-pub use output::{Output, Way};
+pub use output::{Next, Output, Way};
 pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};
 pub use refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};

@@ -21,6 +21,57 @@ pub struct Output {
     queue: VecDeque<Way>,
 }
 
+/// What comes behind a stage: another one, or the queue of an [`Output`]. A packet is handed on at once.
+pub trait Next {
+    /// Takes a packet that goes on.
+    fn forward(&mut self, packet: Packet);
+
+    /// Where all ways end.
+    fn output(&mut self) -> &mut Output;
+
+    /// Where buffers come from.
+    #[inline]
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.output().pool
+    }
+
+    /// What happened so far.
+    #[inline]
+    fn ledger(&mut self) -> &mut Ledger {
+        &mut self.output().ledger
+    }
+
+    /// Takes back the buffer of a packet whose content is elsewhere now.
+    #[inline(always)]
+    fn done(&mut self, packet: Packet) {
+        self.output().done(packet);
+    }
+}
+
+impl Next for Output {
+    #[inline]
+    fn forward(&mut self, packet: Packet) {
+        self.queue.push_back(Way::Forward(packet));
+    }
+
+    #[inline(always)]
+    fn output(&mut self) -> &mut Output {
+        self
+    }
+}
+
+impl<N: Next> Next for &mut N {
+    #[inline]
+    fn forward(&mut self, packet: Packet) {
+        (**self).forward(packet);
+    }
+
+    #[inline(always)]
+    fn output(&mut self) -> &mut Output {
+        (**self).output()
+    }
+}
+
 /// A packet on its way out: where it goes.
 #[derive(Debug)]
 pub enum Way {
@@ -106,25 +157,9 @@ impl Output {
         self.queue.len()
     }
 
-    pub(crate) fn forward(&mut self, packet: Packet) {
-        self.queue.push_back(Way::Forward(packet));
-    }
-
     /// Has a frame go on behind what is queued; whoever sends it counts it.
     pub(crate) fn pass(&mut self, raw: Raw, unfit: Unfit) {
         self.queue.push_back(Way::Pass(raw, unfit));
-    }
-
-    /// Hands the packets that were queued after the first `mark` to the next stage, in their order, in whose place come
-    /// those that it lets go; answers stay.
-    pub(crate) fn again(&mut self, mark: usize, mut stage: impl FnMut(Packet, &mut Output)) {
-        for _ in mark..self.queue.len() {
-            match self.queue.remove(mark) {
-                Some(Way::Forward(packet)) => stage(packet, self),
-                Some(answer) => self.queue.push_back(answer),
-                None => break,
-            }
-        }
     }
 
     /// Ends a packet, or a run of them that share a buffer.

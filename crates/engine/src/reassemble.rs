@@ -10,7 +10,7 @@ use crate::held::{Handle, Held, Key, Vacancy};
 use crate::holes::{Fit, Holes};
 use crate::landing::{Landfall, Landing};
 use crate::ledger::{Event, Reason, Tally};
-use crate::output::Output;
+use crate::output::Next;
 use crate::secret::{Secret, TableKey};
 use crate::segment::Piece;
 use crate::sink::{CopyPayload, LeavePayload, PayloadSink};
@@ -233,7 +233,7 @@ impl Reassembler {
     }
 
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
-    pub fn push(&mut self, now: Time, packet: Packet, out: &mut Output) {
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         if self.take_alike([&packet], out, &mut CopyPayload) > 0 {
             out.done(packet);
         } else {
@@ -244,7 +244,7 @@ impl Reassembler {
     /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push)
     /// would, and returns how many they are; has the processor fetch what those behind them will need.
     #[inline]
-    pub fn take_front(&mut self, frames: &[Frame], out: &mut Output, sink: &mut impl PayloadSink) -> usize {
+    pub fn take_front(&mut self, frames: &[Frame], out: &mut impl Next, sink: &mut impl PayloadSink) -> usize {
         let mut front = frames;
         if self.held.count() > NEAR_COUNT {
             // Each step foresees one packet further, so it takes one.
@@ -255,7 +255,7 @@ impl Reassembler {
     }
 
     /// Takes a packet that goes on nowhere as the one before it did.
-    pub fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut Output, sink: &mut impl PayloadSink) {
+    pub fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut impl Next, sink: &mut impl PayloadSink) {
         self.push_toward(Toward::Host, now, packet, out, sink);
     }
 
@@ -297,7 +297,7 @@ impl Reassembler {
     /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is cut again
     /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
     /// longest that came (R087).
-    pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut Output) {
+    pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         self.push_toward(Toward::Hop, now, packet, out, &mut CopyPayload);
     }
 
@@ -308,7 +308,7 @@ impl Reassembler {
     fn take_alike<'p>(
         &mut self,
         pieces: impl IntoIterator<Item = &'p Packet>,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> usize {
         let mut pieces = pieces.into_iter();
@@ -348,7 +348,7 @@ impl Reassembler {
         toward: Toward,
         now: Time,
         packet: Packet,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
         let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
@@ -362,7 +362,7 @@ impl Reassembler {
             Ok(()) => out.done(packet),
             Err(reason) => {
                 let ended = Tally::of(&packet);
-                out.retire(packet, ended, reason);
+                out.output().retire(packet, ended, reason);
             }
         }
         if self.held.has_surplus() {
@@ -370,7 +370,7 @@ impl Reassembler {
         }
     }
 
-    fn make_room(&mut self, now: Time, out: &mut Output) {
+    fn make_room(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.surplus() {
             // Who belongs into the reserve is asked when it is needed, which is seldom.
             if !(self.is_promising(at) && self.held.protect(at)) {
@@ -386,14 +386,14 @@ impl Reassembler {
     }
 
     /// Gives up what is late.
-    pub fn expire(&mut self, now: Time, out: &mut Output) {
+    pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.late(now) {
             self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
         }
     }
 
     /// Gives up everything, the earliest deadline first: the input has ended.
-    pub fn flush(&mut self, now: Time, out: &mut Output) {
+    pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         while let Some(at) = self.held.oldest() {
             self.give_up(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
         }
@@ -442,12 +442,12 @@ impl Reassembler {
         now: Time,
         piece: &Packet,
         fragment: Fragment,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         if let Some((reason, complaint)) = unusable(piece, fragment) {
             if let Some(complaint) = complaint {
-                out.answer(now, complaint, piece);
+                out.output().answer(now, complaint, piece);
             }
             return Err(reason);
         }
@@ -482,13 +482,13 @@ impl Reassembler {
         key: DatagramKey,
         piece: &Packet,
         fragment: Fragment,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         let opening = self.count_opened(now, &key, piece);
         let end = usize::from(fragment.offset) + piece.ip().payload_len();
         let len = end.max(self.usual_len(opening.birth.counters));
-        let buffer = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
+        let buffer = out.pool().lend(len).ok_or(Reason::NoBuffer)?;
         self.start(now, vacancy, key, opening, piece, fragment, buffer, sink);
         Ok(())
     }
@@ -533,7 +533,7 @@ impl Reassembler {
         at: Handle,
         piece: &Packet,
         fragment: Fragment,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Reason> {
         let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
@@ -563,7 +563,7 @@ impl Reassembler {
     }
 
     /// Sends a run on that has become whole.
-    fn close(&mut self, at: Handle, out: &mut Output) {
+    fn close(&mut self, at: Handle, out: &mut impl Next) {
         let State::Open(run) = self.held.at_mut(at) else { return };
         if run.is_oversize() {
             self.end(at, Reason::FragOversize, out);
@@ -593,22 +593,22 @@ impl Reassembler {
         if let Some(known) = self.lens.get_mut(usize::from(counter)) {
             *known = run.holes.held_len() as u16;
         }
-        out.ledger.note(Event::Absorbed, tally);
-        out.ledger.note(Event::Reassembled, Tally { packets: 1, ..tally });
+        out.ledger().note(Event::Absorbed, tally);
+        out.ledger().note(Event::Reassembled, Tally { packets: 1, ..tally });
         if let State::Open(run) = self.held.remove(at) {
             out.forward(run.packet);
         }
     }
 
     /// Ends a datagram, for this reason; its key stays until its deadline.
-    fn end(&mut self, at: Handle, reason: Reason, out: &mut Output) -> Reason {
+    fn end(&mut self, at: Handle, reason: Reason, out: &mut impl Next) -> Reason {
         core::mem::replace(self.held.at_mut(at), State::Poisoned).retire(reason, out);
         self.held.charge(at, POISON_CHARGE);
         reason
     }
 
     /// Gives a datagram up: for time, for memory, or because the input has ended.
-    fn give_up(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut Output) {
+    fn give_up(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut impl Next) {
         let State::Open(run) = self.held.at_mut(at) else {
             self.held.remove(at);
             return;
@@ -617,14 +617,14 @@ impl Reassembler {
         match self.late {
             Late::Release { mtu } => {
                 run.release(mtu.max(run.packet.ip().mtu_min() as u16));
-                out.ledger.note(Event::Absorbed, tally);
-                out.ledger.note(event, Tally { packets: 1, ..tally });
+                out.ledger().note(Event::Absorbed, tally);
+                out.ledger().note(event, Tally { packets: 1, ..tally });
             }
             Late::Retire => {
                 if reason == Reason::FragLate
                     && let Some(first) = run.first_piece(out)
                 {
-                    out.answer(now, Complaint::ReassemblyTime, &first);
+                    out.output().answer(now, Complaint::ReassemblyTime, &first);
                     out.done(first);
                 }
             }
@@ -635,18 +635,18 @@ impl Reassembler {
                 Late::Retire => {
                     // Where memory is short, its buffer is the next one to be lent; it has not been touched for long.
                     packet::prefetch_lines(run.packet.laid(0, run.packet.capacity()), NARROW_LINES);
-                    out.retire(run.packet, tally, reason);
+                    out.output().retire(run.packet, tally, reason);
                 }
             }
         }
     }
 
     /// Moves a run to a larger buffer.
-    fn grow(&mut self, at: Handle, len: usize, out: &mut Output) -> Result<(), Reason> {
-        let larger = out.pool.lend(len).ok_or(Reason::NoBuffer)?;
+    fn grow(&mut self, at: Handle, len: usize, out: &mut impl Next) -> Result<(), Reason> {
+        let larger = out.pool().lend(len).ok_or(Reason::NoBuffer)?;
         let State::Open(run) = self.held.at_mut(at) else { panic!("only an open run grows") };
         let smaller = run.packet.grow(larger, run.holes.top());
-        out.pool.give(smaller);
+        out.pool().give(smaller);
         let charge = run.packet.pinned_len();
         self.held.charge(at, charge);
         Ok(())
@@ -825,7 +825,7 @@ impl Reassembler {
     }
 
     /// Sends a run on whose last piece has landed.
-    pub(crate) fn close_landed(&mut self, at: Handle, out: &mut Output) {
+    pub(crate) fn close_landed(&mut self, at: Handle, out: &mut impl Next) {
         self.close(at, out);
     }
 }
@@ -988,7 +988,7 @@ impl Run {
     }
 
     /// The piece that started the datagram, built again, for the error that quotes it.
-    fn first_piece(&mut self, out: &mut Output) -> Option<Packet> {
+    fn first_piece(&mut self, out: &mut impl Next) -> Option<Packet> {
         let first_len = self.first_len?;
         let [header_len, _] = self.packet.piece_header_lens();
         self.release((header_len + usize::from(first_len)) as u16);
@@ -996,7 +996,7 @@ impl Run {
         let Piece { header, payload } = pieces.next()?;
         let link = self.packet.link_header();
         let frame_len = header.len() + payload.len();
-        let mut buffer = out.pool.lend(frame_len - link.len)?;
+        let mut buffer = out.pool().lend(frame_len - link.len)?;
         buffer.put(HEADROOM - link.len, header);
         buffer.put(HEADROOM - link.len + header.len(), payload);
         match Frame::parse(buffer, frame_len, link, self.packet.ingress()) {
@@ -1007,10 +1007,10 @@ impl Run {
 }
 
 impl State {
-    fn retire(self, reason: Reason, out: &mut Output) {
+    fn retire(self, reason: Reason, out: &mut impl Next) {
         if let State::Open(run) = self {
             let ended = run.tally();
-            out.retire(run.packet, ended, reason);
+            out.output().retire(run.packet, ended, reason);
         }
     }
 }
@@ -1135,13 +1135,13 @@ pub(crate) fn unusable(packet: &Packet, fragment: Fragment) -> Option<(Reason, O
 }
 
 /// An atomic fragment is a whole datagram, whatever else is held under its key (RFC 6946 section 4, R081).
-fn make_whole(mut packet: Packet, out: &mut Output) {
+fn make_whole(mut packet: Packet, out: &mut impl Next) {
     if packet.is_neighbour_discovery() {
         let ended = Tally::of(&packet);
-        return out.retire(packet, ended, Reason::FragNeighbour);
+        return out.output().retire(packet, ended, Reason::FragNeighbour);
     }
     packet.make_whole();
-    out.ledger.note(Event::MadeWhole, Tally::of(&packet));
+    out.ledger().note(Event::MadeWhole, Tally::of(&packet));
     out.forward(packet);
 }
 
@@ -1198,6 +1198,7 @@ const OFFSET_AT: u32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Output;
     use fastrand::Rng;
     use packet::{Ingress, Medium, Pool, Sum};
     use std::collections::HashSet;

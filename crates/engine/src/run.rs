@@ -3,7 +3,7 @@
 //! The run lies in the buffer of its first segment, which grows; of the others only the payload is copied.
 
 use crate::ledger::{Event, Tally};
-use crate::output::Output;
+use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
 use crate::sink::PayloadSink;
 use core::time::Duration;
@@ -95,7 +95,7 @@ impl Run {
         seen: &Glance,
         tcp: &TcpPart,
         rules: &Rules,
-        out: &mut Output,
+        out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) -> Result<(), Unlike> {
         let payload_len = usize::from(self.first_len);
@@ -125,7 +125,7 @@ impl Run {
 
     /// Moves to a larger buffer, where it may; what the segment that asks for it turns out to be must not matter.
     #[inline(never)]
-    fn make_room(&mut self, payload_len: usize, out: &mut Output) -> Result<(), Unlike> {
+    fn make_room(&mut self, payload_len: usize, out: &mut impl Next) -> Result<(), Unlike> {
         if self.packet.len() + payload_len > self.len_max as usize {
             return Err(Unlike::Full);
         }
@@ -138,12 +138,12 @@ impl Run {
 
     /// Moves to a buffer for as much as is usual; for a few times as much as there is where there is more, so that it moves twice
     /// at most.
-    fn grow(&mut self, payload_len: usize, out: &mut Output) -> bool {
+    fn grow(&mut self, payload_len: usize, out: &mut impl Next) -> bool {
         let len = self.packet.len() + payload_len;
         let usual_len = self.usual_len as usize;
         let expected_len = if len > usual_len { GROWTH * len } else { usual_len };
-        let Some(larger) = out.pool.lend(expected_len.min(self.len_max as usize)) else { return false };
-        out.pool.give(self.packet.move_to(larger));
+        let Some(larger) = out.pool().lend(expected_len.min(self.len_max as usize)) else { return false };
+        out.pool().give(self.packet.move_to(larger));
         self.measure_room();
         true
     }
@@ -180,7 +180,7 @@ impl Run {
         packet: &Packet,
         part: &Part,
         rules: &Rules,
-        out: &mut Output,
+        out: &mut impl Next,
     ) -> Option<Event> {
         // What came in pieces may leave in pieces (rel:C8): of a train, all came in pieces of one length, or none did. The fast
         // path takes none that did.
@@ -225,15 +225,15 @@ impl Run {
     }
 
     /// Puts a segment behind the others, which may have come before the first of them: as early as `since`.
-    pub(crate) fn append(&mut self, packet: &Packet, part: &Part, since: Time, out: &mut Output) {
+    pub(crate) fn append(&mut self, packet: &Packet, part: &Part, since: Time, out: &mut impl Next) {
         self.opened = self.opened.min(since);
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
         if self.packet.checksum == Checksum::Partial {
-            out.ledger.note(Event::ChecksumFinished, self.came());
+            out.ledger().note(Event::ChecksumFinished, self.came());
             self.packet.checksum = Checksum::Unverified;
         }
         if packet.checksum == Checksum::Partial {
-            out.ledger.note(Event::ChecksumFinished, Tally::of(packet));
+            out.ledger().note(Event::ChecksumFinished, Tally::of(packet));
         }
         self.payload_sum = self.payload_sum + part.payload_sum.at(self.payload_len());
         self.packet.append(payload);
@@ -295,15 +295,15 @@ impl Run {
     }
 
     /// Goes on as a train; a run of one as it came.
-    pub(crate) fn leave(mut self, rules: &Rules, out: &mut Output) {
+    pub(crate) fn leave(mut self, rules: &Rules, out: &mut impl Next) {
         if self.count > 1 {
             let segment_len = if self.is_strict(rules) { self.first_len } else { self.longest };
             let train = Train { segment_len, ids: self.ids.unwrap_or_default(), maker: Maker::Gateway };
             self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum - self.less, train);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));
             if leaves != came {
-                out.ledger.note(Event::Levelled, came);
-                out.ledger.note(Event::Level, leaves);
+                out.ledger().note(Event::Levelled, came);
+                out.ledger().note(Event::Level, leaves);
             }
         }
         out.forward(self.packet);

@@ -5,7 +5,7 @@ use crate::fragment::Pieces;
 use crate::identify::Identifiers;
 use crate::join::{Join, Joiner};
 use crate::ledger::{Event, Reason, Tally};
-use crate::output::Output;
+use crate::output::{Next, Output};
 use crate::prefixes::Prefixes;
 use crate::reassemble::Reassembler;
 use crate::rules::{Mode, Switch};
@@ -139,17 +139,13 @@ impl Side {
     /// Takes a packet that was counted. What goes nowhere else is made to fit at once.
     #[inline]
     fn push_received(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        let mark = out.queued_count();
-        if packet.ip().fragment.is_some() && !self.narrowing.is_below_every_link(&packet) {
-            self.widening.push_fragment(now, packet, out);
+        let Side { widening, narrowing } = self;
+        let is_joined = packet.ip().fragment.is_some() && !narrowing.is_below_every_link(&packet);
+        let next = ToNarrowing { now, narrowing, out };
+        if is_joined {
+            widening.push_fragment(now, packet, next)
         } else {
-            match &mut self.widening.coalescer {
-                Some(coalescer) => coalescer.push(now, packet, out),
-                None => return self.narrowing.push(now, packet, out),
-            }
-        }
-        if out.queued_count() > mark {
-            self.narrow(now, mark, out);
+            widening.coalescing(now, next).forward(packet)
         }
     }
 
@@ -161,19 +157,9 @@ impl Side {
         if first.ip().fragment.is_none() || !self.reassembles(first) {
             return 0;
         }
-        let Some(reassembler) = &mut self.widening.reassembler else { return 0 };
-        let mark = out.queued_count();
-        let taken = reassembler.take_front(frames, out, &mut CopyPayload);
-        if taken > 0 {
-            for frame in frames.iter().take(taken) {
-                if let Frame::Ip(piece) = frame {
-                    self.receive(piece, out);
-                }
-            }
-            if out.queued_count() > mark {
-                self.go_on_joined(now, mark, out);
-            }
-        }
+        let Some((reassembler, mut next)) = self.reassembling(now, out) else { return 0 };
+        let taken = reassembler.take_front(frames, &mut next, &mut CopyPayload);
+        frames.iter().take(taken).filter_map(Frame::packet).for_each(|piece| self.receive(piece, out));
         taken
     }
 
@@ -211,10 +197,15 @@ impl Side {
             && !self.narrowing.is_below_every_link(packet)
     }
 
-    /// Sends what the reassembler let go, which was queued after the first `mark`, through what follows it.
-    pub(crate) fn go_on_joined(&mut self, now: Time, mark: usize, out: &mut Output) {
-        self.widening.coalesce(now, mark, out);
-        self.narrow(now, mark, out);
+    /// The reassembler, and what comes behind it.
+    #[inline(always)]
+    pub(crate) fn reassembling<'a>(
+        &'a mut self,
+        now: Time,
+        out: &'a mut Output,
+    ) -> Option<(&'a mut Reassembler, ToCoalescer<'a, ToNarrowing<'a>>)> {
+        let Side { widening: Widening { reassembler, coalescer, .. }, narrowing } = self;
+        Some((reassembler.as_mut()?, ToCoalescer { now, coalescer, next: ToNarrowing { now, narrowing, out } }))
     }
 
     /// How long the packets of a flow's TCP trains may leave without being seen here, where its receiver's limit is this: all that
@@ -229,23 +220,20 @@ impl Side {
 
     /// Gives up what is late.
     pub fn expire(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
-        self.widening.expire(now, out);
-        self.narrow(now, mark, out);
+        let Side { widening, narrowing } = self;
+        widening.expire(now, ToNarrowing { now, narrowing, out });
     }
 
     /// Lets go of the segments that are held: the port has nothing more to give.
     pub fn release(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
-        self.widening.release(now, out);
-        self.narrow(now, mark, out);
+        let Side { widening, narrowing } = self;
+        widening.release(now, ToNarrowing { now, narrowing, out });
     }
 
     /// Lets go of everything: the input has ended.
     pub fn flush(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
-        self.widening.flush(now, out);
-        self.narrow(now, mark, out);
+        let Side { widening, narrowing } = self;
+        widening.flush(now, ToNarrowing { now, narrowing, out });
     }
 
     /// When [`expire`](Side::expire) next has work; none while nothing is held or remembered.
@@ -268,11 +256,6 @@ impl Side {
             return Ok(());
         }
         out.ledger.check(held)
-    }
-
-    /// Sends what widening let go, which was queued after the first `mark`, through narrowing, in its order.
-    fn narrow(&mut self, now: Time, mark: usize, out: &mut Output) {
-        out.again(mark, |packet, out| self.narrowing.push(now, packet, out));
     }
 
     /// Ends what rejoins datagrams, what joins fragments on the way, and what coalesces, but for those that stay:
@@ -302,9 +285,7 @@ impl Side {
     ///
     /// What is remembered of datagrams that have ended is lost.
     pub fn take_over(&mut self, now: Time, mut other: Side, out: &mut Output) {
-        let mark = out.queued_count();
-        other.hand_over(now, out);
-        out.again(mark, |packet, out| self.take_held(now, packet, out));
+        other.widening.flush(now, TakingOver { now, side: self, out });
         if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.narrowing.role, other.narrowing.role) {
             mine.go_on_from(theirs);
         }
@@ -326,6 +307,64 @@ impl Side {
     }
 }
 
+/// Behind the stages that join fragments: what coalesces, where anything does.
+pub(crate) struct ToCoalescer<'a, N> {
+    now: Time,
+    coalescer: &'a mut Option<Coalescer>,
+    next: N,
+}
+
+impl<N: Next> Next for ToCoalescer<'_, N> {
+    #[inline]
+    fn forward(&mut self, packet: Packet) {
+        match self.coalescer {
+            Some(coalescer) => coalescer.push(self.now, packet, &mut self.next),
+            None => self.next.forward(packet),
+        }
+    }
+
+    #[inline(always)]
+    fn output(&mut self) -> &mut Output {
+        self.next.output()
+    }
+}
+
+/// Behind all that widens.
+pub(crate) struct ToNarrowing<'a> {
+    now: Time,
+    narrowing: &'a mut Narrowing,
+    out: &'a mut Output,
+}
+
+impl Next for ToNarrowing<'_> {
+    #[inline]
+    fn forward(&mut self, packet: Packet) {
+        self.narrowing.push(self.now, packet, self.out);
+    }
+
+    #[inline(always)]
+    fn output(&mut self) -> &mut Output {
+        self.out
+    }
+}
+
+/// Behind a side that ends: the one that goes on in its place.
+struct TakingOver<'a> {
+    now: Time,
+    side: &'a mut Side,
+    out: &'a mut Output,
+}
+
+impl Next for TakingOver<'_> {
+    fn forward(&mut self, packet: Packet) {
+        self.side.take_held(self.now, packet, self.out);
+    }
+
+    fn output(&mut self) -> &mut Output {
+        self.out
+    }
+}
+
 impl Default for Widening {
     /// Nothing is joined; where there is a reassembler, it is asked for every destination.
     fn default() -> Widening {
@@ -344,56 +383,57 @@ impl Widening {
     }
 
     /// Fragments become datagrams, or longer fragments; rejoined segments become trains.
-    fn push_fragment(&mut self, now: Time, packet: Packet, out: &mut Output) {
-        let mark = out.queued_count();
-        match (self.joins_of(&packet), &mut self.reassembler, &mut self.joiner) {
+    fn push_fragment(&mut self, now: Time, packet: Packet, next: impl Next) {
+        let joins = self.joins_of(&packet);
+        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let mut next = ToCoalescer { now, coalescer, next };
+        match (joins, reassembler, joiner) {
             (Join::Destination, Some(reassembler), _) => {
-                reassembler.push_unlike(now, packet, out, &mut CopyPayload)
+                reassembler.push_unlike(now, packet, &mut next, &mut CopyPayload);
             }
-            (Join::Hop, Some(reassembler), _) => reassembler.push_hop_by_hop(now, packet, out),
-            (Join::Graceful, _, Some(joiner)) => joiner.push(now, packet, out),
-            _ => out.forward(packet),
-        }
-        if out.queued_count() > mark {
-            self.coalesce(now, mark, out);
+            (Join::Hop, Some(reassembler), _) => reassembler.push_hop_by_hop(now, packet, &mut next),
+            (Join::Graceful, _, Some(joiner)) => joiner.push(now, packet, &mut next),
+            _ => next.forward(packet),
         }
     }
 
-    fn expire(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
-        if let Some(reassembler) = &mut self.reassembler {
-            reassembler.expire(now, out);
+    /// Segments become trains; what does not goes on.
+    #[inline(always)]
+    fn coalescing<'a, N: Next + 'a>(&'a mut self, now: Time, next: N) -> ToCoalescer<'a, N> {
+        ToCoalescer { now, coalescer: &mut self.coalescer, next }
+    }
+
+    fn expire(&mut self, now: Time, next: impl Next) {
+        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let mut next = ToCoalescer { now, coalescer, next };
+        if let Some(reassembler) = reassembler {
+            reassembler.expire(now, &mut next);
         }
-        if let Some(joiner) = &mut self.joiner {
-            joiner.expire(now, out);
+        if let Some(joiner) = joiner {
+            joiner.expire(now, &mut next);
         }
-        self.coalesce(now, mark, out);
+        if let Some(coalescer) = next.coalescer {
+            coalescer.expire(now, &mut next.next);
+        }
+    }
+
+    fn release(&mut self, now: Time, mut next: impl Next) {
         if let Some(coalescer) = &mut self.coalescer {
-            coalescer.expire(now, out);
+            coalescer.release(now, &mut next);
         }
     }
 
-    fn release(&mut self, now: Time, out: &mut Output) {
-        if let Some(coalescer) = &mut self.coalescer {
-            coalescer.release(now, out);
+    fn flush(&mut self, now: Time, next: impl Next) {
+        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let mut next = ToCoalescer { now, coalescer, next };
+        if let Some(reassembler) = reassembler {
+            reassembler.flush(now, &mut next);
         }
-    }
-
-    fn flush(&mut self, now: Time, out: &mut Output) {
-        let mark = out.queued_count();
-        if let Some(reassembler) = &mut self.reassembler {
-            reassembler.flush(now, out);
+        if let Some(joiner) = joiner {
+            joiner.flush(now, &mut next);
         }
-        if let Some(joiner) = &mut self.joiner {
-            joiner.flush(now, out);
-        }
-        self.coalesce(now, mark, out);
-        self.release(now, out);
-    }
-
-    fn coalesce(&mut self, now: Time, mark: usize, out: &mut Output) {
-        if let Some(coalescer) = &mut self.coalescer {
-            out.again(mark, |packet, out| coalescer.push(now, packet, out));
+        if let Some(coalescer) = next.coalescer {
+            coalescer.release(now, &mut next.next);
         }
     }
 
