@@ -17,7 +17,6 @@ mod fragment;
 mod gateway;
 mod holes;
 mod identify;
-mod index;
 mod join;
 mod land;
 mod landing;

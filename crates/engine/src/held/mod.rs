@@ -1,0 +1,638 @@
+//! Things under keys, as long as they may wait.
+//!
+//! Everything that waits lives here: found by its key, charged in bytes, with a deadline; see [`Waiting`] for what is given
+//! up when. A key is not indexed before another thing is held, so a thing that comes and goes alone is never hashed.
+
+mod index;
+mod slab;
+mod waiting;
+
+pub use waiting::{Handle, Owned, Waiting};
+
+use crate::secret::{Secret, TableKey};
+use core::time::Duration;
+use index::Index;
+use packet::{Address, Time};
+use slab::NONE;
+
+/// A key knows whose memory its thing takes.
+pub trait Key: Eq + Copy {
+    /// Who sent what is held under this key.
+    fn source(&self) -> Address;
+
+    /// Its hash by the key of a table.
+    fn hash(&self, table: &TableKey) -> u64;
+}
+
+/// Things held under keys, within a limit of bytes.
+///
+/// Invariant: every thing but the newest is in the index.
+#[derive(Debug)]
+pub struct Held<K, V> {
+    index: Index,
+    things: Waiting<Thing<K, V>>,
+    /// What is held but not in the index.
+    newest: u32,
+    table_key: TableKey,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Thing<K, V> {
+    value: V,
+    key: K,
+    /// Its hash, once that is known.
+    hash: u64,
+    is_hashed: bool,
+}
+
+/// Where nothing is held under a key; and its hash, where that had to be drawn to say so.
+#[derive(Clone, Copy, Debug)]
+pub struct Vacancy(Option<u64>);
+
+impl<K: Key, V> Held<K, V> {
+    /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
+    /// of `patiences`.
+    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> Held<K, V> {
+        let things = Waiting::new(limit, patiences, secret);
+        Held { index: Index::default(), things, newest: NONE, table_key: TableKey::new(secret) }
+    }
+
+    /// Hashes by another key; before anything is held.
+    pub fn set_key(&mut self, key: Secret) {
+        self.things.set_key(key);
+        self.table_key = TableKey::new(key);
+    }
+
+    /// What is held under this key.
+    pub fn find(&self, key: &K) -> Option<Handle> {
+        self.seek(key).err()
+    }
+
+    /// The vacancy for what is to be held under this key, or the place of what is.
+    ///
+    /// # Errors
+    /// Where it is held.
+    #[inline]
+    pub fn seek(&self, key: &K) -> Result<Vacancy, Handle> {
+        let newest = Handle(self.newest);
+        if self.glimpse(newest).is_some_and(|(known, _)| known == key) {
+            return Err(newest);
+        }
+        if self.index.count() == 0 {
+            return Ok(Vacancy(None));
+        }
+        let hash = key.hash(&self.table_key);
+        let is_it = |at| self.glimpse(Handle(at)).is_some_and(|(known, _)| known == key);
+        match self.index.find(hash, is_it) {
+            Some(at) => Err(Handle(at)),
+            None => Ok(Vacancy(Some(hash))),
+        }
+    }
+
+    /// The thing at a place that was seen earlier, if it is still under this key.
+    pub fn recall(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
+        let (known, value) = self.look(handle)?;
+        (known == key).then_some(value)
+    }
+
+    /// The thing at a place that was seen earlier, if any is, and what it is held under.
+    #[inline(always)]
+    pub fn look(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
+        self.things.look(handle).map(|thing| (&thing.key, &mut thing.value))
+    }
+
+    /// Has the processor fetch what is held at a place.
+    #[inline]
+    pub fn foresee(&self, handle: Handle) {
+        self.things.foresee(handle);
+    }
+
+    /// The thing at a place, if any is.
+    #[inline]
+    pub fn peek(&self, handle: Handle) -> Option<&V> {
+        self.things.peek(handle).map(|thing| &thing.value)
+    }
+
+    /// The thing at a place, if any is, and what it is held under.
+    #[inline]
+    pub fn glimpse(&self, handle: Handle) -> Option<(&K, &V)> {
+        self.things.peek(handle).map(|thing| (&thing.key, &thing.value))
+    }
+
+    /// The thing at a place.
+    #[inline]
+    pub fn at_mut(&mut self, handle: Handle) -> &mut V {
+        &mut self.things.at_mut(handle).value
+    }
+
+    /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
+    pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
+        self.fill(now, Vacancy(None), key, value, charge, wanted)
+    }
+
+    /// Does the same where the vacancy for the key is known.
+    #[inline(always)]
+    pub fn fill(
+        &mut self,
+        now: Time,
+        vacancy: Vacancy,
+        key: K,
+        value: V,
+        charge: usize,
+        wanted: Duration,
+    ) -> Handle {
+        if self.newest != NONE {
+            self.index_newest();
+        }
+        let Vacancy(hash) = vacancy;
+        let thing = Thing { value, key, hash: hash.unwrap_or_default(), is_hashed: hash.is_some() };
+        let at = self.things.insert(now, thing, charge, wanted);
+        self.newest = at.0;
+        at
+    }
+
+    fn index_newest(&mut self) {
+        let at = core::mem::replace(&mut self.newest, NONE);
+        let thing = self.things.at_mut(Handle(at));
+        if !thing.is_hashed {
+            (thing.hash, thing.is_hashed) = (thing.key.hash(&self.table_key), true);
+        }
+        self.index.insert(thing.hash, at);
+    }
+
+    /// Charges a thing anew.
+    pub fn charge(&mut self, handle: Handle, charge: usize) {
+        self.things.charge(handle, charge);
+    }
+
+    /// Gives a thing a new deadline, as if it came now: for patience that is about idleness. Where its patience would end
+    /// when it does anyway, it keeps its place.
+    #[inline]
+    pub fn touch(&mut self, now: Time, handle: Handle, wanted: Duration) {
+        self.things.touch(now, handle, wanted);
+    }
+
+    /// Moves a thing to the reserve; false where it is there.
+    pub fn protect(&mut self, handle: Handle) -> bool {
+        self.things.protect(handle)
+    }
+
+    /// Takes a thing out.
+    #[inline(always)]
+    pub fn remove(&mut self, handle: Handle) -> V {
+        let thing = self.things.remove(handle);
+        if handle.0 == self.newest {
+            self.newest = NONE;
+        } else {
+            self.index.remove(thing.hash, handle.0);
+        }
+        thing.value
+    }
+
+    /// When the next thing's patience ends.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.things.next_deadline()
+    }
+
+    /// A thing whose patience has ended.
+    pub fn late(&self, now: Time) -> Option<Handle> {
+        self.things.late(now)
+    }
+
+    /// The thing that has waited longest of those with the earliest deadline; for giving up everything in order.
+    pub fn oldest(&self) -> Option<Handle> {
+        self.things.oldest()
+    }
+
+    /// The same among those whose patience is at most this.
+    pub fn oldest_within(&self, patience: Duration) -> Option<Handle> {
+        self.things.oldest_within(patience)
+    }
+
+    /// The limit, in bytes.
+    pub fn limit(&self) -> usize {
+        self.things.limit()
+    }
+
+    /// Changes the limit; what is held beyond it is for its owner to give up.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.things.set_limit(limit);
+    }
+
+    /// Is more than the limit charged?
+    #[inline]
+    pub fn has_surplus(&self) -> bool {
+        self.things.has_surplus()
+    }
+
+    /// The thing to give up, as long as more than the limit is charged.
+    pub fn surplus(&mut self) -> Option<Handle> {
+        self.things.surplus()
+    }
+
+    /// The thing to give up where memory is needed: see [`Waiting::weakest`].
+    pub fn weakest(&mut self) -> Option<Handle> {
+        self.things.weakest()
+    }
+
+    /// Bytes charged for all that is held.
+    pub fn charged(&self) -> usize {
+        self.things.charged()
+    }
+
+    /// Steps of the longest search for a thing by its key.
+    pub fn longest_search(&self) -> usize {
+        self.index.longest_search()
+    }
+
+    /// How many things are held.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.things.count()
+    }
+
+    /// All that is held, in no order that matters: for counting.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.things.values().map(|thing| &thing.value)
+    }
+
+    /// The same, with what each is held under.
+    pub fn entries(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.things.values().map(|thing| (&thing.key, &thing.value))
+    }
+}
+
+impl<K: Key, V> Owned for Thing<K, V> {
+    fn source(&self) -> Address {
+        self.key.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waiting::{LEVEL_COUNT, level};
+    use super::*;
+    use core::cell::RefCell;
+    use core::net::{IpAddr, Ipv4Addr};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Name {
+        number: u32,
+        source: u8,
+    }
+
+    /// What the naive model knows of a thing; the model is all of them, in order of arrival.
+    #[derive(Clone, Debug)]
+    struct Thing {
+        name: Name,
+        handle: Handle,
+        charge: usize,
+        deadline: Time,
+        patience: Duration,
+        /// When it came to the end of its line.
+        lined_up: u64,
+        /// When it was protected, if it was.
+        protected: Option<u64>,
+    }
+
+    #[test]
+    fn there_are_two_levels_for_each_power_of_two_and_one_for_every_charge() {
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15].map(level), [0, 0, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+        assert_eq!(level(usize::MAX), LEVEL_COUNT - 1);
+    }
+
+    #[test]
+    fn random_work_agrees_with_a_list_of_things() {
+        for seed in 0..300 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut both = Both::new(*random.choice(&[0, 1_000, 50_000, usize::MAX / 2]).unwrap());
+            for step in 0..400 {
+                both.work(&mut random);
+                both.check(&format!("seed {seed}, step {step}"));
+            }
+            while let Some(at) = both.held.oldest() {
+                both.remove(at);
+                both.check(&format!("seed {seed}, at the end"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_reserve_gives_up_only_beyond_its_part_or_last() {
+        let mut both = Both::new(4_000);
+        for number in 0..10 {
+            both.insert(number, 0, 200, SECOND);
+        }
+        let protected: Vec<_> = (0..5).map(|index| both.things[index].handle).collect();
+        protected.iter().for_each(|at| both.protect(*at));
+        // 1,000 of 4,000 bytes is its part: the others go first.
+        assert_eq!(both.held.weakest(), Some(both.things[5].handle));
+        both.charge(protected[3], 201);
+        assert_eq!(both.held.weakest(), Some(protected[0]), "a byte above its part, its own oldest goes");
+        both.charge(protected[3], 200);
+        for _ in 0..5 {
+            let at = both.held.weakest().unwrap();
+            assert!(!protected.contains(&at));
+            both.remove(at);
+        }
+        assert_eq!(both.held.weakest(), Some(protected[0]), "nothing else is left");
+    }
+
+    #[test]
+    fn a_flooding_source_goes_before_many_with_little_and_a_busy_one_after_them() {
+        let mut both = Both::new(usize::MAX / 2);
+        for number in 0..200 {
+            both.insert(number, number as u8, 2_464, SECOND);
+        }
+        // Eight open datagrams do not make a flood among 200 sources with one each.
+        (200..208).for_each(|number| both.insert(number, 255, 2_464, SECOND));
+        assert_eq!(both.held.weakest(), Some(both.things[0].handle));
+        (208..240).for_each(|number| both.insert(number, 255, 2_464, SECOND));
+        assert_eq!(both.held.weakest(), Some(both.things[200].handle), "its oldest goes first");
+    }
+
+    #[test]
+    fn every_hash_is_drawn_with_the_secret() {
+        // Without the secret in it, what a key hashes to could be foreseen.
+        let hashes = |bits| {
+            let mut held = Held::new(1_000, &[SECOND], Secret::new(bits));
+            SEEN.take();
+            let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+            held.insert(Time::ZERO, Seeing(8), (), 1, SECOND);
+            assert_eq!(held.find(&Seeing(7)), Some(at));
+            held.remove(at);
+            SEEN.take()
+        };
+        let (one, other) = (hashes(1), hashes(1 << 64));
+        assert!(one.len() >= 2, "what is put in and sought is hashed");
+        assert!(one.iter().zip(&other).all(|(one, other)| one != other), "{one:?}");
+    }
+
+    #[test]
+    fn the_newest_is_not_hashed_before_another_comes() {
+        let mut held = Held::new(1_000, &[SECOND], Secret::new(1));
+        SEEN.take();
+        let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+        held.charge(at, 5);
+        assert_eq!((held.find(&Seeing(7)), held.charged()), (Some(at), 5));
+        held.remove(at);
+        assert!(SEEN.take().is_empty(), "what comes and goes alone costs no hash");
+        held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
+        held.insert(Time::ZERO, Seeing(8), (), 1, SECOND);
+        assert!(!SEEN.take().is_empty());
+    }
+
+    /// What is tested beside a list that is searched from end to end.
+    struct Both {
+        held: Held<Name, u32>,
+        things: Vec<Thing>,
+        /// Sources in the order in which they came to the level that they are on.
+        sources: Vec<(u8, usize)>,
+        limit: usize,
+        now: Time,
+        clock: u64,
+    }
+
+    impl Both {
+        fn new(limit: usize) -> Both {
+            Both {
+                held: Held::new(limit, &PATIENCES, Secret::new(9)),
+                things: Vec::new(),
+                sources: Vec::new(),
+                limit,
+                now: Time::ZERO,
+                clock: 0,
+            }
+        }
+
+        fn work(&mut self, random: &mut fastrand::Rng) {
+            self.now = self.now + Duration::from_millis(random.u64(..300));
+            let any =
+                |both: &Both, random: &mut fastrand::Rng| random.choice(&both.things).map(|thing| thing.handle);
+            match random.u8(..12) {
+                10 | 11 => {
+                    if let Some(at) = any(self, random) {
+                        self.touch(at, Duration::from_millis(random.u64(..4_000)));
+                    }
+                }
+                0..4 => {
+                    let (number, source) = (random.u32(..50), random.u8(..5));
+                    let wanted = Duration::from_millis(random.u64(..4_000));
+                    if self.held.find(&Name { number, source }).is_none() {
+                        self.insert(number, source, random.usize(..3_000), wanted);
+                    }
+                }
+                4 | 5 => {
+                    if let Some(at) = any(self, random) {
+                        self.charge(at, random.usize(..9_000));
+                    }
+                }
+                6 => {
+                    if let Some(at) = any(self, random) {
+                        self.protect(at);
+                    }
+                }
+                7 => {
+                    if let Some(at) = any(self, random) {
+                        self.remove(at);
+                    }
+                }
+                8 => {
+                    while let Some(at) = self.held.late(self.now) {
+                        self.remove(at);
+                    }
+                    assert!(self.things.iter().all(|thing| thing.deadline > self.now));
+                }
+                _ => {
+                    while let Some(at) = self.held.surplus() {
+                        self.remove(at);
+                    }
+                    assert!(self.held.charged() <= self.limit);
+                }
+            }
+        }
+
+        fn insert(&mut self, number: u32, source: u8, charge: usize, wanted: Duration) {
+            let name = Name { number, source };
+            let handle = self.held.insert(self.now, name, number, charge, wanted);
+            let patience = patience_for(wanted);
+            let (deadline, lined_up) = (self.now + patience, self.tick());
+            self.things.push(Thing { name, handle, charge, deadline, patience, lined_up, protected: None });
+            self.settle(source);
+        }
+
+        fn touch(&mut self, at: Handle, wanted: Duration) {
+            self.held.touch(self.now, at, wanted);
+            let patience = patience_for(wanted);
+            let (deadline, lined_up) = (self.now + patience, self.tick());
+            let thing = self.thing(at);
+            if (thing.patience, thing.deadline) == (patience, deadline) {
+                return;
+            }
+            (thing.patience, thing.deadline, thing.lined_up) = (patience, deadline, lined_up);
+        }
+
+        fn tick(&mut self) -> u64 {
+            self.clock += 1;
+            self.clock
+        }
+
+        fn charge(&mut self, at: Handle, charge: usize) {
+            self.held.charge(at, charge);
+            let thing = self.thing(at);
+            thing.charge = charge;
+            let source = thing.name.source;
+            self.settle(source);
+        }
+
+        fn protect(&mut self, at: Handle) {
+            self.held.protect(at);
+            let clock = self.tick();
+            let thing = self.thing(at);
+            thing.protected.get_or_insert(clock);
+            let source = thing.name.source;
+            self.settle(source);
+        }
+
+        fn remove(&mut self, at: Handle) {
+            let number = self.held.remove(at);
+            let index = self.things.iter().position(|thing| thing.handle == at).unwrap();
+            let name = self.things.remove(index).name;
+            assert_eq!(number, name.number, "the thing that was put in comes out");
+            self.settle(name.source);
+        }
+
+        fn thing(&mut self, at: Handle) -> &mut Thing {
+            self.things.iter_mut().find(|thing| thing.handle == at).unwrap()
+        }
+
+        fn open(&self, source: u8) -> impl Iterator<Item = &Thing> {
+            let of_it = move |thing: &&Thing| thing.protected.is_none() && thing.name.source == source;
+            self.things.iter().filter(of_it)
+        }
+
+        /// A source that changes its level goes to the end of the new one; one that holds nothing is forgotten.
+        fn settle(&mut self, source: u8) {
+            let level = level(self.open(source).map(|thing| thing.charge).sum());
+            let holds = self.open(source).next().is_some();
+            let known = self.sources.iter().position(|(known, _)| *known == source);
+            if let Some(index) = known.filter(|index| !holds || self.sources[*index].1 != level) {
+                self.sources.remove(index);
+            }
+            if holds && !self.sources.iter().any(|(known, _)| *known == source) {
+                self.sources.push((source, level));
+            }
+        }
+
+        fn weakest(&self) -> Option<Handle> {
+            let mut reserve: Vec<_> = self.things.iter().filter(|thing| thing.protected.is_some()).collect();
+            reserve.sort_by_key(|thing| thing.protected);
+            let reserved: usize = reserve.iter().map(|thing| thing.charge).sum();
+            if reserved > self.limit / 4 {
+                return reserve.first().map(|thing| thing.handle);
+            }
+            // From the top down, until an eighth of what is unprotected lies there or above.
+            let holds_from = |least: usize| {
+                let of_them = self.sources.iter().filter(|(_, level)| *level >= least);
+                of_them.flat_map(|(source, _)| self.open(*source)).map(|thing| thing.charge).sum::<usize>()
+            };
+            let eighth = holds_from(0) / 8;
+            let heaviest =
+                self.sources.iter().map(|(_, level)| *level).filter(|level| holds_from(*level) >= eighth);
+            let heaviest = heaviest.max();
+            let source = heaviest.and_then(|heaviest| self.sources.iter().find(|(_, level)| *level == heaviest));
+            let thing = source.and_then(|(source, _)| self.open(*source).next());
+            thing.or(reserve.first().copied()).map(|thing| thing.handle)
+        }
+
+        /// Of those whose patience is at most this, the one with the earliest deadline; of equals, the first in its line.
+        fn check_oldest(&self, longest: Duration, what: &str) {
+            let within = || self.things.iter().filter(|thing| thing.patience <= longest);
+            let earliest = within().map(|thing| thing.deadline).min();
+            let firsts = PATIENCES.map(|patience| {
+                let of_it = within().filter(|thing| thing.patience == patience && Some(thing.deadline) == earliest);
+                of_it.min_by_key(|thing| thing.lined_up).map(|thing| thing.handle)
+            });
+            let found = self.held.oldest_within(longest);
+            assert_eq!(found.is_some(), earliest.is_some(), "{what}: {longest:?}");
+            assert!(found.is_none() || firsts.contains(&found), "{what}: {longest:?}");
+            if longest >= PATIENCES[0] {
+                assert_eq!(found, self.held.oldest(), "{what}: all of them");
+            }
+        }
+
+        fn check(&mut self, what: &str) {
+            assert_eq!(self.held.count(), self.things.len(), "{what}");
+            assert_eq!(self.held.values().count(), self.things.len(), "{what}");
+            let charged = self.things.iter().map(|thing| thing.charge).sum::<usize>();
+            assert_eq!(self.held.charged(), charged, "{what}");
+            let next = self.things.iter().map(|thing| thing.deadline).min();
+            assert_eq!(self.held.next_deadline(), next, "{what}");
+            assert_eq!(self.held.weakest(), self.weakest(), "{what}: {:?}", self.things);
+            assert_eq!(self.held.surplus(), self.weakest().filter(|_| charged > self.limit), "{what}");
+            for thing in &self.things {
+                assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
+            }
+            // Within one patience, the first that came or was touched is the first that is late.
+            for patience in PATIENCES {
+                let mut of_it: Vec<_> = self.things.iter().filter(|thing| thing.patience == patience).collect();
+                of_it.sort_by_key(|thing| thing.lined_up);
+                assert!(of_it.is_sorted_by_key(|thing| thing.deadline), "{what}");
+            }
+            for longest in
+                [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(999), SECOND, SECOND * 9]
+            {
+                self.check_oldest(longest, what);
+            }
+            let late = self.held.late(self.now).map(|at| {
+                let thing = self.things.iter().find(|thing| thing.handle == at).unwrap();
+                thing.deadline <= self.now
+            });
+            assert_eq!(late, next.filter(|next| *next <= self.now).map(|_| true), "{what}");
+        }
+    }
+
+    fn patience_for(wanted: Duration) -> Duration {
+        let fitting = PATIENCES.into_iter().filter(|patience| *patience <= wanted).max();
+        fitting.unwrap_or(*PATIENCES.iter().min().unwrap())
+    }
+
+    /// A key that notes what it hashes to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Seeing(u64);
+
+    impl Key for Seeing {
+        fn source(&self) -> Address {
+            address(1)
+        }
+
+        fn hash(&self, table: &TableKey) -> u64 {
+            let hash = table.hash([self.0, 0]);
+            SEEN.with_borrow_mut(|seen| seen.push(hash));
+            hash
+        }
+    }
+
+    impl Key for Name {
+        fn source(&self) -> Address {
+            address(self.source)
+        }
+
+        fn hash(&self, table: &TableKey) -> u64 {
+            // Few different hashes, so that keys meet in the table.
+            table.hash([u64::from(self.number % 4), 0])
+        }
+    }
+
+    fn address(number: u8) -> Address {
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)).into()
+    }
+
+    thread_local! {
+        static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const PATIENCES: [Duration; 3] = [Duration::from_secs(3), Duration::from_millis(250), SECOND];
+}

@@ -1,0 +1,130 @@
+//! Numbered places that are used again, and lines of those that wait in them.
+
+/// First and last of a line whose members know their neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    first: u32,
+    last: u32,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line { first: NONE, last: NONE }
+    }
+}
+
+/// A member's neighbours in a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    pub(super) before: u32,
+    pub(super) after: u32,
+}
+
+impl Links {
+    pub(super) const NONE: Links = Links { before: NONE, after: NONE };
+}
+
+impl Line {
+    pub(super) fn head(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+
+    pub(super) fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        *links(slab.at_mut(at)) = Links { before: self.last, after: NONE };
+        match self.last {
+            NONE => self.first = at,
+            last => links(slab.at_mut(last)).after = at,
+        }
+        self.last = at;
+    }
+
+    pub(super) fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut Links) {
+        let Links { before, after } = *links(slab.at_mut(at));
+        match before {
+            NONE => self.first = after,
+            before => links(slab.at_mut(before)).after = after,
+        }
+        match after {
+            NONE => self.last = before,
+            after => links(slab.at_mut(after)).before = before,
+        }
+    }
+}
+
+/// Places that are used again, so that nothing is allocated once as many things were held as will be. What was in a
+/// place stays there until it is used again.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    places: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// A free place, with what was there before; `unused` where a new one has to be made.
+    #[inline(always)]
+    pub(super) fn place(&mut self, unused: T) -> u32 {
+        match self.free.pop() {
+            Some(at) => at,
+            None => self.widen(unused),
+        }
+    }
+
+    /// Adds a place behind all others.
+    #[cold]
+    pub(super) fn widen(&mut self, unused: T) -> u32 {
+        self.places.push(unused);
+        self.places.len() as u32 - 1
+    }
+
+    /// A place that is free from here on.
+    #[inline(always)]
+    pub(super) fn vacate(&mut self, at: u32) {
+        self.free.push(at);
+    }
+
+    /// How many places are taken.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// All places, taken or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.places.iter()
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, at: u32) -> Option<&T> {
+        self.places.get(at as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.places.get_mut(at as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn at(&self, at: u32) -> &T {
+        match self.places.get(at as usize) {
+            Some(thing) => thing,
+            None => panic!("a place that is linked is taken"),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn at_mut(&mut self, at: u32) -> &mut T {
+        match self.places.get_mut(at as usize) {
+            Some(thing) => thing,
+            None => panic!("a place that is linked is taken"),
+        }
+    }
+}
+
+/// No place: more things than this are never held.
+pub(super) const NONE: u32 = u32::MAX;
