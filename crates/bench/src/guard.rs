@@ -105,7 +105,8 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
 }
 
 /// What is followed where nothing is asked for.
-const WAYS: [&str; 2] = ["reassemble 44 1 datagram in order contiguous", "coalesce 1 flow section contiguous"];
+const WAYS: [&str; 2] =
+    ["reassemble 44 1 datagram, in order, contiguous", "coalesce 1 flow, in order, held contiguous"];
 
 /// The usual workloads that are quickly counted.
 fn guarded() -> Vec<Workload> {

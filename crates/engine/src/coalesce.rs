@@ -1,87 +1,79 @@
-//! Segments of a flow in, trains out: one header for what came under many (Li; RFC 9293, RFC 7323).
+//! Segments of a connection in, trains out: one header for what came under many (Li; RFC 9293, RFC 7323).
 //!
-//! An open run per flow; what continues the run is appended to its first packet, whose buffer grows; anything else closes
-//! it. In *reversible* mode a segment joins only where its whole header follows from the first one's, so that segmenting
-//! the train gives back every packet byte for byte. In *resize* mode only the stream is the same: acknowledgement, window
-//! and echo are the last segment's, and segments that come before their turn wait for it (L7, L8).
+//! An open run per stream, which is one direction of a connection; what continues the run is appended to its first packet,
+//! whose buffer grows; anything else closes it. In *reversible* mode a segment joins only where its whole header follows from
+//! the first one's, so that segmenting the train gives back every packet byte for byte. In *resize* mode only the stream is
+//! the same: acknowledgement, window and echo are the last segment's, and segments that come before their turn wait for it
+//! (L7, L8).
 //!
-//! The coalescer never drops and never judges: what does not join passes as it came, after all of its flow that came
+//! The coalescer never drops and never judges: what does not join passes as it came, after all of its stream that came
 //! before it. Nothing is copied but payload, and only that of segments that join.
 
+use crate::connections::Connections;
 use crate::early::Places;
-use crate::flow::{FLOW_CHARGE, Flow, HOLD_MAX, HOLD_MIN, Taken};
-use crate::held::{Handle, Held, Key};
+use crate::flows::{FlowKey, Found};
+use crate::held::{Handle, Waiting};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
-use crate::secret::{Secret, TableKey};
+use crate::secret::Secret;
 use crate::sink::{CopyPayload, PayloadSink};
+use crate::stream::{HOLD_MAX, HOLD_MIN, STREAM_CHARGE, Stream, Taken};
 use core::time::Duration;
-use packet::ip::{TCP, UDP};
-use packet::{Address, Ends, Frame, Origin, Packet, Part, TcpPart, Time, Version, tcp};
+use packet::{Frame, Packet, Part, TcpFacts, TcpPart, Time, tcp};
 
-/// Joins the segments of each flow into trains.
+/// Joins the segments of each stream into trains. Its streams are found by the table of connections.
 #[derive(Debug)]
 pub struct Coalescer {
-    flows: Held<FlowKey, Flow>,
-    /// Flows that hold something since [`moment`](Coalescer::moment), with nothing waiting for its turn, and may have let go
-    /// of it: `flows` takes them for idle ones. Most of what is held for a burst is let go before time goes on, and costs no
+    streams: Waiting<Stream>,
+    /// Streams that hold something since [`moment`](Coalescer::moment), with nothing waiting for its turn, and may have let go
+    /// of it: `streams` takes them for idle ones. Most of what is held for a burst is let go before time goes on, and costs no
     /// place in a line.
     ///
     /// Invariant: it is these that are marked so.
     fresh: Vec<Handle>,
     moment: Time,
-    /// Where segments of all flows wait for their turn.
+    /// Where segments of all streams wait for their turn.
     places: Places,
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
-    /// The flows touched last, by their [`Scent`]: eight times as many places as there are flows, so that few share one.
-    hints: Box<[Handle]>,
-    /// How many flows hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
+    /// The direction of the gateway that it works in.
+    direction: usize,
+    /// How many streams hold something, by a hash of their two addresses: a fragment cannot say which of them is its.
     pairs: Box<[u32]>,
     secret: Secret,
 }
 
-/// A number that packets of one flow share, and those of few others: of the ports and the eight bytes in front of them, which are
-/// addresses mostly. Who makes flows that share theirs costs them a search for each packet.
-#[derive(Clone, Copy, Debug)]
-struct Scent(u32);
-
-/// What makes packets one flow, in one direction: never mixed between VLANs or ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FlowKey {
-    ends: Ends,
-    version: Version,
-    ports: [u16; 2],
-    protocol: u8,
-    origin: Origin,
-}
-
 impl Coalescer {
-    /// A coalescer that pins up to `limit` bytes.
+    /// A coalescer of a gateway's first direction that pins up to `limit` bytes.
     ///
     /// # Panics
-    /// Where a run is to wait longer than a flow is remembered.
+    /// Where a run is to wait longer than a stream is remembered.
     pub fn new(limit: usize, rules: Rules, exempt: Vec<Exempt>, secret: Secret) -> Coalescer {
         let holds: &[Duration] = match &rules.hold {
             Hold::Adaptive => &HOLDS,
             Hold::Fixed(stretch) => core::slice::from_ref(stretch),
         };
-        assert!(holds.iter().all(|hold| *hold < IDLE), "a flow is remembered longer than its runs wait");
+        assert!(holds.iter().all(|hold| *hold < IDLE), "a stream is remembered longer than its runs wait");
         let patiences = [holds, &[IDLE]].concat();
         Coalescer {
-            flows: Held::new(limit, &patiences, secret),
+            streams: Waiting::new(limit, &patiences, secret),
             fresh: Vec::with_capacity(FRESH_MAX),
             moment: Time::ZERO,
             places: Places::new(),
             rules,
             limit,
             exempt,
-            hints: no_hints(HINT_COUNT_MIN),
+            direction: 0,
             pairs: vec![0; PAIR_COUNT].into_boxed_slice(),
             secret,
         }
+    }
+
+    /// The same in another direction.
+    pub fn in_direction(self, direction: usize) -> Coalescer {
+        Coalescer { direction, ..self }
     }
 
     /// Does it make trains without regard to how long their segments came?
@@ -91,65 +83,59 @@ impl Coalescer {
 
     /// Finds what is held by this key.
     pub fn with_table_key(mut self, key: Secret) -> Coalescer {
-        self.flows.set_key(key);
+        self.streams.set_key(key);
         self.secret = key;
         self
     }
 
-    /// Takes a packet: a segment joins its flow's run or starts one, anything else goes on behind what its flow holds.
-    pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
-        self.push_with(now, packet, out, &mut CopyPayload);
-    }
-
-    /// The same, with another way to bring payloads to their places, where segments look like those before them and
-    /// their checksums are known to be right.
+    /// The connection of a packet, and whether it looks like the last ones of its stream.
     #[inline(always)]
-    pub fn push_with(&mut self, now: Time, packet: Packet, out: &mut impl Next, sink: &mut impl PayloadSink) {
-        self.go_to(now);
-        let Some(scent) = Scent::of(&packet) else { return self.push_any(now, packet, out) };
-        let hinted = *self.hint(scent);
-        if let Some((key, flow)) = self.flows.look(hinted)
-            && let Some(tcp) = flow.moves(&packet)
-            && packet.origin() == key.origin
-        {
-            return self.push_alike(now, hinted, packet, tcp, out, sink);
-        }
-        self.push_sought(now, scent, packet, out, sink);
+    pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
+        let continues = |stream, packet: &Packet| self.streams.peek(stream)?.moves(packet);
+        connections.flows.find(packet, self.direction, self.rules.udp, continues)
     }
 
-    /// Prefetches for the frames behind the next one, which stands first: hints, then flows, then their packets, then
-    /// the places of payloads.
+    /// Takes a packet: a segment joins its stream's run or starts one, anything else goes on behind what its stream holds.
+    pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
+        self.push_with(now, packet, connections, out, &mut CopyPayload);
+    }
+
+    /// The same, with another way to bring payloads to their places, where segments look like those before them and their
+    /// checksums are known to be right.
     #[inline]
-    pub fn prefetch(&self, frames: &[Frame], sink: &impl PayloadSink) {
-        if self.flows.count() <= NEAR_COUNT {
-            return;
-        }
-        let packet_at = |index: usize| frames.get(index).and_then(Frame::packet);
-        if let Some(packet) = packet_at(5 * FORESIGHT) {
-            packet.foresee();
-        }
-        if let Some(packet) = packet_at(4 * FORESIGHT) {
-            packet::prefetch(packet.header());
-        }
-        if let Some(scent) = packet_at(3 * FORESIGHT).and_then(Scent::of) {
-            packet::prefetch_value(self.hint_at(scent));
-        }
-        if let Some(scent) = packet_at(2 * FORESIGHT).and_then(Scent::of) {
-            self.flows.foresee(*self.hint_at(scent));
-        }
-        let flow_of = |packet| self.flows.peek(*self.hint_at(Scent::of(packet)?));
-        if let Some(flow) = packet_at(FORESIGHT).and_then(flow_of) {
-            flow.foresee();
-        }
-        if let Some(packet) = packet_at(FORESIGHT / 2)
-            && let Some((place, payload_at)) = flow_of(packet).and_then(|flow| flow.foreseen_place())
-            && let Some(payload) = packet.bytes().get(payload_at..)
-        {
-            sink.prefetch(place, payload);
+    pub fn push_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        connections: &mut Connections,
+        out: &mut impl Next,
+        sink: &mut impl PayloadSink,
+    ) {
+        let found = self.find(connections, &packet);
+        self.push_found(now, packet, found, connections, out, sink);
+    }
+
+    /// The same for a packet whose connection was looked up.
+    #[inline(always)]
+    pub(crate) fn push_found(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        found: Found,
+        connections: &mut Connections,
+        out: &mut impl Next,
+        sink: &mut impl PayloadSink,
+    ) {
+        self.go_to(now);
+        if let Found::Alike { stream, tcp, .. } = found {
+            self.push_alike(now, stream, packet, tcp, connections, out, sink);
+        } else {
+            self.push_unlike(now, packet, found, connections, out);
         }
     }
 
-    /// A segment comes to its flow, and looks like others of it.
+    /// A segment comes to its stream, and looks like others of it.
+    #[expect(clippy::too_many_arguments, reason = "all that a segment that joins needs")]
     #[inline(always)]
     fn push_alike(
         &mut self,
@@ -157,71 +143,75 @@ impl Coalescer {
         at: Handle,
         packet: Packet,
         tcp: TcpPart,
+        connections: &mut Connections,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
-        let flow = self.flows.at_mut(at);
-        let held_something = flow.holds_something();
-        match flow.glance(now, packet, tcp, &self.rules, out, sink) {
+        let stream = self.streams.at_mut(at);
+        let held_something = stream.holds_something();
+        match stream.glance(now, packet, tcp, &self.rules, out, sink) {
             Taken::Joined => {}
-            Taken::Changed => self.follow(now, at, held_something, false, out),
-            Taken::Not(packet) => self.push_to(now, at, packet, out),
+            Taken::Changed => self.follow(now, at, held_something, false, connections, out),
+            Taken::Not(packet) => {
+                let facts = TcpFacts::of(&packet);
+                self.push_to(now, at, packet, facts.as_ref(), connections, out);
+            }
         }
     }
 
-    /// The hint was wrong, or the segment looks unlike others of its flow.
+    /// A packet looks unlike others of its stream, or has none.
     #[inline(never)]
-    fn push_sought(
+    fn push_unlike(
         &mut self,
         now: Time,
-        scent: Scent,
         packet: Packet,
+        mut found: Found,
+        connections: &mut Connections,
         out: &mut impl Next,
-        sink: &mut impl PayloadSink,
     ) {
-        let Some(key) = FlowKey::of(&packet) else { return self.push_any(now, packet, out) };
-        let hinted = *self.hint(scent);
-        if self.flows.recall(hinted, &key).is_some() {
-            return self.push_to(now, hinted, packet, out);
+        if let Found::Nothing = found {
+            return self.pass_flowless(now, packet, connections, out);
         }
-        let Some(at) = self.flows.find(&key) else { return self.push_new(now, key, packet, out) };
-        *self.hint(scent) = at;
-        match self.flows.at_mut(at).moves(&packet) {
-            Some(tcp) => self.push_alike(now, at, packet, tcp, out, sink),
-            None => self.push_to(now, at, packet, out),
-        }
-    }
-
-    fn push_any(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
-        let Some(key) = FlowKey::of(&packet).filter(|key| key.protocol == TCP || self.rules.udp) else {
-            return self.pass_flowless(now, packet, out);
-        };
-        match self.flows.find(&key) {
-            Some(at) => self.push_to(now, at, packet, out),
-            None => self.push_new(now, key, packet, out),
-        }
-    }
-
-    /// Takes a packet of a flow that is not known.
-    fn push_new(&mut self, now: Time, key: FlowKey, packet: Packet, out: &mut impl Next) {
-        match self.rules.part(&packet) {
-            Some(part) => {
-                let at = self.open(now, key, &packet, part.tcp.map_or(0, |tcp| tcp.seq));
-                self.advance(now, at, packet, part, out);
+        let facts = found.facts().copied();
+        let stream = found.at().and_then(|at| connections.flows.stream(at, self.direction));
+        if let Some(at) = stream {
+            if self.streams.at_mut(at).came_from(&packet) {
+                return self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
-            None => self.pass(now, key, None, packet, out),
+            // By another port or in other VLANs: what came by this one ends here.
+            self.let_go(now, at, Event::RunPassed, connections, out);
+            if self.streams.peek(at).is_some() {
+                self.forget(at, connections);
+            }
+            found = self.find(connections, &packet);
+        }
+        match self.rules.part(&packet, facts.as_ref()) {
+            Some(part) => {
+                if let Some(at) =
+                    self.open(now, &mut found, &packet, part.tcp.map_or(0, |tcp| tcp.seq), connections)
+                {
+                    self.advance(now, at, packet, part, connections, out);
+                }
+            }
+            None => self.pass(now, None, packet, found, facts.as_ref(), connections, out),
         }
     }
 
-    /// Takes a packet of a flow that is known.
-    fn push_to(&mut self, now: Time, at: Handle, packet: Packet, out: &mut impl Next) {
-        match self.rules.part(&packet) {
-            Some(part) => self.advance(now, at, packet, part, out),
+    /// Takes a packet of a stream that is known.
+    fn push_to(
+        &mut self,
+        now: Time,
+        at: Handle,
+        packet: Packet,
+        facts: Option<&TcpFacts>,
+        connections: &mut Connections,
+        out: &mut impl Next,
+    ) {
+        match self.rules.part(&packet, facts) {
+            Some(part) => self.advance(now, at, packet, part, connections, out),
             None => {
-                if let Some((key, _)) = self.flows.look(at) {
-                    let key = *key;
-                    self.pass(now, key, Some(at), packet, out);
-                }
+                let found = Found::Known(self.streams.at_mut(at).connection, facts.copied());
+                self.pass(now, Some(at), packet, found, facts, connections, out);
             }
         }
     }
@@ -235,7 +225,7 @@ impl Coalescer {
         }
     }
 
-    /// Has `flows` know what is fresh.
+    /// Has `streams` know what is fresh.
     fn settle(&mut self) {
         let mut fresh = core::mem::take(&mut self.fresh);
         fresh.drain(..).for_each(|at| self.settle_one(at));
@@ -243,43 +233,43 @@ impl Coalescer {
     }
 
     fn settle_one(&mut self, at: Handle) {
-        let flow = self.flows.at_mut(at);
-        flow.is_fresh = false;
-        let (holds_something, pair) = (flow.holds_something(), flow.pair);
+        let stream = self.streams.at_mut(at);
+        stream.is_fresh = false;
+        let (holds_something, pair) = (stream.holds_something(), stream.pair);
         self.line_up(self.moment, at, false);
         self.count_pair(pair, false, holds_something);
     }
 
-    /// Does nothing have to be given up for memory, even if all that is fresh, and `more` flows, held as much as they can?
+    /// Does nothing have to be given up for memory, even if all that is fresh, and `more` streams, held as much as they can?
     fn has_room_for(&self, more: usize) -> bool {
-        self.flows.charged() + (self.fresh.len() + more) * FRESH_LEN_MAX <= self.limit
+        self.streams.charged() + (self.fresh.len() + more) * FRESH_LEN_MAX <= self.limit
     }
 
     /// Gives up what is above the limit.
-    fn keep_limit(&mut self, now: Time, out: &mut impl Next) {
+    fn keep_limit(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         if self.has_room_for(0) {
             return;
         }
         self.settle();
-        while let Some(at) = self.flows.surplus() {
-            self.give_up(now, at, Event::RunEvicted, out);
+        while let Some(at) = self.streams.surplus() {
+            self.give_up(now, at, Event::RunEvicted, connections, out);
         }
     }
 
     /// Lets go of what has waited long enough.
-    pub fn expire(&mut self, now: Time, out: &mut impl Next) {
+    pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.go_to(now);
         self.settle();
-        while let Some(at) = self.flows.late(now) {
-            self.give_up(now, at, Event::RunLate, out);
+        while let Some(at) = self.streams.late(now) {
+            self.give_up(now, at, Event::RunLate, connections, out);
         }
     }
 
     /// Lets go of all that is held: the port has nothing more to give, or the input has ended.
-    pub fn release(&mut self, now: Time, out: &mut impl Next) {
+    pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         self.go_to(now);
-        while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
-            self.let_go(now, at, Event::RunAtEnd, out);
+        while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
+            self.let_go(now, at, Event::RunAtEnd, connections, out);
         }
         let mut fresh = core::mem::take(&mut self.fresh);
         for at in fresh.drain(..) {
@@ -289,29 +279,44 @@ impl Coalescer {
     }
 
     fn let_go_fresh(&mut self, now: Time, at: Handle, out: &mut impl Next) {
-        let flow = self.flows.at_mut(at);
-        flow.close(Event::RunAtEnd, &self.rules, out);
-        flow.is_fresh = false;
-        if flow.idle_since != now {
-            flow.idle_since = now;
-            self.flows.touch(now, at, IDLE);
+        let stream = self.streams.at_mut(at);
+        stream.close(Event::RunAtEnd, &self.rules, out);
+        stream.is_fresh = false;
+        if stream.idle_since != now {
+            stream.idle_since = now;
+            self.streams.touch(now, at, IDLE);
         }
+    }
+
+    /// Ends a stream whose connection is given up.
+    pub(crate) fn end(&mut self, now: Time, at: Handle, connections: &mut Connections, out: &mut impl Next) {
+        self.let_go(now, at, Event::RunEvicted, connections, out);
+        if self.streams.peek(at).is_some() {
+            self.forget(at, connections);
+        }
+    }
+
+    /// Has connections forget all streams, of which nothing is held.
+    pub(crate) fn forget_all(self, connections: &mut Connections) {
+        self.streams
+            .entries()
+            .for_each(|(at, stream)| connections.flows.end(stream.connection, self.direction, at));
     }
 
     /// When [`expire`](Coalescer::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
-        let fresh = self.fresh_flows().map(|flow| self.moment + self.patience(flow));
-        fresh.chain(self.flows.next_deadline()).min()
+        let fresh = self.fresh_streams().map(|stream| self.moment + self.patience(stream));
+        fresh.chain(self.streams.next_deadline()).min()
     }
 
-    fn fresh_flows(&self) -> impl Iterator<Item = &Flow> {
-        let flows = self.fresh.iter().filter_map(|at| self.flows.peek(*at));
-        flows.filter(|flow| flow.holds_something())
+    fn fresh_streams(&self) -> impl Iterator<Item = &Stream> {
+        let streams = self.fresh.iter().filter_map(|at| self.streams.peek(*at));
+        streams.filter(|stream| stream.holds_something())
     }
 
-    /// How long `flows` would have this one wait.
-    fn patience(&self, flow: &Flow) -> Duration {
-        let hold = flow.hold(&self.rules);
+    /// How long `streams` would have this one wait.
+    fn patience(&self, stream: &Stream) -> Duration {
+        let hold = stream.hold(&self.rules);
         match self.rules.hold {
             Hold::Adaptive => HOLDS.into_iter().rfind(|patience| *patience <= hold).unwrap_or(HOLD_MIN),
             Hold::Fixed(_) => hold,
@@ -321,7 +326,7 @@ impl Coalescer {
     /// The packets that are held, counted anew, and the buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, 0);
-        for (held, count) in self.flows.values().map(|flow| flow.held(&self.places)) {
+        for (held, count) in self.streams.values().map(|stream| stream.held(&self.places)) {
             tally += held;
             buffers += count;
         }
@@ -330,95 +335,158 @@ impl Coalescer {
 
     /// Bytes charged against the limit.
     pub fn charged(&self) -> usize {
-        self.flows.charged() + self.fresh_flows().map(|flow| flow.charge(&self.places) - FLOW_CHARGE).sum::<usize>()
+        let fresh = self.fresh_streams().map(|stream| stream.charge(&self.places) - STREAM_CHARGE);
+        self.streams.charged() + fresh.sum::<usize>()
     }
 
-    /// Flows that are known.
+    /// Streams that are known.
     pub fn flow_count(&self) -> usize {
-        self.flows.count()
+        self.streams.count()
     }
 
-    fn open(&mut self, now: Time, key: FlowKey, packet: &Packet, next_seq: u32) -> Handle {
-        let is_exempt = self.exempt.iter().any(|exempt| covers(exempt, &key));
-        let flow = Flow::new(now, next_seq, pair_of(self.secret, packet), is_exempt);
-        let at = self.flows.insert(now, key, flow, FLOW_CHARGE, IDLE);
-        if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
-            self.hints = no_hints(2 * self.hints.len());
+    /// Prefetches for the frames behind the next one, which stands first: hints, then connections, then their streams, then
+    /// the places of payloads.
+    #[inline]
+    pub fn prefetch(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
+        if self.streams.count() > NEAR_COUNT {
+            self.prefetch_far(frames, connections, sink);
         }
-        if let Some(scent) = Scent::of(packet) {
-            *self.hint(scent) = at;
-        }
-        at
     }
 
-    /// A segment that may join comes to its flow.
-    fn advance(&mut self, now: Time, at: Handle, packet: Packet, part: Part, out: &mut impl Next) {
-        let flow = self.flows.at_mut(at);
-        let (held_something, waited) = (flow.holds_something(), flow.waits());
-        flow.arrive(now);
-        if flow.is_exempt {
+    fn prefetch_far(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
+        let packet_at = |index: usize| frames.get(index).and_then(Frame::packet);
+        if let Some(packet) = packet_at(6 * FORESIGHT) {
+            packet.foresee();
+        }
+        if let Some(packet) = packet_at(5 * FORESIGHT) {
+            packet::prefetch(packet.header());
+        }
+        if let Some(packet) = packet_at(4 * FORESIGHT) {
+            connections.flows.prefetch_hint(packet);
+        }
+        if let Some(packet) = packet_at(3 * FORESIGHT) {
+            connections.flows.prefetch(packet);
+        }
+        let hinted = |packet| connections.flows.hinted_stream(packet, self.direction);
+        if let Some(at) = packet_at(2 * FORESIGHT).and_then(hinted) {
+            self.streams.foresee(at);
+        }
+        let stream_of = |packet| self.streams.peek(hinted(packet)?);
+        if let Some(stream) = packet_at(FORESIGHT).and_then(stream_of) {
+            stream.foresee();
+        }
+        if let Some(packet) = packet_at(FORESIGHT / 2)
+            && let Some((place, payload_at)) = stream_of(packet).and_then(|stream| stream.foreseen_place())
+            && let Some(payload) = packet.bytes().get(payload_at..)
+        {
+            sink.prefetch(place, payload);
+        }
+    }
+
+    /// Begins the stream of a packet.
+    fn open(
+        &mut self,
+        now: Time,
+        found: &mut Found,
+        packet: &Packet,
+        next_seq: u32,
+        connections: &mut Connections,
+    ) -> Option<Handle> {
+        let connection = connections.flows.open(now, packet, found)?;
+        let is_exempt = !self.exempt.is_empty()
+            && self.exempt.iter().any(|exempt| covers(exempt, &connections.flows.key(connection)));
+        let pair = pair_of(self.secret, packet);
+        let stream = Stream::new(now, packet, connection, next_seq, pair, is_exempt);
+        let at = self.streams.insert(now, stream, STREAM_CHARGE, IDLE);
+        connections.flows.begin(connection, self.direction, at);
+        Some(at)
+    }
+
+    /// A segment that may join comes to its stream.
+    fn advance(
+        &mut self,
+        now: Time,
+        at: Handle,
+        packet: Packet,
+        part: Part,
+        connections: &mut Connections,
+        out: &mut impl Next,
+    ) {
+        let stream = self.streams.at_mut(at);
+        let (held_something, waited) = (stream.holds_something(), stream.waits());
+        stream.arrive(now);
+        if stream.is_exempt {
             out.forward(packet);
-            return self.keep_limit(now, out);
+            return self.keep_limit(now, connections, out);
         }
-        flow.take(now, packet, part, &self.rules, &mut self.places, out);
-        self.follow(now, at, held_something, waited, out);
+        stream.take(now, packet, part, &self.rules, &mut self.places, out);
+        self.follow(now, at, held_something, waited, connections, out);
     }
 
-    /// A flow has taken a segment: when is it late now, and what is it charged?
-    fn follow(&mut self, now: Time, at: Handle, held_something: bool, waited: bool, out: &mut impl Next) {
-        let flow = self.flows.at_mut(at);
-        let (holds_something, waits, pair) = (flow.holds_something(), flow.waits(), flow.pair);
-        let (is_over, was_fresh) = (flow.is_over, flow.is_fresh);
+    /// A stream has taken a segment: when is it late now, and what is it charged?
+    fn follow(
+        &mut self,
+        now: Time,
+        at: Handle,
+        held_something: bool,
+        waited: bool,
+        connections: &mut Connections,
+        out: &mut impl Next,
+    ) {
+        let stream = self.streams.at_mut(at);
+        let (holds_something, waits, pair) = (stream.holds_something(), stream.waits(), stream.pair);
+        let (is_over, was_fresh) = (stream.is_over, stream.is_fresh);
         if was_fresh && !is_over && !waits {
             return;
         }
         self.forget_fresh(at);
         let held_something = held_something && !was_fresh;
         if is_over {
-            self.remove(at);
+            self.remove(at, connections);
         } else if !held_something && holds_something && !waits && self.may_be_fresh() {
-            self.flows.at_mut(at).is_fresh = true;
+            self.streams.at_mut(at).is_fresh = true;
             return self.fresh.push(at);
         } else {
             self.line_up(now, at, waited && waits);
         }
         self.count_pair(pair, held_something, holds_something);
-        self.keep_limit(now, out);
+        self.keep_limit(now, connections, out);
     }
 
-    /// Has `flows` know when a flow is late now, and what it is charged. A gap has until the deadline that the first segment
+    /// Has `streams` know when a stream is late now, and what it is charged. A gap has until the deadline that the first segment
     /// behind it set, however many come after that.
     fn line_up(&mut self, now: Time, at: Handle, waits_on: bool) {
-        let flow = self.flows.at_mut(at);
-        let charge = flow.charge(&self.places);
+        let stream = self.streams.at_mut(at);
+        let charge = stream.charge(&self.places);
         let (hold, idle_since) =
-            if flow.holds_something() { (flow.hold(&self.rules), Time::NEVER) } else { (IDLE, now) };
+            if stream.holds_something() { (stream.hold(&self.rules), Time::NEVER) } else { (IDLE, now) };
         if !waits_on {
-            flow.idle_since = idle_since;
-            self.flows.touch(now, at, hold);
+            stream.idle_since = idle_since;
+            self.streams.touch(now, at, hold);
         }
-        self.flows.charge(at, charge);
+        self.streams.charge(at, charge);
     }
 
-    fn forget(&mut self, at: Handle) {
+    fn forget(&mut self, at: Handle, connections: &mut Connections) {
         self.forget_fresh(at);
-        self.remove(at);
+        self.remove(at, connections);
     }
 
-    /// Removes a flow, which has given its places back.
-    fn remove(&mut self, at: Handle) {
-        let flow = self.flows.remove(at);
-        assert!(!flow.holds_something(), "a flow lets go of all that it holds before it is removed");
+    /// Removes a stream, which has given its places back.
+    fn remove(&mut self, at: Handle, connections: &mut Connections) {
+        let stream = self.streams.remove(at);
+        assert!(!stream.holds_something(), "a stream lets go of all that it holds before it is removed");
+        connections.flows.end(stream.connection, self.direction, at);
     }
 
-    /// A flow is fresh no longer.
+    /// A stream is fresh no longer.
     fn forget_fresh(&mut self, at: Handle) {
-        if core::mem::take(&mut self.flows.at_mut(at).is_fresh) {
+        if core::mem::take(&mut self.streams.at_mut(at).is_fresh) {
             self.fresh.retain(|fresh| *fresh != at);
         }
     }
 
-    /// May another flow hold something without the knowledge of `flows`? None that may be late at once.
+    /// May another stream hold something without the knowledge of `streams`? None that may be late at once.
     fn may_be_fresh(&mut self) -> bool {
         if self.fresh.len() >= FRESH_MAX {
             self.settle();
@@ -426,64 +494,82 @@ impl Coalescer {
         self.rules.hold != Hold::Fixed(Duration::ZERO) && self.has_room_for(1)
     }
 
-    /// A packet that joins nothing comes to its flow: everything that came before it leaves before it.
-    fn pass(&mut self, now: Time, key: FlowKey, at: Option<Handle>, packet: Packet, out: &mut impl Next) {
-        let says = Says::of(&packet);
+    /// A packet that joins nothing comes to its stream: everything that came before it leaves before it.
+    #[expect(clippy::too_many_arguments, reason = "all that a packet says that joins nothing")]
+    fn pass(
+        &mut self,
+        now: Time,
+        at: Option<Handle>,
+        packet: Packet,
+        mut found: Found,
+        facts: Option<&TcpFacts>,
+        connections: &mut Connections,
+        out: &mut impl Next,
+    ) {
+        let says = Says::of(&packet, facts);
         if let Some(at) = at {
-            self.let_go(now, at, Event::RunPassed, out);
+            self.let_go(now, at, Event::RunPassed, connections, out);
         }
-        // What waited may have ended the flow.
-        let at = match at.filter(|at| self.flows.recall(*at, &key).is_some()) {
+        // What waited may have ended the stream, and all that is known of its connection.
+        let at = match at.filter(|at| self.streams.peek(*at).is_some()) {
             Some(at) => Some(at),
-            None => says.next_seq.filter(|_| says.opens).map(|next_seq| self.open(now, key, &packet, next_seq)),
+            None => match says.next_seq.filter(|_| says.opens) {
+                Some(next_seq) => {
+                    if at.is_some() {
+                        found = self.find(connections, &packet);
+                    }
+                    self.open(now, &mut found, &packet, next_seq, connections)
+                }
+                None => None,
+            },
         };
         if let Some(at) = at {
             match says.next_seq {
-                _ if says.ends => self.forget(at),
-                Some(next_seq) => self.flows.at_mut(at).hear(next_seq, says.opens),
+                _ if says.ends => self.forget(at, connections),
+                Some(next_seq) => self.streams.at_mut(at).hear(next_seq, says.opens),
                 None => {}
             }
         }
         out.forward(packet);
-        self.keep_limit(now, out);
+        self.keep_limit(now, connections, out);
     }
 
-    /// A packet that names no flow. A fragment may be of any flow between its two addresses.
-    fn pass_flowless(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
+    /// A packet that names no connection. A fragment may be of any stream between its two addresses.
+    fn pass_flowless(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
         if packet.ip().fragment.is_some() && self.holds_something_of(&packet) {
-            while let Some(at) = self.flows.oldest_within(self.longest_hold()) {
-                self.let_go(now, at, Event::RunPassed, out);
+            while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
+                self.let_go(now, at, Event::RunPassed, connections, out);
             }
         }
         out.forward(packet);
     }
 
-    /// A flow has waited long enough, or its memory is needed: what it holds leaves; next time, it is forgotten.
-    fn give_up(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
-        if self.flows.at_mut(at).holds_something() {
-            self.let_go(now, at, event, out);
+    /// A stream has waited long enough, or its memory is needed: what it holds leaves; next time, it is forgotten.
+    fn give_up(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
+        if self.streams.at_mut(at).holds_something() {
+            self.let_go(now, at, event, connections, out);
         } else {
-            self.forget(at);
+            self.forget(at, connections);
         }
     }
 
-    /// Lets go of what a flow holds.
-    fn let_go(&mut self, now: Time, at: Handle, event: Event, out: &mut impl Next) {
-        let flow = self.flows.at_mut(at);
-        if !flow.holds_something() {
+    /// Lets go of what a stream holds.
+    fn let_go(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
+        let stream = self.streams.at_mut(at);
+        if !stream.holds_something() {
             return;
         }
-        flow.let_go(now, event, &self.rules, &mut self.places, out);
-        let (is_over, is_fresh, pair) = (flow.is_over, flow.is_fresh, flow.pair);
+        stream.let_go(now, event, &self.rules, &mut self.places, out);
+        let (is_over, is_fresh, pair) = (stream.is_over, stream.is_fresh, stream.pair);
         if !is_fresh {
-            flow.idle_since = now;
+            stream.idle_since = now;
             self.count_pair(pair, true, false);
         }
         if is_over {
-            self.remove(at);
+            self.remove(at, connections);
         } else if !is_fresh {
-            self.flows.charge(at, FLOW_CHARGE);
-            self.flows.touch(now, at, IDLE);
+            self.streams.charge(at, STREAM_CHARGE);
+            self.streams.touch(now, at, IDLE);
         }
     }
 
@@ -501,23 +587,6 @@ impl Coalescer {
         }
     }
 
-    #[inline(always)]
-    fn hint_at(&self, Scent(scent): Scent) -> &Handle {
-        match self.hints.get(scent as usize & (self.hints.len() - 1)) {
-            Some(hint) => hint,
-            None => panic!("there is a power of two of hints"),
-        }
-    }
-
-    #[inline(always)]
-    fn hint(&mut self, Scent(scent): Scent) -> &mut Handle {
-        let at = scent as usize & (self.hints.len() - 1);
-        match self.hints.get_mut(at) {
-            Some(hint) => hint,
-            None => panic!("there is a power of two of hints"),
-        }
-    }
-
     fn count_pair(&mut self, pair: u16, held: bool, holds: bool) {
         if let Some(count) = self.pairs.get_mut(usize::from(pair)) {
             *count = *count - u32::from(held) + u32::from(holds);
@@ -528,8 +597,8 @@ impl Coalescer {
 impl Rules {
     /// The part of a packet that may wait for others, or join them. What stands for many is not looked at: a train passes
     /// without its payload being summed.
-    fn part(&self, packet: &Packet) -> Option<Part> {
-        if packet.is_single() { Part::of(packet).filter(|part| self.take(packet, part)) } else { None }
+    fn part(&self, packet: &Packet, facts: Option<&TcpFacts>) -> Option<Part> {
+        if packet.is_single() { Part::with(packet, facts).filter(|part| self.take(packet, part)) } else { None }
     }
 
     /// May this packet, of which this is the part, wait for others, or join them?
@@ -552,82 +621,23 @@ struct Says {
 }
 
 impl Says {
-    fn of(packet: &Packet) -> Says {
-        let Some(segment) = packet.ip().upper.and_then(|upper| {
-            let bytes = (upper.protocol == TCP).then_some(packet.upper_bytes(upper))?;
-            tcp::Segment::parse(bytes)
-        }) else {
-            return Says::default();
-        };
-        let flags = segment.header.flags();
-        let (opens, ends) = (flags & tcp::SYN != 0, flags & (tcp::RST | tcp::FIN) != 0);
-        let says_something = opens || ends || !segment.payload.is_empty();
+    fn of(packet: &Packet, facts: Option<&TcpFacts>) -> Says {
+        let Some(facts) = facts else { return Says::default() };
+        let (opens, ends) = (facts.flags & tcp::SYN != 0, facts.flags & (tcp::RST | tcp::FIN) != 0);
+        let says_something = opens || ends || facts.payload_len > 0;
         // What is damaged says nothing.
         if !says_something || !matches!(packet.checksum_error().fold(), 0 | 0xFFFF) {
             return Says::default();
         }
-        let len = segment.payload.len() as u32 + u32::from(opens);
-        Says { opens, ends, next_seq: Some(segment.header.seq.get().wrapping_add(len)) }
+        let len = facts.payload_len + u32::from(opens);
+        Says { opens, ends, next_seq: Some(facts.seq.wrapping_add(len)) }
     }
 }
 
-impl FlowKey {
-    /// The flow of a whole TCP or UDP packet.
-    fn of(packet: &Packet) -> Option<FlowKey> {
-        let ip = packet.ip();
-        let upper = ip.upper.filter(|upper| ip.fragment.is_none() && matches!(upper.protocol, TCP | UDP))?;
-        let &[s0, s1, d0, d1, ..] = packet.upper_bytes(upper) else { return None };
-        Some(FlowKey {
-            ends: packet.ends(),
-            version: ip.version,
-            ports: [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])],
-            protocol: upper.protocol,
-            origin: packet.origin(),
-        })
-    }
-
-    fn destination(&self) -> Address {
-        self.ends.destination(self.version)
-    }
-}
-
-impl Key for FlowKey {
-    fn source(&self) -> Address {
-        self.ends.source(self.version)
-    }
-
-    fn hash(&self, table: &TableKey) -> u64 {
-        let [e0, e1, e2, e3] = self.ends.words();
-        let [source, destination] = self.ports.map(u64::from);
-        let [origin, port] = self.origin.words();
-        let what = source | destination << 16 | u64::from(self.protocol) << 32 | (self.version as u64) << 40;
-        table.hash([e0, e1, e2, e3, what, origin, port, 0])
-    }
-}
-
-/// Is this flow never coalesced?
+/// Is this connection never coalesced?
 fn covers(exempt: &Exempt, key: &FlowKey) -> bool {
-    let by_prefix =
-        exempt.prefix.is_none_or(|prefix| prefix.contains(key.source()) || prefix.contains(key.destination()));
+    let by_prefix = exempt.prefix.is_none_or(|prefix| prefix.contains(key.narrow) || prefix.contains(key.wide));
     by_prefix && exempt.port.is_none_or(|port| key.ports.contains(&port))
-}
-
-impl Scent {
-    /// The scent of a TCP packet's flow; of a fragment, or of a packet cut short, that of another.
-    #[inline(always)]
-    fn of(packet: &Packet) -> Option<Scent> {
-        let upper = packet.ip().upper.filter(|upper| upper.protocol == TCP)?;
-        let front = packet.bytes().get(usize::from(upper.at).checked_sub(8)?..)?.first_chunk::<12>()?;
-        let [a0, a1, a2, a3, a4, a5, a6, a7, p0, p1, p2, p3] = *front;
-        let addresses = u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7]);
-        let ports = u64::from(u32::from_ne_bytes([p0, p1, p2, p3]));
-        // The upper half of a product depends on every bit (Fibonacci hashing).
-        Some(Scent(((addresses.rotate_left(17) ^ ports).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32))
-    }
-}
-
-fn no_hints(count: usize) -> Box<[Handle]> {
-    vec![Handle::NONE; count].into_boxed_slice()
 }
 
 fn pair_of(secret: Secret, packet: &Packet) -> u16 {
@@ -636,17 +646,13 @@ fn pair_of(secret: Secret, packet: &Packet) -> u16 {
     (pair % PAIR_COUNT as u64) as u16
 }
 
-/// Flows whose place is remembered, at least and at most; powers of two.
-const HINT_COUNT_MIN: usize = 1 << 12;
-/// See [`HINT_COUNT_MIN`].
-const HINT_COUNT_MAX: usize = 1 << 20;
-/// Flows that may be fresh at once.
+/// Streams that may be fresh at once.
 const FRESH_MAX: usize = 128;
 /// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
 const FORESIGHT: usize = 4;
-/// Flows that stay near the processor without being wished for.
+/// Streams that stay near the processor without being wished for.
 const NEAR_COUNT: usize = 128;
-/// What one of them may be charged beyond an idle flow, in bytes: the largest buffer.
+/// What one of them may be charged beyond an idle stream, in bytes: the largest buffer.
 const FRESH_LEN_MAX: usize = packet::HEADROOM + 65_536 + 65_536 / 64;
 /// Counters of pairs that hold something.
 const PAIR_COUNT: usize = 1_024;
@@ -659,7 +665,7 @@ const HOLDS: [Duration; 6] = [
     Duration::from_micros(700),
     HOLD_MAX,
 ];
-/// How long a flow that holds nothing is remembered; longer than any wait.
+/// How long a stream that holds nothing is remembered; longer than any wait.
 const IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -667,8 +673,8 @@ mod tests {
     use super::*;
     use crate::output::Output;
     use fastrand::Rng;
-    use packet::ip::pseudo_sum;
-    use packet::{Checksum, Frame, Ingress, Medium, Pool, Sum};
+    use packet::ip::{TCP, pseudo_sum};
+    use packet::{Address, Checksum, Frame, Ingress, Medium, Pool, Sum};
 
     #[test]
     fn a_glance_and_what_is_fresh_change_nothing_that_can_be_seen() {
@@ -714,7 +720,7 @@ mod tests {
             }
             let [one, other] = [&mut glancing, &mut close].map(|half| half.step(now, 0, &[], Checksum::Verified));
             assert!(one == other, "seed {seed}, at the end: {}", difference(&one, &other));
-            assert_eq!(glancing.coalescer.charged(), FLOW_CHARGE * glancing.coalescer.flow_count());
+            assert_eq!(glancing.coalescer.charged(), STREAM_CHARGE * glancing.coalescer.flow_count());
             assert!(glancing.coalescer.pairs.iter().all(|holding| *holding == 0), "seed {seed}");
             assert_eq!(glancing.out.pool.lent_count(), 0, "seed {seed}");
         }
@@ -739,7 +745,7 @@ mod tests {
             laid_count += 1;
         };
         for packet in packets {
-            half.coalescer.push_with(Time::from_nanos(1), packet, &mut half.out, &mut sink);
+            half.coalescer.push_with(Time::from_nanos(1), packet, &mut half.connections, &mut half.out, &mut sink);
         }
         // The first one starts the run.
         assert_eq!(laid_count, 39);
@@ -755,10 +761,10 @@ mod tests {
             frame[20..22].copy_from_slice(&port.to_be_bytes());
             half.push(Time::from_nanos(1), &frame, Checksum::Verified);
             half.drain();
-            assert!(half.coalescer.hints.len() >= 8 * half.coalescer.flow_count());
+            assert!(half.connections.flows.hint_count() >= 8 * half.coalescer.flow_count());
         }
         assert_eq!(half.coalescer.flow_count(), 5_000);
-        let steps = half.coalescer.flows.longest_search();
+        let steps = half.connections.flows.longest_search();
         assert!(steps < 80, "a flow is found after {steps} others");
     }
 
@@ -770,41 +776,18 @@ mod tests {
         let mut now = Time::from_nanos(1);
         for _ in 0..4 {
             now = now + IDLE - Duration::from_secs(1);
-            half.coalescer.expire(now, &mut half.out);
+            half.coalescer.expire(now, &mut half.connections, &mut half.out);
             let frame = talk.frame(500, 0x10, 30, &mut random);
             (talk.seq, talk.id) = (talk.seq.wrapping_add(500), talk.id + 1);
             half.push(now, &frame, Checksum::Verified);
-            half.coalescer.release(now, &mut half.out);
+            half.coalescer.release(now, &mut half.connections, &mut half.out);
             assert_eq!(half.drain().len(), 1);
             assert_eq!(half.coalescer.next_deadline(), Some(now + IDLE));
         }
-        half.coalescer.expire(now + IDLE - Duration::from_nanos(1), &mut half.out);
+        half.coalescer.expire(now + IDLE - Duration::from_nanos(1), &mut half.connections, &mut half.out);
         assert_eq!(half.coalescer.flow_count(), 1);
-        half.coalescer.expire(now + IDLE, &mut half.out);
+        half.coalescer.expire(now + IDLE, &mut half.connections, &mut half.out);
         assert_eq!(half.coalescer.flow_count(), 0);
-    }
-
-    #[test]
-    fn flows_of_one_pair_of_hosts_differ_in_hash_and_scent_by_either_port() {
-        let mut random = Rng::with_seed(1);
-        let mut out = Output::new(Pool::new(1 << 20), None);
-        let frame = Talk::new(3, &mut random).frame(100, 0x10, 30, &mut random);
-        let table = TableKey::new(Secret::new(5));
-        let mut look = |source: u16, destination: u16| {
-            let mut frame = frame.clone();
-            frame[20..22].copy_from_slice(&source.to_be_bytes());
-            frame[22..24].copy_from_slice(&destination.to_be_bytes());
-            let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-            let looks = (FlowKey::of(&packet).unwrap().hash(&table), Scent::of(&packet).unwrap().0);
-            out.done(packet);
-            looks
-        };
-        let (hash, scent) = look(1, 1);
-        for port in (1..16).map(|bit| 1 | 1 << bit) {
-            for (other_hash, other_scent) in [look(port, 1), look(1, port)] {
-                assert!(hash != other_hash && scent != other_scent, "{port}");
-            }
-        }
     }
 
     fn usual() -> Rules {
@@ -852,6 +835,7 @@ mod tests {
             // Room for a few flows and packets, or for all.
             let limit = *random.choice(&[20_000, 1 << 30]).unwrap();
             let mut coalescer = Coalescer::new(limit, rules, Vec::new(), Secret::new(5));
+            let mut connections = Connections::new(Secret::new(5));
             let mut out = Output::new(Pool::new(1 << 28), None);
             let mut talks: Vec<Talk> = (0..random.usize(1..8)).map(|port| Talk::new(port, &mut random)).collect();
             let mut frames: Vec<Vec<u8>> = talks.iter_mut().map(|talk| talk.say(&mut random)).collect();
@@ -862,15 +846,15 @@ mod tests {
                     now = now + Duration::from_micros(*random.choice(&[1, 40, 400, 3_000, 70_000_000]).unwrap());
                 }
                 match random.u8(..60) {
-                    0 => coalescer.release(now, &mut out),
-                    1..6 => coalescer.expire(now, &mut out),
+                    0 => coalescer.release(now, &mut connections, &mut out),
+                    1..6 => coalescer.expire(now, &mut connections, &mut out),
                     _ => {
                         // What comes waits too, if only until something is given up for it.
                         most = most.max(coalescer.early_count() + 1);
                         frames.push(random.choice(&mut talks).unwrap().say(&mut random));
                         let frame = frames.swap_remove(random.usize(..frames.len()));
                         let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-                        coalescer.push(now, packet, &mut out);
+                        coalescer.push(now, packet, &mut connections, &mut out);
                     }
                 }
                 while let Some(packet) = out.next() {
@@ -880,7 +864,7 @@ mod tests {
                 assert_eq!(count - free, coalescer.early_count(), "seed {seed}");
                 assert!(count <= most, "seed {seed}: {count} places for {most} segments");
             }
-            coalescer.release(now, &mut out);
+            coalescer.release(now, &mut connections, &mut out);
             assert_eq!(coalescer.places.free_count(), coalescer.places.count(), "seed {seed}");
             let ends = [Event::Sorted, Event::RunEvicted, Event::RunLate, Event::RunAtEnd, Event::RunPushed];
             for (seen, event) in seen.iter_mut().zip(ends) {
@@ -930,13 +914,14 @@ mod tests {
     impl Coalescer {
         /// Segments that wait for their turn, counted anew.
         fn early_count(&self) -> usize {
-            self.flows.values().map(Flow::early_count).sum()
+            self.streams.values().map(Stream::early_count).sum()
         }
     }
 
     /// One of the two that are compared.
     struct Half {
         coalescer: Coalescer,
+        connections: Connections,
         out: Output,
         /// Does it look at everything closely, and line everything up at once?
         is_close: bool,
@@ -947,14 +932,20 @@ mod tests {
     impl Half {
         fn new(rules: &Rules, is_close: bool) -> Half {
             let coalescer = Coalescer::new(1 << 30, rules.clone(), Vec::new(), Secret::new(5));
-            Half { coalescer, out: Output::new(Pool::new(1 << 28), None), is_close, came_as: None }
+            Half {
+                coalescer,
+                connections: Connections::new(Secret::new(5)),
+                out: Output::new(Pool::new(1 << 28), None),
+                is_close,
+                came_as: None,
+            }
         }
 
         /// All that can be seen of a step.
         fn step(&mut self, now: Time, what: u8, frame: &[u8], checksum: Checksum) -> String {
             match what {
-                0 => self.coalescer.release(now, &mut self.out),
-                1 => self.coalescer.expire(now, &mut self.out),
+                0 => self.coalescer.release(now, &mut self.connections, &mut self.out),
+                1 => self.coalescer.expire(now, &mut self.connections, &mut self.out),
                 _ => self.push(now, frame, checksum),
             }
             if self.is_close {
@@ -966,7 +957,7 @@ mod tests {
 
         /// All that can be seen of packets that come one by one, or at once.
         fn take(&mut self, now: Time, frames: &[Vec<u8>], checksum: Checksum, at_once: bool) -> String {
-            self.coalescer.expire(now, &mut self.out);
+            self.coalescer.expire(now, &mut self.connections, &mut self.out);
             let mut gone = self.drain();
             if !at_once {
                 for frame in frames {
@@ -984,9 +975,9 @@ mod tests {
             let batch: Vec<Frame> = frames.iter().map(|frame| Frame::Ip(read(frame))).collect();
             let mut batch = batch.into_iter();
             while let [_, ..] = batch.as_slice() {
-                self.coalescer.prefetch(batch.as_slice(), &CopyPayload);
+                self.coalescer.prefetch(batch.as_slice(), &self.connections, &CopyPayload);
                 if let Some(Frame::Ip(packet)) = batch.next() {
-                    self.coalescer.push(now, packet, &mut self.out);
+                    self.coalescer.push(now, packet, &mut self.connections, &mut self.out);
                 }
                 gone.extend(self.drain());
             }
@@ -1020,12 +1011,13 @@ mod tests {
             let mut packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).unwrap();
             packet.checksum = checksum;
             packet.set_longest_piece(self.came_as);
-            if let Some(at) = FlowKey::of(&packet).and_then(|key| self.coalescer.flows.find(&key))
+            let found = self.coalescer.find(&mut self.connections, &packet);
+            if let Some(stream) = found.at().and_then(|at| self.connections.flows.stream(at, 0))
                 && self.is_close
             {
-                self.coalescer.flows.at_mut(at).forget_looks();
+                self.coalescer.streams.at_mut(stream).forget_looks();
             }
-            self.coalescer.push(now, packet, &mut self.out);
+            self.coalescer.push(now, packet, &mut self.connections, &mut self.out);
         }
     }
 

@@ -53,20 +53,23 @@
 //!   may cut, which is counted.
 //! - Nothing here knows the time, or draws a number: the same calls give the same packets.
 
+use crate::connections::{Connection, Connections};
 use crate::landing::Guesses;
 use crate::ledger::{Ledger, Tally};
-use crate::mss::{Connection, Mss, Toward};
+use crate::narrowing::Checksums;
 use crate::output::{Output, Way};
 use crate::rules::Switch;
 use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
-use crate::side::{Checksums, Side, Widening};
+use crate::side::{Side, Widening};
+use crate::toward::Toward;
 use packet::{Address, Frame, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool, SegmentLimit, Time};
+use std::vec::Drain;
 
 /// All that a gateway does to packets.
 #[derive(Debug)]
 pub struct Gateway {
     directions: Vec<Direction>,
-    connections: Option<Mss>,
+    connections: Connections,
     secrets: Secrets,
 }
 
@@ -96,13 +99,13 @@ impl Gateway {
     /// A border has two directions.
     pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
         assert!(settings.border.is_none() || settings.sides.len() == 2, "a border has two directions");
-        let directions = settings.sides().map(|side| Direction {
-            side: Side::new(&side, secrets),
+        let directions = settings.sides().enumerate().map(|(direction, side)| Direction {
+            side: Side::new(&side, direction, secrets),
             out: side.output(pools(), secrets),
             settings: side,
             guesses_before: Guesses::default(),
         });
-        Gateway { directions: directions.collect(), connections: settings.mss(secrets), secrets }
+        Gateway { directions: directions.collect(), connections: settings.connections(secrets), secrets }
     }
 
     /// Where a port may receive the payloads of the frames that come next in a direction, and the pool of their
@@ -136,25 +139,54 @@ impl Gateway {
             no_direction(direction, count)
         };
         assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
-        side.settle(now, &mut batch.split, &mut batch.frames, out);
+        side.settle(now, &mut batch.split, &mut batch.frames, connections, out);
         let mut frames = batch.frames.drain(..);
-        loop {
-            let taken = side.take_front(now, frames.as_slice(), out);
+        while self.push_frames(now, direction, &mut frames) {
+            self.forget_surplus(now);
+        }
+    }
+
+    /// Takes frames. Says, when it ends, whether more connections are known than may be, which is to be mended before the
+    /// rest is taken.
+    #[inline]
+    fn push_frames(&mut self, now: Time, direction: usize, frames: &mut Drain<'_, Frame>) -> bool {
+        let Gateway { directions, connections, .. } = self;
+        let count = directions.len();
+        let Some(Direction { side, out, .. }) = directions.get_mut(direction) else {
+            no_direction(direction, count)
+        };
+        while !connections.flows.has_surplus() {
+            let taken = side.take_front(now, frames.as_slice(), connections, out);
             if taken > 0 {
-                frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
+                frames.take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
                 continue;
             }
-            side.prefetch(frames.as_slice());
-            let Some(frame) = frames.next() else { break };
-            match frame {
-                Frame::Ip(mut packet) => {
-                    if let Some(connections) = connections {
-                        connections.see(now, &mut packet, Toward::of_direction(direction), &mut out.ledger);
-                    }
-                    side.push_unlike(now, packet, out);
+            side.prefetch(frames.as_slice(), connections);
+            match frames.next() {
+                Some(Frame::Ip(mut packet)) => {
+                    let mut found = side.find(&packet, direction, connections);
+                    let toward = Toward::of_direction(direction);
+                    connections.see_found(now, &mut packet, &mut found, toward, &mut out.ledger);
+                    side.push_found(now, packet, found, connections, out);
                 }
-                Frame::Other(raw, unfit) => out.pass(raw, unfit),
+                Some(Frame::Other(raw, unfit)) => out.pass(raw, unfit),
+                None => return false,
             }
+        }
+        true
+    }
+
+    /// Gives up connections beyond the limit: what is held of them leaves first.
+    #[cold]
+    fn forget_surplus(&mut self, now: Time) {
+        while let Some((at, streams)) = self.connections.flows.surplus() {
+            let Gateway { directions, connections, .. } = self;
+            for (Direction { side, out, .. }, stream) in directions.iter_mut().zip(streams) {
+                if let Some(stream) = stream {
+                    side.end_stream(now, stream, connections, out);
+                }
+            }
+            connections.forget(at);
         }
     }
 
@@ -167,21 +199,19 @@ impl Gateway {
 
     /// Lets go of the segments that are held.
     pub fn release(&mut self, now: Time, direction: usize) {
-        let Direction { side, out, .. } = self.unpredicted(direction);
-        side.release(now, out);
+        let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
+        side.release(now, connections, out);
     }
 
     /// Gives up what is late.
     pub fn expire(&mut self, now: Time) {
-        if let Some(connections) = &mut self.connections
-            && connections.next_deadline().is_some_and(|deadline| deadline <= now)
-        {
-            connections.expire(now);
+        if self.connections.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.connections.expire(now);
         }
         for direction in 0..self.directions.len() {
-            let Direction { side, out, .. } = self.unpredicted(direction);
+            let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
             if side.next_deadline().is_some_and(|deadline| deadline <= now) {
-                side.expire(now, out);
+                side.expire(now, connections, out);
             }
         }
     }
@@ -200,16 +230,16 @@ impl Gateway {
     /// Lets go of everything.
     pub fn flush(&mut self, now: Time) {
         for direction in 0..self.directions.len() {
-            let Direction { side, out, .. } = self.unpredicted(direction);
-            side.flush(now, out);
+            let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
+            side.flush(now, connections, out);
         }
     }
 
     /// Lets go of what is held in a direction, to whoever goes on in its place: it is not made to fit what leaves
     /// here.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
-        let Direction { side, out, .. } = self.unpredicted(direction);
-        side.hand_over(now, out);
+        let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
+        side.hand_over(now, connections, out);
     }
 
     /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these
@@ -266,29 +296,27 @@ impl Gateway {
     }
 
     /// What is known of the connections that cross a border; none in other roles.
-    pub fn connections(&self) -> Option<&Mss> {
-        self.connections.as_ref()
+    pub fn connections(&self) -> Option<&Connections> {
+        Some(&self.connections).filter(|connections| connections.is_border())
     }
 
     /// See [`connections`](Gateway::connections).
-    pub fn connections_mut(&mut self) -> Option<&mut Mss> {
-        self.connections.as_mut()
+    pub fn connections_mut(&mut self) -> Option<&mut Connections> {
+        Some(&mut self.connections).filter(|connections| connections.is_border())
     }
 
-    /// Tells the wide host of a connection that its packets are too long from here on: see [`Mss::tell`].
+    /// Tells the wide host of a connection that its packets are too long from here on: see [`Connections::tell`].
     pub fn tell(&mut self, connection: &Connection, ingress: Ingress) -> bool {
         let Gateway { directions, connections, .. } = self;
-        match (connections, directions.get_mut(Toward::Narrow.direction())) {
-            (Some(connections), Some(direction)) => connections.tell(connection, ingress, &mut direction.out),
-            _ => false,
-        }
+        let direction = directions.get_mut(Toward::Narrow.direction());
+        direction.is_some_and(|direction| connections.tell(connection, ingress, &mut direction.out))
     }
 
     /// How long the segments of GSO packets of a connection may leave without being seen here: in this direction,
     /// to the second of its ends, and in the other one. None where more is done to them than to give them segments
     /// of another length, and where there is no border.
     pub fn resized_limits(&mut self, ends: [(Address, u16); 2], direction: usize) -> Option<[SegmentLimit; 2]> {
-        let [there, back] = self.connections.as_mut()?.limits(ends, Toward::of_direction(direction));
+        let [there, back] = self.connections.limits(ends, Toward::of_direction(direction))?;
         let other = 1 - direction.min(1);
         Some([self.side(direction).resizes_to(there)?, self.side(other).resizes_to(back)?])
     }
@@ -296,7 +324,7 @@ impl Gateway {
     /// Packets of a connection go on in this direction without being seen here, to the second of its ends. How long
     /// the segments of its GSO packets may leave; none where it is not known, or more is done to them.
     pub fn hear(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
-        let limit = self.connections.as_mut()?.hear(now, ends, Toward::of_direction(direction))?;
+        let limit = self.connections.hear(now, ends, Toward::of_direction(direction))?;
         self.side(direction).resizes_to(limit)
     }
 
@@ -313,7 +341,8 @@ impl Gateway {
     /// it is.
     pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Switch) {
         let secrets = self.secrets;
-        self.unpredicted(direction).switch(now, stage, switch, secrets);
+        let (found, connections) = self.unpredicted(direction);
+        found.switch(now, (direction, stage), switch, connections, secrets);
     }
 
     /// Goes on as other settings have it, with as many directions, drawing what is new from other secrets. What is
@@ -322,12 +351,11 @@ impl Gateway {
         self.secrets = secrets;
         assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
         for (direction, side) in settings.sides().enumerate() {
-            self.unpredicted(direction).replace(now, side, secrets);
+            let (found, connections) = self.unpredicted(direction);
+            found.replace(now, direction, side, connections, secrets);
         }
-        match (&mut self.connections, settings.mss(secrets)) {
-            (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
-            (mine, fresh) => *mine = fresh,
-        }
+        self.connections.go_on_as(settings.connections(secrets));
+        self.forget_surplus(now);
     }
 
     /// The laws, between two batches: what came in a direction has left or is held, and every buffer on loan is
@@ -340,11 +368,12 @@ impl Gateway {
         side.check(out)
     }
 
-    /// A direction in which nothing is predicted: no place of a run that may leave is with a port.
-    fn unpredicted(&mut self, direction: usize) -> &mut Direction {
-        let found = self.of_mut(direction);
+    /// A direction in which nothing is predicted, so no place of a run that may leave is with a port; and the connections.
+    fn unpredicted(&mut self, direction: usize) -> (&mut Direction, &mut Connections) {
+        let count = self.directions.len();
+        let Some(found) = self.directions.get_mut(direction) else { no_direction(direction, count) };
         assert!(!found.side.is_predicting(), "places are lent until what came to them is pushed");
-        found
+        (found, &mut self.connections)
     }
 
     #[inline]
@@ -366,7 +395,14 @@ impl Gateway {
 }
 
 impl Direction {
-    fn switch(&mut self, now: Time, stage: SideStage, switch: Switch, secrets: Secrets) {
+    fn switch(
+        &mut self,
+        now: Time,
+        (direction, stage): (usize, SideStage),
+        switch: Switch,
+        connections: &mut Connections,
+        secrets: Secrets,
+    ) {
         let Direction { settings, side, out, guesses_before } = self;
         settings.left_out.retain(|other| *other != stage);
         if switch == Switch::Off {
@@ -378,25 +414,33 @@ impl Direction {
         side.end_all_but(
             [settings.rejoins(), settings.joins_gracefully(), settings.works(SideStage::Coalesce)],
             now,
+            connections,
             out,
         );
         let Widening { reassembler, joiner, coalescer, .. } = &mut side.widening;
         *reassembler = reassembler.take().or_else(|| settings.reassembler(secrets));
         *joiner = joiner.take().or_else(|| settings.joiner(secrets));
-        *coalescer = coalescer.take().or_else(|| settings.coalescer(secrets));
+        *coalescer = coalescer.take().or_else(|| settings.coalescer(direction, secrets));
         side.narrowing.segment = settings.switch(SideStage::Segment);
         side.narrowing.fragment = settings.switch(SideStage::Fragment);
         side.narrowing.trains = settings.trains();
     }
 
-    fn replace(&mut self, now: Time, settings: SideSettings, secrets: Secrets) {
+    fn replace(
+        &mut self,
+        now: Time,
+        direction: usize,
+        settings: SideSettings,
+        connections: &mut Connections,
+        secrets: Secrets,
+    ) {
         let Direction { side, out, guesses_before, .. } = self;
         *guesses_before = guesses_before.and(side.guesses());
         if let Some(sources) = settings.answer_from {
             out.answer_from(sources);
         }
-        let old = core::mem::replace(side, Side::new(&settings, secrets));
-        side.take_over(now, old, out);
+        let old = core::mem::replace(side, Side::new(&settings, direction, secrets));
+        side.take_over(now, old, connections, out);
         self.settings = settings;
     }
 }

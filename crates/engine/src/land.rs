@@ -6,10 +6,11 @@
 //! end of the batch are copied twice, and nothing else; so it stops guessing where too few guesses are right, and tries again
 //! now and then.
 
+use crate::connections::Connections;
 use crate::landing::{Area, Guesses, Guessing, Landfall};
 use crate::output::Output;
 use crate::reassemble::Reassembler;
-use crate::side::Side;
+use crate::side::{Side, receive, receive_alike};
 use core::ops::Range;
 use packet::{Apart, Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
 
@@ -44,7 +45,14 @@ impl Side {
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
     /// front of `frames`. `landed` is what came first, one for each place in their order.
-    pub fn settle(&mut self, now: Time, landed: &mut Vec<Landed>, frames: &mut Vec<Frame>, out: &mut Output) {
+    pub fn settle(
+        &mut self,
+        now: Time,
+        landed: &mut Vec<Landed>,
+        frames: &mut Vec<Frame>,
+        connections: &mut Connections,
+        out: &mut Output,
+    ) {
         let came_count = landed.len() + frames.len();
         let mut right_count = 0;
         let mut pieces = landed.drain(..);
@@ -69,7 +77,7 @@ impl Side {
                     if self.landed_in().landing.goes_on() {
                         pieces.by_ref().for_each(|it| self.landed_in().rescue_next(it));
                     }
-                    self.close_landed(now, out);
+                    self.close_landed(now, connections, out);
                 }
             }
             pieces.by_ref().take(count - 1).for_each(|it| out.pool.give(it.into_buffer()));
@@ -98,7 +106,7 @@ impl Side {
         }
         let landfall = self.landed_in().land(now, place, piece);
         if landfall != Landfall::Wrong {
-            self.receive(piece, out);
+            receive(piece, out);
         }
         landfall
     }
@@ -107,14 +115,14 @@ impl Side {
     fn land_more(&mut self, piece: &Apart, next: &[Landed], out: &mut Output) -> usize {
         let count = self.landed_in().land_more(piece, next);
         if count > 0 {
-            self.receive_alike(piece.packet(), count, out);
+            receive_alike(piece.packet(), count, out);
         }
         count
     }
 
     /// Sends on what the last fragment made whole.
-    fn close_landed(&mut self, now: Time, out: &mut Output) {
-        if let Some((reassembler, mut next)) = self.reassembling(now, out)
+    fn close_landed(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
+        if let Some((reassembler, mut next)) = self.reassembling(now, connections, out)
             && let Some((_, at)) = reassembler.landing.current.take()
         {
             reassembler.close_landed(at, &mut next);

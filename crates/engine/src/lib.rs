@@ -11,10 +11,12 @@ pub mod held;
 pub use packet;
 
 mod coalesce;
+mod connections;
 mod early;
-mod flow;
+mod flows;
 mod fragment;
 mod gateway;
+mod handshake;
 mod holes;
 mod identify;
 mod join;
@@ -22,8 +24,10 @@ mod land;
 mod landing;
 mod ledger;
 mod mss;
+mod narrowing;
 mod output;
 mod prefixes;
+mod raised;
 mod reassemble;
 mod refuse;
 mod rules;
@@ -33,8 +37,12 @@ mod segment;
 mod settings;
 mod side;
 mod sink;
+mod stream;
+mod toward;
 
 pub use coalesce::Coalescer;
+pub use connections::{Connection, Connections};
+pub use flows::FLOW_CHARGE;
 pub use fragment::{Cuts, Pieces};
 pub use gateway::{Batch, Gateway};
 pub use holes::{Fit, Holes};
@@ -42,7 +50,8 @@ pub use identify::{Identifiers, LIFETIME};
 pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
 pub use landing::{Guesses, Guessing};
 pub use ledger::{Event, Ledger, Reason, Tally};
-pub use mss::{Border, Connection, FLOW_CHARGE, Mss, Raise, SAFE_LEN, Toward};
+pub use mss::{Border, Raise, SAFE_LEN};
+pub use narrowing::{Checksums, Narrowing, Role, Trains};
 pub use output::{Next, Output, Way};
 pub use prefixes::{Prefix, Prefixes};
 pub use reassemble::{Late, Limits, Reassembler};
@@ -54,5 +63,6 @@ pub use settings::{
     BURST_MAX, FLOW_COUNT, GatewaySettings, Holding, JOIN_PATIENCE, MEMORY, Position, Secrets, SideSettings,
     SideStage, Stand, TRANSIT_PATIENCE,
 };
-pub use side::{Checksums, Narrowing, Role, Side, Trains, Widening};
+pub use side::{Side, Widening};
 pub use sink::{CopyPayload, PayloadSink};
+pub use toward::Toward;

@@ -4,17 +4,21 @@
 //! what is usual for a role. One constructor makes stages of it.
 
 use crate::coalesce::Coalescer;
+use crate::connections::Connections;
+use crate::flows::FLOW_CHARGE;
 use crate::identify::{Identifiers, LIFETIME};
 use crate::join::{Full, Join, JoinLimits, Joiner, RunsBy};
 use crate::landing::Guessing;
-use crate::mss::{Border, FLOW_CHARGE, Mss, Toward};
+use crate::mss::Border;
+use crate::narrowing::{Checksums, Narrowing, Role, Trains};
 use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassemble::{Late, Limits, Reassembler};
 use crate::refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
 use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
 use crate::secret::Secret;
-use crate::side::{Checksums, Narrowing, Role, Side, Trains, Widening};
+use crate::side::{Side, Widening};
+use crate::toward::Toward;
 use core::net::IpAddr;
 use core::time::Duration;
 use packet::{Fill, Pool};
@@ -161,10 +165,14 @@ impl GatewaySettings {
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
-    /// What remembers the MSS of hosts, where anything does.
-    pub(crate) fn mss(&self, secrets: Secrets) -> Option<Mss> {
-        let border = self.border.clone()?;
-        Some(Mss::new(self.flow_count * FLOW_CHARGE, border, secrets.seed).with_table_key(secrets.table_key))
+    /// What remembers connections.
+    pub(crate) fn connections(&self, secrets: Secrets) -> Connections {
+        let Secrets { seed, table_key } = secrets;
+        let connections = match self.border.clone() {
+            Some(border) => Connections::at_border(self.flow_count * FLOW_CHARGE, border, seed),
+            None => Connections::new(seed),
+        };
+        connections.with_table_key(table_key)
     }
 
     /// The description of each side, with what follows from the border.
@@ -295,7 +303,7 @@ impl SideSettings {
     }
 
     /// What joins segments, where anything does.
-    pub(crate) fn coalescer(&self, secrets: Secrets) -> Option<Coalescer> {
+    pub(crate) fn coalescer(&self, direction: usize, secrets: Secrets) -> Option<Coalescer> {
         let Secrets { seed, table_key } = secrets;
         let mode = self.coalesce.filter(|_| self.works(SideStage::Coalesce))?;
         let hold = match self.hold {
@@ -304,7 +312,8 @@ impl SideSettings {
             Holding::Fixed(stretch) => Hold::Fixed(stretch),
         };
         let rules = Rules { mode, hold, len_max: self.mtu, longer: self.segment, udp: self.coalesces_udp };
-        Some(Coalescer::new(self.memory, rules, self.exempt.clone(), seed).with_table_key(table_key))
+        let coalescer = Coalescer::new(self.memory, rules, self.exempt.clone(), seed);
+        Some(coalescer.in_direction(direction).with_table_key(table_key))
     }
 
     /// Is anything made whole, and that stage not left out?
@@ -327,8 +336,8 @@ impl SideSettings {
 }
 
 impl Side {
-    /// The stages that are described.
-    pub fn new(settings: &SideSettings, secrets: Secrets) -> Side {
+    /// The stages that are described, in this direction of a gateway.
+    pub fn new(settings: &SideSettings, direction: usize, secrets: Secrets) -> Side {
         let identifiers = |lifetime| Identifiers::new(secrets.seed, lifetime);
         let role = match settings.position {
             Position::Source => Role::Source(identifiers(settings.id_lifetime)),
@@ -340,7 +349,7 @@ impl Side {
                 joins: settings.joins.clone(),
                 reassembler: settings.reassembler(secrets),
                 joiner: settings.joiner(secrets),
-                coalescer: settings.coalescer(secrets),
+                coalescer: settings.coalescer(direction, secrets),
             },
             narrowing: Narrowing {
                 mtu: settings.mtu,

@@ -54,7 +54,7 @@ pub use part::{Part, share_headers};
 pub use place::{Apart, Front, Grid, Landed, Places};
 pub use segments::{PIECE_HEADER_LEN_MAX, Place, SegmentTemplate, Share, may_be_segmented, may_be_segmented_hence};
 pub use sum::{Sum, patched};
-pub use tcp::{TcpPart, Timestamps};
+pub use tcp::{TcpFacts, TcpPart, Timestamps};
 pub use time::Time;
 pub use train::{Identifications, Maker, SegmentLimit, Train};
 pub use tunnel::Tunnel;

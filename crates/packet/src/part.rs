@@ -6,7 +6,7 @@
 use crate::ip::{TCP, UDP, Upper, pseudo_sum};
 use crate::packet::{Checksum, Packet};
 use crate::sum::Sum;
-use crate::tcp::{self, Segment, TcpOption, TcpPart, Timestamps};
+use crate::tcp::{self, TcpFacts, TcpOption, TcpPart, Timestamps};
 use crate::udp::{self, UdpHeader};
 
 /// What moves along a flow, as one packet of it says.
@@ -31,6 +31,11 @@ impl Part {
     /// with IPv4 options or an Authentication header, without payload, of TCP with other flags than ACK, PSH, FIN and
     /// ECE or with other options than time stamps, and one with a wrong checksum (L6; R114, R115, R118).
     pub fn of(packet: &Packet) -> Option<Part> {
+        Part::with(packet, TcpFacts::of(packet).as_ref())
+    }
+
+    /// The same, where the facts of a TCP header were read.
+    pub fn with(packet: &Packet, facts: Option<&TcpFacts>) -> Option<Part> {
         let ip = packet.ip();
         let upper = ip.upper?;
         if ip.fragment.is_some() || ip.length_missing || !ip.headers_may_be_shared(packet.bytes()) {
@@ -38,7 +43,7 @@ impl Part {
         }
         let bytes = packet.upper_bytes(upper);
         let (header_len, tcp) = match upper.protocol {
-            TCP => tcp_part(bytes)?,
+            TCP => tcp_part(bytes, facts?)?,
             UDP => (udp_header_len(bytes)?, None),
             _ => return None,
         };
@@ -113,29 +118,22 @@ fn udp_headers_share(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// The length of a TCP header and what moves in it, if nothing else is in it but what a train's segments may repeat.
-fn tcp_part(bytes: &[u8]) -> Option<(usize, Option<TcpPart>)> {
-    let segment = Segment::parse(bytes)?;
-    let header = segment.header;
-    let flags = header.flags();
+fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpPart>)> {
+    let &TcpFacts { seq, ack, window, flags, header_len, payload_len, .. } = facts;
     let plain = flags & !(tcp::PSH | tcp::FIN | tcp::ECE) == tcp::ACK;
-    if !plain || segment.payload.is_empty() {
+    if !plain || payload_len == 0 {
         return None;
     }
-    let part = TcpPart {
-        seq: header.seq.get(),
-        ack: header.ack.get(),
-        window: header.window.get(),
-        ends: flags & (tcp::PSH | tcp::FIN),
-        timestamps: timestamps(&segment)?,
-    };
-    Some((header.header_len(), Some(part)))
+    let timestamps = timestamps(bytes.get(tcp::HEADER_LEN..header_len.into())?)?;
+    let part = TcpPart { seq, ack, window, ends: flags & (tcp::PSH | tcp::FIN), timestamps };
+    Some((header_len.into(), Some(part)))
 }
 
 /// The time stamps, or that there are none; nothing where any other option stands there.
-fn timestamps(segment: &Segment<'_>) -> Option<Option<Timestamps>> {
+fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     let mut found = None;
     let mut at = tcp::HEADER_LEN;
-    for option in segment.options() {
+    for option in tcp::options(options) {
         match option {
             TcpOption::NoOperation => at += 1,
             TcpOption::End => break,

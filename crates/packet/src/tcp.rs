@@ -65,6 +65,25 @@ pub enum TcpOption<'a> {
     Malformed(&'a [u8]),
 }
 
+/// What the fixed part of a whole segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpFacts {
+    /// Source and destination port.
+    pub ports: [u16; 2],
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// The next byte that the sender of this segment expects.
+    pub ack: u32,
+    /// The window offered, not scaled.
+    pub window: u16,
+    /// The eight flags, CWR first and FIN last.
+    pub flags: u8,
+    /// Length of the header with its options, in bytes.
+    pub header_len: u16,
+    /// The stream's bytes that it carries.
+    pub payload_len: u32,
+}
+
 /// What moves along a TCP flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpPart {
@@ -111,13 +130,18 @@ pub(crate) fn payload_len(segment: &[u8]) -> usize {
 impl<'a> Segment<'a> {
     /// The options in the order in which they stand; together they are all of the option bytes.
     pub fn options(&self) -> impl Iterator<Item = TcpOption<'a>> {
-        let mut rest = self.options;
-        core::iter::from_fn(move || {
-            let (option, tail) = next_option(rest)?;
-            rest = tail;
-            Some(option)
-        })
+        options(self.options)
     }
+}
+
+/// The options in the order in which they stand; together they are all of these bytes.
+pub(crate) fn options(bytes: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        let (option, tail) = next_option(rest)?;
+        rest = tail;
+        Some(option)
+    })
 }
 
 impl TcpOption<'_> {
@@ -132,6 +156,31 @@ impl TcpOption<'_> {
             TcpOption::Sack(content) | TcpOption::Other(_, content) => OPTION_HEADER_LEN + content.len(),
             TcpOption::Malformed(rest) => rest.len(),
         }
+    }
+}
+
+impl TcpFacts {
+    /// Those of a segment; none where its header does not fit (see [`Segment::parse`]).
+    #[inline]
+    pub fn read(segment: &[u8]) -> Option<TcpFacts> {
+        let Segment { header, payload, .. } = Segment::parse(segment)?;
+        Some(TcpFacts {
+            ports: [header.source.get(), header.destination.get()],
+            seq: header.seq.get(),
+            ack: header.ack.get(),
+            window: header.window.get(),
+            flags: header.flags,
+            header_len: header.header_len() as u16,
+            payload_len: payload.len() as u32,
+        })
+    }
+
+    /// Those of a whole TCP packet, whose IP header was read.
+    #[inline]
+    pub fn of(packet: &crate::Packet) -> Option<TcpFacts> {
+        let ip = packet.ip();
+        let upper = ip.upper.filter(|upper| upper.protocol == crate::ip::TCP && ip.fragment.is_none())?;
+        TcpFacts::read(packet.upper_bytes(upper))
     }
 }
 

@@ -9,7 +9,8 @@ use super::ring::{Ring, burst, frame};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{
-    Coalescer, CopyPayload, Holding, Output, PayloadSink, Secret, Secrets, Side, SideSettings, Stand, Toward,
+    Coalescer, Connections, CopyPayload, Holding, Output, PayloadSink, Secret, Secrets, Side, SideSettings, Stand,
+    Toward,
 };
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
@@ -28,6 +29,7 @@ struct Coalescing {
 struct HeaderWork {
     ring: Ring,
     coalescer: Coalescer,
+    connections: Connections,
     out: Output,
     now: Time,
     how: How,
@@ -69,6 +71,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     Ok(Box::new(HeaderWork {
         ring,
         coalescer: stage(ask.limit, len_max),
+        connections: Connections::new(Secret::new(SECRET)),
         out: Output::new(pool, None),
         now: Time::ZERO,
         how,
@@ -84,7 +87,7 @@ fn stage(limit: usize, len_max: u16) -> Coalescer {
         hold: Holding::Fixed(Duration::from_secs(1)),
         ..SideSettings::usual(Stand::Border, Toward::Wide, len_max)
     };
-    let side = Side::new(&settings, Secrets::both(Secret::new(SECRET)));
+    let side = Side::new(&settings, Toward::Wide.direction(), Secrets::both(Secret::new(SECRET)));
     side.widening.coalescer.expect("a border coalesces toward its wide side")
 }
 
@@ -120,7 +123,7 @@ impl Station for HeaderWork {
     fn fill(&mut self) {
         // The same sequence numbers come again: flows have to be forgotten first.
         self.now = self.now + Duration::from_secs(600);
-        self.coalescer.expire(self.now, &mut self.out);
+        self.coalescer.expire(self.now, &mut self.connections, &mut self.out);
         drain(&mut self.out, &mut ignore);
         self.ring.fill(&mut self.out.pool);
         self.places.clear();
@@ -159,21 +162,21 @@ fn timed_section(it: &mut Coalescing) -> usize {
 
 #[inline(always)]
 fn coalesce_headers(it: &mut HeaderWork, mut deliver: impl FnMut(&Packet), sink: &mut impl PayloadSink) -> usize {
-    let HeaderWork { coalescer, out, now, how, frames, .. } = it;
+    let HeaderWork { coalescer, connections, out, now, how, frames, .. } = it;
     let (mut completed, mut came) = (0, 0);
     let mut frames = frames.drain(..);
     loop {
-        coalescer.prefetch(frames.as_slice(), sink);
+        coalescer.prefetch(frames.as_slice(), connections, sink);
         let Some(Frame::Ip(packet)) = frames.next() else { break };
-        coalescer.push_with(*now, packet, out, sink);
+        coalescer.push_with(*now, packet, connections, out, sink);
         completed += drain(out, &mut deliver);
         came += 1;
         if how.empties_after_burst && came % how.burst == 0 {
-            coalescer.release(*now, out);
+            coalescer.release(*now, connections, out);
             completed += drain(out, &mut deliver);
         }
     }
-    coalescer.release(*now, out);
+    coalescer.release(*now, connections, out);
     completed + drain(out, &mut deliver)
 }
 

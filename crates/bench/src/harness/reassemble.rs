@@ -57,7 +57,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
 fn stage(limit: usize) -> Reassembler {
     let usual = SideSettings::usual(Stand::WideInterface, Toward::Wide, u16::MAX);
     let settings = SideSettings { memory: limit, late: Late::Retire, ..usual };
-    let side = Side::new(&settings, Secrets::both(Secret::new(SECRET)));
+    let side = Side::new(&settings, Toward::Wide.direction(), Secrets::both(Secret::new(SECRET)));
     side.widening.reassembler.expect("it joins what is for its host")
 }
 

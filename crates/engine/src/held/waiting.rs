@@ -389,6 +389,12 @@ impl<T: Owned> Waiting<T> {
         self.slots.count()
     }
 
+    /// All that is held, and where.
+    pub fn entries(&self) -> impl Iterator<Item = (Handle, &T)> {
+        let places = self.slots.all().enumerate();
+        places.filter_map(|(at, slot)| Some((Handle(at as u32), slot.value.as_ref()?)))
+    }
+
     /// All that is held, in no order that matters: for counting.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.all().filter_map(|slot| slot.value.as_ref())

@@ -181,7 +181,7 @@ fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
         // Its idle time is over, and nobody has looked.
         rig.now = rig.now + Duration::from_secs(idle);
         rig.push(&p(100, 100));
-        rig.side.expire(rig.now, &mut rig.out);
+        rig.side.expire(rig.now, &mut rig.connections, &mut rig.out);
         assert_eq!(rig.side.widening.held().0.packets, 1, "{idle} s: what came a moment ago waits");
         rig.now = rig.now + micros(10);
         rig.push(&p(200, 100));
@@ -464,7 +464,7 @@ fn trains_that_came_pass_behind_what_is_held() {
         ids: Identifications::Rise,
         maker: wideload_engine::packet::Maker::Sender,
     });
-    rig.side.push(rig.now, packet, &mut rig.out);
+    rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
     let mut left = rig.push(&p(400, 100));
     left.extend(rig.flush());
     assert_eq!(left.iter().map(payload_len).collect::<Vec<_>>(), [100, 300, 100]);

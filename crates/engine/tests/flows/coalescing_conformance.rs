@@ -362,7 +362,7 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         );
         let mut packet = Frame::copy(&one.bytes(), Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         packet.train = Some(Train { segment_len: 1_000, ids, maker: Maker::Sender });
-        rig.side.push(rig.now, packet, &mut rig.out);
+        rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
         let left = rig.release();
         let seen: Vec<_> = wire(left).iter().map(|frame| Seen::of(frame)).collect();
         let expected = if ids == Identifications::Rise { [0xFFFF, 0, 1] } else { [0xFFFF; 3] };
@@ -585,6 +585,6 @@ fn push_train(rig: &mut Rig, one: &Spec, segment_len: Option<usize>) -> Vec<Left
     }
     packet.train =
         segment_len.map(|len| Train { segment_len: len as u16, ids: Identifications::Rise, maker: Maker::Sender });
-    rig.side.push(rig.now, packet, &mut rig.out);
+    rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
     rig.release()
 }

@@ -4,8 +4,8 @@ use crate::rig::*;
 use std::time::Duration;
 use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
 use wideload_engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Reason,
-    Role, Secret, Side, Widening,
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Connections, Event, Identifiers, LIFETIME, Narrowing, Output,
+    Pieces, Reason, Role, Secret, Side, Widening,
 };
 
 #[test]
@@ -43,7 +43,7 @@ fn push(side: &mut Side, out: &mut Output, spec: &Spec) -> Option<[u8; 2]> {
     let bytes = spec.bytes();
     let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
     let now = Time::ZERO + Duration::from_secs(1);
-    side.push(now, packet, out);
+    side.push(now, packet, &mut Connections::new(Secret::new(7)), out);
     let (mut content, mut id) = (Vec::new(), None);
     while let Some(packet) = out.next() {
         let is_cut = packet.cut.is_some();

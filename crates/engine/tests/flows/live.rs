@@ -5,8 +5,8 @@ use wideload_engine::packet::{
     Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train,
 };
 use wideload_engine::{
-    Answers, Checksums, Coalescer, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side, Switch,
-    Trains, Way, Widening,
+    Answers, Checksums, Coalescer, Connections, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side,
+    Switch, Trains, Way, Widening,
 };
 
 #[test]
@@ -20,7 +20,7 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
             {
                 let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(mtu, Role::Transit) });
                 let mut out = output();
-                side.push(Time::ZERO, train(&spec, Some(segment_len), &mut out), &mut out);
+                side.push(Time::ZERO, train(&spec, Some(segment_len), &mut out), &mut none(), &mut out);
                 let packet = out.next().expect("it goes on");
                 assert_eq!(
                     packet.train,
@@ -52,7 +52,7 @@ fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented(
         let mut packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
         let came = Train { segment_len: 1_000, ids: Identifications::Rise, maker: Maker::Sender };
         (packet.checksum, packet.train) = (Checksum::Partial, Some(came));
-        side.push(Time::ZERO, packet, &mut out);
+        side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert_eq!(packet.train, Some(came), "IPv{version}");
         assert_eq!(out.ledger.event(Event::LengthFinished).packets, 20);
@@ -70,7 +70,7 @@ fn a_segment_that_is_too_long_becomes_a_train_whoever_finishes_its_checksum() {
                 let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 8_000) };
                 let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(1_500, Role::Transit) });
                 let mut out = output();
-                side.push(Time::ZERO, train(&spec, None, &mut out), &mut out);
+                side.push(Time::ZERO, train(&spec, None, &mut out), &mut none(), &mut out);
                 let packet = out.next().expect("it goes on");
                 let segment_len = 1_500 - spec.ip_header_len() - 20;
                 assert_eq!(packet.train.map(|train| usize::from(train.segment_len)), Some(segment_len));
@@ -97,7 +97,7 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
                     for (checksums, expected) in [(Checksums::Left, spec.bytes()), (Checksums::Finished, whole)] {
                         let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, Role::Transit) });
                         let mut out = output();
-                        side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut out);
+                        side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut none(), &mut out);
                         let packet = out.next().expect("it goes on");
                         assert!(packet.frame() == expected, "IPv{version}, {len} bytes, {checksums:?}");
                         assert_eq!(packet.train, None, "what stands for one packet is no train");
@@ -120,7 +120,7 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
         for segment_len in [None, Some(2_000)] {
             let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
             let mut out = output();
-            side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut out);
+            side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut none(), &mut out);
             let mut payload: Vec<u8> = Vec::new();
             while let Some(packet) = out.next() {
                 assert!(packet.cut.is_some() && packet.checksum != Checksum::Partial);
@@ -148,7 +148,7 @@ fn what_comes_with_its_cut_is_finished_too() {
         let mut out = output();
         let mut packet = train(&spec, None, &mut out);
         packet.cut = Some(Cut { mtu: 1_000, id: 7, fill: Fill::Full, content: Content::Whole });
-        side.push(Time::ZERO, packet, &mut out);
+        side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert!(packet.cut.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
         assert!(packet.bytes() == spec.finished().bytes());
@@ -171,7 +171,7 @@ fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
         let mut out = output();
         let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.checksum = Checksum::Partial;
-        side.push(Time::ZERO, packet, &mut out);
+        side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
         assert!(packet.frame() == spec.bytes());
         out.done(packet);
@@ -187,7 +187,7 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
     for out in &mut outs {
         let mut side = narrow(Narrowing::new(1_500, Role::Transit));
         for spec in [&short, &long, &short] {
-            side.push(Time::ZERO, train(spec, None, out), out);
+            side.push(Time::ZERO, train(spec, None, out), &mut none(), out);
         }
     }
     let [by_way, plain] = &mut outs;
@@ -214,7 +214,7 @@ fn the_sender_of_a_train_that_is_refused_is_told_once() {
         let spec = udp(version).carrying(0, 20_000);
         let mut side = narrow(Narrowing::new(1_500, Role::Transit));
         let mut out = output();
-        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut out);
+        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         let (mut answered, mut forwarded) = (0, 0);
         while let Some(way) = out.next_way() {
             let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
@@ -232,7 +232,7 @@ fn the_sender_of_a_train_that_is_refused_is_told_once() {
         assert_eq!(out.ledger.event(Event::Answered).packets, 1);
         side.check(&out).unwrap();
         // The next train is another matter.
-        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut out);
+        side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         assert_eq!(out.ledger.event(Event::Answered).packets, 2);
     }
 }
@@ -243,6 +243,7 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
         for version in VERSIONS {
             let rules = wideload_engine::Rules { mode, ..resize(u16::MAX) };
             let coalescer = Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(7));
+            let mut connections = none();
             let mut side = Side {
                 widening: Widening { coalescer: Some(coalescer), ..Widening::default() },
                 narrowing: Narrowing {
@@ -255,7 +256,7 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             let one = |at, len| Spec { sum: Summed::Half, ..tcp(version).carrying(at, len) };
             let long = train(&one(0, 60_000), Some(1_400), &mut out);
             let place = long.bytes().as_ptr();
-            side.push(Time::ZERO, long, &mut out);
+            side.push(Time::ZERO, long, &mut connections, &mut out);
             let long = out.next().expect("its flow holds nothing");
             assert_eq!(long.bytes().as_ptr(), place, "no byte moves");
             assert_eq!(
@@ -265,12 +266,17 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
             out.done(long);
             // Two segments wait; a train of their flow lets them go first, and the stream goes on behind it.
-            side.push(Time::ZERO, train(&one(60_000, 1_000), None, &mut out), &mut out);
-            side.push(Time::ZERO, train(&one(61_000, 1_000).id(0x1235), None, &mut out), &mut out);
+            side.push(Time::ZERO, train(&one(60_000, 1_000), None, &mut out), &mut connections, &mut out);
+            side.push(
+                Time::ZERO,
+                train(&one(61_000, 1_000).id(0x1235), None, &mut out),
+                &mut connections,
+                &mut out,
+            );
             assert!(out.next().is_none(), "they wait");
-            side.push(Time::ZERO, train(&one(62_000, 20_000), Some(1_000), &mut out), &mut out);
-            side.push(Time::ZERO, train(&one(82_000, 1_000), None, &mut out), &mut out);
-            side.flush(Time::ZERO, &mut out);
+            side.push(Time::ZERO, train(&one(62_000, 20_000), Some(1_000), &mut out), &mut connections, &mut out);
+            side.push(Time::ZERO, train(&one(82_000, 1_000), None, &mut out), &mut connections, &mut out);
+            side.flush(Time::ZERO, &mut connections, &mut out);
             let mut next = 60_000;
             let mut lens = Vec::new();
             while let Some(packet) = out.next() {
@@ -303,7 +309,7 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
                 if relinked_first {
                     packet.relink(Medium::Ethernet, &link);
                 }
-                side.push(Time::ZERO, packet, &mut out);
+                side.push(Time::ZERO, packet, &mut none(), &mut out);
                 let mut packet = out.next().expect("it goes on");
                 if !relinked_first {
                     packet.relink(Medium::Ethernet, &link);
@@ -325,6 +331,11 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
 }
 
 /// A side that joins nothing.
+/// A table without connections.
+fn none() -> Connections {
+    Connections::new(Secret::new(7))
+}
+
 fn narrow(narrowing: Narrowing) -> Side {
     Side { widening: Widening::default(), narrowing }
 }

@@ -7,8 +7,8 @@ use wideload_engine::packet::{
     Checksum, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, SegmentLimit, Time, Train,
 };
 use wideload_engine::{
-    Border, Coalescer, Event, Ledger, Mode, Mss, Narrowing, Output, Pieces, Raise, Role, Rules, SAFE_LEN, Secret,
-    Side, Switch, Toward, Trains, Widening,
+    Border, Coalescer, Connections, Event, Ledger, Mode, Narrowing, Output, Pieces, Raise, Role, Rules, SAFE_LEN,
+    Secret, Side, Switch, Toward, Trains, Widening,
 };
 
 #[test]
@@ -113,7 +113,7 @@ fn a_wide_segment_of_the_length_that_is_told_needs_the_fewest_packets_whatever_t
                 let mut gateway = Gateway::new(Raise::Always);
                 let [wide_mtu, narrow_mtu] = mtus;
                 let sides = Border { wide_mtu, narrow_mtu, ..border(Raise::Always) };
-                gateway.mss = Mss::new(1 << 20, sides, Secret::new(3));
+                gateway.mss = Connections::at_border(1 << 20, sides, Secret::new(3));
                 let (frame, _) = gateway.see(&syn, Toward::Wide, Checksum::Unverified);
                 let at = syn.ip_header_len() + 22;
                 let left = u16::from_be_bytes([frame[at], frame[at + 1]]);
@@ -415,8 +415,10 @@ fn connections_of_other_ports_hosts_and_vlans_are_others() {
 #[test]
 fn a_full_table_forgets_and_what_is_open_outlives_a_flood_of_syns() {
     for limit in [0, 2_000, 40_000] {
-        let mut gateway =
-            Gateway { mss: Mss::new(limit, border(Raise::BothWays), Secret::new(3)), ..Gateway::new(Raise::Never) };
+        let mut gateway = Gateway {
+            mss: Connections::at_border(limit, border(Raise::BothWays), Secret::new(3)),
+            ..Gateway::new(Raise::Never)
+        };
         for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
             gateway.step(4, 1, step);
         }
@@ -450,7 +452,7 @@ fn who_goes_on_with_other_lengths_and_limits_knows_what_fits_of_what_it_knew() {
     let (count, charged) = (gateway.mss.flow_count(), gateway.mss.charged());
     for (limit, is_known) in [(1 << 20, true), (charged / 2, true), (0, false)] {
         let less_wide = Border { wide_mtu: 4_000, ..border(Raise::Always) };
-        gateway.mss.go_on_as(Mss::new(limit, less_wide, Secret::new(9)));
+        gateway.mss.go_on_as(Connections::at_border(limit, less_wide, Secret::new(9)));
         assert!(gateway.mss.charged() <= limit, "{} bytes of {limit}", gateway.mss.charged());
         assert_eq!(gateway.mss.flow_count() == count, limit > charged);
         let expected = if is_known { 1_480 } else { SAFE_LEN };
@@ -788,7 +790,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
             let ports = [0, 2].map(|at| u16::from_be_bytes([back.payload()[at], back.payload()[at + 1]]));
             let (from, to) = back.addresses();
             let ends = [(from, ports[0]), (to, ports[1])];
-            let limit = Some(gateway.mss.limits(ends, other(toward))[1]);
+            let limit = gateway.mss.limits(ends, other(toward)).map(|[_, back]| back);
             assert_eq!(limit, seen.segment_limit, "{toward:?}, {mss:?}");
             let side = pick(toward, &gateway.wide, &gateway.narrow);
             let resized = seen.segment_limit.and_then(|limit| side.resizes_to(limit));
@@ -810,7 +812,7 @@ fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
     let spec = Spec { ip_flags: 0, ..data(4, 1, Toward::Narrow, 6_000) };
     // As the reassembler hands it on: nobody has looked.
     let packet = Frame::copy(&spec.bytes(), Medium::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
-    gateway.narrow.push(gateway.now, packet, &mut gateway.out);
+    gateway.narrow.push(gateway.now, packet, &mut gateway.mss, &mut gateway.out);
     let left = gateway.drain(Toward::Narrow);
     assert_eq!(left.iter().map(|frame| Seen::of(frame).ip_len()).max(), Some(usize::from(SAFE_LEN)));
 }
@@ -856,7 +858,7 @@ fn no_segment_is_longer_than_its_receiver_announced_or_than_is_safe_through_rest
         let is_small = seed % 3 == 0;
         let new = |random: &mut fastrand::Rng| {
             let limit = if is_small { random.usize(..6_000) } else { 1 << 20 };
-            Mss::new(limit, border(Raise::BothWays), Secret::new(seed.into()))
+            Connections::at_border(limit, border(Raise::BothWays), Secret::new(seed.into()))
         };
         let mut gateway = Gateway::new(Raise::BothWays);
         gateway.mss = new(&mut random);
@@ -925,7 +927,7 @@ struct Gateway {
     wide: Side,
     narrow: Side,
     out: Output,
-    mss: Mss,
+    mss: Connections,
     ledger: Ledger,
     now: Time,
     medium: Medium,
@@ -933,9 +935,12 @@ struct Gateway {
 
 impl Gateway {
     fn new(raise: Raise) -> Gateway {
-        let side = |mtu, toward| Side {
+        let side = |mtu, toward: Toward| Side {
             widening: Widening {
-                coalescer: Some(Coalescer::new(1 << 20, resize(u16::MAX), Vec::new(), Secret::new(5))),
+                coalescer: Some(
+                    Coalescer::new(1 << 20, resize(u16::MAX), Vec::new(), Secret::new(5))
+                        .in_direction(toward.direction()),
+                ),
                 ..Widening::default()
             },
             narrowing: Narrowing {
@@ -948,7 +953,7 @@ impl Gateway {
             wide: side(9_000, Toward::Wide),
             narrow: side(1_500, Toward::Narrow),
             out: Output::new(Pool::new(64 << 20), None),
-            mss: Mss::new(1 << 20, border(raise), Secret::new(3)),
+            mss: Connections::at_border(1 << 20, border(raise), Secret::new(3)),
             ledger: Ledger::new(),
             now: Time::from_nanos(1_000_000_000),
             medium: Medium::Ip,
@@ -1009,12 +1014,12 @@ impl Gateway {
     fn push(&mut self, spec: &Spec, toward: Toward, segment_len: Option<u16>) {
         let checksum = if spec.sum == Summed::Half { Checksum::Partial } else { Checksum::Unverified };
         let packet = self.seen(spec, toward, checksum, segment_len);
-        pick(toward, &mut self.wide, &mut self.narrow).push(self.now, packet, &mut self.out);
+        pick(toward, &mut self.wide, &mut self.narrow).push(self.now, packet, &mut self.mss, &mut self.out);
     }
 
     fn drain(&mut self, toward: Toward) -> Vec<Vec<u8>> {
         let side = pick(toward, &mut self.wide, &mut self.narrow);
-        side.release(self.now, &mut self.out);
+        side.release(self.now, &mut self.mss, &mut self.out);
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
             let mut pieces = Pieces::of(&packet);

@@ -5,13 +5,14 @@ pub use testkit::fields::*;
 pub use testkit::{Seen, Spec, Summed, add, each_seed, extension, host, seal_ip, sum_of, tcp, udp};
 use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Time, Train};
 use wideload_engine::{
-    Coalescer, Event, Exempt, Hold, Identifiers, LIFETIME, Mode, Narrowing, Output, Pieces, Role, Rules, Secret,
-    Side, Switch, Trains, Widening,
+    Coalescer, Connections, Event, Exempt, Hold, Identifiers, LIFETIME, Mode, Narrowing, Output, Pieces, Role,
+    Rules, Secret, Side, Switch, Trains, Widening,
 };
 
 /// One side that coalesces, with its output and a clock.
 pub struct Rig {
     pub side: Side,
+    pub connections: Connections,
     pub out: Output,
     pub now: Time,
     pub medium: Medium,
@@ -50,6 +51,7 @@ impl Rig {
         let widening = Widening { coalescer: Some(coalescer), ..Widening::default() };
         Rig {
             side: Side { widening, narrowing },
+            connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(2 * limit + (64 << 20)), None),
             now: Time::ZERO,
             medium: Medium::Ip,
@@ -75,7 +77,7 @@ impl Rig {
         let packet = Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool);
         let mut packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
         packet.checksum = checksum;
-        self.side.push(self.now, packet, &mut self.out);
+        self.side.push(self.now, packet, &mut self.connections, &mut self.out);
         self.drain()
     }
 
@@ -85,7 +87,7 @@ impl Rig {
         while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= moment) {
             assert!(deadline >= self.now, "nothing is held past its deadline");
             self.now = deadline;
-            self.side.expire(deadline, &mut self.out);
+            self.side.expire(deadline, &mut self.connections, &mut self.out);
             left.extend(self.drain().into_iter().map(|packet| (deadline, packet)));
             assert!(self.side.next_deadline().is_none_or(|next| next > deadline), "what is late has left");
         }
@@ -99,13 +101,13 @@ impl Rig {
 
     /// The port pauses.
     pub fn release(&mut self) -> Vec<Left> {
-        self.side.release(self.now, &mut self.out);
+        self.side.release(self.now, &mut self.connections, &mut self.out);
         self.drain()
     }
 
     /// The input ends.
     pub fn flush(&mut self) -> Vec<Left> {
-        self.side.flush(self.now, &mut self.out);
+        self.side.flush(self.now, &mut self.connections, &mut self.out);
         let left = self.drain();
         assert_eq!(self.out.pool.lent_count(), 0, "after the end nothing is held");
         left

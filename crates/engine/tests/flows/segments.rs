@@ -3,7 +3,9 @@
 use etherparse::{SlicedPacket, TransportSlice};
 use testkit::fields::{ACK, CWR, FIN, PSH};
 use wideload_engine::packet::{Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train};
-use wideload_engine::{Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening};
+use wideload_engine::{
+    Connections, Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening,
+};
 
 #[test]
 fn every_length_of_tcp_is_cut_into_segments_that_follow_each_other() {
@@ -93,7 +95,7 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
         let payload = noise(20_000);
         let mut packet = Frame::copy(&tcp(version, ACK, &payload), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.train = Some(Train { segment_len: 4_000, ids: Identifications::Rise, maker: Maker::Sender });
-        side.push(Time::ZERO, packet, &mut out);
+        side.push(Time::ZERO, packet, &mut Connections::new(Secret::new(7)), &mut out);
         let packet = out.next().expect("it goes on");
         let segments = pieces(&packet);
         assert!(segments.iter().all(|segment| segment.len() <= 1_280) && segments[0].len() > 1_200);
@@ -112,7 +114,7 @@ fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut packet = Frame::copy(&udp(4, &noise(1_200)), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });
-        side.push(Time::ZERO, packet, &mut out);
+        side.push(Time::ZERO, packet, &mut Connections::new(Secret::new(7)), &mut out);
         let (mut seen, mut wire) = (0, 0);
         while let Some(packet) = out.next() {
             seen += usize::from(packet.train.is_some());

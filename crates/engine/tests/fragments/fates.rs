@@ -4,8 +4,8 @@ use crate::rig::*;
 use std::time::Duration;
 use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool};
 use wideload_engine::{
-    Answers, Border, Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME, Late, Limits,
-    Mode, Mss, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
+    Answers, Border, Coalescer, Connections, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME,
+    Late, Limits, Mode, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
 };
 
 #[test]
@@ -215,7 +215,7 @@ fn join_limits(bytes: usize) -> JoinLimits {
 fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     let mut rig = Rig::host();
     let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
-    let mut mss = Mss::new(1 << 20, border, secret());
+    let mut mss = Connections::at_border(1 << 20, border, secret());
     for (toward, bytes) in packets {
         let mut packet = Frame::copy(bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         mss.see(rig.now, &mut packet, *toward, &mut rig.out.ledger);
@@ -337,7 +337,7 @@ fn half_filled() -> Rig {
     let bytes = udp(4).ip_flags(0).payload([1, 2, 3]).bytes();
     let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
     packet.checksum = Checksum::Partial;
-    rig.side.push(rig.now, packet, &mut rig.out);
+    rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
     let packet = rig.out.next().unwrap();
     assert_eq!(packet.bytes(), bytes);
     rig.out.done(packet);

@@ -9,12 +9,14 @@ pub use testkit::{
 use wideload_engine::Pieces;
 use wideload_engine::packet::{Frame, Ingress, Medium, NoPacket, Pool, Time};
 use wideload_engine::{
-    Answers, Event, Identifiers, Late, Limits, Narrowing, Output, Reason, Reassembler, Role, Secret, Side, Widening,
+    Answers, Connections, Event, Identifiers, Late, Limits, Narrowing, Output, Reason, Reassembler, Role, Secret,
+    Side, Widening,
 };
 
 /// One side of the engine, with its output and a clock.
 pub struct Rig {
     pub side: Side,
+    pub connections: Connections,
     pub out: Output,
     pub now: Time,
     pub medium: Medium,
@@ -35,6 +37,7 @@ impl Rig {
                 widening: Widening { reassembler, ..Widening::default() },
                 narrowing: Narrowing::new(mtu, role),
             },
+            connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             now: Time::ZERO,
             medium: Medium::Ip,
@@ -60,7 +63,7 @@ impl Rig {
     /// Pushes one frame and returns what leaves at once; what cannot be read passes and is counted.
     pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
-            Ok(packet) => self.side.push(self.now, packet, &mut self.out),
+            Ok(packet) => self.side.push(self.now, packet, &mut self.connections, &mut self.out),
             Err(NoPacket::Unfit(unfit)) => {
                 self.out.ledger.pass(Reason::from(unfit), frame.len());
                 return vec![frame.to_vec()];
@@ -78,13 +81,13 @@ impl Rig {
     /// Lets time pass.
     pub fn wait(&mut self, stretch: Duration) -> Vec<Vec<u8>> {
         self.now = self.now + stretch;
-        self.side.expire(self.now, &mut self.out);
+        self.side.expire(self.now, &mut self.connections, &mut self.out);
         self.drain()
     }
 
     /// Ends the input.
     pub fn flush(&mut self) -> Vec<Vec<u8>> {
-        self.side.flush(self.now, &mut self.out);
+        self.side.flush(self.now, &mut self.connections, &mut self.out);
         self.drain()
     }
 

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
 use wideload_engine::{
-    Coalescer, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode, Narrowing, Output,
-    Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Widening,
+    Coalescer, Connections, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode,
+    Narrowing, Output, Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Widening,
 };
 
 #[test]
@@ -78,7 +78,7 @@ fn a_joiner_goes_on_where_another_stopped() {
     stand.push(first);
     for piece in rest {
         let old = std::mem::replace(&mut stand.side, side(Join::Graceful));
-        stand.side.take_over(stand.now, old, &mut stand.out);
+        stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
         stand.drain();
         assert_eq!(stand.left.len(), 0, "nothing leaves before its time");
         stand.push(piece);
@@ -105,7 +105,7 @@ fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_ta
         assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
         // All of them are too long for what the next one's interface carries.
         let old = std::mem::replace(&mut stand.side, joining_udp(1_480));
-        stand.side.take_over(stand.now, old, &mut stand.out);
+        stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
         assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
         stand.flush();
         assert!(stand.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
@@ -129,13 +129,14 @@ fn no_identification_is_given_out_again_too_soon() {
             ..card()
         };
         let old = std::mem::replace(&mut rig.side, Side { widening: Widening::default(), narrowing: fresh });
-        rig.side.take_over(rig.now, old, &mut rig.out);
+        rig.side.take_over(rig.now, old, &mut rig.connections, &mut rig.out);
     }
 }
 
 /// A side that is changed now and then.
 struct Stand {
     side: Side,
+    connections: Connections,
     out: Output,
     now: Time,
     left: Vec<Vec<u8>>,
@@ -147,13 +148,21 @@ impl Stand {
     fn new(random: &mut Rng) -> Stand {
         let side = side(if random.bool() { Join::Destination } else { Join::Hop });
         let out = Output::new(Pool::new(32 << 20), None);
-        Stand { side, out, now: Time::ZERO, left: Vec::new(), sent: HashSet::new(), came: Vec::new() }
+        Stand {
+            side,
+            connections: Connections::new(Secret::new(5)),
+            out,
+            now: Time::ZERO,
+            left: Vec::new(),
+            sent: HashSet::new(),
+            came: Vec::new(),
+        }
     }
 
     fn push(&mut self, frame: &[u8]) {
         self.now = self.now.later(1_000);
         let packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).expect("it is a packet");
-        self.side.push(self.now, packet, &mut self.out);
+        self.side.push(self.now, packet, &mut self.connections, &mut self.out);
         self.side.check(&self.out).expect("the laws hold");
         self.drain();
     }
@@ -161,12 +170,12 @@ impl Stand {
     fn take_over(&mut self, random: &mut Rng) {
         let old =
             std::mem::replace(&mut self.side, side(if random.bool() { Join::Destination } else { Join::Hop }));
-        self.side.take_over(self.now, old, &mut self.out);
+        self.side.take_over(self.now, old, &mut self.connections, &mut self.out);
         self.drain();
     }
 
     fn flush(&mut self) {
-        self.side.flush(self.now, &mut self.out);
+        self.side.flush(self.now, &mut self.connections, &mut self.out);
         self.drain();
     }
 

@@ -189,7 +189,7 @@ fn cut_and_join(version: u8, mtu: u16, fill: Fill, lens: impl Iterator<Item = us
                 count += 1;
                 let piece = joining.packet_of(piece.header, piece.payload);
                 assert_eq!(joining.out.queued_count(), 0, "nothing leaves before all is here");
-                joining.side.push(now, piece, &mut joining.out);
+                joining.side.push(now, piece, &mut joining.connections, &mut joining.out);
             }
             cutting.out.done(packet);
         }

@@ -112,7 +112,7 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
                 Default::default(),
                 &mut station.out.pool,
             ) {
-                Ok(packet) => station.side.push(Time::ZERO, packet, &mut station.out),
+                Ok(packet) => station.side.push(Time::ZERO, packet, &mut station.connections, &mut station.out),
                 Err(no) => assert_eq!(no, wideload_engine::packet::NoPacket::NoBuffer, "only the pool says no"),
             }
             station.checked();
@@ -308,7 +308,7 @@ impl Scene {
         let step = Duration::from_secs(1) / self.flood.per_second;
         for number in 0..self.flood.per_second * self.seconds {
             let now = step * number;
-            station.side.expire(at(now), &mut station.out);
+            station.side.expire(at(now), &mut station.connections, &mut station.out);
             flooding.source = host(4, random.u32(..self.flood.sources) & 0x007F_FFFF);
             flooding.id = random.u32(..65_536);
             station.push_parts(at(now), &flooding.piece(&first), &[]);
@@ -382,7 +382,7 @@ impl Warm {
     fn round(&mut self, round: u32) {
         for (index, frame) in self.frames.iter().enumerate() {
             let now = Duration::from_secs(1) * round + Duration::from_micros(10) * index as u32;
-            self.station.side.expire(at(now), &mut self.station.out);
+            self.station.side.expire(at(now), &mut self.station.connections, &mut self.station.out);
             self.station.push_parts(at(now), frame, &[]);
             self.packets += 1;
             while let Some(packet) = self.station.out.next() {
@@ -391,7 +391,11 @@ impl Warm {
                 self.station.out.done(packet);
             }
         }
-        self.station.side.flush(at(Duration::from_secs(1) * (round + 1)), &mut self.station.out);
+        self.station.side.flush(
+            at(Duration::from_secs(1) * (round + 1)),
+            &mut self.station.connections,
+            &mut self.station.out,
+        );
         while let Some(packet) = self.station.out.next() {
             self.station.out.done(packet);
         }

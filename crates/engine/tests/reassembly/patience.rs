@@ -171,7 +171,7 @@ impl Fast {
             self.number += 1;
             datagram.id = self.number & 0xFFFF;
             datagram.payload = self.number.to_be_bytes().repeat(8);
-            self.station.side.expire(at(self.now), &mut self.station.out);
+            self.station.side.expire(at(self.now), &mut self.station.connections, &mut self.station.out);
             let reverse = self.random.bool();
             for index in 0..2 {
                 if self.random.u8(..100) > 0 {

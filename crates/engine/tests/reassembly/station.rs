@@ -5,7 +5,8 @@ use testkit::model::Key;
 use testkit::{Seen, Spec};
 use wideload_engine::packet::{Content, Fill, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool, Time};
 use wideload_engine::{
-    Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side, Widening,
+    Connections, Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side,
+    Widening,
 };
 
 /// A side and where its packets go.
@@ -13,6 +14,7 @@ pub struct Station {
     /// What is tested.
     pub side: Side,
     /// Where it lets packets go.
+    pub connections: Connections,
     pub out: Output,
 }
 
@@ -56,7 +58,11 @@ impl Station {
     /// Any one.
     pub fn of(reassembler: Option<Reassembler>, narrowing: Narrowing, pool_len: usize) -> Station {
         let side = Side { widening: Widening { reassembler, ..Widening::default() }, narrowing };
-        Station { side, out: Output::new(Pool::new(pool_len), None) }
+        Station {
+            side,
+            connections: Connections::new(Secret::new(SECRET)),
+            out: Output::new(Pool::new(pool_len), None),
+        }
     }
 
     /// One that holds up to 4 MiB, as long as the standards say.
@@ -79,7 +85,7 @@ impl Station {
     pub fn push_frame(&mut self, now: Time, frame: &[u8], medium: Medium, ingress: Ingress) -> Vec<Left> {
         let packet = Frame::copy(frame, medium, ingress, &mut self.out.pool);
         let packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
-        self.side.push(now, packet, &mut self.out);
+        self.side.push(now, packet, &mut self.connections, &mut self.out);
         self.checked();
         let left = self.drain();
         self.checked();
@@ -89,7 +95,7 @@ impl Station {
     /// Pushes a bare IP packet, given in two parts, and checks nothing: for laws that walk billions of bytes.
     pub fn push_parts(&mut self, now: Time, header: &[u8], payload: &[u8]) {
         let packet = self.packet_of(header, payload);
-        self.side.push(now, packet, &mut self.out);
+        self.side.push(now, packet, &mut self.connections, &mut self.out);
     }
 
     /// A bare IP packet of this station's pool.
@@ -107,7 +113,7 @@ impl Station {
 
     /// Gives up what is late and returns what leaves.
     pub fn expire(&mut self, now: Time) -> Vec<Left> {
-        self.side.expire(now, &mut self.out);
+        self.side.expire(now, &mut self.connections, &mut self.out);
         self.checked();
         let left = self.drain();
         self.checked();
@@ -116,7 +122,7 @@ impl Station {
 
     /// Lets go of everything and returns what leaves.
     pub fn flush(&mut self, now: Time) -> Vec<Left> {
-        self.side.flush(now, &mut self.out);
+        self.side.flush(now, &mut self.connections, &mut self.out);
         self.checked();
         let left = self.drain();
         self.checked();

@@ -5,18 +5,19 @@
 //! passes as it came.
 
 use crate::early::{Places, Queue};
+use crate::held::{Handle, Owned};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
 use crate::run::{Run, Unlike, distance};
 use crate::sink::PayloadSink;
 use core::time::Duration;
-use packet::{Checksum, Glance, Packet, Part, TcpPart, Time};
+use packet::{Address, Checksum, Glance, Origin, Packet, Part, TcpPart, Time};
 
 /// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Flow {
+pub(crate) struct Stream {
     /// How the first segment of its run looks, or of its last one; none where nothing may be taken in unlooked at.
     seen: Option<Glance>,
     /// The sequence number that comes next.
@@ -41,6 +42,11 @@ pub(crate) struct Flow {
     early_since: Time,
     /// When it was last said to be idle, if nothing else was said since.
     pub(crate) idle_since: Time,
+    /// The connection that it is of.
+    pub(crate) connection: Handle,
+    /// The port and VLANs that its packets came by.
+    origin: Origin,
+    source: Address,
 }
 
 /// What became of a segment that came to its flow at a glance.
@@ -54,10 +60,17 @@ pub(crate) enum Taken {
     Not(Packet),
 }
 
-impl Flow {
-    /// A flow whose next byte has this sequence number.
-    pub(crate) fn new(now: Time, next_seq: u32, pair: u16, is_exempt: bool) -> Flow {
-        Flow {
+impl Stream {
+    /// The stream of this packet, whose next byte has this sequence number.
+    pub(crate) fn new(
+        now: Time,
+        packet: &Packet,
+        connection: Handle,
+        next_seq: u32,
+        pair: u16,
+        is_exempt: bool,
+    ) -> Stream {
+        Stream {
             seen: None,
             next_seq,
             pair,
@@ -71,6 +84,9 @@ impl Flow {
             early: Queue::EMPTY,
             early_since: Time::ZERO,
             idle_since: now,
+            connection,
+            origin: packet.origin(),
+            source: packet.addresses().0,
         }
     }
 
@@ -98,11 +114,17 @@ impl Flow {
         (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, HOLD_MAX.as_nanos() as u64)
     }
 
-    /// What moves in a segment that looks like the first one of its last run: it is of this flow then, if it came from where
-    /// that one came.
+    /// What moves in a segment that looks like the first one of its last run, and came from where that one came: it is of
+    /// this stream then.
     #[inline(always)]
     pub(crate) fn moves(&self, packet: &Packet) -> Option<TcpPart> {
-        self.seen.as_ref()?.moves(packet)
+        self.seen.as_ref()?.moves(packet).filter(|_| self.came_from(packet))
+    }
+
+    /// Did the packet come from where the first one came?
+    #[inline(always)]
+    pub(crate) fn came_from(&self, packet: &Packet) -> bool {
+        packet.origin() == self.origin
     }
 
     /// Has the processor fetch what is known of its run's packet.
@@ -375,7 +397,13 @@ impl Flow {
     /// Bytes that it is charged.
     pub(crate) fn charge(&self, places: &Places) -> usize {
         let early: usize = self.early.packets(places).map(|packet| packet.pinned_len()).sum();
-        FLOW_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
+        STREAM_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
+    }
+}
+
+impl Owned for Stream {
+    fn source(&self) -> Address {
+        self.source
     }
 }
 
@@ -390,8 +418,8 @@ fn may_precede(one: &Part, other: &Part) -> bool {
     distance(end, second.seq) >= 0 && by_clock
 }
 
-/// What a flow is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.
-pub(crate) const FLOW_CHARGE: usize = 1_024;
+/// What a stream is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.
+pub(crate) const STREAM_CHARGE: usize = 1_024;
 /// Average intervals that a run waits (L13).
 const HOLD_INTERVALS: u64 = 10;
 /// Shortest and longest wait for the next segment (L14).

@@ -1,0 +1,490 @@
+//! TCP and UDP packets -> what is known of their connections: one table, looked up once a packet.
+//!
+//! A connection is known while its handshake counts for a border, or a side coalesces one of its directions. A hint by a
+//! short hash of ports and addresses leads to most packets' connection; where the headers are those that the direction's
+//! stream expects, nothing else has to be compared.
+
+use crate::handshake::Handshake;
+use crate::held::{Handle, Held, Key};
+use crate::secret::{Secret, TableKey};
+use crate::toward::Toward;
+use core::time::Duration;
+use packet::ip::{TCP, UDP};
+use packet::{Address, Packet, TcpFacts, TcpPart, Time};
+
+/// The connections that are known.
+#[derive(Debug)]
+pub(crate) struct FlowTable {
+    flows: Held<FlowKey, Flow>,
+    /// The connections of the last packets, by their [`FlowHash`]: eight times as many places as there are connections,
+    /// so that few share one.
+    hints: Box<[Handle]>,
+    /// Do packets that came by several ports belong to several connections? Not at a border, whose two directions come
+    /// by two.
+    tells_ports_apart: bool,
+}
+
+/// What makes packets of both directions one connection. Addresses and ports are in the order of those that go toward
+/// the wide side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowKey {
+    pub(crate) narrow: Address,
+    pub(crate) wide: Address,
+    pub(crate) ports: [u16; 2],
+    protocol: u8,
+    /// VLANs and cooked interface.
+    pub(crate) tags: u64,
+    port: u64,
+}
+
+/// What is known of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    /// What a border knows of it; none where nothing was announced.
+    pub(crate) handshake: Option<Handshake>,
+    /// What is coalesced in each direction.
+    streams: [Option<Handle>; 2],
+}
+
+/// What is known of the connection of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// It is of none: no whole TCP packet, nor a UDP datagram where these are coalesced.
+    Nothing,
+    /// Nothing, under this key.
+    New(FlowKey, Option<TcpFacts>),
+    /// It has a place.
+    Known(Handle, Option<TcpFacts>),
+    /// It has a place, and the packet's headers differ from those of its stream only in what moves.
+    Alike {
+        /// The connection.
+        at: Handle,
+        /// What is coalesced of it.
+        stream: Handle,
+        /// What moves.
+        tcp: TcpPart,
+    },
+}
+
+/// A number that packets of one direction share, and those of few others: of the ports and the eight bytes in front of
+/// them, which are addresses mostly. Who makes connections that share theirs costs them a search for each packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowHash(u32);
+
+impl FlowTable {
+    /// One that remembers within `limit` bytes.
+    pub(crate) fn new(limit: usize, tells_ports_apart: bool, secret: Secret) -> FlowTable {
+        FlowTable {
+            flows: Held::new(limit, &[PATIENCE, SHORT_PATIENCE], secret),
+            hints: no_hints(HINT_COUNT_MIN),
+            tells_ports_apart,
+        }
+    }
+
+    /// Finds connections by this key; before any is known.
+    pub(crate) fn set_key(&mut self, key: Secret) {
+        self.flows.set_key(key);
+    }
+
+    /// Goes on with the limit of another table; beyond it the oldest are to be [given up](FlowTable::surplus).
+    pub(crate) fn go_on_as(&mut self, other: &FlowTable) {
+        self.flows.set_limit(other.flows.limit());
+        self.tells_ports_apart = other.tells_ports_apart;
+    }
+
+    /// The connection of a packet in this direction. `continues` says what moves in a packet that looks like the last
+    /// ones of a stream, and comes from where they came from.
+    #[inline(always)]
+    pub(crate) fn find(
+        &mut self,
+        packet: &Packet,
+        direction: usize,
+        takes_udp: bool,
+        continues: impl Fn(Handle, &Packet) -> Option<TcpPart>,
+    ) -> Found {
+        let Some(hash) = FlowHash::of(packet) else { return Found::Nothing };
+        let hinted = *self.hint(hash);
+        if let Some((_, flow)) = self.flows.glimpse(hinted)
+            && let Some(stream) = flow.stream(direction)
+            && let Some(tcp) = continues(stream, packet)
+        {
+            return Found::Alike { at: hinted, stream, tcp };
+        }
+        self.seek(hash, packet, direction, takes_udp, continues)
+    }
+
+    /// The hint was wrong, or the packet looks unlike others of its stream.
+    #[inline(never)]
+    fn seek(
+        &mut self,
+        hash: FlowHash,
+        packet: &Packet,
+        direction: usize,
+        takes_udp: bool,
+        continues: impl Fn(Handle, &Packet) -> Option<TcpPart>,
+    ) -> Found {
+        let Some((key, facts)) = FlowKey::of(packet, direction, self.tells_ports_apart) else {
+            return Found::Nothing;
+        };
+        if key.protocol != TCP && !takes_udp {
+            return Found::Nothing;
+        }
+        let hinted = *self.hint(hash);
+        if self.flows.recall(hinted, &key).is_some() {
+            return Found::Known(hinted, facts);
+        }
+        let Some(at) = self.flows.find(&key) else { return Found::New(key, facts) };
+        *self.hint(hash) = at;
+        let stream = self.stream(at, direction);
+        match stream.and_then(|stream| Some((stream, continues(stream, packet)?))) {
+            Some((stream, tcp)) => Found::Alike { at, stream, tcp },
+            None => Found::Known(at, facts),
+        }
+    }
+
+    /// The connection between these ends, without VLAN tags, as packets from the first to the second in this direction
+    /// have it.
+    pub(crate) fn between(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<Handle> {
+        self.flows.find(&FlowKey::between(ends, toward))
+    }
+
+    /// The place of a packet's connection, made where there is none; none where it is of no connection.
+    pub(crate) fn open(&mut self, now: Time, packet: &Packet, found: &mut Found) -> Option<Handle> {
+        let Found::New(key, facts) = *found else { return found.at() };
+        let at = self.insert(now, key);
+        if let Some(hash) = FlowHash::of(packet) {
+            *self.hint(hash) = at;
+        }
+        *found = Found::Known(at, facts);
+        Some(at)
+    }
+
+    fn insert(&mut self, now: Time, key: FlowKey) -> Handle {
+        let at = self.flows.insert(now, key, Flow::default(), FLOW_CHARGE, SHORT_PATIENCE);
+        if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
+            self.hints = no_hints(2 * self.hints.len());
+        }
+        at
+    }
+
+    /// What a connection is found by.
+    pub(crate) fn key(&self, at: Handle) -> FlowKey {
+        match self.flows.glimpse(at) {
+            Some((key, _)) => *key,
+            None => panic!("a connection that was found is known"),
+        }
+    }
+
+    /// The place of the connection under this key.
+    pub(crate) fn by_key(&self, key: &FlowKey) -> Option<Handle> {
+        self.flows.find(key)
+    }
+
+    /// What is known of the handshake of a connection.
+    #[inline]
+    pub(crate) fn handshake(&self, at: Handle) -> Option<&Handshake> {
+        self.flows.peek(at)?.handshake.as_ref()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn handshake_mut(&mut self, at: Handle) -> &mut Option<Handshake> {
+        &mut self.flows.at_mut(at).handshake
+    }
+
+    /// All connections of which a handshake is known.
+    pub(crate) fn handshakes(&self) -> impl Iterator<Item = (&FlowKey, &Handshake)> {
+        self.flows.entries().filter_map(|(key, flow)| Some((key, flow.handshake.as_ref()?)))
+    }
+
+    /// What is coalesced of a connection in a direction.
+    #[inline]
+    pub(crate) fn stream(&self, at: Handle, direction: usize) -> Option<Handle> {
+        self.flows.peek(at)?.stream(direction)
+    }
+
+    /// A stream of a connection has begun in this direction.
+    pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle) {
+        if let Some(place) = self.flows.at_mut(at).streams.get_mut(direction) {
+            *place = Some(stream);
+        }
+    }
+
+    /// A stream has ended; without any, nothing is known of a connection without a handshake.
+    pub(crate) fn end(&mut self, at: Handle, direction: usize, stream: Handle) {
+        if let Some((_, flow)) = self.flows.look(at)
+            && let Some(place) = flow.streams.get_mut(direction)
+            && place.take_if(|known| *known == stream).is_some()
+            && flow.is_nothing()
+        {
+            self.flows.remove(at);
+        }
+    }
+
+    /// A connection goes on, and is remembered for as long from here on.
+    pub(crate) fn touch(&mut self, now: Time, at: Handle, patience: Duration) {
+        self.flows.touch(now, at, patience);
+    }
+
+    /// A connection that has opened is forgotten after those that have not.
+    pub(crate) fn protect(&mut self, at: Handle) {
+        self.flows.protect(at);
+    }
+
+    /// Forgets handshakes that are late, and tells of each; a connection stays as long as it has streams.
+    pub(crate) fn expire(&mut self, now: Time, mut forgotten: impl FnMut(&Handshake)) {
+        while let Some(at) = self.flows.late(now) {
+            let flow = self.flows.at_mut(at);
+            if let Some(handshake) = flow.handshake.take() {
+                forgotten(&handshake);
+            }
+            if flow.is_nothing() {
+                self.flows.remove(at);
+            } else {
+                self.flows.touch(now, at, SHORT_PATIENCE);
+            }
+        }
+    }
+
+    /// Is more remembered than the limit allows?
+    #[inline]
+    pub(crate) fn has_surplus(&self) -> bool {
+        self.flows.has_surplus()
+    }
+
+    /// The connection to give up, with its streams, as long as more is remembered than the limit allows.
+    pub(crate) fn surplus(&mut self) -> Option<(Handle, [Option<Handle>; 2])> {
+        let at = self.flows.surplus()?;
+        Some((at, self.flows.at_mut(at).streams))
+    }
+
+    /// Forgets a connection whose streams have ended.
+    pub(crate) fn remove(&mut self, at: Handle) -> Option<Handshake> {
+        self.flows.look(at)?;
+        self.flows.remove(at).handshake
+    }
+
+    /// When [`expire`](FlowTable::expire) next has work.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.flows.next_deadline()
+    }
+
+    /// Bytes charged against the limit.
+    pub(crate) fn charged(&self) -> usize {
+        self.flows.charged()
+    }
+
+    /// Connections that are known.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.flows.count()
+    }
+
+    /// Prefetches the hint for a packet.
+    #[inline]
+    pub(crate) fn prefetch_hint(&self, packet: &Packet) {
+        if let Some(hash) = FlowHash::of(packet) {
+            packet::prefetch_value(self.hint_at(hash));
+        }
+    }
+
+    /// Prefetches the connection of a packet, as far as its hint is known.
+    #[inline]
+    pub(crate) fn prefetch(&self, packet: &Packet) {
+        if let Some(hash) = FlowHash::of(packet) {
+            self.flows.foresee(*self.hint_at(hash));
+        }
+    }
+
+    /// The stream of a packet, as far as a hint says.
+    #[inline]
+    pub(crate) fn hinted_stream(&self, packet: &Packet, direction: usize) -> Option<Handle> {
+        self.stream(*self.hint_at(FlowHash::of(packet)?), direction)
+    }
+
+    /// Connections whose place is remembered.
+    #[cfg(test)]
+    pub(crate) fn hint_count(&self) -> usize {
+        self.hints.len()
+    }
+
+    /// Steps of the longest search for a connection by its key.
+    #[cfg(test)]
+    pub(crate) fn longest_search(&self) -> usize {
+        self.flows.longest_search()
+    }
+
+    #[inline(always)]
+    fn hint_at(&self, FlowHash(hash): FlowHash) -> &Handle {
+        match self.hints.get(hash as usize & (self.hints.len() - 1)) {
+            Some(hint) => hint,
+            None => panic!("there is a power of two of hints"),
+        }
+    }
+
+    #[inline(always)]
+    fn hint(&mut self, FlowHash(hash): FlowHash) -> &mut Handle {
+        let at = hash as usize & (self.hints.len() - 1);
+        match self.hints.get_mut(at) {
+            Some(hint) => hint,
+            None => panic!("there is a power of two of hints"),
+        }
+    }
+}
+
+impl Flow {
+    #[inline(always)]
+    fn stream(&self, direction: usize) -> Option<Handle> {
+        self.streams.get(direction).copied().flatten()
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.handshake.is_none() && self.streams.iter().all(Option::is_none)
+    }
+}
+
+impl Found {
+    /// The connection, where it is known.
+    #[inline]
+    pub(crate) fn at(&self) -> Option<Handle> {
+        match self {
+            Found::Nothing | Found::New(..) => None,
+            Found::Known(at, _) | Found::Alike { at, .. } => Some(*at),
+        }
+    }
+
+    /// What a TCP header says, where it was read.
+    pub(crate) fn facts(&self) -> Option<&TcpFacts> {
+        match self {
+            Found::Nothing | Found::Alike { .. } => None,
+            Found::New(_, facts) | Found::Known(_, facts) => facts.as_ref(),
+        }
+    }
+}
+
+impl FlowKey {
+    /// The connection of a whole TCP or UDP packet, and what its TCP header says.
+    #[inline]
+    fn of(packet: &Packet, direction: usize, tells_ports_apart: bool) -> Option<(FlowKey, Option<TcpFacts>)> {
+        let ip = packet.ip();
+        let upper = ip.upper.filter(|upper| ip.fragment.is_none() && matches!(upper.protocol, TCP | UDP))?;
+        let bytes = packet.upper_bytes(upper);
+        let facts = if upper.protocol == TCP { TcpFacts::read(bytes) } else { None };
+        let [from, to] = match facts {
+            Some(facts) => facts.ports,
+            None => {
+                let &[s0, s1, d0, d1, ..] = bytes else { return None };
+                [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])]
+            }
+        };
+        let (source, destination) = packet.addresses();
+        let [tags, port] = packet.origin().words();
+        let port = if tells_ports_apart { port } else { 0 };
+        let (narrow, wide, ports) = match Toward::of_direction(direction) {
+            Toward::Wide => (source, destination, [from, to]),
+            Toward::Narrow => (destination, source, [to, from]),
+        };
+        Some((FlowKey { narrow, wide, ports, protocol: upper.protocol, tags, port }, facts))
+    }
+
+    /// The TCP connection of packets from the first end to the second, which go toward this side without VLAN tags.
+    pub(crate) fn between([from, to]: [(Address, u16); 2], toward: Toward) -> FlowKey {
+        let [narrow, wide] = match toward {
+            Toward::Wide => [from, to],
+            Toward::Narrow => [to, from],
+        };
+        let ports = [narrow.1, wide.1];
+        FlowKey { narrow: narrow.0, wide: wide.0, ports, protocol: TCP, tags: 0, port: 0 }
+    }
+}
+
+impl Key for FlowKey {
+    fn source(&self) -> Address {
+        self.narrow
+    }
+
+    fn hash(&self, table: &TableKey) -> u64 {
+        let [narrow, wide] = [self.narrow, self.wide].map(Address::number);
+        let [narrow_port, wide_port] = self.ports.map(u64::from);
+        let ports = narrow_port | wide_port << 16 | u64::from(self.protocol) << 32;
+        let [narrow, narrow_high, wide, wide_high] =
+            [narrow as u64, (narrow >> 64) as u64, wide as u64, (wide >> 64) as u64];
+        table.hash([narrow, narrow_high, wide, wide_high, ports, self.tags, self.port, 0])
+    }
+}
+
+impl FlowHash {
+    /// That of a TCP or UDP packet; of a fragment, or of a packet cut short, that of another.
+    #[inline(always)]
+    fn of(packet: &Packet) -> Option<FlowHash> {
+        let upper = packet.ip().upper.filter(|upper| matches!(upper.protocol, TCP | UDP))?;
+        let front = packet.bytes().get(usize::from(upper.at).checked_sub(8)?..)?.first_chunk::<12>()?;
+        let [a0, a1, a2, a3, a4, a5, a6, a7, p0, p1, p2, p3] = *front;
+        let addresses = u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7]);
+        let ports = u64::from(u32::from_ne_bytes([p0, p1, p2, p3]));
+        // The upper half of a product depends on every bit (Fibonacci hashing).
+        Some(FlowHash(((addresses.rotate_left(17) ^ ports).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32))
+    }
+}
+
+fn no_hints(count: usize) -> Box<[Handle]> {
+    vec![Handle::NONE; count].into_boxed_slice()
+}
+
+/// How long an idle connection is remembered: two hours and four minutes (RFC 5382 section 5, REQ-5).
+pub(crate) const PATIENCE: Duration = Duration::from_secs(7_440);
+/// The same of one that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
+pub(crate) const SHORT_PATIENCE: Duration = Duration::from_secs(240);
+/// What a connection is charged, in bytes: its slot, its source and their places in tables.
+pub const FLOW_CHARGE: usize = 512;
+/// Connections whose place is remembered, at least and at most; powers of two.
+const HINT_COUNT_MIN: usize = 1 << 12;
+/// See [`HINT_COUNT_MIN`].
+const HINT_COUNT_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Frame, Ingress, Medium, Pool, Sum};
+
+    #[test]
+    fn connections_of_one_pair_of_hosts_differ_in_both_hashes_by_either_port() {
+        let mut pool = Pool::new(1 << 20);
+        let table = TableKey::new(Secret::new(5));
+        let mut look = |source: u16, destination: u16| {
+            let mut frame = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+            let checksum = Sum::of(&frame).checksum();
+            frame[10..12].copy_from_slice(&checksum.to_be_bytes());
+            frame.extend([source.to_be_bytes(), destination.to_be_bytes()].concat());
+            frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0, 0, 0, 0, 0, 0]);
+            let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut pool).unwrap();
+            let (key, _) = FlowKey::of(&packet, 0, true).unwrap();
+            let FlowHash(hash) = FlowHash::of(&packet).unwrap();
+            pool.give(packet.into_buffer());
+            (key.hash(&table), hash)
+        };
+        let (by_key, by_hint) = look(1, 1);
+        for port in (1..16).map(|bit| 1 | 1 << bit) {
+            for (other_by_key, other_by_hint) in [look(port, 1), look(1, port)] {
+                assert!(by_key != other_by_key && by_hint != other_by_hint, "{port}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_connections_name_moves_its_place() {
+        let table = TableKey::new(Secret::new(5));
+        let address = |site| Address::from(core::net::IpAddr::from([10, 0, site, 1]));
+        let key = FlowKey::between([(address(1), 7), (address(2), 8)], Toward::Wide);
+        let others = [
+            FlowKey { narrow: address(3), ..key },
+            FlowKey { wide: address(3), ..key },
+            FlowKey { ports: [9, 8], ..key },
+            FlowKey { ports: [7, 9], ..key },
+            FlowKey { protocol: UDP, ..key },
+            FlowKey { tags: 1, ..key },
+            FlowKey { port: 1, ..key },
+        ];
+        others.iter().for_each(|other| assert_ne!(other.hash(&table), key.hash(&table), "{other:?}"));
+    }
+}

@@ -1,0 +1,302 @@
+//! SYNs and SYN-ACKs of a connection -> how long packets toward each of its ends may be (RFC 9293 section 3.7.1).
+//!
+//! Limits change by a handshake alone: a SYN, and the SYN-ACK that acknowledges its sequence number. A further SYN of a live
+//! connection is kept aside until such a SYN-ACK answers it (RFC 5961 section 4: a live host answers a forged one with an ACK). Where
+//! its connection goes on though no answer passed, the answer went another way: nothing becomes longer until the next handshake.
+//! Only after a whole handshake may segments become longer than they came. No limit is below what every host takes.
+
+use crate::raised::Raised;
+use crate::toward::Toward;
+use packet::{Announced, Ip, SegmentLimit, Time, tcp};
+
+/// What is known of a connection, by its two ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handshake {
+    pub(crate) narrow: End,
+    pub(crate) wide: End,
+    /// The SYNs of the narrow end and of the wide one that began no connection yet, as their sender may begin another one.
+    pub(crate) offers: [Option<Offers>; 2],
+    /// Has a SYN-ACK acknowledged a SYN that passed?
+    pub(crate) is_agreed: bool,
+    /// Do its hosts count marks by three bits of each segment?
+    pub(crate) has_accurate_ecn: bool,
+    /// Have both ends been heard, beyond what opens it?
+    pub(crate) is_open: bool,
+    pub(crate) is_closing: bool,
+    /// Has it shown that what its wide end sends does not pass?
+    pub(crate) is_judged: bool,
+    /// When its life was last lengthened.
+    pub(crate) touched: Time,
+    /// What its wide end was told that it may send.
+    pub(crate) raised: Option<Raised>,
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    /// Longest packet that it takes, IP header counted, in bytes; 0 where that is not known.
+    pub(crate) len_max: u16,
+    /// Is that more than it announced, since every host takes as much?
+    pub(crate) is_below_floor: bool,
+    /// The sequence number of the SYN that announced it.
+    pub(crate) seq: u32,
+    /// Was that for a connection that has closed since?
+    pub(crate) is_stale: bool,
+    /// Has it opened the connection?
+    pub(crate) opened: bool,
+    /// Has it answered a SYN that did not pass?
+    pub(crate) has_answered: bool,
+    /// Does it open with data?
+    pub(crate) is_fast_open: bool,
+    /// Has a SYN of it asked for accurate ECN?
+    pub(crate) asks_accurate_ecn: bool,
+    /// Has anything of it passed?
+    pub(crate) has_passed: bool,
+}
+
+/// What the SYNs of one end would announce, if they began a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offers {
+    pub(crate) last: End,
+    /// What all of them allow: each may be the one that is answered where this cannot be seen.
+    pub(crate) least: End,
+}
+
+impl Handshake {
+    pub(crate) fn new(now: Time) -> Handshake {
+        let (narrow, wide) = (End::default(), End::default());
+        let [is_agreed, has_accurate_ecn, is_open, is_closing, is_judged] = [false; 5];
+        Handshake {
+            narrow,
+            wide,
+            offers: [None; 2],
+            is_agreed,
+            has_accurate_ecn,
+            is_open,
+            is_closing,
+            is_judged,
+            touched: now,
+            raised: None,
+        }
+    }
+
+    /// What the wide host's SYN with this sequence number announced, if it passed.
+    pub(crate) fn asked(&self, seq: u32) -> Option<End> {
+        let [_, offered] = self.offers.map(|offers| Some(offers?.last));
+        let began = Some(self.wide).filter(|wide| wide.opened && !wide.is_stale);
+        offered.into_iter().chain(began).find(|end| end.seq == seq)
+    }
+
+    /// How long packets toward this side may be; none where their receiver announced nothing.
+    pub(crate) fn limit(&self, toward: Toward) -> Option<SegmentLimit> {
+        let receiver = self.receiver(toward);
+        let is_settled = self.is_agreed && !(self.is_closing && self.has_offers());
+        let offered = self.receiver_offers(toward).filter(|_| !is_settled);
+        let end = offered.map_or(*receiver, |offers| receiver.least(&offers.least));
+        let may_grow = is_settled && !end.is_below_floor;
+        (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
+    }
+
+    /// A SYN came: says whether it changed what is known. Of several that may begin the connection, each may be the one that does.
+    pub(crate) fn open(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
+        let lives = self.is_agreed;
+        let offer = End::announcing(announced, ip);
+        let end = self.sender(toward);
+        let is_again = end.len_max > 0 && !end.is_stale && end.seq == announced.seq;
+        let is_first = end.len_max == 0 || end.is_stale;
+        if is_again || is_first && !lives {
+            let least = if is_first { offer } else { end.least(&offer) };
+            *end = End { opened: true, has_passed: true, has_answered: end.has_answered, ..least };
+            return !lives;
+        }
+        if !lives {
+            (end.opened, end.has_passed) = (true, true);
+        }
+        let offers = self.sender_offers(toward);
+        *offers = Some(Offers::with(*offers, offer));
+        !lives
+    }
+
+    /// A SYN-ACK came: says whether it changed what is known.
+    pub(crate) fn answer(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
+        // A forged end proves nothing: until a handshake is whole, the connection before it counts.
+        let lives = self.is_agreed;
+        let answered = announced.ack.wrapping_sub(1);
+        let offered = self.receiver_offers(toward).map(|offers| offers.last).filter(|offer| offer.seq == answered);
+        let receiver = *self.receiver(toward);
+        let is_known = receiver.len_max > 0 && !receiver.is_stale && receiver.opened && receiver.seq == answered;
+        let sender = self.sender(toward);
+        let is_again = sender.len_max > 0 && !sender.is_stale && sender.seq == announced.seq;
+        let end = End::announcing(announced, ip);
+        let passed = End { opened: sender.opened, ..end };
+        let agrees = ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
+        match (offered, is_known) {
+            _ if lives && offered.is_none() => {
+                // It repeats the answer that agreed: the connection lives as long as before.
+                if is_known && is_again {
+                    *sender = sender.least(&passed);
+                    self.has_accurate_ecn |= receiver.asks_accurate_ecn && agrees;
+                }
+                return false;
+            }
+            (Some(offer), _) => {
+                *sender = end;
+                *self.receiver_mut(toward) = offer;
+                (self.is_open, self.is_closing, self.is_judged) = (false, false, false);
+                self.has_accurate_ecn = offer.asks_accurate_ecn && agrees;
+            }
+            (None, true) => {
+                *sender = if is_again { sender.least(&passed) } else { passed };
+                self.has_accurate_ecn = receiver.asks_accurate_ecn && agrees;
+            }
+            // Its SYN went another way: what it announces holds, and nothing becomes longer.
+            (None, false) => {
+                let least = if sender.len_max == 0 || sender.is_stale { passed } else { sender.least(&passed) };
+                *sender = End { has_answered: true, ..least };
+                return true;
+            }
+        }
+        (self.offers, self.is_agreed) = ([None; 2], true);
+        true
+    }
+
+    /// A packet without a SYN passes: where it shows that the handshake of a further connection was completed by another way, the
+    /// limits of the one before may be wrong, and nothing grows.
+    #[inline]
+    pub(crate) fn doubt(&mut self, flags: u8, seq: u32, ack: u32, toward: Toward) {
+        if self.is_agreed && self.has_offers() && self.goes_on_unanswered(flags, seq, ack, toward) {
+            (self.is_agreed, self.has_accurate_ecn) = (false, false);
+        }
+    }
+
+    /// Does this packet toward a side, without a SYN, belong to the connection of a SYN that no SYN-ACK has answered here? It does
+    /// where it begins just behind that SYN, or acknowledges just that. An answer to a forged SYN does neither.
+    fn goes_on_unanswered(&self, flags: u8, seq: u32, ack: u32, toward: Toward) -> bool {
+        let is_behind = |offers: Option<Offers>, number: u32| {
+            offers.is_some_and(|offers| number == offers.last.seq.wrapping_add(1))
+        };
+        flags & (tcp::ACK | tcp::RST) == tcp::ACK
+            && (is_behind(self.receiver_offers(toward.other()), seq)
+                || is_behind(self.receiver_offers(toward), ack))
+    }
+
+    /// A packet without a SYN passes toward this side. Does it show, for the first time, that what its wide end sends goes another
+    /// way?
+    #[inline]
+    pub(crate) fn goes_on(&mut self, flags: u8, ack: u32, toward: Toward) -> bool {
+        self.sender(toward).has_passed = true;
+        if toward != Toward::Wide || flags & (tcp::ACK | tcp::RST) != tcp::ACK {
+            return false;
+        }
+        if let Some(raised) = &mut self.raised {
+            raised.go_on_to(ack);
+        }
+        // A narrow host that goes on has heard the SYN-ACK, wherever that went by.
+        let has_shaken = self.narrow.opened || self.narrow.has_answered;
+        has_shaken && !self.wide.has_passed && !core::mem::replace(&mut self.is_judged, true)
+    }
+
+    /// Did the same two SYNs begin it?
+    pub(crate) fn is_same(&self, other: &Handshake) -> bool {
+        (self.wide.seq, self.narrow.seq) == (other.wide.seq, other.narrow.seq)
+    }
+
+    pub(crate) fn has_offers(&self) -> bool {
+        self.offers.iter().any(Option::is_some)
+    }
+
+    /// The next connection between the same ports; until its ends announce anew, what they did counts.
+    pub(crate) fn anew(&self, now: Time) -> Handshake {
+        let again = |end: &End| End { len_max: end.len_max, is_stale: true, ..End::default() };
+        Handshake { narrow: again(&self.narrow), wide: again(&self.wide), ..Handshake::new(now) }
+    }
+
+    /// The end that sends packets toward this side.
+    pub(crate) fn sender(&mut self, toward: Toward) -> &mut End {
+        match toward {
+            Toward::Wide => &mut self.narrow,
+            Toward::Narrow => &mut self.wide,
+        }
+    }
+
+    /// The SYNs of the end that sends packets toward this side.
+    pub(crate) fn sender_offers(&mut self, toward: Toward) -> &mut Option<Offers> {
+        let [narrow, wide] = &mut self.offers;
+        match toward {
+            Toward::Wide => narrow,
+            Toward::Narrow => wide,
+        }
+    }
+
+    /// Those of the end that takes them.
+    pub(crate) fn receiver_offers(&self, toward: Toward) -> Option<Offers> {
+        let [narrow, wide] = self.offers;
+        match toward {
+            Toward::Wide => wide,
+            Toward::Narrow => narrow,
+        }
+    }
+
+    /// The end that takes them, to be changed.
+    pub(crate) fn receiver_mut(&mut self, toward: Toward) -> &mut End {
+        match toward {
+            Toward::Wide => &mut self.wide,
+            Toward::Narrow => &mut self.narrow,
+        }
+    }
+
+    /// The end that takes them.
+    pub(crate) fn receiver(&self, toward: Toward) -> &End {
+        match toward {
+            Toward::Wide => &self.wide,
+            Toward::Narrow => &self.narrow,
+        }
+    }
+}
+
+impl End {
+    /// This, as far as both announcements allow.
+    pub(crate) fn least(&self, other: &End) -> End {
+        End {
+            len_max: self.len_max.min(other.len_max),
+            is_below_floor: self.is_below_floor || other.is_below_floor,
+            is_fast_open: self.is_fast_open || other.is_fast_open,
+            asks_accurate_ecn: self.asks_accurate_ecn || other.asks_accurate_ecn,
+            ..*self
+        }
+    }
+
+    /// The sender of a SYN or SYN-ACK.
+    pub(crate) fn announcing(announced: &Announced, ip: &Ip) -> End {
+        let floor = ip.mss_default();
+        End {
+            len_max: announced.mss.max(floor).saturating_add(headers_len(ip)),
+            is_below_floor: announced.mss < floor,
+            seq: announced.seq,
+            opened: announced.opens,
+            has_passed: true,
+            is_fast_open: announced.is_fast_open,
+            asks_accurate_ecn: announced.accurate_ecn_field == ACCURATE_ECN_ASKED,
+            ..End::default()
+        }
+    }
+}
+
+impl Offers {
+    /// These and one more SYN of the same end. A SYN that is repeated announces the least of what it did.
+    pub(crate) fn with(before: Option<Offers>, offer: End) -> Offers {
+        let Some(before) = before else { return Offers { last: offer, least: offer } };
+        let last = if before.last.seq == offer.seq { offer.least(&before.last) } else { offer };
+        Offers { last, least: before.least.least(&offer) }
+    }
+}
+
+/// Bytes of headers that an MSS does not count.
+pub(crate) fn headers_len(ip: &Ip) -> u16 {
+    (ip.header_len_min() + tcp::HEADER_LEN) as u16
+}
+
+/// AE, CWR and ECE of a SYN that asks for accurate ECN (RFC 9768 section 3.1.1).
+const ACCURATE_ECN_ASKED: u8 = 0b111;
+/// The same of SYN-ACKs that agree to it (RFC 9768 table 2).
+const ACCURATE_ECN_ANSWERS: [u8; 4] = [0b010, 0b011, 0b100, 0b110];

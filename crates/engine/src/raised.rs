@@ -1,0 +1,90 @@
+//! A raised MSS -> a segment of its connection to quote: how a wide host is told that it has to send shorter ones.
+
+use core::net::IpAddr;
+use packet::ip::TCP;
+use packet::{Address, LINK_LEN_MAX, Medium, Packet, Sum, tcp};
+
+/// A wide host was told that longer segments are welcome than the narrow side takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raised {
+    /// Longest packet that it may send, IP header counted, in bytes.
+    pub(crate) len: u16,
+    /// The next byte that the narrow host expects, as far as it has said.
+    pub(crate) acked: Option<u32>,
+    /// The link header of packets to the wide host.
+    link: [u8; LINK_LEN_MAX],
+    link_len: u8,
+    medium: Medium,
+}
+
+impl Raised {
+    /// With the link header of a packet to the wide host.
+    pub(crate) fn new(packet: &Packet, len: u16, acked: Option<u32>) -> Raised {
+        let mut link = [0; LINK_LEN_MAX];
+        let link_len = packet.link().len().min(LINK_LEN_MAX);
+        link.iter_mut().zip(packet.link()).for_each(|(to, from)| *to = *from);
+        Raised { len, acked, link, link_len: link_len as u8, medium: packet.medium() }
+    }
+
+    /// With the link header that answers that of a packet from the wide host; what it has acknowledged is not known.
+    pub(crate) fn of_sender(packet: &Packet, len: u16) -> Raised {
+        let mut raised = Raised::new(packet, len, None);
+        if packet.medium() == Medium::Ethernet
+            && let Some(stations) = raised.link.get_mut(..2 * STATION_LEN)
+        {
+            stations.rotate_left(STATION_LEN);
+        }
+        raised
+    }
+
+    /// Goes on to a later byte. None is later by more than a window may be (RFC 7323 section 2.3).
+    #[inline]
+    pub(crate) fn go_on_to(&mut self, ack: u32) {
+        if self.acked.is_none_or(|before| ack.wrapping_sub(before) <= WINDOW_MAX) {
+            self.acked = Some(ack);
+        }
+    }
+
+    /// A frame such as the wide host may have sent, as long as it may be, from the first byte on that is not acknowledged; none
+    /// while nothing is.
+    pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, Medium)> {
+        let (seq, len) = (self.acked?, usize::from(self.len));
+        let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();
+        if self.medium == Medium::Ethernet {
+            frame.get_mut(..2 * STATION_LEN)?.rotate_left(STATION_LEN);
+        }
+        let link_len = frame.len();
+        let ip_len = match (IpAddr::from(wide.0), IpAddr::from(narrow.0)) {
+            (IpAddr::V4(wide), IpAddr::V4(narrow)) => {
+                frame.extend([0x45, 0]);
+                frame.extend(self.len.to_be_bytes());
+                frame.extend([0, 0, 0x40, 0, TTL, TCP, 0, 0]);
+                frame.extend([wide.octets(), narrow.octets()].concat());
+                let checksum = Sum::of(frame.get(link_len..)?).checksum();
+                frame.get_mut(link_len + 10..link_len + 12)?.copy_from_slice(&checksum.to_be_bytes());
+                20
+            }
+            (IpAddr::V6(wide), IpAddr::V6(narrow)) => {
+                frame.extend([0x60, 0, 0, 0]);
+                frame.extend((self.len - 40).to_be_bytes());
+                frame.extend([TCP, TTL]);
+                frame.extend([wide.octets(), narrow.octets()].concat());
+                40
+            }
+            _ => return None,
+        };
+        frame.extend([wide.1.to_be_bytes(), narrow.1.to_be_bytes()].concat());
+        frame.extend(seq.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 0x50, tcp::ACK, 0, 0, 0, 0, 0, 0]);
+        debug_assert!(frame.len() == link_len + ip_len + tcp::HEADER_LEN, "headers are written");
+        frame.resize(link_len + len, 0);
+        Some((frame, self.medium))
+    }
+}
+
+/// Longest window (RFC 7323 section 2.3), in bytes.
+const WINDOW_MAX: u32 = 1 << 30;
+/// Hops that a quoted packet has left.
+const TTL: u8 = 64;
+/// An Ethernet address, in bytes.
+const STATION_LEN: usize = 6;
