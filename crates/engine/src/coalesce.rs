@@ -91,7 +91,10 @@ impl Coalescer {
     /// The connection of a packet, and whether it looks like the last ones of its stream.
     #[inline(always)]
     pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
-        let continues = |stream, packet: &Packet| self.streams.peek(stream)?.moves(packet);
+        let continues = |at, packet: &Packet| {
+            let stream = self.streams.peek(at)?;
+            Some((stream.moves(packet)?, stream.connection))
+        };
         connections.flows.find(packet, self.direction, self.rules.udp, continues)
     }
 
@@ -153,7 +156,7 @@ impl Coalescer {
             Taken::Joined => {}
             Taken::Changed => self.follow(now, at, held_something, false, connections, out),
             Taken::Not(packet) => {
-                let facts = TcpFacts::of(&packet);
+                let facts = packet.tcp_facts();
                 self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
         }
@@ -344,7 +347,7 @@ impl Coalescer {
         self.streams.count()
     }
 
-    /// Prefetches for the frames behind the next one, which stands first: hints, then connections, then their streams, then
+    /// Prefetches for the frames behind the next one, which stands first: hints, then connections and their streams, then
     /// the places of payloads.
     #[inline]
     pub fn prefetch(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
@@ -355,23 +358,20 @@ impl Coalescer {
 
     fn prefetch_far(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
         let packet_at = |index: usize| frames.get(index).and_then(Frame::packet);
-        if let Some(packet) = packet_at(6 * FORESIGHT) {
+        let flows = &connections.flows;
+        if let Some(packet) = packet_at(5 * FORESIGHT) {
             packet.foresee();
         }
-        if let Some(packet) = packet_at(5 * FORESIGHT) {
+        if let Some(packet) = packet_at(4 * FORESIGHT) {
             packet::prefetch(packet.header());
         }
-        if let Some(packet) = packet_at(4 * FORESIGHT) {
-            connections.flows.prefetch_hint(packet);
-        }
         if let Some(packet) = packet_at(3 * FORESIGHT) {
-            connections.flows.prefetch(packet);
+            flows.prefetch_hint(packet);
         }
-        let hinted = |packet| connections.flows.hinted_stream(packet, self.direction);
-        if let Some(at) = packet_at(2 * FORESIGHT).and_then(hinted) {
+        if let Some(at) = packet_at(2 * FORESIGHT).and_then(|packet| flows.prefetch(packet)) {
             self.streams.foresee(at);
         }
-        let stream_of = |packet| self.streams.peek(hinted(packet)?);
+        let stream_of = |packet| self.streams.peek(flows.hinted_stream(packet)?);
         if let Some(stream) = packet_at(FORESIGHT).and_then(stream_of) {
             stream.foresee();
         }
@@ -398,7 +398,7 @@ impl Coalescer {
         let pair = pair_of(self.secret, packet);
         let stream = Stream::new(now, packet, connection, next_seq, pair, is_exempt);
         let at = self.streams.insert(now, stream, STREAM_CHARGE, IDLE);
-        connections.flows.begin(connection, self.direction, at);
+        connections.flows.begin(connection, self.direction, at, packet);
         Some(at)
     }
 

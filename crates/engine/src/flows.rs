@@ -16,12 +16,19 @@ use packet::{Address, Packet, TcpFacts, TcpPart, Time};
 #[derive(Debug)]
 pub(crate) struct FlowTable {
     flows: Held<FlowKey, Flow>,
-    /// The connections of the last packets, by their [`FlowHash`]: eight times as many places as there are connections,
-    /// so that few share one.
-    hints: Box<[Handle]>,
+    /// Where the last packets belonged, by their [`FlowHash`]: eight times as many places as there are connections, so
+    /// that few share one.
+    hints: Box<[Hint]>,
     /// Do packets that came by several ports belong to several connections? Not at a border, whose two directions come
     /// by two.
     tells_ports_apart: bool,
+}
+
+/// A connection, and the stream of one of its directions; either may be gone.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    at: Handle,
+    stream: Handle,
 }
 
 /// What makes packets of both directions one connection. Addresses and ports are in the order of those that go toward
@@ -93,22 +100,19 @@ impl FlowTable {
     }
 
     /// The connection of a packet in this direction. `continues` says what moves in a packet that looks like the last
-    /// ones of a stream, and comes from where they came from.
+    /// ones of a stream, and comes from where they came from, and the connection of that stream.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
         packet: &Packet,
         direction: usize,
         takes_udp: bool,
-        continues: impl Fn(Handle, &Packet) -> Option<TcpPart>,
+        continues: impl Fn(Handle, &Packet) -> Option<(TcpPart, Handle)>,
     ) -> Found {
         let Some(hash) = FlowHash::of(packet) else { return Found::Nothing };
-        let hinted = *self.hint(hash);
-        if let Some((_, flow)) = self.flows.glimpse(hinted)
-            && let Some(stream) = flow.stream(direction)
-            && let Some(tcp) = continues(stream, packet)
-        {
-            return Found::Alike { at: hinted, stream, tcp };
+        let Hint { stream, .. } = *self.hint(hash);
+        if let Some((tcp, at)) = continues(stream, packet) {
+            return Found::Alike { at, stream, tcp };
         }
         self.seek(hash, packet, direction, takes_udp, continues)
     }
@@ -121,7 +125,7 @@ impl FlowTable {
         packet: &Packet,
         direction: usize,
         takes_udp: bool,
-        continues: impl Fn(Handle, &Packet) -> Option<TcpPart>,
+        continues: impl Fn(Handle, &Packet) -> Option<(TcpPart, Handle)>,
     ) -> Found {
         let Some((key, facts)) = FlowKey::of(packet, direction, self.tells_ports_apart) else {
             return Found::Nothing;
@@ -130,16 +134,21 @@ impl FlowTable {
             return Found::Nothing;
         }
         let hinted = *self.hint(hash);
-        if self.flows.recall(hinted, &key).is_some() {
-            return Found::Known(hinted, facts);
+        let at = match self.flows.recall(hinted.at, &key) {
+            Some(_) => hinted.at,
+            None => match self.flows.find(&key) {
+                Some(at) => at,
+                None => return Found::New(key, facts),
+            },
+        };
+        let stream = self.stream(at, direction).unwrap_or(Handle::NONE);
+        if stream != hinted.stream {
+            *self.hint(hash) = Hint { at, stream };
+            if let Some((tcp, at)) = continues(stream, packet) {
+                return Found::Alike { at, stream, tcp };
+            }
         }
-        let Some(at) = self.flows.find(&key) else { return Found::New(key, facts) };
-        *self.hint(hash) = at;
-        let stream = self.stream(at, direction);
-        match stream.and_then(|stream| Some((stream, continues(stream, packet)?))) {
-            Some((stream, tcp)) => Found::Alike { at, stream, tcp },
-            None => Found::Known(at, facts),
-        }
+        Found::Known(at, facts)
     }
 
     /// The connection between these ends, without VLAN tags, as packets from the first to the second in this direction
@@ -152,9 +161,7 @@ impl FlowTable {
     pub(crate) fn open(&mut self, now: Time, packet: &Packet, found: &mut Found) -> Option<Handle> {
         let Found::New(key, facts) = *found else { return found.at() };
         let at = self.insert(now, key);
-        if let Some(hash) = FlowHash::of(packet) {
-            *self.hint(hash) = at;
-        }
+        self.remember(packet, Hint { at, stream: Handle::NONE });
         *found = Found::Known(at, facts);
         Some(at)
     }
@@ -203,8 +210,15 @@ impl FlowTable {
         self.flows.peek(at)?.stream(direction)
     }
 
-    /// A stream of a connection has begun in this direction.
-    pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle) {
+    fn remember(&mut self, packet: &Packet, hint: Hint) {
+        if let Some(hash) = FlowHash::of(packet) {
+            *self.hint(hash) = hint;
+        }
+    }
+
+    /// A stream of a connection has begun in this direction with this packet.
+    pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle, packet: &Packet) {
+        self.remember(packet, Hint { at, stream });
         if let Some(place) = self.flows.at_mut(at).streams.get_mut(direction) {
             *place = Some(stream);
         }
@@ -288,18 +302,18 @@ impl FlowTable {
         }
     }
 
-    /// Prefetches the connection of a packet, as far as its hint is known.
+    /// The stream of a packet, as far as a hint says; prefetches the connection.
     #[inline]
-    pub(crate) fn prefetch(&self, packet: &Packet) {
-        if let Some(hash) = FlowHash::of(packet) {
-            self.flows.foresee(*self.hint_at(hash));
-        }
+    pub(crate) fn prefetch(&self, packet: &Packet) -> Option<Handle> {
+        let Hint { at, stream } = *self.hint_at(FlowHash::of(packet)?);
+        self.flows.foresee(at);
+        Some(stream)
     }
 
     /// The stream of a packet, as far as a hint says.
     #[inline]
-    pub(crate) fn hinted_stream(&self, packet: &Packet, direction: usize) -> Option<Handle> {
-        self.stream(*self.hint_at(FlowHash::of(packet)?), direction)
+    pub(crate) fn hinted_stream(&self, packet: &Packet) -> Option<Handle> {
+        Some(self.hint_at(FlowHash::of(packet)?).stream)
     }
 
     /// Connections whose place is remembered.
@@ -315,7 +329,7 @@ impl FlowTable {
     }
 
     #[inline(always)]
-    fn hint_at(&self, FlowHash(hash): FlowHash) -> &Handle {
+    fn hint_at(&self, FlowHash(hash): FlowHash) -> &Hint {
         match self.hints.get(hash as usize & (self.hints.len() - 1)) {
             Some(hint) => hint,
             None => panic!("there is a power of two of hints"),
@@ -323,7 +337,7 @@ impl FlowTable {
     }
 
     #[inline(always)]
-    fn hint(&mut self, FlowHash(hash): FlowHash) -> &mut Handle {
+    fn hint(&mut self, FlowHash(hash): FlowHash) -> &mut Hint {
         let at = hash as usize & (self.hints.len() - 1);
         match self.hints.get_mut(at) {
             Some(hint) => hint,
@@ -427,8 +441,8 @@ impl FlowHash {
     }
 }
 
-fn no_hints(count: usize) -> Box<[Handle]> {
-    vec![Handle::NONE; count].into_boxed_slice()
+fn no_hints(count: usize) -> Box<[Hint]> {
+    vec![Hint { at: Handle::NONE, stream: Handle::NONE }; count].into_boxed_slice()
 }
 
 /// How long an idle connection is remembered: two hours and four minutes (RFC 5382 section 5, REQ-5).

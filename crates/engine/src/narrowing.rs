@@ -216,7 +216,7 @@ impl Narrowing {
             Some(_) => fits && !self.may_grow(packet.segment_limit),
             None => fits || self.segment == Switch::Off,
         };
-        if stays || !packet.is_tcp() || packet.cut.is_some() || !may_be_segmented(packet) {
+        if stays || !packet.is_tcp() || packet.cut.is_some() || !is_divisible(packet) {
             return;
         }
         let payload_len = packet.train_len();
@@ -320,6 +320,11 @@ impl Narrowing {
         let [first, _] = packet.piece_header_lens();
         usize::from(self.mtu).saturating_sub(first) / packet::UNIT * packet::UNIT
     }
+}
+
+/// May a packet be divided into segments that repeat its header? What was joined here was looked at before.
+fn is_divisible(packet: &Packet) -> bool {
+    packet.train.is_some_and(|train| train.maker == Maker::Gateway) || may_be_segmented(packet)
 }
 
 /// Gives each packet that stands on the wire for this one as a packet of its own, as far as there are buffers; a packet for which

@@ -299,7 +299,8 @@ impl Run {
         if self.count > 1 {
             let segment_len = if self.is_strict(rules) { self.first_len } else { self.longest };
             let train = Train { segment_len, ids: self.ids.unwrap_or_default(), maker: Maker::Gateway };
-            self.packet.seal_train(self.last.tcp.as_ref(), self.payload_sum - self.less, train);
+            let payload_sum = self.payload_sum - self.less;
+            self.packet.seal_train(self.last.tcp.as_ref(), self.payload_at, payload_sum, train);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));
             if leaves != came {
                 out.ledger().note(Event::Levelled, came);

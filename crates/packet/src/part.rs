@@ -31,7 +31,7 @@ impl Part {
     /// with IPv4 options or an Authentication header, without payload, of TCP with other flags than ACK, PSH, FIN and
     /// ECE or with other options than time stamps, and one with a wrong checksum (L6; R114, R115, R118).
     pub fn of(packet: &Packet) -> Option<Part> {
-        Part::with(packet, TcpFacts::of(packet).as_ref())
+        Part::with(packet, packet.tcp_facts().as_ref())
     }
 
     /// The same, where the facts of a TCP header were read.

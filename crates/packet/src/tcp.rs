@@ -174,14 +174,6 @@ impl TcpFacts {
             payload_len: payload.len() as u32,
         })
     }
-
-    /// Those of a whole TCP packet, whose IP header was read.
-    #[inline]
-    pub fn of(packet: &crate::Packet) -> Option<TcpFacts> {
-        let ip = packet.ip();
-        let upper = ip.upper.filter(|upper| upper.protocol == crate::ip::TCP && ip.fragment.is_none())?;
-        TcpFacts::read(packet.upper_bytes(upper))
-    }
 }
 
 impl TcpPart {
@@ -248,12 +240,6 @@ pub(crate) fn seal(header: &mut [u8], last: &TcpPart, rest: Sum) {
     }
     let rest = rest + sum_of_rest(header);
     stamp(header, seq, flags, rest);
-}
-
-/// The header at the start of a segment, to be changed.
-pub(crate) fn header_mut(segment: &mut [u8]) -> &mut [u8] {
-    let len = Segment::parse(segment).map_or(0, |segment| segment.header.header_len());
-    segment.get_mut(..len).unwrap_or_default()
 }
 
 fn next_option(bytes: &[u8]) -> Option<(TcpOption<'_>, &[u8])> {

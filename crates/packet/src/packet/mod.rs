@@ -14,7 +14,7 @@ use crate::ip::{
 };
 use crate::link::{Hop, Ingress, LINK_LEN_MAX, Link, Medium, Origin, Tags};
 use crate::sum::Sum;
-use crate::tcp::TcpPart;
+use crate::tcp::{TcpFacts, TcpPart};
 use crate::train::Train;
 use crate::{tcp, udp};
 use core::ops::{Deref, DerefMut};
@@ -387,6 +387,13 @@ impl Body {
         }
     }
 
+    /// What the TCP header of a whole packet says.
+    #[inline]
+    pub fn tcp_facts(&self) -> Option<TcpFacts> {
+        let upper = self.ip.upper.filter(|upper| upper.protocol == TCP && self.ip.fragment.is_none())?;
+        TcpFacts::read(self.upper_bytes(upper))
+    }
+
     /// Does it carry TCP?
     pub fn is_tcp(&self) -> bool {
         self.ip.upper.is_some_and(|upper| upper.protocol == TCP)
@@ -744,9 +751,9 @@ impl Body {
         self.seal();
     }
 
-    /// Makes a run of segments or datagrams, which share the headers of the first, one train. `last` is what the last
-    /// segment said, `payload_sum` the sum of all payload.
-    pub fn seal_train(&mut self, last: Option<&TcpPart>, payload_sum: Sum, train: Train) {
+    /// Makes a run of segments or datagrams, which share the headers of the first, one train. Its payload starts at
+    /// `payload_at`, in bytes from the IP header; `last` is what the last segment said, `payload_sum` the sum of all payload.
+    pub fn seal_train(&mut self, last: Option<&TcpPart>, payload_at: u16, payload_sum: Sum, train: Train) {
         let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
         let (start, len) = (self.ip_at(), self.len());
         let pseudo = pseudo_sum(self.addresses(), upper.protocol, len - usize::from(upper.at));
@@ -758,7 +765,10 @@ impl Body {
         let version = self.ip.version;
         Ip::stamp_segment(version, ip_header, Ip::sum_of_rest(version, ip_header), rest.len(), id);
         match last {
-            Some(last) => tcp::seal(tcp::header_mut(rest), last, pseudo + payload_sum),
+            Some(last) => {
+                let header_len = usize::from(payload_at - upper.at);
+                tcp::seal(fitting(rest, header_len), last, pseudo + payload_sum);
+            }
             None => udp::seal(rest, pseudo + payload_sum),
         }
         self.checksum = Checksum::Verified;
