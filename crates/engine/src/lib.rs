@@ -10,9 +10,8 @@ pub mod held;
 
 pub use packet;
 
-mod coalesce;
+mod coalescing;
 mod connections;
-mod early;
 mod flows;
 mod fragment;
 mod gateway;
@@ -31,16 +30,14 @@ mod raised;
 mod reassemble;
 mod refuse;
 mod rules;
-mod run;
 mod secret;
 mod segment;
 mod settings;
 mod side;
 mod sink;
-mod stream;
 mod toward;
 
-pub use coalesce::Coalescer;
+pub use coalescing::Coalescer;
 pub use connections::{Connection, Connections};
 pub use flows::FLOW_CHARGE;
 pub use fragment::{Cuts, Pieces};

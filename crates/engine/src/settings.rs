@@ -3,7 +3,7 @@
 //! Configurations, command lines, scenes of the simulator and tests fill in the same description, which begins with
 //! what is usual for a role. One constructor makes stages of it.
 
-use crate::coalesce::Coalescer;
+use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::FLOW_CHARGE;
 use crate::identify::{Identifiers, LIFETIME};

@@ -1,6 +1,6 @@
 //! Packets in, packets of the sizes that one side wants out: widen, then narrow.
 
-use crate::coalesce::Coalescer;
+use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::Found;
 use crate::held::Handle;

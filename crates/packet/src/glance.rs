@@ -94,19 +94,9 @@ impl Glance {
             payload_len: payload.len() as u16,
             payload_sum,
             id: packet.ip().id,
-            canonical: self.has_canonical_checksums(packet.bytes()),
+            canonical: packet.has_canonical_checksums(),
             tcp: Some(tcp),
         })
-    }
-
-    /// Would sealing such a segment's headers anew give the same checksums, bit for bit?
-    #[inline]
-    fn has_canonical_checksums(&self, bytes: &[u8]) -> bool {
-        let is_canonical = |at: usize| bytes.get(at..at + 2) != Some(&[0xFF, 0xFF]);
-        match self.layout {
-            Layout::V4 | Layout::V4Stamped => is_canonical(10) && is_canonical(20 + tcp::CHECKSUM_AT),
-            Layout::V6 | Layout::V6Stamped => is_canonical(40 + tcp::CHECKSUM_AT),
-        }
     }
 
     /// Brings the payload of such a segment to its place behind a train's, and tells its sum, as if it stood at an even place:

@@ -54,7 +54,7 @@ impl Part {
             payload_len: payload.len() as u16,
             payload_sum,
             id: ip.id,
-            canonical: checksum_is_canonical(upper, header) && ip.checksum_is_canonical(packet.header()),
+            canonical: packet.has_canonical_checksums(),
             tcp,
         })
     }
@@ -167,12 +167,6 @@ fn payload_sum(packet: &Packet, upper: Upper, header: &[u8], payload: &[u8]) -> 
         }
         Checksum::Verified | Checksum::Unverified | Checksum::Partial => Some(Sum::of(payload)),
     }
-}
-
-fn checksum_is_canonical(upper: Upper, header: &[u8]) -> bool {
-    let at = if upper.protocol == TCP { tcp::CHECKSUM_AT } else { udp::CHECKSUM_AT };
-    // 0xFFFF is what UDP writes for 0, and what nothing else would.
-    upper.protocol == UDP || header.get(at..at + 2) != Some(&[0xFF, 0xFF])
 }
 
 /// Places in a TCP header, in bytes (RFC 9293 section 3.1).

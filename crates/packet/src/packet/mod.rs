@@ -494,8 +494,11 @@ impl Body {
 
     /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
     pub fn has_canonical_checksums(&self) -> bool {
-        let upper = self.checksum_field().is_some_and(|(field_at, _)| self.word(field_at) != 0xFFFF);
-        upper && self.ip.checksum_is_canonical(self.header())
+        let Some(upper) = self.ip.upper else { return false };
+        let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
+        // 0xFFFF is what UDP writes for 0, and what nothing else would.
+        let is_canonical = upper.protocol == UDP || self.bytes().get(field_at..field_at + 2) != Some(&[0xFF, 0xFF]);
+        is_canonical && self.ip.checksum_is_canonical(self.header())
     }
 
     /// Where the checksum field stands in the packet, of a whole TCP or UDP packet that has one.

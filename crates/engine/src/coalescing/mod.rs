@@ -9,18 +9,24 @@
 //! The coalescer never drops and never judges: what does not join passes as it came, after all of its stream that came
 //! before it. Nothing is copied but payload, and only that of segments that join.
 
+mod may_join;
+mod reorder;
+mod run;
+mod stream;
+
 use crate::connections::Connections;
-use crate::early::Places;
 use crate::flows::{FlowKey, Found};
 use crate::held::{Handle, Waiting};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
-use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
+use crate::rules::{Exempt, Hold, Mode, Rules};
 use crate::secret::Secret;
 use crate::sink::{CopyPayload, PayloadSink};
-use crate::stream::{HOLD_MAX, HOLD_MIN, STREAM_CHARGE, Stream, Taken};
 use core::time::Duration;
+use may_join::may_wait;
 use packet::{Frame, Packet, Part, TcpFacts, TcpPart, Time, tcp};
+use reorder::Places;
+use stream::{HOLD_MAX, HOLD_MIN, STREAM_CHARGE, Stream, Taken};
 
 /// Joins the segments of each stream into trains. Its streams are found by the table of connections.
 #[derive(Debug)]
@@ -188,7 +194,7 @@ impl Coalescer {
             }
             found = self.find(connections, &packet);
         }
-        match self.rules.part(&packet, facts.as_ref()) {
+        match part(&packet, facts.as_ref(), &self.rules) {
             Some(part) => {
                 if let Some(at) =
                     self.open(now, &mut found, &packet, part.tcp.map_or(0, |tcp| tcp.seq), connections)
@@ -210,7 +216,7 @@ impl Coalescer {
         connections: &mut Connections,
         out: &mut impl Next,
     ) {
-        match self.rules.part(&packet, facts) {
+        match part(&packet, facts, &self.rules) {
             Some(part) => self.advance(now, at, packet, part, connections, out),
             None => {
                 let found = Found::Known(self.streams.at_mut(at).connection, facts.copied());
@@ -594,22 +600,11 @@ impl Coalescer {
     }
 }
 
-impl Rules {
-    /// The part of a packet that may wait for others, or join them. What stands for many is not looked at: a train passes
-    /// without its payload being summed.
-    fn part(&self, packet: &Packet, facts: Option<&TcpFacts>) -> Option<Part> {
-        if packet.is_single() { Part::with(packet, facts).filter(|part| self.take(packet, part)) } else { None }
-    }
-
-    /// May this packet, of which this is the part, wait for others, or join them?
-    #[inline]
-    pub(crate) fn take(&self, packet: &Packet, part: &Part) -> bool {
-        let can_be_given_back = part.canonical || self.mode == Mode::Resize;
-        let may_be_so_long = packet.len() <= usize::from(self.len_max) || self.longer == Switch::On;
-        // Of what came in pieces of IPv6 a longer packet would not know the identifications, under which it may have to leave.
-        let keeps_its_number = packet.longest_piece().is_none() || packet.ip().is_numbered();
-        can_be_given_back && may_be_so_long && keeps_its_number && packet.is_single()
-    }
+/// The part of a packet that may wait for others, or join them. What stands for many is not looked at: a train passes
+/// without its payload being summed.
+fn part(packet: &Packet, facts: Option<&TcpFacts>, rules: &Rules) -> Option<Part> {
+    let part = if packet.is_single() { Part::with(packet, facts) } else { None };
+    part.filter(|part| may_wait(packet, rules, || part.canonical))
 }
 
 /// What a packet that joins nothing says about its flow.
@@ -672,6 +667,7 @@ const IDLE: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
     use crate::output::Output;
+    use crate::rules::Switch;
     use fastrand::Rng;
     use packet::ip::{TCP, pseudo_sum};
     use packet::{Address, Checksum, Frame, Ingress, Medium, Pool, Sum};

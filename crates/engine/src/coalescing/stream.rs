@@ -4,12 +4,13 @@
 //! mode, what comes before its turn waits for it within bounds (L7, corrected as L8 says); what comes after its turn
 //! passes as it came.
 
-use crate::early::{Places, Queue};
+use super::may_join::{ahead, distance, may_precede, may_wait};
+use super::reorder::{Places, Queue};
+use super::run::{Run, Unlike};
 use crate::held::{Handle, Owned};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
-use crate::run::{Run, Unlike, distance};
 use crate::sink::PayloadSink;
 use core::time::Duration;
 use packet::{Address, Checksum, Glance, Origin, Packet, Part, TcpPart, Time};
@@ -167,8 +168,9 @@ impl Stream {
         sink: &mut impl PayloadSink,
     ) -> Taken {
         let Some(seen) = &self.seen else { return Taken::Not(packet) };
-        let is_plain = packet.is_single() && packet.longest_piece().is_none();
-        if tcp.seq != self.next_seq || !is_plain || !self.early.is_empty() || self.is_exempt {
+        let may_join =
+            packet.longest_piece().is_none() && may_wait(&packet, rules, || packet.has_canonical_checksums());
+        if ahead(self.next_seq, Some(&tcp)) != 0 || !may_join || !self.early.is_empty() || self.is_exempt {
             return Taken::Not(packet);
         }
         let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
@@ -204,7 +206,9 @@ impl Stream {
     #[inline(never)]
     fn start(&mut self, now: Time, packet: Packet, tcp: TcpPart, rules: &Rules, out: &mut impl Next) -> Taken {
         let part = self.seen.as_ref().and_then(|seen| seen.part(&packet, tcp));
-        let Some(part) = part.filter(|part| rules.take(&packet, part)) else { return Taken::Not(packet) };
+        let Some(part) = part.filter(|part| may_wait(&packet, rules, || part.canonical)) else {
+            return Taken::Not(packet);
+        };
         self.close(Event::RunFull, rules, out);
         self.arrive(now);
         self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
@@ -225,7 +229,7 @@ impl Stream {
         places: &mut Places,
         out: &mut impl Next,
     ) {
-        let ahead = part.tcp.map_or(0, |tcp| distance(self.next_seq, tcp.seq));
+        let ahead = ahead(self.next_seq, part.tcp.as_ref());
         let fits_in = self.early.first(places).is_none_or(|early| may_precede(&part, early));
         if ahead == 0 && fits_in {
             self.append(now, packet, part, rules, out);
@@ -303,7 +307,7 @@ impl Stream {
         out: &mut impl Next,
     ) {
         let base = self.next_seq;
-        let ahead = |part: &Part| part.tcp.map_or(0, |tcp| distance(base, tcp.seq));
+        let ahead = |part: &Part| ahead(base, part.tcp.as_ref());
         let links = self.early.seek(places, |early| ahead(early) < ahead(&part));
         let fits_in = places.part(links.before).is_none_or(|before| may_precede(before, &part))
             && places.part(links.after).is_none_or(|after| may_precede(&part, after));
@@ -405,17 +409,6 @@ impl Owned for Stream {
     fn source(&self) -> Address {
         self.source
     }
-}
-
-/// May one segment leave before another that may have come first? Not where they share bytes, of which the receiver keeps
-/// those that come first, nor where its clock is ahead: the receiver would drop the other (RFC 7323 section 5.3).
-fn may_precede(one: &Part, other: &Part) -> bool {
-    let (Some(first), Some(second), Some(end)) = (one.tcp, other.tcp, one.seq_end()) else { return false };
-    let by_clock = match (first.timestamps, second.timestamps) {
-        (Some(first), Some(second)) => distance(first.value, second.value) >= 0,
-        _ => true,
-    };
-    distance(end, second.seq) >= 0 && by_clock
 }
 
 /// What a stream is charged beside the buffers that it holds, in bytes: its slot, its source and their places in tables.
