@@ -3,6 +3,7 @@
 mod coalescing;
 mod coalescing_conformance;
 mod coalescing_laws;
+mod connections;
 mod df_cut;
 mod live;
 mod mss;

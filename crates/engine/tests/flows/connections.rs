@@ -1,0 +1,156 @@
+//! Connections that are given up, stages that are switched, settings that are replaced -> each stream whole and in order.
+
+use super::rig::*;
+use core::time::Duration;
+use fastrand::Rng;
+use std::collections::BTreeMap;
+use wideload_engine::packet::{Ingress, Medium, Pool, Time};
+use wideload_engine::{
+    Batch, Event, Gateway, GatewaySettings, Holding, Pieces, Secret, Secrets, SideStage, Stand, Switch, Toward, Way,
+};
+
+#[test]
+fn what_a_connection_holds_leaves_before_it_is_forgotten_for_memory() {
+    let mut crossing = Crossing::new(8, Duration::from_secs(1));
+    for round in 0..3 {
+        for port in 0..40 {
+            crossing.send(Toward::Wide, port, 500);
+            assert!(crossing.connection_count() <= 8, "round {round}, port {port}");
+        }
+    }
+    assert!(crossing.count(Event::RunEvicted) > 60);
+    crossing.end();
+}
+
+#[test]
+fn streams_stay_in_order_whatever_is_switched_replaced_or_forgotten() {
+    let (mut evicted, mut gathered) = (0, 0);
+    each_seed("connections", 60, |seed| {
+        let mut random = Rng::with_seed(seed);
+        let count = *random.choice(&[4, 12, 1_000]).unwrap();
+        let mut crossing = Crossing::new(count, Duration::from_millis(random.u64(1..50)));
+        for _ in 0..400 {
+            match random.u8(..40) {
+                0 => crossing.switch(if random.bool() { Switch::On } else { Switch::Off }),
+                1 => crossing.replace(*random.choice(&[4, 12, 1_000]).unwrap(), random.bool()),
+                2 => crossing.wait(Duration::from_millis(random.u64(..100))),
+                3 => crossing.wait(Duration::from_secs(300)),
+                4 => crossing.release(),
+                what => {
+                    let toward = if what % 3 == 0 { Toward::Narrow } else { Toward::Wide };
+                    crossing.send(toward, random.u16(..20), random.usize(1..1_000));
+                }
+            }
+        }
+        evicted += crossing.count(Event::RunEvicted);
+        gathered += crossing.count(Event::Gathered);
+        crossing.end();
+    });
+    assert!(evicted > 100 && gathered > 5_000, "{evicted} runs were evicted, of {gathered} segments");
+}
+
+/// A border that coalesces in both directions, the hosts on both sides, and what each has sent and was sent.
+struct Crossing {
+    gateway: Gateway,
+    now: Time,
+    sent: BTreeMap<(usize, u16), Vec<u8>>,
+    came: BTreeMap<(usize, u16), Vec<u8>>,
+}
+
+impl Crossing {
+    fn new(flow_count: usize, hold: Duration) -> Crossing {
+        let gateway = Gateway::new(&settings(flow_count, hold, true), secrets(), || Pool::new(64 << 20));
+        let now = Time::ZERO + Duration::from_secs(1);
+        Crossing { gateway, now, sent: BTreeMap::new(), came: BTreeMap::new() }
+    }
+
+    fn send(&mut self, toward: Toward, port: u16, len: usize) {
+        let direction = toward.direction();
+        let stream = self.sent.entry((direction, port)).or_default();
+        let payload: Vec<u8> = (0..len).map(|at| (stream.len() + at) as u8 ^ port as u8).collect();
+        let seq = 1 + stream.len() as u32;
+        stream.extend(&payload);
+        let [narrow, wide] = [[10, 0, 0, (port % 5) as u8], [10, 1, 0, 1]];
+        let (from, to, ports) = match toward {
+            Toward::Wide => (narrow, wide, [1_000 + port, 80]),
+            Toward::Narrow => (wide, narrow, [80, 1_000 + port]),
+        };
+        let bytes = Spec { ports, ..tcp(4).seq(seq).from(from).to(to).payload(payload) }.bytes();
+        let mut batch = Batch::default();
+        let (mut places, pool) = self.gateway.places(direction);
+        assert!(batch.receive(&bytes, Medium::Ip, Ingress(direction as u32), places.as_mut(), pool));
+        self.gateway.push(self.now, direction, &mut batch);
+        self.drain();
+    }
+
+    fn wait(&mut self, stretch: Duration) {
+        self.now = self.now + stretch;
+        self.gateway.expire(self.now);
+        self.drain();
+    }
+
+    fn release(&mut self) {
+        [0, 1].into_iter().for_each(|direction| self.gateway.release(self.now, direction));
+        self.drain();
+    }
+
+    fn switch(&mut self, switch: Switch) {
+        self.gateway.switch(self.now, Toward::Wide.direction(), SideStage::Coalesce, switch);
+        self.drain();
+    }
+
+    fn replace(&mut self, flow_count: usize, coalesces: bool) {
+        let settings = settings(flow_count, Duration::from_millis(5), coalesces);
+        self.gateway.replace(self.now, &settings, secrets());
+        self.drain();
+    }
+
+    fn connection_count(&self) -> usize {
+        self.gateway.connections().map_or(0, |connections| connections.flow_count())
+    }
+
+    fn count(&self, event: Event) -> u64 {
+        [0, 1].map(|direction| self.gateway.ledger(direction).event(event).packets).iter().sum()
+    }
+
+    /// What left is the next of its stream.
+    fn drain(&mut self) {
+        for direction in [0, 1] {
+            while let Some(way) = self.gateway.next(direction) {
+                let Way::Forward(packet) = way else { panic!("nothing but segments came") };
+                let mut pieces = Pieces::of(&packet);
+                while let Some(piece) = pieces.next() {
+                    let seen = Seen::of(&[piece.header, piece.payload].concat());
+                    let port = seen.ports.into_iter().find(|port| *port != 80).expect("one end is narrow") - 1_000;
+                    let stream = self.came.entry((direction, port)).or_default();
+                    assert_eq!(seen.seq as usize, 1 + stream.len(), "the stream goes on where it was");
+                    stream.extend(seen.payload());
+                }
+                self.gateway.done(direction, packet);
+            }
+            self.gateway.check(direction).expect("the laws hold");
+        }
+    }
+
+    /// All that was sent has come.
+    fn end(mut self) {
+        self.gateway.flush(self.now);
+        self.drain();
+        assert!(self.sent == self.came);
+        assert_eq!([0, 1].map(|direction| self.gateway.held(direction).1), [0, 0]);
+    }
+}
+
+fn settings(flow_count: usize, hold: Duration, coalesces: bool) -> GatewaySettings {
+    let mut settings = GatewaySettings::usual(Stand::Border, 9_000, 1_500);
+    settings.flow_count = flow_count * 4 / 3;
+    let wide = settings.sides[Toward::Wide.direction()].coalesce.filter(|_| coalesces);
+    for side in &mut settings.sides {
+        (side.hold, side.coalesce) = (Holding::Fixed(hold), wide);
+    }
+    settings
+}
+
+fn secrets() -> Secrets {
+    Secrets::both(Secret::new(5))
+}
