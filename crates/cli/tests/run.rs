@@ -123,15 +123,15 @@ fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stay
     let here = || net.trio.middle.tell(|netlink| netlink.interfaces()).expect("the kernel says it").len();
     let before = here();
     let text = fs::read_to_string(&net.config).expect("it was written");
-    let config = gateway::config::Config::parse(&text, "border.toml").expect("it is right");
+    let config = config::Config::parse(&text, "border.toml").expect("it is right");
     let began = Instant::now();
-    let proofs = net.trio.middle.space().enter(|| gateway::trial::try_offloads(&config)).expect("it can be tried");
+    let proofs = net.trio.middle.space().enter(|| daemon::trial::try_offloads(&config)).expect("it can be tried");
     println!("tried in {:.1?}", began.elapsed());
     let all = port::Offloads { checksum: true, tcp: true, udp: true };
     for proof in &proofs {
         assert_eq!((proof.offloads, &proof.doubts), (all, &Vec::new()));
     }
-    assert_eq!(gateway::trial::doubts(&proofs), None);
+    assert_eq!(daemon::trial::doubts(&proofs), None);
     let gateway = net.run();
     assert!(!gateway.said("done here"), "{:?}", gateway.words());
     assert_eq!(here(), before, "no device stays");
@@ -398,8 +398,8 @@ fn a_reload_by_another_file_is_refused() {
     let mut gateway = net.run();
     let other = net.folder.path().join("other.toml");
     fs::copy(&net.config, &other).expect("there is room");
-    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
-    let mut reload = |config: &Path| client.ask(&gateway::control::Request::Reload { config: config.to_owned() });
+    let mut client = daemon::control::Client::connect(&net.control).expect("it listens");
+    let mut reload = |config: &Path| client.ask(&daemon::control::Request::Reload { config: config.to_owned() });
     let error = reload(&other).expect_err("it runs by another").to_string();
     let said = format!(
         "{}: not reloaded: this gateway runs by {}; change that, and reload it",
@@ -513,7 +513,7 @@ fn the_worker_process_has_no_rights() {
 
 #[test]
 fn a_worker_process_without_rights_answers_who_asks() {
-    use gateway::control::{Client, Direction, Request, Turn};
+    use daemon::control::{Client, Direction, Request, Turn};
     let net = Net::new("");
     let gateway = net.run();
     let before = gateway.worker();
@@ -920,7 +920,7 @@ fn no_two_gateways_serve_one_interface() {
 fn who_looks_on_sees_the_next_process_after_a_restart() {
     let net = Net::new("");
     let gateway = net.run();
-    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
+    let mut client = daemon::control::Client::connect(&net.control).expect("it listens");
     let before = client.status().expect("it answers").process;
     assert!(net.restart().status.success());
     let after = wideload::top::status(&net.control, &mut client).expect("the next one answers").process;
@@ -1090,7 +1090,7 @@ impl Net {
     /// Bytes of a transfer to the wide host that the kernel passed on by itself.
     fn lent_by_a_transfer(&self) -> usize {
         let lent = || {
-            let mut client = gateway::control::Client::connect(&self.control).expect("it listens");
+            let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
             client.status().expect("it answers").all.narrow.came["lent_bytes"]
         };
         let before = lent();
@@ -1101,7 +1101,7 @@ impl Net {
 
     /// Nothing is unexplained, and no law is broken.
     fn is_sound(&self) {
-        let mut client = gateway::control::Client::connect(&self.control).expect("it listens");
+        let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
         let all = client.status().expect("it answers").all;
         for way in [&all.to_wide, &all.to_narrow] {
             assert!(way.broken.is_empty() && way.unexplained == Gap::default(), "{way:?}");
@@ -1111,7 +1111,7 @@ impl Net {
     /// Waits until a gateway answers.
     fn answers(&self) {
         let until = Instant::now() + PATIENCE;
-        while gateway::control::Client::connect(&self.control).and_then(|mut client| client.status()).is_err() {
+        while daemon::control::Client::connect(&self.control).and_then(|mut client| client.status()).is_err() {
             assert!(Instant::now() < until, "nobody answers");
             thread::sleep(Duration::from_millis(5));
         }

@@ -1,8 +1,7 @@
 //! A configuration in, the engine's gateway that it asks for out.
 
-use crate::config::{self, Config, DontFragment, Role, SideConfig, Stage};
 use crate::orders::Replacement;
-use crate::roles::is_beside_kernel;
+use config::{Config, DontFragment, Role, SideConfig, Stage};
 use engine::{
     Border, Checksums, Gateway, GatewaySettings, Position, Raise, Secret, Secrets, SideSettings, SideStage, Stand,
     Toward,
@@ -64,8 +63,8 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let usual = SideSettings::usual(stand, toward, side.mtu);
     let position = match usual.position {
         // A machine behind a TAP is the host, and there is no kernel that goes on with its packets.
-        Position::Kernel if !is_beside_kernel(config) && stand == Stand::WideInterface => Position::Source,
-        Position::Kernel if !is_beside_kernel(config) => Position::Transit,
+        Position::Kernel if !config.is_beside_kernel() && stand == Stand::WideInterface => Position::Source,
+        Position::Kernel if !config.is_beside_kernel() => Position::Transit,
         position => position,
     };
     let is_own_host = stand == Stand::WideInterface && toward == Toward::Wide;

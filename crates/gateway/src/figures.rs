@@ -4,12 +4,10 @@
 //! and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those of ports are named
 //! here, once for all who show them.
 
-use crate::config::{Config, Role, Stage};
 use crate::orders::Reins;
-use crate::service::Service;
-use crate::siblings::Moved;
-use crate::snapshot::{EndSnapshot, Snapshot, WaySnapshot};
-use crate::worker::Path;
+use crate::path::Path;
+use crate::snapshot::{EndSnapshot, Moved, Snapshot, StageSnapshot, WaySnapshot};
+use config::{Config, Role};
 use engine::{Event, Guesses, Reason, Switch, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -270,12 +268,11 @@ impl Went {
 }
 
 impl Watch {
-    /// Asks the workers of this service, which began just now.
-    pub fn new(service: &Service) -> Watch {
-        let config: &Config = service.config();
+    /// Asks the workers of a gateway that goes by this configuration and began just now.
+    pub fn new(config: &Config, crew: Vec<Reins>) -> Watch {
         let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Began { at: Instant::now(), by_the_calendar };
-        Watch { name: config.name.clone(), role: config.role, began, crew: service.reins() }
+        Watch { name: config.name.clone(), role: config.role, began, crew }
     }
 
     /// The gateway's name.
@@ -291,7 +288,7 @@ impl Watch {
         let snapshots = self.crew.iter().map(Reins::ask).collect::<io::Result<Vec<_>>>()?;
         Ok(Figures {
             name: self.name.clone(),
-            role: named(&Role::NAMES, self.role).to_owned(),
+            role: self.role.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             began: self.began.by_the_calendar.as_secs_f64(),
@@ -416,9 +413,9 @@ impl WayFigures {
 }
 
 impl StageFigures {
-    fn of(stage: &crate::snapshot::StageSnapshot) -> StageFigures {
+    fn of(stage: &StageSnapshot) -> StageFigures {
         StageFigures {
-            stage: named(&Stage::NAMES, stage.stage).to_owned(),
+            stage: stage.stage.name().to_owned(),
             is_on: stage.switch == Switch::On,
             held: stage.held.into(),
         }
@@ -530,9 +527,4 @@ fn add<C: AddAssign + Copy + Default>(counts: &mut BTreeMap<String, C>, more: &B
             }
         }
     }
-}
-
-/// What a configuration calls it.
-pub(crate) fn named<T: PartialEq>(names: &[(&'static str, T)], it: T) -> &'static str {
-    names.iter().find(|(_, other)| *other == it).map_or("", |(name, _)| name)
 }

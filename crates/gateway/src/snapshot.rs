@@ -1,9 +1,8 @@
 //! A worker in, its figures out.
 
-use crate::config::Stage;
+use crate::path::Path;
 use crate::send::Sent;
-use crate::siblings::Moved;
-use crate::worker::Path;
+use config::Stage;
 use engine::{Coalescer, Gateway, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use offload::leases::Passed;
 use packet::{Landed, Packet};
@@ -99,6 +98,19 @@ pub struct Seen {
     pub missed_before: u64,
     /// The last error of the port.
     pub last_error: Option<String>,
+}
+
+/// What went between a worker and its siblings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Moved {
+    /// Packets that went to the worker of their flow.
+    pub given: u64,
+    /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
+    pub given_ways: [u64; 2],
+    /// Packets that came from the worker that rebuilt them.
+    pub taken: u64,
+    /// Packets that left where they stood, for their flow's worker had no room.
+    pub refused: u64,
 }
 
 impl StageSnapshot {
