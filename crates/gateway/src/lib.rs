@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod bypass;
+pub mod endpoint;
 pub mod figures;
 pub mod handover;
 pub mod orders;

@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, ip, tcp, udp};
+use wideload_gateway::endpoint::End;
 use wideload_gateway::handover::{self, Legacy, Will};
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
-use wideload_gateway::worker::{End, Worker};
+use wideload_gateway::worker::Worker;
 
 #[test]
 fn what_is_held_leaves_before_a_panic_goes_on() {
