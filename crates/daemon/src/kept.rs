@@ -9,6 +9,7 @@ use crate::ports;
 use crate::reopen::open;
 use crate::trial;
 use config::Config;
+use gateway::snapshot::Losses;
 use linux::descriptors::{self, Stay};
 use linux::netlink::Netlink;
 use offload::leases;
@@ -79,6 +80,9 @@ pub struct Estate {
     /// The number of the wish for the restart, if somebody waits for its outcome.
     #[serde(default)]
     pub awaited: Option<u64>,
+    /// What its worker processes lost.
+    #[serde(default)]
+    pub losses: Losses,
     /// What is to be done afterwards, and under which number somebody waits for that.
     #[serde(default)]
     pub wanted: VecDeque<(Wish, Option<u64>)>,

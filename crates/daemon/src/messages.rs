@@ -2,6 +2,7 @@
 
 use config::OwnAddresses;
 use gateway::orders::Farewell;
+use gateway::snapshot::Losses;
 use linux::descriptors;
 use port::Offloads;
 use serde::de::DeserializeOwned;
@@ -64,6 +65,8 @@ pub enum ToKeeper {
     },
     /// It ends, and told so many hosts that their packets are too long from here on.
     Farewell(Farewell),
+    /// This is lost, for a worker ended and another takes its place.
+    Lost(Losses),
 }
 
 /// How a wish was fulfilled.
@@ -107,6 +110,9 @@ pub struct Begin {
     pub has_heritage: bool,
     /// What addresses its interfaces have.
     pub own_addresses: OwnAddresses,
+    /// What worker processes before it lost.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 /// A port as it is handed to another process.

@@ -6,7 +6,7 @@
 
 use crate::doors::{Door, Guest, Host};
 use engine::{Event, Reason};
-use gateway::figures::{Came, Count, EndFigures, Figures, Guessed, Shared, Watch, WayFigures, Went};
+use gateway::figures::{Came, Count, EndFigures, Figures, Guessed, Lost, Shared, Watch, WayFigures, Went};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -225,6 +225,10 @@ impl Sheet<'_, '_> {
                 (vec![("worker", &number[..])], Value::Total(counter.of(&worker.siblings)))
             });
             self.write(&format!("sibling_{}", counter.name()), counter.what(), Some(packets()), rows)?;
+        }
+        for counter in Lost::ALL {
+            let (name, unit) = named_with("succession", counter.name(), counter.unit());
+            self.write(&name, counter.what(), unit, [(vec![], Value::Total(counter.of(&figures.losses)))])?;
         }
         let rows = Reason::ALL.iter().map(|it| (vec![("reason", it.name()), ("meaning", it.what())], Value::Info));
         self.write("reason", "What the reasons mean.", None, rows)

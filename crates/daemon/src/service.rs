@@ -13,7 +13,7 @@ use gateway::handover::{Legacy, Will};
 use gateway::orders::{Farewell, Order, Orders, Reins, orders};
 use gateway::path::Path;
 use gateway::siblings::Siblings;
-use gateway::snapshot::Snapshot;
+use gateway::snapshot::{Losses, Snapshot};
 use gateway::stations::Stations;
 use gateway::worker::{FAREWELL_PATIENCE, Worker};
 use linux::clock::Clock;
@@ -22,7 +22,7 @@ use port::{Offloads, Port};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -39,6 +39,8 @@ pub struct Service {
     seized: Arc<Mutex<Seized>>,
     /// Interfaces at which it switched GRO on; none where another process has seen to that.
     gro: Option<Gro>,
+    /// What was lost before it began.
+    losses: Losses,
 }
 
 /// A worker on its thread.
@@ -48,14 +50,8 @@ struct Member {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What ends with a worker that panics; what it holds leaves first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterPanic {
-    /// Its thread.
-    ThreadEnds,
-    /// The whole process: another one starts anew.
-    ProcessEnds,
-}
+/// Hears what is lost with this process, which ends with any worker that panics.
+pub type Tell = Arc<dyn Fn(Losses) + Send + Sync>;
 
 /// What ties a service to the process that has rights.
 pub struct Ties {
@@ -63,6 +59,10 @@ pub struct Ties {
     pub openers: [Opener; 2],
     /// Where workers say that they work, if packets pass without them.
     pub pulse: Option<Arc<Pulse>>,
+    /// What was lost before.
+    pub losses: Losses,
+    /// Has it know what is lost with a worker that panics.
+    pub tell: Tell,
 }
 
 impl fmt::Debug for Ties {
@@ -76,8 +76,9 @@ struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
     legacies: Vec<Legacy>,
-    after_panic: AfterPanic,
-    openers: Option<[Opener; 2]>,
+    /// Who hears of a panic, before the process ends; none: the thread ends alone.
+    tell: Option<Tell>,
+    openers: [Opener; 2],
     stations: Option<Arc<Stations>>,
 }
 
@@ -97,8 +98,7 @@ impl Service {
             Ok(Arc::new(move |number| reopening.port(number)))
         };
         let openers = [opener(0)?, opener(1)?];
-        let mut service =
-            Service::assemble(config, ports, Vec::new(), AfterPanic::ThreadEnds, Some(openers), None)?;
+        let mut service = Service::assemble(config, ports, Vec::new(), openers, None, None)?;
         service.seized = seized;
         *reopen::locked(&service.seized) = Seized::start(&service.config, None, Vec::new())?;
         let gro = service.gro.insert(Gro::default());
@@ -119,19 +119,20 @@ impl Service {
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
         legacies: Vec<Vec<Legacy>>,
-        after_panic: AfterPanic,
-        Ties { openers, pulse }: Ties,
+        Ties { openers, pulse, losses, tell }: Ties,
     ) -> io::Result<Service> {
-        Service::assemble(config, ports, legacies, after_panic, Some(openers), pulse)
+        let mut service = Service::assemble(config, ports, legacies, openers, pulse, Some(tell))?;
+        service.losses = losses;
+        Ok(service)
     }
 
     fn assemble(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
         mut legacies: Vec<Vec<Legacy>>,
-        after_panic: AfterPanic,
-        openers: Option<[Opener; 2]>,
+        openers: [Opener; 2],
         pulse: Option<Arc<Pulse>>,
+        tell: Option<Tell>,
     ) -> io::Result<Service> {
         let note = reopen::note(&config);
         let offloads =
@@ -139,10 +140,17 @@ impl Service {
         let stations = (config.role == Role::Border).then(Arc::<Stations>::default);
         let places = places(&config, note.is_none(), pulse.as_ref())?;
         legacies.resize(ports.len(), Vec::new());
-        let mut service = Service { config, offloads, crew: Vec::new(), note, seized: Arc::default(), gro: None };
+        let (crew, seized, losses) = (Vec::new(), Arc::default(), Losses::default());
+        let mut service = Service { config, offloads, crew, note, seized, gro: None, losses };
         for (number, ((ports, place), legacies)) in ports.into_iter().zip(places).zip(legacies).enumerate() {
-            let start =
-                Start { ports, place, legacies, after_panic, openers: openers.clone(), stations: stations.clone() };
+            let start = Start {
+                ports,
+                place,
+                legacies,
+                tell: tell.clone(),
+                openers: openers.clone(),
+                stations: stations.clone(),
+            };
             service.crew.push(hire(&service.config, number, start)?);
         }
         Ok(service)
@@ -163,12 +171,15 @@ impl Service {
         self.crew.iter().for_each(|member| member.reins.nudge());
     }
 
-    /// Ends, and writes what is held to a pipe.
-    pub fn hand_over(&mut self, pipe: OwnedFd) {
+    /// Ends, and writes what is held to a pipe. Returns what is lost by that.
+    pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
         for (member, will) in self.crew.iter().zip(Will::each(pipe, self.crew.len())) {
             member.reins.give(Order::HandOver(will));
         }
         self.join();
+        let mut losses = Losses::default();
+        self.crew.iter().filter_map(|member| member.reins.last()).for_each(|last| losses += last.losses);
+        losses
     }
 
     /// What it was told.
@@ -186,7 +197,7 @@ impl Service {
 
     /// What tells how things are with it, from any thread.
     pub fn watch(&self) -> Watch {
-        Watch::new(&self.config, self.reins())
+        Watch::new(&self.config, self.reins(), self.losses)
     }
 
     /// What asks the workers, and tells them.
@@ -327,33 +338,30 @@ fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::
 }
 
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
-    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, after_panic, openers, stations } =
+    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, tell, openers, stations } =
         start;
     let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
-    let mut ends = [End::new(wide, config.wide.mtu), End::new(narrow, config.narrow.mtu)];
-    if let Some(openers) = openers {
-        let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
-        let [wide, narrow] = ends;
-        ends = [wide.with_reopen(wide_again), narrow.with_reopen(narrow_again)];
-    }
+    let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
+    let ends = [
+        End::new(wide, config.wide.mtu).with_reopen(wide_again),
+        End::new(narrow, config.narrow.mtu).with_reopen(narrow_again),
+    ];
     let worker = Worker::new(Clock::start(), ends, gateway, orders);
     let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
     let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
     let mut worker = worker.on(path);
     let _above = privileges::above_others(config.priority);
+    let said = reins.clone();
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || {
-            let mut work = || {
-                worker.inherit(&legacies);
-                worker.run_guarded();
-            };
-            match after_panic {
-                AfterPanic::ThreadEnds => work(),
-                AfterPanic::ProcessEnds => {
-                    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-                        process::exit(PANICKED);
-                    }
+            let ended = catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&legacies)));
+            match (ended, tell) {
+                (Ok(()), _) => {}
+                (Err(cause), None) => resume_unwind(cause),
+                (Err(_), Some(tell)) => {
+                    tell(said.last().map(|last| last.losses).unwrap_or_default());
+                    process::exit(PANICKED);
                 }
             }
         })

@@ -9,9 +9,10 @@ use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, hear, say};
 use crate::metrics::Metrics;
 use crate::privileges;
 use crate::reopen::{self, Asking, Opener, locked, open};
-use crate::service::{AfterPanic, Service, Ties};
+use crate::service::{Service, Tell, Ties};
 use config::{Config, Stage};
-use gateway::handover::{self, Legacy};
+use gateway::handover::{self, Heritage};
+use gateway::snapshot::Losses;
 use offload::pulse::Pulse;
 use port::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,17 +42,17 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let pulse = handed.next(begin.has_pulse)?.map(|memory| Pulse::adopt(memory, config.workers)).transpose()?;
     let heritage = handed.next(begin.has_heritage)?;
     let ready = || say(&socket, &ToKeeper::Ready, &[]);
-    let (ports, legacies) = if adopted.iter().flatten().all(Option::is_some) {
+    let (ports, Heritage { legacies, cut_count }) = if adopted.iter().flatten().all(Option::is_some) {
         privileges::give_up(config.user.as_deref())?;
         ready()?;
-        (complete(adopted, &config)?, inherit(heritage, &config)?)
+        (complete(adopted, &config)?, inherit(heritage, &config))
     } else {
         // To open a port takes rights, and that whoever had it has ended.
         ready()?;
-        let legacies = inherit(heritage, &config)?;
+        let inherited = inherit(heritage, &config);
         let ports = complete(adopted, &config)?;
         privileges::give_up(config.user.as_deref())?;
-        (ports, legacies)
+        (ports, inherited)
     };
     let asking = [0, 1].map(|end| {
         let asked = Arc::clone(&socket);
@@ -59,8 +60,14 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
         Arc::new(Asking::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
     });
     let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
-    let ties = Ties { openers, pulse: pulse.map(Arc::new) };
-    let service = Service::start_on(config, ports, legacies, AfterPanic::ProcessEnds, ties)?;
+    let told = Arc::clone(&socket);
+    let tell: Tell = Arc::new(move |losses| tell(&told, losses));
+    let cut = Losses { cut: cut_count, ..Losses::default() };
+    tell(cut);
+    let mut losses = begin.losses;
+    losses += cut;
+    let ties = Ties { openers, pulse: pulse.map(Arc::new), losses, tell };
+    let service = Service::start_on(config, ports, legacies, ties)?;
     drop(above);
     let desk = Desk::new(Arc::clone(&socket));
     let watch = service.watch();
@@ -139,8 +146,16 @@ fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<
 }
 
 /// What another process leaves, once it has left all.
-fn inherit(heritage: Option<OwnedFd>, config: &Config) -> io::Result<Vec<Vec<Legacy>>> {
-    heritage.map_or_else(|| Ok(Vec::new()), |pipe| handover::read(pipe, config.workers))
+fn inherit(heritage: Option<OwnedFd>, config: &Config) -> Heritage {
+    heritage.map(|pipe| handover::read(pipe, config.workers)).unwrap_or_default()
+}
+
+/// Has the keeper know what is lost, if something is.
+fn tell(socket: &OwnedFd, losses: Losses) {
+    if losses != Losses::default() {
+        // Where it is gone, nobody wants to know.
+        let _ = say(socket, &ToKeeper::Lost(losses), &[]);
+    }
 }
 
 /// Tells the keeper that all is well, and does what it says.
@@ -180,7 +195,7 @@ fn attend(
             }
             Heard::Said(ToWorker::HandOver, descriptors) => {
                 match descriptors.into_iter().next() {
-                    Some(pipe) => locked(service).hand_over(pipe),
+                    Some(pipe) => tell(socket, locked(service).hand_over(pipe)),
                     None => locked(service).end(),
                 }
                 return Ok(());

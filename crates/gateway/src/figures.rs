@@ -6,7 +6,7 @@
 
 use crate::orders::Reins;
 use crate::path::Path;
-use crate::snapshot::{EndSnapshot, Moved, Snapshot, StageSnapshot, WaySnapshot};
+use crate::snapshot::{EndSnapshot, Losses, Moved, Snapshot, StageSnapshot, WaySnapshot};
 use config::{Config, Role};
 use engine::{Event, Guesses, Reason, Switch, Tally};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ pub struct Watch {
     role: Role,
     began: Began,
     crew: Vec<Reins>,
+    losses: Losses,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,10 @@ pub struct Figures {
     pub all: Part,
     /// Each worker.
     pub workers: Vec<Part>,
+    /// What was lost where one worker ended and another took its place, since the gateway began: in worker processes
+    /// before this one too.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 /// How things are with one worker, or with all.
@@ -257,6 +262,15 @@ counters! {
     }
 }
 
+counters! {
+    /// What is lost where one worker ends and another takes its place.
+    Lost of Losses {
+        Untaken "untaken" "packets" untaken "Packets that a worker was to hand over and its successor did not take: dropped."
+        Cut "cut" "frames" cut "Frames that a worker handed over and that came cut, for its process had ended: dropped."
+        Panicked "panicked" "frames" panicked "Frames that a worker had in hand when it panicked: dropped."
+    }
+}
+
 impl Came {
     /// What of it is a loss.
     pub const DROPS: [Came; 4] = [Came::Lost, Came::Oversize, Came::Missed, Came::LentLost];
@@ -268,11 +282,11 @@ impl Went {
 }
 
 impl Watch {
-    /// Asks the workers of a gateway that goes by this configuration and began just now.
-    pub fn new(config: &Config, crew: Vec<Reins>) -> Watch {
+    /// Asks the workers of a gateway that goes by this configuration and began just now, after these losses.
+    pub fn new(config: &Config, crew: Vec<Reins>, losses: Losses) -> Watch {
         let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Began { at: Instant::now(), by_the_calendar };
-        Watch { name: config.name.clone(), role: config.role, began, crew }
+        Watch { name: config.name.clone(), role: config.role, began, crew, losses }
     }
 
     /// The gateway's name.
@@ -293,6 +307,7 @@ impl Watch {
             process: std::process::id(),
             began: self.began.by_the_calendar.as_secs_f64(),
             seconds: self.began.at.elapsed().as_secs_f64(),
+            losses: self.losses,
             ..Figures::of(&snapshots)
         })
     }
@@ -329,7 +344,9 @@ impl Part {
     fn of(snapshot: &Snapshot) -> Part {
         let [to_narrow, to_wide] = &snapshot.ways;
         let [wide, narrow] = &snapshot.ends;
-        let Moved { given, given_ways: [narrow_given, wide_given], taken, refused } = snapshot.siblings;
+        let Moved { given, given_ways, taken, refused } = snapshot.siblings;
+        let [narrow_handed, wide_handed] = snapshot.handed_over;
+        let [narrow_given, wide_given] = [given_ways[0] + narrow_handed, given_ways[1] + wide_handed];
         let [at_wide, at_narrow] = match snapshot.path {
             Path::Across => [
                 unexplained([to_wide, to_narrow], [wide, narrow], wide_given),
@@ -354,7 +371,7 @@ impl Part {
 }
 
 /// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the answers about
-/// what came by it, and what the end that feeds it gave that is no packet; what was given to siblings leaves by theirs.
+/// what came by it, and what the end that feeds it gave that is no packet; what was given to siblings or to a successor leaves by theirs.
 fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
     let sent = &end.sent;

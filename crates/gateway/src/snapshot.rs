@@ -6,7 +6,9 @@ use config::Stage;
 use engine::{Coalescer, Gateway, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use offload::leases::Passed;
 use packet::{Landed, Packet};
+use serde::{Deserialize, Serialize};
 use std::io;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// How things are with one worker.
@@ -22,6 +24,11 @@ pub struct Snapshot {
     pub processor_time: Duration,
     /// What went between it and its siblings.
     pub siblings: Moved,
+    /// Packets that it left to its successor, those that were not taken too: those that were to leave by the narrow
+    /// end, and by the wide end.
+    pub handed_over: [u64; 2],
+    /// What is lost with it.
+    pub losses: Losses,
     /// Times that it slept and was woken so far.
     pub wake_count: u64,
 }
@@ -73,6 +80,18 @@ pub struct EndSnapshot {
     pub lent: Passed,
 }
 
+/// What is lost where one worker ends and another takes its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Losses {
+    /// Packets that a worker was to hand over, and that its successor did not take.
+    pub untaken: u64,
+    /// Frames that were handed over and came cut.
+    pub cut: u64,
+    /// Frames that a worker had in hand when it panicked.
+    pub panicked: u64,
+}
+
 /// What came in by one port, before the engine counts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -113,6 +132,14 @@ pub struct Moved {
     pub refused: u64,
 }
 
+impl AddAssign for Losses {
+    fn add_assign(&mut self, other: Losses) {
+        self.untaken += other.untaken;
+        self.cut += other.cut;
+        self.panicked += other.panicked;
+    }
+}
+
 impl StageSnapshot {
     /// The stages of a side.
     pub(crate) fn all(side: &Side) -> Vec<StageSnapshot> {
@@ -133,7 +160,8 @@ impl StageSnapshot {
 }
 
 impl WaySnapshot {
-    /// How things are with a direction of a gateway, of whose pool its port keeps so many buffers.
+    /// How things are with a direction of a gateway. Of its pool, so many buffers are kept by its port, or ended in a
+    /// panic.
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> WaySnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);

@@ -38,8 +38,6 @@ impl Keeper {
             let mut fds = [PollFd::from_borrowed_fd(child.process.as_fd(), PollFlags::IN)];
             let _ = poll(&mut fds, Some(&LOOK));
         }
-        // What it said last.
-        let _ = self.attend(&mut child);
     }
 
     pub(super) fn say_farewell(&self, farewell: Farewell) {

@@ -28,6 +28,7 @@ use crate::voice::Voice;
 pub use child::WORK;
 use child::{Child, ENDED, State};
 use config::{Config, Problems};
+use gateway::snapshot::Losses;
 use linux::descriptors::Signals;
 use offload::pulse::{Pulse, Watched};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -76,6 +77,8 @@ pub struct Keeper {
     /// What is to be done, and who waits for the outcome.
     wanted: VecDeque<(Wish, Waiter)>,
     interfaces: InterfaceWatch,
+    /// What worker processes lost so far.
+    losses: Losses,
 }
 
 /// The number of a wish whose outcome somebody waits for whom the worker process serves.
@@ -208,8 +211,9 @@ impl Keeper {
         }
     }
 
-    /// Hears what a worker process says, and looks whether it lives.
+    /// Hears what a worker process says, and looks whether it lives: first, so that of one that died the last word is heard.
     fn attend(&mut self, child: &mut Child) -> State {
+        let state = child.state();
         loop {
             match hear(&child.socket) {
                 Ok(Heard::Said(said, _)) => self.hear(child, said),
@@ -221,7 +225,7 @@ impl Keeper {
                 }
             }
         }
-        child.state()
+        state
     }
 
     fn hear(&mut self, child: &mut Child, said: ToKeeper) {
@@ -240,8 +244,24 @@ impl Keeper {
                 self.answer_by(child, Some(number), Err("too much is asked for at once; try again".to_owned()));
             }
             ToKeeper::Farewell(farewell) => self.say_farewell(farewell),
+            ToKeeper::Lost(losses) => self.lose(losses),
         }
         child.heard_at = Instant::now();
+    }
+
+    /// Keeps count of what is lost with a worker process, for those after it to tell.
+    fn lose(&mut self, losses: Losses) {
+        self.losses += losses;
+        let Losses { untaken, cut, panicked } = losses;
+        for (count, how) in [
+            (untaken, "that a worker was to hand over, and its successor did not take"),
+            (cut, "that a worker handed over and that came cut"),
+            (panicked, "that a worker had in hand when it panicked"),
+        ] {
+            if count > 0 {
+                self.say(&format!("lost packets {how}: {count}"));
+            }
+        }
     }
 
     /// A worker process is gone, which had begun to work, or not.
@@ -292,6 +312,7 @@ impl Keeper {
             has_pulse: self.pulse.is_some(),
             has_heritage: pipe.is_some(),
             own_addresses: self.config.own_addresses,
+            losses: self.losses,
         };
         let mut descriptors = kept::handed(&self.ports, &self.doors, self.pulse.as_deref());
         descriptors.extend(pipe.map(AsFd::as_fd));

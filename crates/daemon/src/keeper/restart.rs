@@ -85,6 +85,7 @@ impl Keeper {
             claims: self.claims.numbers(),
             links: self.seized.as_ref().map(Seized::links).unwrap_or_default(),
             awaited: self.awaited,
+            losses: self.losses,
             wanted: self.wanted.clone(),
         };
         let (_memory, number) = estate.leave().map_err(|error| error.to_string())?;

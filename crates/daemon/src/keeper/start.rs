@@ -13,6 +13,7 @@ use crate::service::stays;
 use crate::trial;
 use crate::voice::Voice;
 use config::{Config, Fail};
+use gateway::snapshot::Losses;
 use linux::descriptors::Signals;
 use offload::pulse::Pulse;
 use port::Offloads;
@@ -80,6 +81,7 @@ impl Keeper {
             keeper.warn();
         }
         (keeper.awaited, keeper.wanted) = (estate.awaited, estate.wanted);
+        keeper.losses = estate.losses;
         keeper.claims = inherited.claims(&estate.claims);
         // A program that claimed nothing is not ended by who does.
         if let Err(error) = keeper.claim() {
@@ -159,6 +161,7 @@ impl Keeper {
             awaited: None,
             wanted: VecDeque::new(),
             interfaces: InterfaceWatch::default(),
+            losses: Losses::default(),
         })
     }
 

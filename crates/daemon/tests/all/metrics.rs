@@ -1,7 +1,7 @@
 //! A live gateway in, what it tells Prometheus out.
 
 use crate::live_gateway::{Live, datagram, put, segment};
-use gateway::figures::{Came, Figures, Guessed, Shared, Went};
+use gateway::figures::{Came, Figures, Guessed, Lost, Shared, Went};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -35,6 +35,10 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
                 "# HELP wideload_guess_{} {what}\n",
                 with_unit(&Guessed::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
             )],
+            "Succession" => vec![format!(
+                "# HELP wideload_succession_{} {what}\n",
+                with_unit(&Lost::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
+            )],
             "Workers" => vec![format!("# HELP wideload_sibling_{name}_packets {what}\n")],
             other => panic!("a row in the section {other}"),
         };
@@ -46,7 +50,12 @@ fn every_counter_of_the_page_of_counters_is_there_even_at_zero() {
     let ports = Came::ALL.len() + Went::ALL.len();
     assert_eq!(
         count,
-        engine::Reason::ALL.len() + engine::Event::ALL.len() + ports + Guessed::ALL.len() + Shared::ALL.len()
+        engine::Reason::ALL.len()
+            + engine::Event::ALL.len()
+            + ports
+            + Guessed::ALL.len()
+            + Shared::ALL.len()
+            + Lost::ALL.len()
     );
 }
 

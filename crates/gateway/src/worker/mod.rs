@@ -12,7 +12,7 @@ use crate::endpoint::{End, MEND_EVERY, Mended, Turn};
 use crate::orders::{Order, Orders};
 use crate::path::{Path, TO_NARROW, TO_WIDE};
 use crate::siblings::Siblings;
-use crate::snapshot::{Snapshot, WaySnapshot};
+use crate::snapshot::{Losses, Snapshot, WaySnapshot};
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
 use engine::{Batch, Checksums, Gateway, Way};
@@ -41,6 +41,13 @@ pub struct Worker {
     orders: Orders,
     /// Another goes on with what was held here.
     has_heir: bool,
+    /// Packets that were left to it, by way; those that it did not take too.
+    handed_over: [u64; 2],
+    losses: Losses,
+    /// Frames that were left to it and that it has looked at.
+    inherited_count: usize,
+    /// Buffers that ended in a panic, by way.
+    gone_counts: [usize; 2],
     /// Who else works here, where flows are steered.
     siblings: Option<Siblings>,
     /// Which stations are on which side of a border.
@@ -67,6 +74,10 @@ impl Worker {
             candidates: Vec::new(),
             orders,
             has_heir: false,
+            handed_over: [0; 2],
+            losses: Losses::default(),
+            inherited_count: 0,
+            gone_counts: [0; 2],
             siblings: None,
             stations: None,
             lends: false,
@@ -311,11 +322,13 @@ impl Worker {
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
         let kept = [wide.port.kept_count(), narrow.port.kept_count()];
-        let ways = [TO_NARROW, TO_WIDE].map(|way| WaySnapshot::of(&self.gateway, way, kept[way]));
+        let ways =
+            [TO_NARROW, TO_WIDE].map(|way| WaySnapshot::of(&self.gateway, way, kept[way] + self.gone_counts[way]));
         let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
-        Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings }
+        let (handed_over, losses) = (self.handed_over, self.losses);
+        Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings, handed_over, losses }
     }
 }
 

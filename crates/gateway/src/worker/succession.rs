@@ -5,14 +5,19 @@ use crate::handover::{Legacy, Will};
 use crate::orders::Replacement;
 use crate::path::{TO_NARROW, TO_WIDE};
 use crate::siblings::{Rebuilt, Siblings};
-use engine::{Batch, Output, Way};
+use engine::{Batch, Way};
 use packet::{Frame, Ingress, Packet, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 impl Worker {
-    /// Works as [`Worker::run`] does. Where that panics, what is held leaves first, as far as it still can.
-    pub fn run_guarded(&mut self) {
-        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.run())) {
+    /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves first, as far as it still can. How things
+    /// were in the end, [`Reins::last`](crate::orders::Reins::last) tells.
+    pub fn run_guarded(&mut self, legacies: &[Legacy]) {
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.inherit(legacies);
+            self.run();
+        }));
+        if ran.is_err() {
             // What was amiss once may be so again: then what is held is lost.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 // What was being received is lost, and nothing waits for it.
@@ -23,8 +28,30 @@ impl Worker {
                 self.close_to_siblings();
                 self.flush();
             }));
+        }
+        // The same.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if ran.is_err() {
+                self.count_gone(legacies.len());
+            }
+            let last = self.snapshot();
+            self.orders.leave(last);
+        }));
+        if let Err(cause) = ran {
             resume_unwind(cause);
         }
+    }
+
+    /// Counts what a panic ended, once all has left that could: every frame lies in a buffer of its own, and whichever
+    /// is on loan and not with a port, nobody has any more. Of so many frames that were left to it, some may not have
+    /// been looked at.
+    fn count_gone(&mut self, legacy_count: usize) {
+        for way in [TO_NARROW, TO_WIDE] {
+            let lent_count = self.gateway.output(way).pool.lent_count();
+            self.gone_counts[way] = lent_count.saturating_sub(self.ends[way].port.kept_count());
+        }
+        let gone_count = self.gone_counts.iter().sum::<usize>() + legacy_count - self.inherited_count;
+        self.losses.panicked = gone_count as u64;
     }
 
     /// Takes what another process held, before anything is received. What that one knew of its connections is not
@@ -32,6 +59,7 @@ impl Worker {
     pub fn inherit(&mut self, legacies: &[Legacy]) {
         let now = self.clock.now();
         for Legacy { way, longest_piece, id, frame } in legacies {
+            self.inherited_count += 1;
             let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
                 Ok(mut packet) => {
@@ -72,7 +100,7 @@ impl Worker {
             self.gateway.hand_over(now, way);
             while let Some(leaving) = self.gateway.next(way) {
                 match leaving {
-                    Way::Forward(packet) => bequeath(will, way, packet, self.gateway.output_mut(way)),
+                    Way::Forward(packet) => self.bequeath(will, way, packet),
                     Way::Answer(packet) => self.send(way, packet, way),
                     Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
                 }
@@ -80,6 +108,17 @@ impl Worker {
             self.drain(way);
         }
         self.has_heir = true;
+    }
+
+    /// Writes a packet for who goes on, and gives its buffer back.
+    fn bequeath(&mut self, will: &Will, way: usize, mut packet: Packet) {
+        let count = packet.wire_count() as u64;
+        self.handed_over[way] += count;
+        // Where nobody reads, another begins with nothing.
+        if will.write(way, &mut packet).is_err() {
+            self.losses.untaken += count;
+        }
+        self.gateway.done(way, packet);
     }
 
     /// Takes what siblings rebuilt of flows that are ours.
@@ -112,11 +151,4 @@ impl Worker {
             self.drain(rebuilt.way);
         }
     }
-}
-
-/// Writes a packet for who goes on, and gives its buffer back.
-fn bequeath(will: &Will, way: usize, mut packet: Packet, out: &mut Output) {
-    // Where nobody reads, another begins with nothing.
-    let _ = will.write(way, &mut packet);
-    out.done(packet);
 }
