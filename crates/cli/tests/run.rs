@@ -210,6 +210,43 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
 }
 
 #[test]
+fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_process() {
+    let net = Net::new("join = \"hop\"\npatience = \"60s\"");
+    let mut gateway = net.run();
+    let status = || daemon::control::Client::connect(&net.control).and_then(|mut client| client.status());
+    let name = net.trio.names()[3];
+    let mut narrow = net
+        .trio
+        .narrow
+        .space()
+        .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
+        .expect("it is there");
+    let [first_piece, _, last_piece] = pieces(1).try_into().expect("it has three");
+    for piece in [&first_piece, &last_piece] {
+        let wire = port::Wire { header: piece, payload: &[], to_do: port::ToDo::default() };
+        assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
+    }
+    until(|| status().is_ok_and(|figures| figures.all.to_wide.held.packets == 2));
+    // It is told to hand over while it stands still, and its successor dies meanwhile.
+    let first = gateway.worker();
+    gateway.kill_worker(Signal::STOP);
+    gateway.tell(Signal::USR2);
+    let is_worker =
+        |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0work\0"));
+    until(|| gateway.worker() != first && is_worker(gateway.worker()));
+    thread::sleep(Duration::from_millis(300));
+    gateway.kill_worker(Signal::KILL);
+    gateway
+        .wait_for(|words| words.iter().any(|word| word.ends_with("the new worker process was ended by signal 9")));
+    kill_process(Pid::from_raw(first).expect("it is a process"), Signal::CONT).expect("it lives");
+    gateway.wait_for(|words| {
+        words.iter().any(|word| word.ends_with("that a worker was to hand over, and its successor did not take: 2"))
+    });
+    until(|| status().is_ok_and(|figures| figures.losses.untaken == 2));
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn a_stream_goes_on_over_restarts() {
     let net = Net::new("");
     let mut gateway = net.run();
@@ -1302,6 +1339,14 @@ fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
                 return packet.frame().to_vec();
             }
         }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "it does not come to that");
         thread::sleep(Duration::from_millis(1));
     }
 }
