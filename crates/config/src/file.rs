@@ -1,4 +1,4 @@
-//! A file, or its text, in, a configuration out, or all that is wrong with it.
+//! A file, or its text -> a configuration, or all that is wrong with it.
 
 use crate::check;
 use crate::problem::{Notes, Problems};

@@ -1,4 +1,4 @@
-//! A file of TOML in, a configuration of the live gateway out, or all that is wrong with the file.
+//! A file of TOML -> a configuration of the live gateway, or all that is wrong with the file.
 //!
 //! What a side says is about what leaves by it. What a file does not say is as the role has it:
 //!
@@ -8,8 +8,8 @@
 //! | border | coalesce, segment, fragment; MSS both ways | segment, fragment |
 //! | router | nothing: its kernel cuts and refuses | nothing |
 //!
-//! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows it
-//! may have been misread: then only the lines before it are judged.
+//! Every mistake is found in one go, with its line, its key and what to do. Where a line is no TOML, what follows
+//! it may have been misread: then only the lines before it are judged.
 #![forbid(unsafe_code)]
 
 mod check;

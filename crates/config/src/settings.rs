@@ -1,4 +1,4 @@
-//! What a file can say in, types for it out: a configuration, with what is usual where the file says nothing.
+//! What a file can say -> types for it: a configuration, with their names as a file writes them.
 
 use crate::problem::Problems;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +16,8 @@ pub struct Config {
     pub name: String,
     /// Threads that packets are shared out to.
     pub workers: usize,
-    /// Where ICMP errors come from: one address of IPv4, one of IPv6; none where the interface's own is to be taken.
+    /// Where ICMP errors come from: one address of IPv4, one of IPv6; none where the interface's own is to be
+    /// taken.
     pub answer_from: [Option<IpAddr>; 2],
     /// The addresses that the interfaces of the wide side and the narrow one have themselves, as they were found;
     /// a file says nothing of them.
@@ -47,7 +48,8 @@ pub struct Config {
     pub warnings: Problems,
 }
 
-/// A global address of IPv4 and one of IPv6 that an interface has, where it has one: of the wide side, and of the narrow one.
+/// A global address of IPv4 and one of IPv6 that an interface has, where it has one: of the wide side, and of the
+/// narrow one.
 pub type OwnAddresses = [[Option<IpAddr>; 2]; 2];
 
 /// What becomes of packets while no worker works: one hangs, or none has begun.
@@ -110,8 +112,8 @@ pub enum Stage {
 /// What leaves by one side.
 #[derive(Clone, Debug)]
 pub struct SideConfig {
-    /// Where packets come from and go: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`; toward the host of a wide interface
-    /// `egress:INTERFACE`, which stands in no file.
+    /// Where packets come from and go: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`; toward the host of a wide
+    /// interface `egress:INTERFACE`, which stands in no file.
     pub port: String,
     /// Longest packet that leaves, IP header counted, in bytes.
     pub mtu: u16,
@@ -190,8 +192,8 @@ pub struct WideInterfaceConfig {
 }
 
 impl Config {
-    /// Where ICMP errors come from that leave by the wide end (0) or the narrow one (1), one address of each version: the one that is named, the
-    /// interface's own, that of the other interface, or one that no host has.
+    /// Where ICMP errors come from that leave by the wide end (0) or the narrow one (1), one address of each
+    /// version: the one that is named, the interface's own, that of the other interface, or one that no host has.
     pub fn answers_at(&self, end: usize) -> [IpAddr; 2] {
         let own = &self.own_addresses;
         core::array::from_fn(|version| {
@@ -201,8 +203,8 @@ impl Config {
         })
     }
 
-    /// Does the kernel forward and deliver, and leave only what is to be joined or cut? Else the gateway is a bump in the wire
-    /// between two ports: as a border does, and as the card of a guest behind a TAP.
+    /// Does the kernel forward and deliver, and leave only what is to be joined or cut? Else the gateway is a bump
+    /// in the wire between two ports: as a border does, and as the card of a guest behind a TAP.
     pub fn is_beside_kernel(&self) -> bool {
         match self.role {
             Role::Border => false,

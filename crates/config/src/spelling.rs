@@ -1,4 +1,4 @@
-//! A word and those that are known in, the one that was meant out.
+//! A word and those that are known -> the one that was meant.
 
 /// The word that was meant: the nearest, if it is near enough to be taken for this one.
 pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {

@@ -1,10 +1,11 @@
-//! A configuration in, a kernel that gives the gateway only the packets to be joined or cut out: for a router and a wide interface.
+//! A configuration in, a kernel that gives the gateway only the packets to be joined or cut out: for a router and a
+//! wide interface.
 //!
-//! The kernel goes on to route, filter, forward and deliver. Programs at its interfaces redirect fragments (and TCP where a side
-//! asks for it) to helper devices that the workers read; what the workers write there comes in or leaves where it was taken. So a
-//! joined packet loses a hop, and is routed, once (C12). A
-//! thread follows interfaces that come and go and the host's routes. Nothing of this outlives the process, however it ends,
-//! but a rule and routes that lead nowhere, which [`undo`](crate::wide_routes::undo) removes.
+//! The kernel goes on to route, filter, forward and deliver. Programs at its interfaces redirect fragments (and TCP
+//! where a side asks for it) to helper devices that the workers read; what the workers write there comes in or
+//! leaves where it was taken. So a joined packet loses a hop, and is routed, once (C12). A thread follows
+//! interfaces that come and go and the host's routes. Nothing of this outlives the process, however it ends, but a
+//! rule and routes that lead nowhere, which [`undo`](crate::wide_routes::undo) removes.
 
 use crate::ports::{address, interface_of};
 use crate::wide_routes::WideRoutes;
@@ -48,8 +49,8 @@ enum Order {
 }
 
 impl Beside {
-    /// Begins, in the namespace of the calling thread, once the workers' ports are open. Packets are taken while all workers
-    /// write their beats. What a program before this one left is taken over.
+    /// Begins, in the namespace of the calling thread, once the workers' ports are open. Packets are taken while
+    /// all workers write their beats. What a program before this one left is taken over.
     ///
     /// # Errors
     /// What the kernel refuses; nothing stays changed.
@@ -394,8 +395,8 @@ impl Found {
     }
 }
 
-/// None where the interface or its helper is gone, or the helper was set down, so that packets given to it would be lost: both may
-/// come again.
+/// None where the interface or its helper is gone, or the helper was set down, so that packets given to it would be
+/// lost: both may come again.
 fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
     let address: Address = address.parse().map_err(invalid)?;

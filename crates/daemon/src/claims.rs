@@ -1,8 +1,9 @@
 //! A configuration in, a claim on each of its interfaces out: no two gateways serve one.
 //!
-//! Packet and AF_XDP sockets of two gateways on one interface would both get each packet, or share them out, and neither would know.
-//! A claim is an abstract socket whose name has the number of the interface: the kernel gives a name once in each network
-//! namespace, and takes it back when its process ends. TUN and TAP devices have one owner already.
+//! Packet and AF_XDP sockets of two gateways on one interface would both get each packet, or share them out, and
+//! neither would know. A claim is an abstract socket whose name has the number of the interface: the kernel gives a
+//! name once in each network namespace, and takes it back when its process ends. TUN and TAP devices have one owner
+//! already.
 
 use crate::ports::existing;
 use config::Config;
@@ -23,8 +24,8 @@ use std::time::Duration;
 pub(crate) struct Claims(BTreeMap<u32, OwnedFd>);
 
 impl Claims {
-    /// Claims the interfaces that the configuration names and that are there, and gives up others. Returns what is in doubt,
-    /// a sentence each, and whether the gateway may serve them all.
+    /// Claims the interfaces that the configuration names and that are there, and gives up others. Returns what is
+    /// in doubt, a sentence each, and whether the gateway may serve them all.
     ///
     /// # Errors
     /// Another gateway serves one, which process it is; the others are claimed nevertheless.
@@ -92,8 +93,8 @@ enum Claim {
     Ours(OwnedFd),
     /// Of this process, which may run a gateway here.
     Theirs(UCred),
-    /// The name is taken, but not by a gateway as far as can be told: by a process that may not run one here, or by one that
-    /// does not let itself be seen. Any user can take a name, and must not keep a gateway from running.
+    /// The name is taken, but not by a gateway as far as can be told: by a process that may not run one here, or by
+    /// one that does not let itself be seen. Any user can take a name, and must not keep a gateway from running.
     Unseen(Option<UCred>),
 }
 

@@ -1,4 +1,4 @@
-//! Wishes of a worker process in, what its keeper made of them out.
+//! Wishes of a worker process -> what its keeper made of them.
 
 use crate::messages::{Done, ToKeeper, Wish, say};
 use std::collections::HashMap;

@@ -1,9 +1,10 @@
 //! A border's `packet:` interfaces in, GRO switched on at them while it runs out; and as it was, however it ends.
 //!
-//! GRO hands a border several segments of a flow as one GSO packet. It is a setting of the interface and ends with no process, so a
-//! record in `/run/wideload` says of each interface that GRO was off. It is written before GRO is switched on and removed once GRO is off
-//! again. Where a process was killed, the next one with the same interface takes the record over, or [`undo`] puts all back.
-//! A record is named by its network namespace, whose number the kernel gives to no other, and by its interface's number.
+//! GRO hands a border several segments of a flow as one GSO packet. It is a setting of the interface and ends with
+//! no process, so a record in `/run/wideload` says of each interface that GRO was off. It is written before GRO is
+//! switched on and removed once GRO is off again. Where a process was killed, the next one with the same interface
+//! takes the record over, or [`undo`] puts all back. A record is named by its network namespace, whose number the
+//! kernel gives to no other, and by its interface's number.
 
 use crate::claims;
 use config::{Config, SideConfig};
@@ -49,8 +50,8 @@ impl Gro {
         Gro { changed: Vec::new(), home: None, keeps_records: true }
     }
 
-    /// Has GRO on where the configuration says so, and as it was elsewhere; what could not be done is returned, a sentence
-    /// each: packets pass all the same.
+    /// Has GRO on where the configuration says so, and as it was elsewhere; what could not be done is returned, a
+    /// sentence each: packets pass all the same.
     pub fn suit(&mut self, config: &Config) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Err(error) = self.try_suit(config, &mut doubts) {
@@ -182,8 +183,8 @@ fn forget_gone(netlink: &mut Netlink, cookie: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts back what processes that were killed have left in the namespace of the calling thread, at interfaces that no gateway
-/// serves: the names of those.
+/// Puts back what processes that were killed have left in the namespace of the calling thread, at interfaces that
+/// no gateway serves: the names of those.
 ///
 /// # Errors
 /// What the kernel refuses.

@@ -1,7 +1,7 @@
 //! A configuration and the host's interfaces in, what does not agree out, with the command that mends it.
 //!
-//! A packet that is longer than its interface takes is lost without an ICMP error: TCP connects, and then hangs. So interfaces are
-//! compared with the configuration when a gateway starts, and watched while it runs.
+//! A packet that is longer than its interface takes is lost without an ICMP error: TCP connects, and then hangs. So
+//! interfaces are compared with the configuration when a gateway starts, and watched while it runs.
 
 use crate::ports::existing;
 use config::Config;
@@ -30,8 +30,8 @@ impl InterfaceWatch {
     }
 }
 
-/// What does not agree between a configuration and the interfaces in the namespace of the calling thread, a sentence each. Interfaces
-/// that are not there are not spoken of: opening their ports fails.
+/// What does not agree between a configuration and the interfaces in the namespace of the calling thread, a
+/// sentence each. Interfaces that are not there are not spoken of: opening their ports fails.
 pub fn disagreements(config: &Config) -> Vec<String> {
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
     let sides = [("wide", &config.wide), ("narrow", &config.narrow)];

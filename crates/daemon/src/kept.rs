@@ -1,5 +1,5 @@
-//! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its worker processes and
-//! through programs of its own that take each other's place.
+//! A configuration in, the descriptors that its keeper keeps out: ports and listeners, through the ends of its
+//! worker processes and through programs of its own that take each other's place.
 
 use crate::beside::Spot;
 use crate::claims::Claims;
@@ -124,8 +124,8 @@ impl KeptPort {
         Ok(KeptPort { told, descriptors })
     }
 
-    /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is down. Of a port
-    /// that cannot be handed over only the number of its interface is new.
+    /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is
+    /// down. Of a port that cannot be handed over only the number of its interface is new.
     ///
     /// # Errors
     /// The interface is not there, or what the kernel refuses.
@@ -258,8 +258,8 @@ fn listen_unix(path: &Path) -> io::Result<Socket> {
 }
 
 impl Estate {
-    /// Leaves it, and all that is open, to the next program of this process: returns the variable of the environment that names
-    /// it.
+    /// Leaves it, and all that is open, to the next program of this process: returns the variable of the
+    /// environment that names it.
     ///
     /// # Errors
     /// No memory or descriptor is left.
@@ -273,8 +273,8 @@ impl Estate {
         Ok((file.into(), number))
     }
 
-    /// What a program before this one of the same process left, with all that it had open; to be called before anything is
-    /// opened.
+    /// What a program before this one of the same process left, with all that it had open; to be called before
+    /// anything is opened.
     ///
     /// # Errors
     /// It cannot be read.

@@ -1,4 +1,7 @@
-//! The live service: a supervisor with rights, worker processes without, what the host gives up for them, control, counters.
+//! A configuration's file -> a gateway that keeps running: the live service.
+//!
+//! A supervisor with rights, worker processes without, what the host gives up for them, control, metrics. What
+//! happens to packets is the data path's.
 #![forbid(unsafe_code)]
 
 pub mod control;

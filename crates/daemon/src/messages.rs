@@ -31,7 +31,8 @@ pub enum ToWorker {
         /// What was done.
         outcome: Result<Done, String>,
     },
-    /// The ports of an end were opened anew, those of all workers in their order: they come with this. Or why they could not be.
+    /// The ports of an end were opened anew, those of all workers in their order: they come with this. Or why they
+    /// could not be.
     Reopened {
         /// The wide end (0) or the narrow one (1).
         end: usize,
@@ -120,8 +121,8 @@ pub struct Begin {
 pub struct HandedPort {
     /// Its address.
     pub address: String,
-    /// What it takes: finishing checksums, cutting TCP, cutting UDP; none where it cannot be handed over, and is opened by who
-    /// is told.
+    /// What it takes: finishing checksums, cutting TCP, cutting UDP; none where it cannot be handed over, and is
+    /// opened by who is told.
     pub offloads: Option<[bool; 3]>,
     /// Number of its interface.
     pub index: Option<u32>,

@@ -1,8 +1,8 @@
 //! A socket that listens and a gateway's figures in, the text that Prometheus fetches out.
 //!
-//! The text is OpenMetrics 1.0. Each counter has the sentence that explains it in COUNTERS.md as its help; those of the ledger
-//! that say why something ended have one name and a label `reason`, and what each reason means is told by
-//! `wideload_reason_info`. Workers are summed up, but for their processor time.
+//! The text is OpenMetrics 1.0. Each counter has the sentence that explains it in COUNTERS.md as its help; those of
+//! the ledger that say why something ended have one name and a label `reason`, and what each reason means is told
+//! by `wideload_reason_info`. Workers are summed up, but for their processor time.
 
 use crate::doors::{Door, Guest, Host};
 use engine::{Event, Reason};
@@ -151,8 +151,8 @@ fn request(guest: &mut Guest<'_, TcpStream>, deadline: Instant) -> io::Result<Op
     Ok(None)
 }
 
-/// Closes such that what was said arrives, whatever the other still sends: a socket that is closed with something unread in it
-/// takes back what it said.
+/// Closes such that what was said arrives, whatever the other still sends: a socket that is closed with something
+/// unread in it takes back what it said.
 fn part(mut guest: Guest<'_, TcpStream>, deadline: Instant) {
     if guest.stream.shutdown(Shutdown::Write).is_err() {
         return;

@@ -1,7 +1,9 @@
-//! A configuration and the host's interfaces in, addresses that ICMP errors can come from out, or what is in doubt about them.
+//! A configuration and the host's interfaces in, addresses that ICMP errors can come from out, or what is in doubt
+//! about them.
 //!
-//! An error whose source is a link-local address dies at the next router (RFC 4291 section 2.5.6), and with it path MTU
-//! discovery. So where the configuration names no address, errors come from the global one of the interface that they leave by.
+//! An error whose source is a link-local address dies at the next router (RFC 4291 section 2.5.6), and with it path
+//! MTU discovery. So where the configuration names no address, errors come from the global one of the interface
+//! that they leave by.
 
 use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
 use linux::addresses::AddressState;

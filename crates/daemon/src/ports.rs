@@ -1,4 +1,4 @@
-//! A configuration in, the addresses of its ports and the interfaces that they are on out.
+//! A configuration -> the addresses of its ports, and the interfaces that they are on.
 
 use config::{Config, Role, SideConfig};
 use port::Address;

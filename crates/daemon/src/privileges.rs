@@ -1,7 +1,7 @@
 //! A process with rights in, the same without out: it keeps what it has open, and can use nothing else.
 //!
-//! The order is that of what each step needs: groups and user while there is the right to change them, then no capability, then
-//! no system call but those that passing packets takes.
+//! The order is that of what each step needs: groups and user while there is the right to change them, then no
+//! capability, then no system call but those that passing packets takes.
 
 use config::Priority;
 use linux::descriptors;
@@ -18,8 +18,8 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Gives up all rights: root becomes this user, where one is named; keeps no capability, and gains none by any program. To be
-/// called before there is a second thread.
+/// Gives up all rights: root becomes this user, where one is named; keeps no capability, and gains none by any
+/// program. To be called before there is a second thread.
 ///
 /// Whoever is not root has no user to become, and stays who it is.
 ///
@@ -56,8 +56,8 @@ pub struct Above {
     before: i32,
 }
 
-/// Has this thread, and those that it starts meanwhile, come before others where it is to. Where it may not, nothing changes:
-/// packets pass all the same.
+/// Has this thread, and those that it starts meanwhile, come before others where it is to. Where it may not,
+/// nothing changes: packets pass all the same.
 pub fn above_others(priority: Priority) -> Option<Above> {
     let before = getpriority_process(None).ok().filter(|_| priority == Priority::High)?;
     setpriority_process(None, FIRST).ok().map(|()| Above { before })
@@ -70,8 +70,8 @@ impl Drop for Above {
     }
 }
 
-/// Leaves this process, in all of its threads, nothing but the system calls that passing packets and answering questions
-/// takes; any other ends it.
+/// Leaves this process, in all of its threads, nothing but the system calls that passing packets and answering
+/// questions takes; any other ends it.
 ///
 /// # Errors
 /// The kernel has no such filter.
@@ -91,16 +91,17 @@ pub fn confine() -> io::Result<()> {
     Ok(())
 }
 
-/// What the C library may ask for, and does without: nothing is opened, and threads are made by `clone`, whose flags a filter sees.
+/// What the C library may ask for, and does without: nothing is opened, and threads are made by `clone`, whose
+/// flags a filter sees.
 fn refused(call: i64, why: libc::c_int) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let denied = SeccompAction::Errno(why as u32);
     SeccompFilter::new([(call, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// What is allowed, and what becomes of all else; the stricter of two filters holds. A socket can be made only of the kind by
-/// which an interface is asked what it is: whether it is up, which MTU it has. None can that connects. Threads can be made, and
-/// neither processes nor namespaces.
+/// What is allowed, and what becomes of all else; the stricter of two filters holds. A socket can be made only of
+/// the kind by which an interface is asked what it is: whether it is up, which MTU it has. None can that connects.
+/// Threads can be made, and neither processes nor namespaces.
 fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -125,8 +126,8 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
-/// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions. Two are let
-/// through here for [`refused`] to refuse.
+/// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions.
+/// Two are let through here for [`refused`] to refuse.
 const CALLS: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_readv,

@@ -1,7 +1,9 @@
-//! An interface in, ports on it out: one for each worker, in their order; and anew where the interface went and came again.
+//! An interface in, ports on it out: one for each worker, in their order; and anew where the interface went and
+//! came again.
 //!
-//! The kernel numbers the sockets of a group, and the queues of a device, as they are opened. So whichever worker finds its
-//! port gone first opens those of all, or asks the keeper for them, and the others take theirs when they find it too.
+//! The kernel numbers the sockets of a group, and the queues of a device, as they are opened. So whichever worker
+//! finds its port gone first opens those of all, or asks the keeper for them, and the others take theirs when they
+//! find it too.
 
 use crate::ports;
 use crate::roles::Seized;
@@ -25,7 +27,8 @@ pub struct Reopening {
     state: Mutex<State>,
 }
 
-/// Has the port of the worker with this number opened anew; none while its interface is as it was, or nobody has done so yet.
+/// Has the port of the worker with this number opened anew; none while its interface is as it was, or nobody has
+/// done so yet.
 pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Box<dyn Port>>> + Send + Sync>;
 
 /// Ports of one side that a keeper opens anew, for all workers of a process without rights.
@@ -57,7 +60,8 @@ struct Asked {
 }
 
 struct State {
-    /// Number of the interface that the ports were opened on; none of a device of ours, which is made when it is opened.
+    /// Number of the interface that the ports were opened on; none of a device of ours, which is made when it is
+    /// opened.
     index: Option<u32>,
     /// Ports whose workers have not missed them yet.
     waiting: Vec<Option<Box<dyn Port>>>,
@@ -150,8 +154,8 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// Opens the port of one end of a worker, in the namespace of this thread. Those of several workers share what comes: to be
-/// opened in the order of their numbers.
+/// Opens the port of one end of a worker, in the namespace of this thread. Those of several workers share what
+/// comes: to be opened in the order of their numbers.
 ///
 /// # Errors
 /// What is missing, and what to do.
@@ -213,5 +217,6 @@ impl fmt::Debug for State {
 const WIDE: usize = 0;
 /// How often a keeper is asked for the same ports.
 const ASK_EVERY: Duration = Duration::from_millis(90);
-/// Groups of packet sockets are numbered by their interface, away from the small numbers that people give: "wl" in ASCII.
+/// Groups of packet sockets are numbered by their interface, away from the small numbers that people give: "wl" in
+/// ASCII.
 const GROUP: u16 = 0x776C;

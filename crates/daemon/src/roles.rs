@@ -1,4 +1,4 @@
-//! A role in, what the host's kernel leaves to the gateway out.
+//! A role -> what the host's kernel leaves to the gateway.
 
 use crate::beside::{Beside, Spot};
 use crate::ports::interface_of;
@@ -24,9 +24,9 @@ pub struct Seized {
 }
 
 impl Seized {
-    /// Has the kernel of this thread's namespace leave to the gateway what is the gateway's: to be called once all ports
-    /// are open, so that nothing is lost between. Where there is a pulse, the kernel keeps fragments while it is silent. `before`
-    /// is what the program before this one left.
+    /// Has the kernel of this thread's namespace leave to the gateway what is the gateway's: to be called once all
+    /// ports are open, so that nothing is lost between. Where there is a pulse, the kernel keeps fragments while it
+    /// is silent. `before` is what the program before this one left.
     ///
     /// # Errors
     /// What the kernel refuses; nothing stays changed.
@@ -63,8 +63,8 @@ impl Seized {
         self.beside.as_ref().map_or(Ok(()), |beside| beside.renew(Some(config)))
     }
 
-    /// Leaves all that comes from here on to the kernel, where it goes on; what was taken still comes back. To be called before the
-    /// workers end.
+    /// Leaves all that comes from here on to the kernel, where it goes on; what was taken still comes back. To be
+    /// called before the workers end.
     pub fn stop_taking(&self) {
         if let Some(beside) = &self.beside {
             beside.stop_taking();
@@ -101,7 +101,8 @@ impl Seized {
     }
 }
 
-/// The index of the interface that a side has a packet socket on; what comes in by another port, the kernel never sees.
+/// The index of the interface that a side has a packet socket on; what comes in by another port, the kernel never
+/// sees.
 fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Option<u32>> {
     match side.port.parse() {
         Ok(Address::Packet(name)) => Ok(Some(netlink.interface(&name)?.index)),
@@ -109,8 +110,8 @@ fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Opti
     }
 }
 
-/// A bump in the wire does without where the right is missing and the interface has no address: the kernel then drops what is
-/// not for its own station.
+/// A bump in the wire does without where the right is missing and the interface has no address: the kernel then
+/// drops what is not for its own station.
 fn allowed(
     intercept: io::Result<Intercept>,
     netlink: &mut Netlink,

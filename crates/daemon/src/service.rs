@@ -35,7 +35,8 @@ pub struct Service {
     offloads: [Offloads; 2],
     crew: Vec<Member>,
     note: Option<String>,
-    /// What the host has given up for it, where this process has the right to ask for that; it is put back when this ends.
+    /// What the host has given up for it, where this process has the right to ask for that; it is put back when
+    /// this ends.
     seized: Arc<Mutex<Seized>>,
     /// Interfaces at which it switched GRO on; none where another process has seen to that.
     gro: Option<Gro>,
@@ -110,8 +111,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts to work on ports that are open, those of each worker: first with what another process held. What the host is to
-    /// give up for it, another process has seen to, with which it has these ties.
+    /// Starts to work on ports that are open, those of each worker: first with what another process held. What the
+    /// host is to give up for it, another process has seen to, with which it has these ties.
     ///
     /// # Errors
     /// What is missing, and what to do.
@@ -232,8 +233,8 @@ impl Service {
         suited
     }
 
-    /// Tells the hosts that were told to send longer packets than pass without it, before it ends for good; meanwhile it works. How many there
-    /// were.
+    /// Tells the hosts that were told to send longer packets than pass without it, before it ends for good;
+    /// meanwhile it works. How many there were.
     pub fn farewell(&self) -> Farewell {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {

@@ -1,7 +1,9 @@
-//! A configuration in, what the kernel can be trusted with at its ends out: known trains are left to it before anybody's are.
+//! A configuration in, what the kernel can be trusted with at its ends out: known trains are left to it before
+//! anybody's are.
 //!
-//! Nothing of it goes to others: a device of our own stands for the interfaces, in a namespace of its own where one may be made.
-//! So it is the kernel's own cutting that is tried, and a card's is not: what a card refuses, the port says when it does.
+//! Nothing of it goes to others: a device of our own stands for the interfaces, in a namespace of its own where one
+//! may be made. So it is the kernel's own cutting that is tried, and a card's is not: what a card refuses, the port
+//! says when it does.
 
 use crate::ports;
 use config::{Config, SideConfig};
@@ -45,7 +47,8 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
         return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
     };
     let is_ours = address.parse::<Address>().is_ok_and(|address| address.makes_device());
-    // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to its host.
+    // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to
+    // its host.
     let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
     let name = device.name().to_owned();
     Netlink::open()?.set_up(&name)?;

@@ -1,8 +1,8 @@
 //! Sentences -> lines on standard error, for a process that must not wait for whoever reads them.
 //!
-//! A pipe or terminal that nobody reads fills up, and a write to it waits for ever. The flag against that belongs to the open file
-//! description, which others share. So a pipe or a terminal is opened once more, and a socket is told with each message. Lines for
-//! which there is no room are dropped, and how many is said once there is.
+//! A pipe or terminal that nobody reads fills up, and a write to it waits for ever. The flag against that belongs
+//! to the open file description, which others share. So a pipe or a terminal is opened once more, and a socket is
+//! told with each message. Lines for which there is no room are dropped, and how many is said once there is.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -29,7 +29,8 @@ enum Way {
     Own(OwnedFd),
     /// A socket.
     Socket(OwnedFd),
-    /// A file on a disk: it does not wait for a reader. Or what cannot be opened once more: it is asked for room first.
+    /// A file on a disk: it does not wait for a reader. Or what cannot be opened once more: it is asked for room
+    /// first.
     Shared(OwnedFd),
     /// There is none.
     Nowhere,

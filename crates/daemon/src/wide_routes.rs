@@ -1,12 +1,14 @@
 //! A host's routes over one interface in, the same with a larger MTU for what the host itself sends out.
 //!
-//! A table of its own has a copy of each such route with the wide MTU, and a rule has packets that this host sends ask it just
-//! before the main table. So rules that the host's owner made come first, forwarded packets keep the link's MTU, and nothing
-//! of the main table is touched. Left to the main table are routes over other interfaces, by several next hops, with more to them than
-//! this copies (a class of service, `onlink`, `encap`), and those whose owner gave them an MTU below the link's.
+//! A table of its own has a copy of each such route with the wide MTU, and a rule has packets that this host sends
+//! ask it just before the main table. So rules that the host's owner made come first, forwarded packets keep the
+//! link's MTU, and nothing of the main table is touched. Left to the main table are routes over other interfaces,
+//! by several next hops, with more to them than this copies (a class of service, `onlink`, `encap`), and those
+//! whose owner gave them an MTU below the link's.
 //!
-//! The copies end without us: those of IPv4 with a device of ours, those of IPv6 after ten seconds. The rule and the entries
-//! that lead back to the main table stay where a process is killed, and change nothing; [`undo`] removes them.
+//! The copies end without us: those of IPv4 with a device of ours, those of IPv6 after ten seconds. The rule and
+//! the entries that lead back to the main table stay where a process is killed, and change nothing; [`undo`]
+//! removes them.
 
 use config::Config;
 use linux::addresses::Prefix;
@@ -50,7 +52,8 @@ impl WideRoutes {
         self.table
     }
 
-    /// Follows the host's routes and the configuration; says which of them could not be copied and is left to the main table.
+    /// Follows the host's routes and the configuration; says which of them could not be copied and is left to the
+    /// main table.
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -117,7 +120,8 @@ impl WideRoutes {
         Ok(())
     }
 
-    /// A copy for each route over the narrow interface, and an entry that leads back to the main table for each other one.
+    /// A copy for each route over the narrow interface, and an entry that leads back to the main table for each
+    /// other one.
     fn wanted(&mut self, config: &Config, narrow: u32) -> io::Result<Vec<Route>> {
         let mut routes = self.netlink.routes()?;
         routes.retain(|route| !is_of_the_link(route.destination.address));
@@ -193,8 +197,8 @@ impl Drop for WideRoutes {
     }
 }
 
-/// Removes what processes that died have left: rules and tables of wide interfaces that are gone. Says whether there was
-/// anything.
+/// Removes what processes that died have left: rules and tables of wide interfaces that are gone. Says whether
+/// there was anything.
 ///
 /// # Errors
 /// What the kernel refuses.

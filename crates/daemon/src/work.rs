@@ -1,7 +1,8 @@
 //! A socket to a keeper in, a gateway that runs without rights out: the worker process.
 //!
-//! It is handed all that it works on, gives up its rights before it touches a packet, and tells the keeper ten times a second
-//! that all of its workers get around. When the keeper is gone it lets go of what it holds, and ends.
+//! It is handed all that it works on, gives up its rights before it touches a packet, and tells the keeper ten
+//! times a second that all of its workers get around. When the keeper is gone it lets go of what it holds, and
+//! ends.
 
 use crate::control::Control;
 use crate::desk::Desk;

@@ -104,8 +104,8 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
     }
 }
 
-/// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more go from one
-/// process to another at once than those of so many workers.
+/// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more
+/// go from one process to another at once than those of so many workers.
 pub fn can_lend(config: &Config) -> bool {
     config.role == Role::Border && config.workers <= LENDERS_MAX
 }
@@ -137,7 +137,8 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
     }
 }
 
-/// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to receive into.
+/// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to
+/// receive into.
 const POOL_EXTRA: usize = 32 << 20;
 /// Workers that may lend flows.
 const LENDERS_MAX: usize = 24;

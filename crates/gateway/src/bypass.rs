@@ -1,7 +1,7 @@
 //! A stage and a switch in, running workers whose directions leave it out, or have it again, out (X7).
 //!
-//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched on
-//! begins anew. A new configuration says anew which stages work.
+//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched
+//! on begins anew. A new configuration says anew which stages work.
 
 use crate::build;
 use crate::orders::{Order, Reins};

@@ -1,5 +1,6 @@
-//! A port in, batches for one way of a worker, and what it sends by it, counted, out; and the port opened anew where its
-//! interface went and came again.
+//! A port -> batches for one way of a worker, and what is sent by it, counted.
+//!
+//! Where its interface went and came again, the port is opened anew.
 
 use crate::send::Sender;
 use crate::snapshot::{EndSnapshot, Seen};
@@ -121,8 +122,8 @@ impl End {
         }
     }
 
-    /// May flows that come in here, and those that leave, be lent: does the kernel cut their trains and fill in their sums, and has it
-    /// lost none of them?
+    /// May flows that come in here, and those that leave, be lent: does the kernel cut their trains and fill in
+    /// their sums, and has it lost none of them?
     pub(crate) fn can_lend(&mut self) -> bool {
         let offloads = self.sender.offloads();
         offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_lost())

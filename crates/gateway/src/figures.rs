@@ -1,8 +1,8 @@
 //! Snapshots of workers in, one picture that can be shown, stored and sent out.
 //!
-//! [`Figures`] is what the metrics, the control socket and `wideload top` tell: every counter by its name, each worker's
-//! and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those of ports are named
-//! here, once for all who show them.
+//! [`Figures`] is what the metrics, the control socket and `wideload top` tell: every counter by its name, each
+//! worker's and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those
+//! of ports are named here, once for all who show them.
 
 use crate::orders::Reins;
 use crate::path::Path;
@@ -50,8 +50,8 @@ pub struct Figures {
     pub all: Part,
     /// Each worker.
     pub workers: Vec<Part>,
-    /// What was lost where one worker ended and another took its place, since the gateway began: in worker processes
-    /// before this one too.
+    /// What was lost where one worker ended and another took its place, since the gateway began: in worker
+    /// processes before this one too.
     #[serde(default)]
     pub losses: Losses,
 }
@@ -122,7 +122,8 @@ pub struct WayFigures {
     pub pool_bytes: u64,
     /// Buffers on loan.
     pub lent_buffers: u64,
-    /// What came or was made, less what left, was used or is held: nothing, unless there is a mistake in the program.
+    /// What came or was made, less what left, was used or is held: nothing, unless there is a mistake in the
+    /// program.
     pub unexplained: Gap,
     /// The laws that are broken, in words.
     pub broken: Vec<String>,
@@ -150,8 +151,8 @@ pub struct EndFigures {
     pub came: BTreeMap<String, u64>,
     /// What went, by its name.
     pub went: BTreeMap<String, u64>,
-    /// Packets that were to leave, less those that left, were dropped or wait: nothing, unless there is a mistake in the
-    /// program.
+    /// Packets that were to leave, less those that left, were dropped or wait: nothing, unless there is a mistake
+    /// in the program.
     pub unexplained: i64,
     /// The last error of the port.
     pub last_error: Option<String>,
@@ -324,7 +325,8 @@ impl Figures {
 }
 
 impl Part {
-    /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide end.
+    /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide
+    /// end.
     pub fn ways(&self) -> [(&'static str, &WayFigures); 2] {
         [("to-narrow", &self.to_narrow), ("to-wide", &self.to_wide)]
     }
@@ -334,8 +336,8 @@ impl Part {
         [("wide", &self.wide), ("narrow", &self.narrow)]
     }
 
-    /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those the bytes are TCP's payload
-    /// alone.
+    /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those
+    /// the bytes are TCP's payload alone.
     pub fn totals(&self) -> [(&'static str, [Count; 2]); 2] {
         let [to_narrow, to_wide] = self.ways();
         [(to_narrow, &self.wide), (to_wide, &self.narrow)].map(|((label, way), from)| (label, way.totals(from)))
@@ -370,8 +372,9 @@ impl Part {
     }
 }
 
-/// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the answers about
-/// what came by it, and what the end that feeds it gave that is no packet; what was given to siblings or to a successor leaves by theirs.
+/// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the
+/// answers about what came by it, and what the end that feeds it gave that is no packet; what was given to siblings
+/// or to a successor leaves by theirs.
 fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
     let sent = &end.sent;

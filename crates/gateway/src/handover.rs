@@ -1,8 +1,9 @@
-//! What one process holds in, a pipe out; and in another process back: nothing changes its order, and what is lost is counted.
+//! What one process holds in, a pipe out; and in another process back: nothing changes its order, and what is lost
+//! is counted.
 //!
-//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may. Before each
-//! stand the worker's number, the way, how long its pieces were and their identification where it came in some, and the length, in
-//! the machine's order of bytes: both ends are of one machine.
+//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may.
+//! Before each stand the worker's number, the way, how long its pieces were and their identification where it came
+//! in some, and the length, in the machine's order of bytes: both ends are of one machine.
 
 use engine::Pieces;
 use packet::Packet;
@@ -73,8 +74,8 @@ impl Will {
     }
 }
 
-/// Reads until all who write have ended, for each of `count` workers. Where the pipe breaks off within a frame, that one
-/// is lost, and what came before it is whole.
+/// Reads until all who write have ended, for each of `count` workers. Where the pipe breaks off within a frame,
+/// that one is lost, and what came before it is whole.
 pub fn read(pipe: OwnedFd, count: usize) -> Heritage {
     let mut pipe = BufReader::new(File::from(pipe));
     let mut heritage = Heritage { legacies: vec![Vec::new(); count], cut_count: 0 };

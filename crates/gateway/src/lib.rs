@@ -1,5 +1,7 @@
-//! The data path: frames of two ports, packets of the right sizes to the other port, on one thread for each worker;
-//! how many there were; what workers are told.
+//! Frames of two ports -> packets of the right sizes to the other port: the data path, one thread for each worker.
+//!
+//! What a worker is, what it is told, and its statistics. Who runs workers, and what the host is asked for, is the
+//! daemon's.
 #![forbid(unsafe_code)]
 
 pub mod build;

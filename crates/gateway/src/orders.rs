@@ -156,7 +156,8 @@ impl Orders {
         }
     }
 
-    /// Silences what is waited on: before all is looked at that may have rung, for what comes meanwhile rings again.
+    /// Silences what is waited on: before all is looked at that may have rung, for what comes meanwhile rings
+    /// again.
     pub fn hush(&self) {
         self.shared.bell.hush();
     }

@@ -1,4 +1,4 @@
-//! A way through a worker in, the end by which its packets leave out.
+//! A way through a worker -> the end by which its packets leave.
 
 use engine::Toward;
 

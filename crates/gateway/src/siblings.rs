@@ -1,9 +1,9 @@
 //! TCP that one worker rebuilt from fragments in, the same at the worker of its flow out.
 //!
-//! Fragments are shared out by addresses, for all but the first have no ports; segments by connection. So what was rebuilt may
-//! stand at another worker than the rest of its connection. It goes there as bytes, for no buffer changes pools. A sibling that
-//! has no room is not waited for: the packet leaves where it stands, and is counted. A worker that ends closes its box first:
-//! what lies in it then is its own to let go, and nothing comes after it.
+//! Fragments are shared out by addresses, for all but the first have no ports; segments by connection. So what was
+//! rebuilt may stand at another worker than the rest of its connection. It goes there as bytes, for no buffer
+//! changes pools. A sibling that has no room is not waited for: the packet leaves where it stands, and is counted.
+//! A worker that ends closes its box first: what lies in it then is its own to let go, and nothing comes after it.
 
 use crate::mailbox::Mailbox;
 use crate::orders::Reins;

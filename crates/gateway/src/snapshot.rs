@@ -52,7 +52,8 @@ pub struct WaySnapshot {
     pub broken: Option<String>,
 }
 
-/// How things are with one stage. Who rejoins whole datagrams counts as `reassemble`, for a host or for the next hop.
+/// How things are with one stage. Who rejoins whole datagrams counts as `reassemble`, for a host or for the next
+/// hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSnapshot {
     /// Which one.
@@ -111,7 +112,8 @@ pub struct Seen {
     pub oversize: u64,
     /// Times that the port could not be read.
     pub errors: u64,
-    /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none did.
+    /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none
+    /// did.
     pub advised_mtu: u32,
     /// Frames that the kernel dropped before the port was opened anew.
     pub missed_before: u64,
@@ -160,8 +162,8 @@ impl StageSnapshot {
 }
 
 impl WaySnapshot {
-    /// How things are with a direction of a gateway. Of its pool, so many buffers are kept by its port, or ended in a
-    /// panic.
+    /// How things are with a direction of a gateway. Of its pool, so many buffers are kept by its port, or ended in
+    /// a panic.
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> WaySnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);

@@ -1,4 +1,4 @@
-//! A request in, what a running gateway answers out.
+//! A request -> what a running gateway answers.
 
 use super::request::Request;
 use gateway::figures::Figures;
@@ -79,7 +79,8 @@ impl Client {
         let before = who.get("process").cloned().filter(|_| who.contains_key("version")).ok_or_else(no_gateway)?;
         self.stream.get_ref().set_read_timeout(Some(RESTART_PATIENCE))?;
         let told = self.ask(&Request::Restart {})?;
-        // It has written what it holds for another process, which answers from here on, by the path that it is configured to.
+        // It has written what it holds for another process, which answers from here on, by the path that it is
+        // configured to.
         let path = told.get("control").and_then(Value::as_str).map_or(path, PathBuf::from);
         let until = Instant::now() + RESTART_PATIENCE;
         loop {
@@ -119,6 +120,7 @@ fn told(answer: &str) -> io::Result<Map<String, Value>> {
 
 /// How long a gateway may take to answer: longer than its workers may.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a restart may take: longer than a program may to say that it takes over, and a worker process to come up.
+/// How long a restart may take: longer than a program may to say that it takes over, and a worker process to come
+/// up.
 const RESTART_PATIENCE: Duration = Duration::from_secs(15);
 const RESTART_LOOK: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! The directory of control sockets in, the one that is meant out; those that killed gateways have left, removed.
+//! The directory of control sockets -> the one that is meant; those that killed gateways have left are removed.
 
 use super::socket::Identity;
 use rustix::io::Errno;
@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the control socket of a gateway is: a path that has a slash in it, or the gateway's name; without either, that of the
-/// only one that is there.
+/// Where the control socket of a gateway is: a path that has a slash in it, or the gateway's name; without either,
+/// that of the only one that is there.
 ///
 /// # Errors
 /// None is there, or several.
@@ -22,7 +22,8 @@ pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes control sockets from the directory where they usually are that killed gateways have left: the paths of those.
+/// Removes control sockets from the directory where they usually are that killed gateways have left: the paths of
+/// those.
 ///
 /// # Errors
 /// One cannot be removed.

@@ -9,8 +9,9 @@
 //! | `{"do":"stop"}` | ends the gateway, once what is held has left |
 //! | `{"do":"version"}` | tells version, name and process |
 //!
-//! What a stage is called is what configurations call it. A stage that is switched off lets go of what it holds first; the next
-//! configuration says anew which stages work. Every answer has `"ok":true`, or `"ok":false` and the reason under `error`.
+//! What a stage is called is what configurations call it. A stage that is switched off lets go of what it holds
+//! first; the next configuration says anew which stages work. Every answer has `"ok":true`, or `"ok":false` and the
+//! reason under `error`.
 
 mod client;
 mod directory;
@@ -62,7 +63,8 @@ impl Control {
         Ok(Control { _door: Door::open("control", listener, desk)?, file: Some(file) })
     }
 
-    /// Answers in a process whose keeper made the socket, and does what takes rights; it goes by the configuration in `file`.
+    /// Answers in a process whose keeper made the socket, and does what takes rights; it goes by the configuration
+    /// in `file`.
     ///
     /// # Errors
     /// There can be no further thread or descriptor.

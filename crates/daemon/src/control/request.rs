@@ -1,4 +1,4 @@
-//! A line of JSON in, what a gateway is asked to do out.
+//! A line of JSON -> what a gateway is asked to do.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A path in, a Unix socket that listens there out; its file goes with it.
+//! A path -> a Unix socket that listens there, whose file goes with it.
 
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
@@ -51,7 +51,8 @@ impl Socket {
         Ok(Socket { listener: socket.into(), file })
     }
 
-    /// One that the program before this one listened at; without the identity of its file, whatever socket is at the path.
+    /// One that the program before this one listened at; without the identity of its file, whatever socket is at
+    /// the path.
     pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
         let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
         let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a worker process is to begin with in, the process out; whether it lives, and how it ended.
+//! What to begin with -> a worker process; whether it lives, and how it ended.
 
 use crate::kept;
 use crate::messages::{Begin, ToWorker, say};

@@ -1,4 +1,4 @@
-//! A keeper in, nothing that it changed left out: worker processes let go of what they hold, and hosts are told.
+//! What was changed -> as it was: worker processes let go of what they hold, and hosts are told.
 
 use super::child::{Child, State};
 use super::{Keeper, LOOK};

@@ -1,12 +1,12 @@
 //! A configuration's file in, a gateway that keeps running out: the process with rights, which touches no packet.
 //!
-//! The keeper opens what takes rights (ports, listeners, what the host gives up meanwhile), and keeps it. A worker process,
-//! which has no rights, works on it; when that dies or hangs, another goes on with the same sockets, in which packets have waited.
-//! A restart is the keeper becoming another program in the same process: the old worker process works on until its successor
-//! stands, and leaves it what it holds.
+//! The keeper opens what takes rights (ports, listeners, what the host gives up meanwhile), and keeps it. A worker
+//! process, which has no rights, works on it; when that dies or hangs, another goes on with the same sockets, in
+//! which packets have waited. A restart is the keeper becoming another program in the same process: the old worker
+//! process works on until its successor stands, and leaves it what it holds.
 //!
-//! An AF_XDP port cannot be kept, as its memory is one process's own: each worker process opens it, so what comes between
-//! two of them is lost there.
+//! An AF_XDP port cannot be kept, as its memory is one process's own: each worker process opens it, so what comes
+//! between two of them is lost there.
 
 mod child;
 mod end;
@@ -70,7 +70,8 @@ pub struct Keeper {
     /// No other is started before.
     pauses_until: Instant,
     is_careful: bool,
-    /// What a worker process is trying to go on with, and the number under which one that it serves waits for the outcome.
+    /// What a worker process is trying to go on with, and the number under which one that it serves waits for the
+    /// outcome.
     reload: Option<(String, Config, Waiter)>,
     /// Who waits for the outcome of a restart.
     awaited: Waiter,
@@ -211,7 +212,8 @@ impl Keeper {
         }
     }
 
-    /// Hears what a worker process says, and looks whether it lives: first, so that of one that died the last word is heard.
+    /// Hears what a worker process says, and looks whether it lives: first, so that of one that died the last word
+    /// is heard.
     fn attend(&mut self, child: &mut Child) -> State {
         let state = child.state();
         loop {

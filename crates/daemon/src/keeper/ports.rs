@@ -1,4 +1,4 @@
-//! Interfaces that went and came again in, their ports, opened anew and handed over, out.
+//! Interfaces that went and came again -> their ports, opened anew and handed over.
 
 use super::Keeper;
 use super::child::Child;
@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 impl Keeper {
-    /// Opens the ports of an end anew where their interface is another one than it was, and hands them over. Who asks by the
-    /// number of an older interface has not been handed what is open already.
+    /// Opens the ports of an end anew where their interface is another one than it was, and hands them over. Who
+    /// asks by the number of an older interface has not been handed what is open already.
     pub(super) fn reopen(&mut self, end: usize, index: Option<u32>, child: &Child) {
         let Some(first) = self.ports.get(end).filter(|_| end < SIDE_COUNT) else { return };
         let is_kept = !first.descriptors.is_empty();
@@ -67,7 +67,8 @@ impl Keeper {
         }
     }
 
-    /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from the host.
+    /// Has packets pass without workers where they are silent, if it is to be so: in front of what keeps them from
+    /// the host.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if let Some(pulse) = self.pulse.as_ref().filter(|_| self.config.role == Role::Border) {
             self.watched = kept::watch(&self.ports, pulse)?;

@@ -1,4 +1,4 @@
-//! The file, read anew, in, a worker process that goes on by it out; where it is wrong, all goes on as it was.
+//! The file, read anew -> a worker process that goes on by it; where it is wrong, all goes on as it was.
 
 use super::child::Child;
 use super::{Keeper, Waiter, read};

@@ -1,4 +1,4 @@
-//! Another program at the same path in, this process as that program out: it takes over all that is open.
+//! Another program at the same path -> this process as that program, which takes over all that is open.
 //!
 //! The worker process of the program before works on until its successor stands, and leaves it what it holds.
 
@@ -17,8 +17,8 @@ use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 
 impl Keeper {
-    /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or the
-    /// configuration is no good, all goes on as it was.
+    /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or
+    /// the configuration is no good, all goes on as it was.
     pub(super) fn restart(&mut self, waiter: Waiter) {
         self.awaited = waiter;
         if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {

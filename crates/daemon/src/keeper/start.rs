@@ -1,4 +1,5 @@
-//! A configuration's file in, a keeper whose first worker process works out; or one that takes the place of the program before it.
+//! A configuration's file -> a keeper whose first worker process works; or one in the place of the program before
+//! it.
 
 use super::child::{Child, State};
 use super::{Failure, Keeper, START_PATIENCE, read};

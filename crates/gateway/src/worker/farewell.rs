@@ -1,4 +1,4 @@
-//! The end of a border in, ICMP errors to hosts that were told to send longer packets than pass without it out.
+//! The end of a border -> ICMP errors to hosts that were told to send longer packets than pass without it.
 
 use super::Worker;
 use crate::orders::Farewell;
@@ -20,7 +20,8 @@ pub(super) struct Leaving {
 }
 
 impl Worker {
-    /// Passes on by itself all that comes from here on, raises nothing, and begins to tell those who were told to send longer packets.
+    /// Passes on by itself all that comes from here on, raises nothing, and begins to tell those who were told to
+    /// send longer packets.
     pub(super) fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
         self.lends = false;
         self.revoke();

@@ -1,4 +1,4 @@
-//! Flows of a border that need nothing but segments of another length in, leases of the kernel on them out.
+//! Flows of a border that need nothing but segments of another length -> leases of the kernel on them.
 //!
 //! The kernel passes on by itself what it is lent, and numbers what it leaves to the worker.
 

@@ -44,8 +44,8 @@ pub struct Worker {
     /// Packets that were left to it, by way; those that it did not take too.
     handed_over: [u64; 2],
     losses: Losses,
-    /// Frames that were left to it and that it has looked at.
-    inherited_count: usize,
+    /// Frames that were left to it and that it has not looked at yet.
+    legacy_count: usize,
     /// Buffers that ended in a panic, by way.
     gone_counts: [usize; 2],
     /// Who else works here, where flows are steered.
@@ -76,7 +76,7 @@ impl Worker {
             has_heir: false,
             handed_over: [0; 2],
             losses: Losses::default(),
-            inherited_count: 0,
+            legacy_count: 0,
             gone_counts: [0; 2],
             siblings: None,
             stations: None,

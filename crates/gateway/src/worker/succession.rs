@@ -1,4 +1,7 @@
-//! What another worker held, or rebuilt, in; what this one holds out, to another: on a reload, a restart, a panic.
+//! What another worker held, or rebuilt -> this one; what this one holds -> another: on a reload, a restart, a
+//! panic.
+//!
+//! What is lost by that is counted, and told by the worker that comes next.
 
 use super::Worker;
 use crate::handover::{Legacy, Will};
@@ -10,8 +13,9 @@ use packet::{Frame, Ingress, Packet, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 impl Worker {
-    /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves first, as far as it still can. How things
-    /// were in the end, [`Reins::last`](crate::orders::Reins::last) tells.
+    /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves
+    /// first, as far as it still can. How things were in the end, [`Reins::last`](crate::orders::Reins::last)
+    /// tells.
     pub fn run_guarded(&mut self, legacies: &[Legacy]) {
         let ran = catch_unwind(AssertUnwindSafe(|| {
             self.inherit(legacies);
@@ -32,7 +36,7 @@ impl Worker {
         // The same.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             if ran.is_err() {
-                self.count_gone(legacies.len());
+                self.count_gone();
             }
             let last = self.snapshot();
             self.orders.leave(last);
@@ -42,15 +46,14 @@ impl Worker {
         }
     }
 
-    /// Counts what a panic ended, once all has left that could: every frame lies in a buffer of its own, and whichever
-    /// is on loan and not with a port, nobody has any more. Of so many frames that were left to it, some may not have
-    /// been looked at.
-    fn count_gone(&mut self, legacy_count: usize) {
+    /// Counts what a panic ended, once all has left that could: every frame lies in a buffer of its own, and
+    /// whichever is on loan and not with a port, nobody has any more.
+    fn count_gone(&mut self) {
         for way in [TO_NARROW, TO_WIDE] {
             let lent_count = self.gateway.output(way).pool.lent_count();
             self.gone_counts[way] = lent_count.saturating_sub(self.ends[way].port.kept_count());
         }
-        let gone_count = self.gone_counts.iter().sum::<usize>() + legacy_count - self.inherited_count;
+        let gone_count = self.gone_counts.iter().sum::<usize>() + self.legacy_count;
         self.losses.panicked = gone_count as u64;
     }
 
@@ -58,8 +61,9 @@ impl Worker {
     /// known here: packets count as those of connections whose beginning did not pass.
     pub fn inherit(&mut self, legacies: &[Legacy]) {
         let now = self.clock.now();
+        self.legacy_count = legacies.len();
         for Legacy { way, longest_piece, id, frame } in legacies {
-            self.inherited_count += 1;
+            self.legacy_count -= 1;
             let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
                 Ok(mut packet) => {

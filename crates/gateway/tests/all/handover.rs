@@ -1,4 +1,5 @@
-//! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits for ever.
+//! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits
+//! for ever.
 
 use engine::{
     Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets, SideSettings,
@@ -74,7 +75,8 @@ fn a_segment_that_came_in_pieces_goes_over_in_pieces() {
     assert_goes_over_in_pieces(&pieces);
 }
 
-// The identifications of a resized train rise by one, whatever those were that came: no heir may see them in pieces.
+// The identifications of a resized train rise by one, whatever those were that came: no heir may see them in
+// pieces.
 #[test]
 fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
     let contents = [[1; 1_588], [2; 1_588]];
