@@ -2,12 +2,12 @@
 
 use crate::args::Check;
 use crate::command::{Status, complain, failed, show, tell};
-use gateway::config::{Config, Problems};
-use gateway::control;
-use gateway::gro;
-use gateway::interface_watch::disagreements;
-use gateway::own_addresses;
-use gateway::wide_routes;
+use config::{Config, Problems};
+use daemon::control;
+use daemon::gro;
+use daemon::interface_watch::disagreements;
+use daemon::own_addresses;
+use daemon::wide_routes;
 use serde::Serialize;
 
 /// What a check found.

@@ -3,9 +3,9 @@
 use crate::args::{Restart, Run};
 use crate::check::unsuited;
 use crate::command::{Status, failed, tell};
-use gateway::control::Client;
-use gateway::keeper::{self, Failure};
-use gateway::work;
+use daemon::control::Client;
+use daemon::keeper::{self, Failure};
+use daemon::work;
 use std::io;
 use std::os::fd::AsFd;
 

@@ -5,7 +5,7 @@
 
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
-use gateway::control::{Client, find};
+use daemon::control::{Client, find};
 use gateway::figures::{Came, Count, EndFigures, Figures, Part, StageFigures, WayFigures, Went};
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

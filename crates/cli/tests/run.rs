@@ -123,15 +123,15 @@ fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stay
     let here = || net.trio.middle.tell(|netlink| netlink.interfaces()).expect("the kernel says it").len();
     let before = here();
     let text = fs::read_to_string(&net.config).expect("it was written");
-    let config = gateway::config::Config::parse(&text, "border.toml").expect("it is right");
+    let config = config::Config::parse(&text, "border.toml").expect("it is right");
     let began = Instant::now();
-    let proofs = net.trio.middle.space().enter(|| gateway::trial::try_offloads(&config)).expect("it can be tried");
+    let proofs = net.trio.middle.space().enter(|| daemon::trial::try_offloads(&config)).expect("it can be tried");
     println!("tried in {:.1?}", began.elapsed());
     let all = port::Offloads { checksum: true, tcp: true, udp: true };
     for proof in &proofs {
         assert_eq!((proof.offloads, &proof.doubts), (all, &Vec::new()));
     }
-    assert_eq!(gateway::trial::doubts(&proofs), None);
+    assert_eq!(daemon::trial::doubts(&proofs), None);
     let gateway = net.run();
     assert!(!gateway.said("done here"), "{:?}", gateway.words());
     assert_eq!(here(), before, "no device stays");
@@ -206,6 +206,43 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
         let payload: Vec<u8> = pieces.iter().flat_map(|piece| &piece[34..]).copied().collect();
         assert_eq!(whole[34..], payload, "round {round}");
     }
+    assert!(gateway.end().success());
+}
+
+#[test]
+fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_process() {
+    let net = Net::new("join = \"hop\"\npatience = \"60s\"");
+    let mut gateway = net.run();
+    let status = || daemon::control::Client::connect(&net.control).and_then(|mut client| client.status());
+    let name = net.trio.names()[3];
+    let mut narrow = net
+        .trio
+        .narrow
+        .space()
+        .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
+        .expect("it is there");
+    let [first_piece, _, last_piece] = pieces(1).try_into().expect("it has three");
+    for piece in [&first_piece, &last_piece] {
+        let wire = port::Wire { header: piece, payload: &[], to_do: port::ToDo::default() };
+        assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
+    }
+    until(|| status().is_ok_and(|figures| figures.all.to_wide.held.packets == 2));
+    // It is told to hand over while it stands still, and its successor dies meanwhile.
+    let first = gateway.worker();
+    gateway.kill_worker(Signal::STOP);
+    gateway.tell(Signal::USR2);
+    let is_worker =
+        |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0work\0"));
+    until(|| gateway.worker() != first && is_worker(gateway.worker()));
+    thread::sleep(Duration::from_millis(300));
+    gateway.kill_worker(Signal::KILL);
+    gateway
+        .wait_for(|words| words.iter().any(|word| word.ends_with("the new worker process was ended by signal 9")));
+    kill_process(Pid::from_raw(first).expect("it is a process"), Signal::CONT).expect("it lives");
+    gateway.wait_for(|words| {
+        words.iter().any(|word| word.ends_with("that a worker was to hand over, and its successor did not take: 2"))
+    });
+    until(|| status().is_ok_and(|figures| figures.losses.untaken == 2));
     assert!(gateway.end().success());
 }
 
@@ -398,8 +435,8 @@ fn a_reload_by_another_file_is_refused() {
     let mut gateway = net.run();
     let other = net.folder.path().join("other.toml");
     fs::copy(&net.config, &other).expect("there is room");
-    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
-    let mut reload = |config: &Path| client.ask(&gateway::control::Request::Reload { config: config.to_owned() });
+    let mut client = daemon::control::Client::connect(&net.control).expect("it listens");
+    let mut reload = |config: &Path| client.ask(&daemon::control::Request::Reload { config: config.to_owned() });
     let error = reload(&other).expect_err("it runs by another").to_string();
     let said = format!(
         "{}: not reloaded: this gateway runs by {}; change that, and reload it",
@@ -513,7 +550,7 @@ fn the_worker_process_has_no_rights() {
 
 #[test]
 fn a_worker_process_without_rights_answers_who_asks() {
-    use gateway::control::{Client, Direction, Request, Turn};
+    use daemon::control::{Client, Direction, Request, Turn};
     let net = Net::new("");
     let gateway = net.run();
     let before = gateway.worker();
@@ -920,7 +957,7 @@ fn no_two_gateways_serve_one_interface() {
 fn who_looks_on_sees_the_next_process_after_a_restart() {
     let net = Net::new("");
     let gateway = net.run();
-    let mut client = gateway::control::Client::connect(&net.control).expect("it listens");
+    let mut client = daemon::control::Client::connect(&net.control).expect("it listens");
     let before = client.status().expect("it answers").process;
     assert!(net.restart().status.success());
     let after = wideload::top::status(&net.control, &mut client).expect("the next one answers").process;
@@ -1090,7 +1127,7 @@ impl Net {
     /// Bytes of a transfer to the wide host that the kernel passed on by itself.
     fn lent_by_a_transfer(&self) -> usize {
         let lent = || {
-            let mut client = gateway::control::Client::connect(&self.control).expect("it listens");
+            let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
             client.status().expect("it answers").all.narrow.came["lent_bytes"]
         };
         let before = lent();
@@ -1101,7 +1138,7 @@ impl Net {
 
     /// Nothing is unexplained, and no law is broken.
     fn is_sound(&self) {
-        let mut client = gateway::control::Client::connect(&self.control).expect("it listens");
+        let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
         let all = client.status().expect("it answers").all;
         for way in [&all.to_wide, &all.to_narrow] {
             assert!(way.broken.is_empty() && way.unexplained == Gap::default(), "{way:?}");
@@ -1111,7 +1148,7 @@ impl Net {
     /// Waits until a gateway answers.
     fn answers(&self) {
         let until = Instant::now() + PATIENCE;
-        while gateway::control::Client::connect(&self.control).and_then(|mut client| client.status()).is_err() {
+        while daemon::control::Client::connect(&self.control).and_then(|mut client| client.status()).is_err() {
             assert!(Instant::now() < until, "nobody answers");
             thread::sleep(Duration::from_millis(5));
         }
@@ -1302,6 +1339,14 @@ fn receive(port: &mut dyn port::Port, id: u16) -> Vec<u8> {
                 return packet.frame().to_vec();
             }
         }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "it does not come to that");
         thread::sleep(Duration::from_millis(1));
     }
 }

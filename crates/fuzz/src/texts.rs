@@ -1,6 +1,6 @@
 //! A text in: it is a configuration, or a scene, or it is said what is wrong and where.
 
-use gateway::config::Config;
+use config::Config;
 use sim::Scene;
 
 /// Reads the bytes as both.

@@ -1,8 +1,7 @@
 //! A configuration in, the engine's gateway that it asks for out.
 
-use crate::config::{self, Config, DontFragment, Role, SideConfig, Stage};
 use crate::orders::Replacement;
-use crate::roles::is_beside_kernel;
+use config::{Config, DontFragment, Role, SideConfig, Stage};
 use engine::{
     Border, Checksums, Gateway, GatewaySettings, Position, Raise, Secret, Secrets, SideSettings, SideStage, Stand,
     Toward,
@@ -64,8 +63,8 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let usual = SideSettings::usual(stand, toward, side.mtu);
     let position = match usual.position {
         // A machine behind a TAP is the host, and there is no kernel that goes on with its packets.
-        Position::Kernel if !is_beside_kernel(config) && stand == Stand::WideInterface => Position::Source,
-        Position::Kernel if !is_beside_kernel(config) => Position::Transit,
+        Position::Kernel if !config.is_beside_kernel() && stand == Stand::WideInterface => Position::Source,
+        Position::Kernel if !config.is_beside_kernel() => Position::Transit,
         position => position,
     };
     let is_own_host = stand == Stand::WideInterface && toward == Toward::Wide;
@@ -105,8 +104,8 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
     }
 }
 
-/// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more go from one
-/// process to another at once than those of so many workers.
+/// Are ports to be able to lend flows to the kernel, and to write tags? Each has more descriptors then, and no more
+/// go from one process to another at once than those of so many workers.
 pub fn can_lend(config: &Config) -> bool {
     config.role == Role::Border && config.workers <= LENDERS_MAX
 }
@@ -138,7 +137,8 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
     }
 }
 
-/// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to receive into.
+/// Pool beyond the limit of what is held, in bytes: packets that came, packets that leave, and what ports keep to
+/// receive into.
 const POOL_EXTRA: usize = 32 << 20;
 /// Workers that may lend flows.
 const LENDERS_MAX: usize = 24;

@@ -1,12 +1,11 @@
 //! A stage and a switch in, running workers whose directions leave it out, or have it again, out (X7).
 //!
-//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched on
-//! begins anew. A new configuration says anew which stages work.
+//! A stage that is switched off lets go of what it holds first, through all that follows it; one that is switched
+//! on begins anew. A new configuration says anew which stages work.
 
 use crate::build;
-use crate::config::{Config, Stage};
-use crate::figures::named;
 use crate::orders::{Order, Reins};
+use config::{Config, Stage};
 use engine::{Gateway, Switch, Toward};
 use packet::Time;
 use port::Offloads;
@@ -38,7 +37,7 @@ pub fn switch(
 ) -> io::Result<Vec<&'static str>> {
     let chosen = directions(config, stage, ways);
     let (Some(of_side), false) = (build::side_stage(stage), chosen.is_empty()) else {
-        let stage = named(&Stage::NAMES, stage);
+        let stage = stage.name();
         let said = format!("{stage}: the configuration has no such stage there; give it one, and reload");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     };

@@ -1,15 +1,13 @@
 //! Snapshots of workers in, one picture that can be shown, stored and sent out.
 //!
-//! [`Figures`] is what the metrics, the control socket and `wideload top` tell: every counter by its name, each worker's
-//! and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those of ports are named
-//! here, once for all who show them.
+//! [`Figures`] is what the metrics, the control socket and `wideload top` tell: every counter by its name, each
+//! worker's and their sum, and what the laws leave unexplained. The engine names its counters in its ledger; those
+//! of ports are named here, once for all who show them.
 
-use crate::config::{Config, Role, Stage};
 use crate::orders::Reins;
-use crate::service::Service;
-use crate::siblings::Moved;
-use crate::snapshot::{EndSnapshot, Snapshot, WaySnapshot};
-use crate::worker::Path;
+use crate::path::Path;
+use crate::snapshot::{EndSnapshot, Losses, Moved, Snapshot, StageSnapshot, WaySnapshot};
+use config::{Config, Role};
 use engine::{Event, Guesses, Reason, Switch, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +22,7 @@ pub struct Watch {
     role: Role,
     began: Began,
     crew: Vec<Reins>,
+    losses: Losses,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +50,10 @@ pub struct Figures {
     pub all: Part,
     /// Each worker.
     pub workers: Vec<Part>,
+    /// What was lost where one worker ended and another took its place, since the gateway began: in worker
+    /// processes before this one too.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 /// How things are with one worker, or with all.
@@ -119,7 +122,8 @@ pub struct WayFigures {
     pub pool_bytes: u64,
     /// Buffers on loan.
     pub lent_buffers: u64,
-    /// What came or was made, less what left, was used or is held: nothing, unless there is a mistake in the program.
+    /// What came or was made, less what left, was used or is held: nothing, unless there is a mistake in the
+    /// program.
     pub unexplained: Gap,
     /// The laws that are broken, in words.
     pub broken: Vec<String>,
@@ -147,8 +151,8 @@ pub struct EndFigures {
     pub came: BTreeMap<String, u64>,
     /// What went, by its name.
     pub went: BTreeMap<String, u64>,
-    /// Packets that were to leave, less those that left, were dropped or wait: nothing, unless there is a mistake in the
-    /// program.
+    /// Packets that were to leave, less those that left, were dropped or wait: nothing, unless there is a mistake
+    /// in the program.
     pub unexplained: i64,
     /// The last error of the port.
     pub last_error: Option<String>,
@@ -259,6 +263,15 @@ counters! {
     }
 }
 
+counters! {
+    /// What is lost where one worker ends and another takes its place.
+    Lost of Losses {
+        Untaken "untaken" "packets" untaken "Packets that a worker was to hand over and its successor did not take: dropped."
+        Cut "cut" "frames" cut "Frames that a worker handed over and that came cut, for its process had ended: dropped."
+        Panicked "panicked" "frames" panicked "Frames that a worker had in hand when it panicked: dropped."
+    }
+}
+
 impl Came {
     /// What of it is a loss.
     pub const DROPS: [Came; 4] = [Came::Lost, Came::Oversize, Came::Missed, Came::LentLost];
@@ -270,12 +283,11 @@ impl Went {
 }
 
 impl Watch {
-    /// Asks the workers of this service, which began just now.
-    pub fn new(service: &Service) -> Watch {
-        let config: &Config = service.config();
+    /// Asks the workers of a gateway that goes by this configuration and began just now, after these losses.
+    pub fn new(config: &Config, crew: Vec<Reins>, losses: Losses) -> Watch {
         let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Began { at: Instant::now(), by_the_calendar };
-        Watch { name: config.name.clone(), role: config.role, began, crew: service.reins() }
+        Watch { name: config.name.clone(), role: config.role, began, crew, losses }
     }
 
     /// The gateway's name.
@@ -291,11 +303,12 @@ impl Watch {
         let snapshots = self.crew.iter().map(Reins::ask).collect::<io::Result<Vec<_>>>()?;
         Ok(Figures {
             name: self.name.clone(),
-            role: named(&Role::NAMES, self.role).to_owned(),
+            role: self.role.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             began: self.began.by_the_calendar.as_secs_f64(),
             seconds: self.began.at.elapsed().as_secs_f64(),
+            losses: self.losses,
             ..Figures::of(&snapshots)
         })
     }
@@ -312,7 +325,8 @@ impl Figures {
 }
 
 impl Part {
-    /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide end.
+    /// Both ways, as configurations and labels name them: what leaves by the narrow end, what leaves by the wide
+    /// end.
     pub fn ways(&self) -> [(&'static str, &WayFigures); 2] {
         [("to-narrow", &self.to_narrow), ("to-wide", &self.to_wide)]
     }
@@ -322,8 +336,8 @@ impl Part {
         [("wide", &self.wide), ("narrow", &self.narrow)]
     }
 
-    /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those the bytes are TCP's payload
-    /// alone.
+    /// All packets that came and that went on, those of offloaded flows too, by both ways in their order; of those
+    /// the bytes are TCP's payload alone.
     pub fn totals(&self) -> [(&'static str, [Count; 2]); 2] {
         let [to_narrow, to_wide] = self.ways();
         [(to_narrow, &self.wide), (to_wide, &self.narrow)].map(|((label, way), from)| (label, way.totals(from)))
@@ -332,7 +346,9 @@ impl Part {
     fn of(snapshot: &Snapshot) -> Part {
         let [to_narrow, to_wide] = &snapshot.ways;
         let [wide, narrow] = &snapshot.ends;
-        let Moved { given, given_ways: [narrow_given, wide_given], taken, refused } = snapshot.siblings;
+        let Moved { given, given_ways, taken, refused } = snapshot.siblings;
+        let [narrow_handed, wide_handed] = snapshot.handed_over;
+        let [narrow_given, wide_given] = [given_ways[0] + narrow_handed, given_ways[1] + wide_handed];
         let [at_wide, at_narrow] = match snapshot.path {
             Path::Across => [
                 unexplained([to_wide, to_narrow], [wide, narrow], wide_given),
@@ -356,8 +372,9 @@ impl Part {
     }
 }
 
-/// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the answers about
-/// what came by it, and what the end that feeds it gave that is no packet; what was given to siblings leaves by theirs.
+/// Packets that `end` was to send, less those whose end is known. Toward it leaves what goes on by one way, the
+/// answers about what came by it, and what the end that feeds it gave that is no packet; what was given to siblings
+/// or to a successor leaves by theirs.
 fn unexplained([toward, away]: [&WaySnapshot; 2], [end, other]: [&EndSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::Answered).packets + other.seen.passed;
     let sent = &end.sent;
@@ -416,9 +433,9 @@ impl WayFigures {
 }
 
 impl StageFigures {
-    fn of(stage: &crate::snapshot::StageSnapshot) -> StageFigures {
+    fn of(stage: &StageSnapshot) -> StageFigures {
         StageFigures {
-            stage: named(&Stage::NAMES, stage.stage).to_owned(),
+            stage: stage.stage.name().to_owned(),
             is_on: stage.switch == Switch::On,
             held: stage.held.into(),
         }
@@ -530,9 +547,4 @@ fn add<C: AddAssign + Copy + Default>(counts: &mut BTreeMap<String, C>, more: &B
             }
         }
     }
-}
-
-/// What a configuration calls it.
-pub(crate) fn named<T: PartialEq>(names: &[(&'static str, T)], it: T) -> &'static str {
-    names.iter().find(|(_, other)| *other == it).map_or("", |(name, _)| name)
 }

@@ -1,13 +1,14 @@
-//! What one process holds in, a pipe out; and in another process back: nothing is lost, and nothing changes its order.
+//! What one process holds in, a pipe out; and in another process back: nothing changes its order, and what is lost
+//! is counted.
 //!
-//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may. Before each
-//! stand the worker's number, the way, how long its pieces were and their identification where it came in some, and the length, in
-//! the machine's order of bytes: both ends are of one machine.
+//! Packets are spelled out: what was to become longer goes over in fragments and segments, from which it still may.
+//! Before each stand the worker's number, the way, how long its pieces were and their identification where it came
+//! in some, and the length, in the machine's order of bytes: both ends are of one machine.
 
 use engine::Pieces;
 use packet::Packet;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +30,15 @@ pub struct Legacy {
     pub id: u32,
     /// The frame, with its link header.
     pub frame: Vec<u8>,
+}
+
+/// All that another process left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heritage {
+    /// The frames of each worker.
+    pub legacies: Vec<Vec<Legacy>>,
+    /// Frames that came cut, and are lost.
+    pub cut_count: u64,
 }
 
 impl Will {
@@ -64,38 +74,41 @@ impl Will {
     }
 }
 
-/// Reads until all who write have ended: what each of `count` workers gets.
-///
-/// # Errors
-/// The pipe breaks off within a frame; what came before is lost with it.
-pub fn read(pipe: OwnedFd, count: usize) -> io::Result<Vec<Vec<Legacy>>> {
+/// Reads until all who write have ended, for each of `count` workers. Where the pipe breaks off within a frame,
+/// that one is lost, and what came before it is whole.
+pub fn read(pipe: OwnedFd, count: usize) -> Heritage {
     let mut pipe = BufReader::new(File::from(pipe));
-    let mut legacies = vec![Vec::new(); count];
-    let mut front = [0; FRONT_LEN];
-    while read_front(&mut pipe, &mut front)? {
-        let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = front;
-        let (worker, way) = (u16::from_ne_bytes([w0, w1]), usize::from(way));
-        let [longest_piece, id, len] =
-            [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
-        let len = len as usize;
-        let to = legacies.get_mut(usize::from(worker)).filter(|_| way < 2 && len <= FRAME_LEN_MAX);
-        let Some(to) = to else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
-        };
-        let mut frame = vec![0; len];
-        pipe.read_exact(&mut frame)?;
-        to.push(Legacy { way, longest_piece, id, frame });
+    let mut heritage = Heritage { legacies: vec![Vec::new(); count], cut_count: 0 };
+    loop {
+        match next(&mut pipe, &mut heritage.legacies) {
+            Ok(true) => {}
+            Ok(false) => return heritage,
+            Err(_) => {
+                heritage.cut_count += 1;
+                return heritage;
+            }
+        }
     }
-    Ok(legacies)
 }
 
-/// False where nothing more comes.
-fn read_front(pipe: &mut impl Read, front: &mut [u8; FRONT_LEN]) -> io::Result<bool> {
-    let [first, rest @ ..] = front;
-    if pipe.read(std::slice::from_mut(first))? == 0 {
-        return Ok(false);
-    }
+/// Reads a frame for the worker that it is for; false where nothing more comes.
+fn next(pipe: &mut impl BufRead, legacies: &mut [Vec<Legacy>]) -> io::Result<bool> {
+    let mut front = [0; FRONT_LEN];
+    let [first, rest @ ..] = &mut front;
+    let Some(begins) = pipe.by_ref().bytes().next() else { return Ok(false) };
+    *first = begins?;
     pipe.read_exact(rest)?;
+    let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = front;
+    let (worker, way) = (u16::from_ne_bytes([w0, w1]), usize::from(way));
+    let [longest_piece, id, len] = [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
+    let len = len as usize;
+    let to = legacies.get_mut(usize::from(worker)).filter(|_| way < 2 && len <= FRAME_LEN_MAX);
+    let Some(to) = to else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
+    };
+    let mut frame = vec![0; len];
+    pipe.read_exact(&mut frame)?;
+    to.push(Legacy { way, longest_piece, id, frame });
     Ok(true)
 }
 

@@ -1,38 +1,21 @@
-//! The live service: workers, configuration, counters, control, shutdown.
+//! Frames of two ports -> packets of the right sizes to the other port: the data path, one thread for each worker.
+//!
+//! What a worker is, what it is told, and its statistics. Who runs workers, and what the host is asked for, is the
+//! daemon's.
 #![forbid(unsafe_code)]
 
 pub mod build;
 pub mod bypass;
-pub mod config;
-pub mod control;
+pub mod endpoint;
 pub mod figures;
-pub mod gro;
 pub mod handover;
-pub mod interface_watch;
-pub mod keeper;
-pub mod messages;
-pub mod metrics;
-pub mod notify;
 pub mod orders;
-pub mod own_addresses;
-pub mod privileges;
-pub mod reopen;
-pub mod roles;
+pub mod path;
 pub mod send;
-pub mod service;
 pub mod siblings;
 pub mod snapshot;
 pub mod stations;
-pub mod trial;
-pub mod voice;
-pub mod wide_routes;
-pub mod work;
+pub mod sync;
 pub mod worker;
 
-mod beside;
-
-mod claims;
-mod doors;
-mod kept;
 mod mailbox;
-mod sync;

@@ -1,6 +1,7 @@
 //! Things from any thread in, the same in their order out, at one thread that a bell wakes.
 //!
-//! That thread waits for the bell, silences it, and then takes all there is, in this order: whatever comes meanwhile rings again.
+//! That thread waits for the bell, silences it, and then takes all there is, in this order: whatever comes
+//! meanwhile rings again.
 
 use crate::sync::{Arc, Bell, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -26,8 +27,8 @@ impl<T> Mailbox<T> {
         Mailbox { waiting: Mutex::new(Some(Waiting { things: VecDeque::new(), len: 0 })), bell, len_max }
     }
 
-    /// Puts in a thing that takes so much room; false where there is too little, or nobody takes it any more. It is made once
-    /// it has its room, under the lock: what is refused costs nothing.
+    /// Puts in a thing that takes so much room; false where there is too little, or nobody takes it any more. It is
+    /// made once it has its room, under the lock: what is refused costs nothing.
     pub fn put(&self, len: usize, thing: impl FnOnce() -> T) -> bool {
         let mut waiting = self.waiting();
         let Some(open) = waiting.as_mut().filter(|open| len <= self.len_max - open.len) else { return false };

@@ -3,7 +3,7 @@
 use crate::handover::Will;
 use crate::mailbox::Mailbox;
 use crate::snapshot::Snapshot;
-use crate::sync::{Arc, Bell};
+use crate::sync::{Arc, Bell, Mutex};
 use engine::{Gateway, GatewaySettings, Secrets};
 use offload::pulse::Pulse;
 use packet::Time;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -92,6 +93,8 @@ struct Shared {
     bell: Arc<Bell>,
     beats: AtomicU64,
     stops: AtomicBool,
+    /// How things were with the worker when it ended.
+    last: Mutex<Option<Snapshot>>,
 }
 
 impl fmt::Debug for Order {
@@ -113,7 +116,13 @@ impl fmt::Debug for Order {
 pub fn orders() -> io::Result<(Reins, Orders)> {
     let bell = Arc::new(Bell::new()?);
     let orders = Mailbox::new(Arc::clone(&bell), usize::MAX);
-    let shared = Arc::new(Shared { orders, bell, beats: AtomicU64::new(0), stops: AtomicBool::new(false) });
+    let shared = Arc::new(Shared {
+        orders,
+        bell,
+        beats: AtomicU64::new(0),
+        stops: AtomicBool::new(false),
+        last: Mutex::default(),
+    });
     Ok((Reins { shared: Arc::clone(&shared) }, Orders { shared, pulse: None }))
 }
 
@@ -147,7 +156,8 @@ impl Orders {
         }
     }
 
-    /// Silences what is waited on: before all is looked at that may have rung, for what comes meanwhile rings again.
+    /// Silences what is waited on: before all is looked at that may have rung, for what comes meanwhile rings
+    /// again.
     pub fn hush(&self) {
         self.shared.bell.hush();
     }
@@ -155,6 +165,11 @@ impl Orders {
     /// The next order, if there is one; see [`Orders::hush`].
     pub fn next(&self) -> Option<Order> {
         self.shared.orders.take()
+    }
+
+    /// Leaves word how things were in the end.
+    pub fn leave(&self, last: Snapshot) {
+        *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 }
 
@@ -195,6 +210,11 @@ impl Reins {
             RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "the worker does not answer"),
             RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"),
         })
+    }
+
+    /// How things were with a worker that has ended, as far as it could still say.
+    pub fn last(&self) -> Option<Snapshot> {
+        self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has the worker get around, if it is able to.

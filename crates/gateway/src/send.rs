@@ -1,8 +1,9 @@
 //! Packets that leave in, wires of a port out: whole where the port takes trains, spelled out where it does not.
 //!
-//! What leaves is gathered, never copied but for headers, and goes to the port many at a time. A port that is full is waited
-//! for, but not long; where it stays full in the middle of a datagram, the other fragments of that are dropped as well, as nobody
-//! could join those that would leave (RFC 6274 section 4.2.4). A port that refuses a train it said it takes is given finished segments from then on.
+//! What leaves is gathered, never copied but for headers, and goes to the port many at a time. A port that is full
+//! is waited for, but not long; where it stays full in the middle of a datagram, the other fragments of that are
+//! dropped as well, as nobody could join those that would leave (RFC 6274 section 4.2.4). A port that refuses a
+//! train it said it takes is given finished segments from then on.
 
 use arrayvec::ArrayVec;
 use engine::{Cuts, Event, Output, Tally};
@@ -343,7 +344,8 @@ fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
     ((link_len + start) as u16, (link_len + field) as u16)
 }
 
-/// What a train carries, where kernels and cards know how to cut it: no option and no extension header stands in front.
+/// What a train carries, where kernels and cards know how to cut it: no option and no extension header stands in
+/// front.
 fn train_kind(packet: &Packet) -> Option<TrainKind> {
     let plain = match packet.ip().version {
         Version::V4 => PLAIN_V4_LEN,
@@ -355,7 +357,8 @@ fn train_kind(packet: &Packet) -> Option<TrainKind> {
         packet::ip::TCP => {
             let segment = tcp::Segment::parse(packet.upper_bytes(upper))?;
             let cwr = segment.header.flags() & tcp::CWR != 0;
-            // Who cuts trains clears the flag in all segments but the first; here it is part of a counter (RFC 9768 section 3.2.2).
+            // Who cuts trains clears the flag in all segments but the first; here it is part of a counter (RFC 9768
+            // section 3.2.2).
             if cwr && (packet.has_accurate_ecn || segment.header.has_accurate_ecn_bit()) {
                 return None;
             }
@@ -379,7 +382,8 @@ const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
 /// Datagrams of which a fragment was dropped that are remembered at once: as many as a port may drop at once.
 const TORN_MAX: usize = WIRE_COUNT;
-/// How long they are remembered: the fragments of a datagram follow one another closely, and its identification may soon be another's.
+/// How long they are remembered: the fragments of a datagram follow one another closely, and its identification may
+/// soon be another's.
 const TORN_PATIENCE: Duration = Duration::from_millis(50);
 /// IP headers without options or extension headers, in bytes.
 const PLAIN_V4_LEN: u16 = 20;

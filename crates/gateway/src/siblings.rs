@@ -1,12 +1,13 @@
 //! TCP that one worker rebuilt from fragments in, the same at the worker of its flow out.
 //!
-//! Fragments are shared out by addresses, for all but the first have no ports; segments by connection. So what was rebuilt may
-//! stand at another worker than the rest of its connection. It goes there as bytes, for no buffer changes pools. A sibling that
-//! has no room is not waited for: the packet leaves where it stands, and is counted. A worker that ends closes its box first:
-//! what lies in it then is its own to let go, and nothing comes after it.
+//! Fragments are shared out by addresses, for all but the first have no ports; segments by connection. So what was
+//! rebuilt may stand at another worker than the rest of its connection. It goes there as bytes, for no buffer
+//! changes pools. A sibling that has no room is not waited for: the packet leaves where it stands, and is counted.
+//! A worker that ends closes its box first: what lies in it then is its own to let go, and nothing comes after it.
 
 use crate::mailbox::Mailbox;
 use crate::orders::Reins;
+use crate::snapshot::Moved;
 use crate::sync::Arc;
 use offload::steer;
 use packet::{Checksum, Medium, Packet, Train};
@@ -20,19 +21,6 @@ pub struct Siblings {
     /// This worker ends: it gives nothing, and is given nothing.
     is_closed: bool,
     moved: Moved,
-}
-
-/// What went between a worker and its siblings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Moved {
-    /// Packets that went to the worker of their flow.
-    pub given: u64,
-    /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
-    pub given_ways: [u64; 2],
-    /// Packets that came from the worker that rebuilt them.
-    pub taken: u64,
-    /// Packets that left where they stood, for their flow's worker had no room.
-    pub refused: u64,
 }
 
 /// A packet between two workers.

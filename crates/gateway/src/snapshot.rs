@@ -1,13 +1,14 @@
 //! A worker in, its figures out.
 
-use crate::config::Stage;
+use crate::path::Path;
 use crate::send::Sent;
-use crate::siblings::Moved;
-use crate::worker::Path;
+use config::Stage;
 use engine::{Coalescer, Gateway, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
 use offload::leases::Passed;
 use packet::{Landed, Packet};
+use serde::{Deserialize, Serialize};
 use std::io;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// How things are with one worker.
@@ -23,6 +24,11 @@ pub struct Snapshot {
     pub processor_time: Duration,
     /// What went between it and its siblings.
     pub siblings: Moved,
+    /// Packets that it left to its successor, those that were not taken too: those that were to leave by the narrow
+    /// end, and by the wide end.
+    pub handed_over: [u64; 2],
+    /// What is lost with it.
+    pub losses: Losses,
     /// Times that it slept and was woken so far.
     pub wake_count: u64,
 }
@@ -46,7 +52,8 @@ pub struct WaySnapshot {
     pub broken: Option<String>,
 }
 
-/// How things are with one stage. Who rejoins whole datagrams counts as `reassemble`, for a host or for the next hop.
+/// How things are with one stage. Who rejoins whole datagrams counts as `reassemble`, for a host or for the next
+/// hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSnapshot {
     /// Which one.
@@ -74,6 +81,18 @@ pub struct EndSnapshot {
     pub lent: Passed,
 }
 
+/// What is lost where one worker ends and another takes its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Losses {
+    /// Packets that a worker was to hand over, and that its successor did not take.
+    pub untaken: u64,
+    /// Frames that were handed over and came cut.
+    pub cut: u64,
+    /// Frames that a worker had in hand when it panicked.
+    pub panicked: u64,
+}
+
 /// What came in by one port, before the engine counts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -93,12 +112,34 @@ pub struct Seen {
     pub oversize: u64,
     /// Times that the port could not be read.
     pub errors: u64,
-    /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none did.
+    /// The MTU that a router or DHCP server on the narrow side last told the wide hosts, in bytes; 0 where none
+    /// did.
     pub advised_mtu: u32,
     /// Frames that the kernel dropped before the port was opened anew.
     pub missed_before: u64,
     /// The last error of the port.
     pub last_error: Option<String>,
+}
+
+/// What went between a worker and its siblings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Moved {
+    /// Packets that went to the worker of their flow.
+    pub given: u64,
+    /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
+    pub given_ways: [u64; 2],
+    /// Packets that came from the worker that rebuilt them.
+    pub taken: u64,
+    /// Packets that left where they stood, for their flow's worker had no room.
+    pub refused: u64,
+}
+
+impl AddAssign for Losses {
+    fn add_assign(&mut self, other: Losses) {
+        self.untaken += other.untaken;
+        self.cut += other.cut;
+        self.panicked += other.panicked;
+    }
 }
 
 impl StageSnapshot {
@@ -121,7 +162,8 @@ impl StageSnapshot {
 }
 
 impl WaySnapshot {
-    /// How things are with a direction of a gateway, of whose pool its port keeps so many buffers.
+    /// How things are with a direction of a gateway. Of its pool, so many buffers are kept by its port, or ended in
+    /// a panic.
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> WaySnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);

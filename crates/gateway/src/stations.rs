@@ -1,9 +1,10 @@
 //! Frames of both sides of a border in, the side that a station was last heard on out: as a bridge learns it.
 //!
-//! Where a link gives a border what one of its stations sends to another (a hub, or a switch that does not know the other yet), the receiver
-//! has it already, and an ICMP error about it would have its sender send less for nothing. The table is shared by all workers, as
-//! each sees some frames of a station. It is bounded: stations share places, and the last one heard has its place. Who is
-//! not in it counts as one of the other side, as before anything was learned.
+//! Where a link gives a border what one of its stations sends to another (a hub, or a switch that does not know the
+//! other yet), the receiver has it already, and an ICMP error about it would have its sender send less for nothing.
+//! The table is shared by all workers, as each sees some frames of a station. It is bounded: stations share places,
+//! and the last one heard has its place. Who is not in it counts as one of the other side, as before anything was
+//! learned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +29,8 @@ impl Stations {
         self.is_at(*to, end, seconds)
     }
 
-    /// A station sent a frame that came in by the wide end (0) or the narrow one (1), so many seconds after any moment.
+    /// A station sent a frame that came in by the wide end (0) or the narrow one (1), so many seconds after any
+    /// moment.
     #[inline]
     fn hear(&self, mac: [u8; 6], end: usize, seconds: u64) {
         // Groups send nothing.

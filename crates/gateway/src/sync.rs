@@ -8,7 +8,7 @@ pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Others ring it; one thread waits on it.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub struct Bell(OwnedFd);
 
 impl Bell {
     /// One that is silent.

@@ -1,4 +1,5 @@
-//! Threads that meet by a mailbox, in every interleaving: nothing is lost or overtaken, and nobody sleeps while something waits.
+//! Threads that meet by a mailbox, in every interleaving: nothing is lost or overtaken, and nobody sleeps while
+//! something waits.
 //!
 //! That a worker itself silences its bell first, `all/handover.rs` shows.
 

@@ -1,4 +1,5 @@
-//! Datagrams from a host's kernel in, over a link of 1,500 bytes, whole datagrams out: with payloads that land, and without.
+//! Datagrams from a host's kernel in, over a link of 1,500 bytes, whole datagrams out: with payloads that land, and
+//! without.
 //!
 //! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows what it costs.
 

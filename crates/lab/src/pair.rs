@@ -2,8 +2,8 @@
 
 use crate::net::{End, Host, Offloading, cable};
 use crate::trio::{v4, v6};
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use linux::addresses::Prefix;
 use std::io;
 

@@ -8,8 +8,8 @@
 //! addresses, another middle.
 
 use crate::net::{End, Host, Offloading, cable};
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use linux::addresses::Prefix;
 use linux::interfaces::Counters;
 use std::io;

@@ -1,7 +1,7 @@
 //! A host or router with more than one way out: each packet goes the way that the kernel chooses, in its order.
 
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use linux::addresses::Prefix;
 use linux::routes::Route;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

@@ -100,7 +100,7 @@ struct Net {
     wide: Host,
     narrow: Host,
     _middle: Host,
-    _service: gateway::service::Service,
+    _service: daemon::service::Service,
 }
 
 impl Net {
@@ -122,8 +122,8 @@ impl Net {
         let text = format!(
             "role = \"router\"\n[wide]\nport = \"packet:to-wide\"\nmtu = 9000\n{more}[narrow]\nport = \"packet:to-narrow\"\nmtu = 1500\n"
         );
-        let config = gateway::config::Config::parse(&text, "router.toml").unwrap();
-        let service = middle.space().enter(|| gateway::service::Service::start(config)).unwrap();
+        let config = config::Config::parse(&text, "router.toml").unwrap();
+        let service = middle.space().enter(|| daemon::service::Service::start(config)).unwrap();
         let net = Net { wide, narrow, _middle: middle, _service: service };
         settle(&net.narrow, WIDE);
         settle(&net.wide, NARROW);

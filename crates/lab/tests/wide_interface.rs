@@ -181,7 +181,7 @@ fn what_fits_is_another_length_after_a_reload() {
     await_way(&pair);
     for (mtu, len, crosses) in [(1_300, 1_400, true), (1_500, 1_400, false), (1_500, 1_473, true)] {
         let text = text.replace("mtu = 1500", &format!("mtu = {mtu}"));
-        let config = gateway::config::Config::parse(&text, "wide.toml").unwrap();
+        let config = config::Config::parse(&text, "wide.toml").unwrap();
         pair.hosts[0].space().enter(|| service.reload(config)).unwrap();
         let seen = || service.snapshots().unwrap()[0].ends[0].seen.packets;
         let before = seen();
@@ -224,7 +224,7 @@ fn short_messages_that_follow_long_ones_come_in_order() {
 }
 
 /// A wide interface on a host.
-fn start(pair: &Pair, host: usize, mtu: u32) -> gateway::service::Service {
+fn start(pair: &Pair, host: usize, mtu: u32) -> daemon::service::Service {
     pair.start(host, &pair.wide_interface(host, mtu, [""; 3])).unwrap()
 }
 
@@ -258,7 +258,7 @@ fn exchange(pair: &Pair) -> Option<u64> {
     traffic::udp(one.space(), other.space(), v4(2), messages, 7).ok().map(|transfer| transfer.messages)
 }
 
-fn check_books(services: &[gateway::service::Service]) {
+fn check_books(services: &[daemon::service::Service]) {
     for snapshot in services.iter().flat_map(|service| service.snapshots().unwrap()) {
         for way in &snapshot.ways {
             assert_eq!(way.broken, None);

@@ -394,7 +394,9 @@ fn every_counter_stands_in_the_page_of_counters() {
     let went = gateway::figures::Went::ALL.iter().map(|it| (it.name(), it.what()));
     let guessed = gateway::figures::Guessed::ALL.iter().map(|it| (it.name(), it.what()));
     let shared = gateway::figures::Shared::ALL.iter().map(|it| (it.name(), it.what()));
-    let counters: Vec<_> = reasons.chain(events).chain(came).chain(went).chain(guessed).chain(shared).collect();
+    let lost = gateway::figures::Lost::ALL.iter().map(|it| (it.name(), it.what()));
+    let of_ports = came.chain(went).chain(guessed).chain(shared).chain(lost);
+    let counters: Vec<_> = reasons.chain(events).chain(of_ports).collect();
     for (name, what) in &counters {
         assert!(page.contains(&format!("| `{name}` | {what} |")), "COUNTERS.md lacks: | `{name}` | {what} |");
     }

@@ -94,7 +94,7 @@ fn what_the_kernel_passes_on_by_itself_is_among_what_passes() {
     assert_eq!(bits, (8e9 + 8.0 * 80_000.0 * 1_514.0, 8e9 + 4.0 * 26_667.0 * 8_754.0));
     assert_eq!(to_wide.went.payload_len, Some((2e9 + 26_667.0 * 8_720.0) / 326_667.0));
     assert_eq!(to_narrow, &View::between(&before(), &after()).ways[1]);
-    let metrics = gateway::metrics::text(&figures);
+    let metrics = daemon::metrics::text(&figures);
     let line = "wideload_all_received_packets_total{way=\"to-wide\"} 2160000";
     assert!(metrics.contains(line), "{metrics}");
 }

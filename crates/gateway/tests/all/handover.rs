@@ -1,4 +1,5 @@
-//! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits for ever.
+//! A worker that panics, that hands over, that ends, that is given something: nothing is lost, and nothing waits
+//! for ever.
 
 use engine::{
     Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets, SideSettings,
@@ -17,15 +18,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, ip, tcp, udp};
+use wideload_gateway::endpoint::End;
+use wideload_gateway::figures::{Figures, Gap};
 use wideload_gateway::handover::{self, Legacy, Will};
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
-use wideload_gateway::worker::{End, Worker};
+use wideload_gateway::snapshot::{Losses, Snapshot};
+use wideload_gateway::worker::Worker;
 
 #[test]
 fn what_is_held_leaves_before_a_panic_goes_on() {
     let (mut worker, reins, left) = worker(&[piece(0, 800, true), piece(800, 400, true)]);
-    let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded())).is_err());
+    let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&[]))).is_err());
     has_taken(&reins, 2);
     assert!(left.lock().expect("nobody panics").is_empty(), "it is held");
     assert!(reins.give(Order::Change(Box::new(|_, _| panic!("on purpose")))));
@@ -45,7 +49,7 @@ fn what_one_worker_holds_another_goes_on_with() {
     drop(reins);
     running.join().expect("it ends");
     assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
-    let legacies = handover::read(read, 1).expect("it is whole");
+    let legacies = handover::read(read, 1).legacies;
     assert_eq!(legacies[0].len(), 2, "two pieces");
 
     let (mut second, reins, left) = worker(&[piece(800, 800, true)]);
@@ -71,7 +75,8 @@ fn a_segment_that_came_in_pieces_goes_over_in_pieces() {
     assert_goes_over_in_pieces(&pieces);
 }
 
-// The identifications of a resized train rise by one, whatever those were that came: no heir may see them in pieces.
+// The identifications of a resized train rise by one, whatever those were that came: no heir may see them in
+// pieces.
 #[test]
 fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
     let contents = [[1; 1_588], [2; 1_588]];
@@ -97,7 +102,7 @@ fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
     packet.set_pieces(848, 0x0102_0304);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     Will::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
-    let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).expect("it is whole")[0]);
+    let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).legacies[0]);
     assert_eq!(left.iter().map(|frame| frame[48..].len()).collect::<Vec<_>>(), [800, 800, 8]);
     assert!(left.iter().all(|frame| frame[6] == 44 && frame[44..48] == [1, 2, 3, 4]));
 }
@@ -125,7 +130,7 @@ fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
     drop(reins);
     running.join().expect("it ends");
     let left_count = left.lock().expect("nobody panics").len();
-    (left_count, handover::read(read, 1).expect("it is whole").remove(0))
+    (left_count, handover::read(read, 1).legacies.remove(0))
 }
 
 /// What leaves a worker that goes on with this, and ends.
@@ -140,19 +145,86 @@ fn left_of(gateway: Gateway, legacies: &[Legacy]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_will_that_breaks_off_is_no_will() {
-    for len in [1, 14, 15, 50] {
-        let (read, write) = rustix::pipe::pipe().expect("there is room");
-        let mut bytes = [vec![0, 0, 1], vec![0; 8], vec![60, 0, 0, 0]].concat();
-        bytes.resize(75, 0);
-        rustix::io::write(&write, &bytes[..len]).expect("there is room");
-        drop(write);
-        assert!(handover::read(read, 1).is_err(), "{len}");
-    }
+fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    rustix::io::write(&write, &[&[9, 0, 1][..], &[0; 12]].concat()).expect("there is room");
-    drop(write);
-    assert!(handover::read(read, 1).is_err(), "there is no tenth worker");
+    let mut packet = segment_of_worker(0);
+    Will::each(write, 1)[0].write(1, &mut packet).expect("somebody reads");
+    let mut bytes = vec![0; 400];
+    let len = rustix::io::read(&read, &mut bytes).expect("something is there");
+    bytes.truncate(len);
+    for rest in [1, 14, 15, 50] {
+        let text = [&bytes[..], &bytes[..rest]].concat();
+        let heritage = handover::read(pipe_with(&text), 1);
+        assert_eq!((heritage.legacies[0].len(), heritage.cut_count), (1, 1), "{rest}");
+        assert_eq!(heritage.legacies[0][0].frame, packet.frame());
+    }
+    let no_tenth_worker = [&[9, 0, 1][..], &[0; 12]].concat();
+    let heritage = handover::read(pipe_with(&[&bytes[..], &no_tenth_worker].concat()), 1);
+    assert_eq!((heritage.legacies[0].len(), heritage.cut_count), (1, 1));
+}
+
+#[test]
+fn what_a_successor_does_not_take_is_counted() {
+    let (mut worker, reins, left) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
+    let running = thread::spawn(move || worker.run_guarded(&[]));
+    has_taken(&reins, 2);
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    drop(read);
+    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    running.join().expect("it ends");
+    assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
+    let last = reins.last().expect("it said how things were");
+    assert_eq!(last.losses, Losses { untaken: 2, ..Losses::default() });
+    assert_adds_up(&last);
+}
+
+#[test]
+fn what_a_successor_takes_is_no_loss_and_adds_up() {
+    let (mut worker, reins, _) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
+    let running = thread::spawn(move || worker.run_guarded(&[]));
+    has_taken(&reins, 2);
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    running.join().expect("it ends");
+    assert_eq!(handover::read(read, 1).cut_count, 0);
+    let last = reins.last().expect("it said how things were");
+    assert_eq!(last.losses, Losses::default());
+    assert_adds_up(&last);
+}
+
+#[test]
+fn a_batch_that_is_dropped_after_a_panic_is_counted() {
+    let (reins, orders) = orders().expect("there is room");
+    let left = Left::default();
+    let frames = [piece(0, 800, true), piece(800, 400, true), piece(1_200, 80, true)];
+    let wide = Memory::new(&frames, &left).that_panics();
+    let ends = [End::new(Box::new(wide), 9_000), End::new(Memory::port(&[], &left), 9_000)];
+    let gateway = gateway(SideSettings::new(9_000, Position::Source));
+    let mut worker = Worker::new(Clock::start(), ends, gateway, orders);
+    let ended = thread::spawn(move || worker.run_guarded(&[])).join();
+    assert!(ended.is_err(), "the panic goes on");
+    let last = reins.last().expect("it said how things were");
+    assert_eq!(last.losses, Losses { panicked: 3, ..Losses::default() });
+    assert_adds_up(&last);
+}
+
+/// Is nothing left unexplained of a worker that has ended?
+#[track_caller]
+fn assert_adds_up(last: &Snapshot) {
+    let figures = Figures::of(std::slice::from_ref(last));
+    for (_, way) in figures.all.ways() {
+        assert_eq!((way.unexplained, &way.broken[..]), (Gap::default(), &[][..]));
+    }
+    for (name, end) in figures.all.ends() {
+        assert_eq!(end.unexplained, 0, "{name}");
+    }
+}
+
+/// A pipe out of which this comes, and nothing more.
+fn pipe_with(bytes: &[u8]) -> OwnedFd {
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    assert_eq!(rustix::io::write(&write, bytes), Ok(bytes.len()));
+    read
 }
 
 #[test]
@@ -179,7 +251,7 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
             let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
             let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
             let (read, write) = rustix::pipe::pipe().expect("there is room");
-            let reader = thread::spawn(move || handover::read(read, 2).expect("it is whole"));
+            let reader = thread::spawn(move || handover::read(read, 2).legacies);
             let running = thread::spawn(move || worker.run());
             let packet = segment_of_worker(1);
             let mut will = Some(Will::each(write, 2).remove(1));
@@ -308,12 +380,22 @@ struct Memory {
     bell: OwnedFd,
     frames: VecDeque<Vec<u8>>,
     left: Left,
+    /// Is it to panic once it has given its frames?
+    panics: bool,
 }
 
 impl Memory {
     fn port(frames: &[Vec<u8>], left: &Left) -> Box<dyn Port> {
+        Box::new(Memory::new(frames, left))
+    }
+
+    fn new(frames: &[Vec<u8>], left: &Left) -> Memory {
         let bell = eventfd(u32::from(!frames.is_empty()), EventfdFlags::NONBLOCK).expect("there is room");
-        Box::new(Memory { bell, frames: frames.iter().cloned().collect(), left: Arc::clone(left) })
+        Memory { bell, frames: frames.iter().cloned().collect(), left: Arc::clone(left), panics: false }
+    }
+
+    fn that_panics(self) -> Memory {
+        Memory { panics: true, ..self }
     }
 }
 
@@ -341,6 +423,7 @@ impl Port for Memory {
         for frame in self.frames.drain(..) {
             frames.push(Frame::Ip(Frame::copy(&frame, Medium::Ip, ingress, pool).expect("it is a packet")));
         }
+        assert!(!self.panics || count == 0, "on purpose");
         Ok(Received { count, lost_count: 0, was_last: true })
     }
 

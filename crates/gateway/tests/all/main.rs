@@ -1,8 +1,5 @@
-//! The gateway's tests, in one program, but for those that need one of their own.
+//! The data path's tests, in one program, but for those that need one of their own.
 
-mod config;
-mod control;
+mod build;
 mod handover;
-mod live_gateway;
-mod metrics;
 mod send;

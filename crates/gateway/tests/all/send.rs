@@ -1,4 +1,5 @@
-//! A port that refuses in, what leaves by it all the same out: the same bytes, finished, in their order, or counted.
+//! A port that refuses in, what leaves by it all the same out: the same bytes, finished, in their order, or
+//! counted.
 
 use engine::{Event, Output};
 use packet::{Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Train};

@@ -13,7 +13,7 @@ use super::{Conditions, Spread, cell, median_of};
 use crate::net::Offloading;
 use crate::pair::Pair;
 use crate::trio::v4;
-use gateway::service::Service;
+use daemon::service::Service;
 use serde::Serialize;
 use std::fmt;
 use std::io;

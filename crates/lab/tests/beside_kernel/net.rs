@@ -7,8 +7,8 @@
 //!
 //! `wide` and `other` are interfaces of one host, which has all addresses of a third network, too.
 
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use libtest_mimic::Trial;
 use linux::addresses::Prefix;
 use linux::sockets;

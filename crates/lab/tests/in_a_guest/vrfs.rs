@@ -6,8 +6,8 @@ use crate::net::{
     CABLES, Datagrams, Delivered, LENS, Links, Middle, Net, PATIENCE, PORT, ROUTERS, WIDE_INTERFACES, alike_by,
     arrives_alike, bound, fragments, ip, lay, lay_narrow, lay_other, lay_wide, v4, v6,
 };
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use libtest_mimic::Trial;
 use linux::frames::FrameSocket;
 use std::net::{IpAddr, SocketAddr};

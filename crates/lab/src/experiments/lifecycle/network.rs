@@ -6,7 +6,7 @@ use crate::inventory::Inventory;
 use crate::net::Offloading;
 use crate::pair::Pair;
 use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
-use gateway::service::Service;
+use daemon::service::Service;
 use linux::addresses::Prefix;
 use linux::namespace::Namespace;
 use linux::routes;

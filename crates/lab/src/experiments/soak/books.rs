@@ -171,8 +171,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use daemon::metrics::text;
     use gateway::figures::{Count, Figures};
-    use gateway::metrics::text;
 
     #[test]
     fn every_counter_is_looked_for_and_every_packet_must_have_its_fate() {

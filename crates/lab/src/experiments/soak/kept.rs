@@ -2,7 +2,7 @@
 
 use super::super::running::{Running, spelled};
 use crate::trio::Trio;
-use gateway::control::Client;
+use daemon::control::Client;
 use rustix::process::Signal;
 use std::fs;
 use std::io;

@@ -3,8 +3,8 @@
 use super::frames::{Sent, Side, icmp};
 use super::{Links, Middle, PortKind, Role};
 use crate::net::{End, Host, Offloading, cable};
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use linux::addresses::Prefix;
 use linux::frames::{FrameSocket, SeenFrame};
 use linux::routes::{Route, RouteKind};

@@ -4,8 +4,8 @@ use super::rig::{BRIDGE, BRIDGE_FILTERS, NARROW_MTU, ROUTER_SETTINGS, WIDE_MTU, 
 use super::sockets::{Notes, SocketKind, Talk};
 use super::{Links, Middle, PortKind, Role};
 use crate::net::{End, Host, Offloading, cable};
-use gateway::config::Config;
-use gateway::service::Service;
+use config::Config;
+use daemon::service::Service;
 use linux::addresses::Prefix;
 use linux::routes::Route;
 use std::io;

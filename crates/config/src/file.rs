@@ -1,0 +1,80 @@
+//! A file, or its text -> a configuration, or all that is wrong with it.
+
+use crate::check;
+use crate::problem::{Notes, Problems};
+use crate::read;
+use crate::settings::Config;
+use crate::syntax;
+use crate::table::Table;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use toml::de::DeTable;
+
+impl Config {
+    /// The configuration that stands in a file.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn read(path: &Path) -> Result<Config, Problems> {
+        Config::parse(&Config::text(path)?, &path.to_string_lossy())
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no text.
+    pub fn text(path: &Path) -> Result<String, Problems> {
+        let file = path.to_string_lossy();
+        let unread =
+            |error| Problems::unread(&file, format!("cannot read: {error}"), "give a file that can be read");
+        let mut bytes = Vec::new();
+        let opened = File::open(path).map_err(unread)?;
+        opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
+        match str::from_utf8(&bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => {
+                let (text, _) = bytes.split_at(error.valid_up_to());
+                let mut notes = Notes::default();
+                notes.amiss(text.len(), "", "this letter is no UTF-8", "save the file as UTF-8");
+                let [problems, _] = notes.sorted(&String::from_utf8_lossy(text), &file);
+                Err(problems)
+            }
+        }
+    }
+
+    /// The configuration that stands in a text; `file` is the name of the file that it is from.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn parse(text: &str, file: &str) -> Result<Config, Problems> {
+        if text.len() > FILE_LEN_MAX {
+            let what = format!("the file is longer than {} KiB", FILE_LEN_MAX >> 10);
+            return Err(Problems::unread(file, what, "give a configuration of the gateway"));
+        }
+        let (entries, errors) = DeTable::parse_recoverable(text);
+        let root = Table::root(entries.get_ref());
+        let mut notes = Notes::default();
+        syntax::note(text, &errors, &mut notes);
+        let said = read::Said::read(&root, &mut notes);
+        check::check(&said, &mut notes);
+        let config = said.settle(&name_of(file), &mut notes);
+        let [problems, warnings] = notes.sorted(text, file);
+        match config {
+            Some(config) if problems.is_empty() => Ok(Config { warnings, ..config }),
+            _ => {
+                assert!(!problems.is_empty(), "what is refused has a reason");
+                Err(problems)
+            }
+        }
+    }
+}
+
+/// A file's name without its directory and what follows the last point.
+fn name_of(file: &str) -> String {
+    let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    stem.unwrap_or_else(|| "wideload".to_owned())
+}
+
+/// Longest file that is read, in bytes: no configuration is as long.
+const FILE_LEN_MAX: usize = 64 << 10;

@@ -1,0 +1,536 @@
+//! The tables of a file in, what each key says out; then, once that is right, the configuration.
+
+use crate::problem::{Notes, Problems, Wrong};
+use crate::settings::{
+    Config, DontFragment, Fail, LimitsConfig, MssConfig, OwnAddresses, Priority, Raise, Role, SideConfig, Stage,
+    WideInterfaceConfig,
+};
+use crate::spelling::nearest;
+use crate::table::{At, Given, Table};
+use crate::value::{self, Port, SOCKET_PATH_LEN_MAX, either, quoted};
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use engine::{Exempt, FLOW_COUNT, Holding, Join, MEMORY, Mode, Prefix, SideSettings, SideStage, Switch, Toward};
+use packet::Fill;
+use std::path::PathBuf;
+use toml::de::DeValue;
+
+/// What a file says.
+#[derive(Debug)]
+pub(crate) struct Said<'a> {
+    pub role: Given<Role>,
+    pub workers: Given<u32>,
+    pub answer_from: Given<Vec<At<IpAddr>>>,
+    pub control: Given<PathBuf>,
+    pub metrics: Given<SocketAddr>,
+    pub user: Given<String>,
+    pub bypass: Given<Vec<At<Stage>>>,
+    pub fail: Given<Fail>,
+    pub priority: Given<Priority>,
+    pub wide: Option<SideSaid<'a>>,
+    pub narrow: Option<SideSaid<'a>>,
+    pub limits: LimitsSaid,
+    pub mss: MssSaid,
+    pub mss_at: Option<usize>,
+    pub prefixes: Given<Vec<At<Prefix>>>,
+    pub wide_interface_at: Option<usize>,
+}
+
+/// What it says about one side.
+#[derive(Debug)]
+pub(crate) struct SideSaid<'a> {
+    pub table: Table<'a>,
+    pub which: Which,
+    pub port: Given<Port>,
+    pub mtu: Given<u16>,
+    pub coalesce: Given<Option<Mode>>,
+    pub reassemble: Given<Switch>,
+    pub join: Given<Join>,
+    pub join_for: Given<Vec<(At<Prefix>, At<Join>)>>,
+    pub segment: Given<Switch>,
+    pub fragment: Given<Switch>,
+    pub df: Given<DontFragment>,
+    pub hold: Given<Holding>,
+    pub patience: Given<Duration>,
+    pub even: Given<Switch>,
+    pub offloads: Given<Offloads>,
+    pub exempt: Given<Vec<At<Exempt>>>,
+}
+
+/// One of the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Wide,
+    Narrow,
+}
+
+#[derive(Debug)]
+pub(crate) struct LimitsSaid {
+    pub memory: Given<u64>,
+    pub flows: Given<u32>,
+    pub flows_at: Option<usize>,
+    pub datagram_lifetime: Given<Duration>,
+    pub datagram_lifetime_at: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct MssSaid {
+    pub raise: Given<Raise>,
+    pub safe: Given<u16>,
+}
+
+/// What is left to the kernel and the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offloads {
+    /// Nothing.
+    None,
+    /// What they do as the interface is.
+    AsIs,
+    /// The same, with GRO switched on at a border.
+    All,
+}
+
+/// What a role does on a side where the file says nothing.
+struct Usual {
+    coalesce: Option<Mode>,
+    reassemble: Switch,
+    segment: Switch,
+    hold: Holding,
+}
+
+impl<'a> Said<'a> {
+    /// What the tables under `root` say.
+    pub fn read(root: &Table<'a>, notes: &mut Notes) -> Said<'a> {
+        root.check_keys(&ROOT, notes, belongs);
+        let host = &value::host;
+        let stage = |value: &DeValue<'_>| value::word(value, &Stage::NAMES);
+        let limits = root.table("limits", notes);
+        let mss = root.table("mss", notes);
+        let wide_interface = root.table("wide-interface", notes);
+        let said = Said {
+            role: root.need("role", "write \"wide-interface\", \"router\" or \"border\"", notes, &|value| {
+                value::word(value, &Role::NAMES)
+            }),
+            workers: root.take("workers", notes, &|value| value::number(value, WORKERS, 2)),
+            answer_from: root.list("answer-from", "a list such as [\"192.0.2.1\", \"2001:db8::1\"]", notes, host),
+            control: root.take("control", notes, &value::path),
+            metrics: root.take("metrics", notes, &value::socket),
+            user: root.take("user", notes, &value::user),
+            bypass: root.list("bypass", "a list such as [\"coalesce\"]", notes, &stage),
+            fail: root.take("fail", notes, &|value| value::word(value, &Fail::NAMES)),
+            priority: root.take("priority", notes, &|value| value::word(value, &Priority::NAMES)),
+            wide: SideSaid::of(root, Which::Wide, notes),
+            narrow: SideSaid::of(root, Which::Narrow, notes),
+            limits: LimitsSaid::read(limits.here().map(|at| &at.value), notes),
+            mss: MssSaid::read(mss.here().map(|at| &at.value), notes),
+            mss_at: root.key_at("mss").map(|at| mss.here().map_or(at, |mss| mss.at)),
+            prefixes: prefixes(wide_interface.here().map(|at| &at.value), notes),
+            wide_interface_at: root.key_at("wide-interface").map(|at| wide_interface.here().map_or(at, |t| t.at)),
+        };
+        said.check_answers(notes);
+        said
+    }
+
+    fn check_answers(&self, notes: &mut Notes) {
+        let Some(answers) = self.answer_from.here() else {
+            return;
+        };
+        if answers.value.is_empty() {
+            let mend = "name one, or leave this out for the interface's own";
+            notes.wrong(answers.at, "answer-from", Wrong::new("the list names no address", mend));
+        }
+        for (number, answer) in answers.value.iter().enumerate() {
+            let before = answers.value.iter().take(number);
+            if before.into_iter().any(|other| other.value.is_ipv4() == answer.value.is_ipv4()) {
+                let version = if answer.value.is_ipv4() { "IPv4" } else { "IPv6" };
+                let what = format!("{} is the second address of {version}", answer.value);
+                notes.wrong(answer.at, "answer-from", Wrong::new(what, "give one of each version at most"));
+            }
+        }
+    }
+
+    /// The configuration; none where something is wrong, which has been noted.
+    pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
+        let control = self.control(name, notes);
+        let role = self.role.here()?.value;
+        let narrow = self.narrow.as_ref()?.settle(role, None)?;
+        let wide = self.wide.as_ref()?.settle(role, Some(&narrow))?;
+        Some(Config {
+            role,
+            name: name.to_owned(),
+            workers: self.workers.or(1)? as usize,
+            answer_from: self.answers()?,
+            own_addresses: OwnAddresses::default(),
+            control: control?,
+            metrics: self.metrics.here().map(|at| at.value),
+            user: self.user.here().map(|at| at.value.clone()),
+            bypass: self.bypass.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
+            fail: self.fail.or(Fail::Closed)?,
+            priority: self.priority.or(if role == Role::WideInterface {
+                Priority::Fair
+            } else {
+                Priority::High
+            })?,
+            limits: LimitsConfig {
+                memory: usize::try_from(self.limits.memory.or(MEMORY as u64)?).ok()?,
+                flows: self.limits.flows.or(FLOW_COUNT as u32)? as usize,
+                datagram_lifetime: self.limits.datagram_lifetime.or(engine::LIFETIME)?,
+            },
+            mss: MssConfig {
+                raise: self.mss.raise.or(if role == Role::Border { Raise::BothWays } else { Raise::Never })?,
+                safe: self.mss.safe.or(SAFE_LEN.min(narrow.mtu))?,
+            },
+            wide_interface: WideInterfaceConfig {
+                prefixes: self.prefixes.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
+            },
+            wide,
+            narrow,
+            warnings: Problems::default(),
+        })
+    }
+
+    fn control(&self, name: &str, notes: &mut Notes) -> Option<PathBuf> {
+        if !matches!(self.control, Given::Not) {
+            return self.control.here().map(|at| at.value.clone());
+        }
+        let path = format!("/run/wideload/{name}.sock");
+        if path.len() <= SOCKET_PATH_LEN_MAX {
+            return Some(PathBuf::from(path));
+        }
+        let what = format!("{} is longer than the {SOCKET_PATH_LEN_MAX} bytes of a socket's path", quoted(&path));
+        notes.amiss(0, "control", what, "give a shorter one, or the file a shorter name");
+        None
+    }
+
+    fn answers(&self) -> Option<[Option<IpAddr>; 2]> {
+        let mut answers = [None; 2];
+        for answer in self.answer_from.or(Vec::new())? {
+            answers[usize::from(answer.value.is_ipv6())] = Some(answer.value);
+        }
+        Some(answers)
+    }
+}
+
+impl<'a> SideSaid<'a> {
+    fn of(root: &Table<'a>, which: Which, notes: &mut Notes) -> Option<SideSaid<'a>> {
+        let name = which.name();
+        match root.table(name, notes) {
+            Given::As(table) => Some(SideSaid::read(table.value, which, notes)),
+            Given::Wrong => None,
+            Given::Not => {
+                let mend = format!("write [{name}], and below it its port and its mtu");
+                notes.missing(0, name.to_owned(), format!("the {name} side is missing"), mend);
+                None
+            }
+        }
+    }
+
+    fn read(table: Table<'a>, which: Which, notes: &mut Notes) -> SideSaid<'a> {
+        table.check_keys(&SIDE, notes, belongs);
+        let mut switch = |key| table.take(key, notes, &value::switch);
+        let [reassemble, segment, fragment, even] = ["reassemble", "segment", "fragment", "even"].map(&mut switch);
+        let example = if which == Which::Wide { 9_000 } else { 1_500 };
+        let mtu_mend = format!("write mtu = {example}, or what the link takes, 68 to 65535");
+        let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
+        SideSaid {
+            which,
+            port: table.take("port", notes, &value::port),
+            mtu: table.need("mtu", &mtu_mend, notes, &|value| short(value, MTUS, example)),
+            coalesce: table.take("coalesce", notes, &|value| value::word(value, &MODES)),
+            reassemble,
+            join: table.take("join", notes, &|value| value::word(value, &JOINS)),
+            join_for: join_for(&table, notes),
+            segment,
+            fragment,
+            df: table.take("df", notes, &|value| value::word(value, &DFS)),
+            hold: table.take("hold", notes, &hold),
+            patience: table.take("patience", notes, &|value| value::stretch(value, PATIENCES, "500ms")),
+            even,
+            offloads: table.take("offloads", notes, &offloads),
+            exempt: table.list("exempt", flow, notes, &value::exempt),
+            table,
+        }
+    }
+
+    /// How fragments are joined; none where what is said is wrong.
+    pub fn join(&self, role: Role) -> Option<Join> {
+        match (self.reassemble.or(self.usual(role).reassemble)?, self.join.or(Join::Off)?) {
+            (Switch::On, Join::Off) => Some(Join::Destination),
+            (_, join) => Some(join),
+        }
+    }
+
+    /// How segments are joined; none where what is said is wrong.
+    pub fn coalesce(&self, role: Role) -> Option<Option<Mode>> {
+        self.coalesce.or(self.usual(role).coalesce)
+    }
+
+    /// Are fragments for any destination joined so, where all that is said about it is right?
+    pub fn joins_as(&self, join: Join, role: Role) -> bool {
+        let for_some = self.join_for.here().is_some_and(|list| list.value.iter().any(|(_, how)| how.value == join));
+        for_some || self.join(role) == Some(join)
+    }
+
+    /// Is it reassembled on this side where the file does not say so?
+    pub fn reassembles_by_role(&self, role: Role) -> bool {
+        self.usual(role).reassemble == Switch::On
+    }
+
+    /// Where it names no port, it has that of what the host sends by the narrow side.
+    fn settle(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
+        let port = match (&self.port, narrow) {
+            (Given::Not, Some(narrow)) => {
+                narrow.port.split_once(':').map(|(_, interface)| format!("egress:{interface}"))?
+            }
+            _ => {
+                let Port { kind, interface } = &self.port.here()?.value;
+                let kind = value::Kind::NAMES.iter().find(|(_, other)| other == kind).map(|(name, _)| *name)?;
+                format!("{kind}:{interface}")
+            }
+        };
+        let offloads = self.offloads.or(Offloads::All)?;
+        Some(SideConfig {
+            port,
+            mtu: self.mtu.here()?.value,
+            coalesce: self.coalesce(role)?,
+            join: self.join(role)?,
+            join_for: self.join_for.or(Vec::new())?.into_iter().map(|(to, how)| (to.value, how.value)).collect(),
+            segment: self.segment.or(self.usual(role).segment)?,
+            fragment: self.fragment.or(Switch::On)?,
+            df: self.df.or(DontFragment::Refuse)?,
+            hold: self.hold.or(self.usual(role).hold)?,
+            patience: self.patience.here().map(|at| at.value),
+            fill: if self.even.or(Switch::Off)? == Switch::On { Fill::Even } else { Fill::Full },
+            offloads: if offloads == Offloads::None { Switch::Off } else { Switch::On },
+            gro: if role == Role::Border && offloads == Offloads::All { Switch::On } else { Switch::Off },
+            exempt: self.exempt.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
+        })
+    }
+
+    fn usual(&self, role: Role) -> Usual {
+        let toward = if self.which == Which::Wide { Toward::Wide } else { Toward::Narrow };
+        let usual = SideSettings::usual(role.stand(), toward, u16::MAX);
+        let is_guest =
+            role == Role::WideInterface && self.port.here().is_some_and(|port| port.value.kind == value::Kind::Tap);
+        Usual {
+            // Where the host's kernel goes on with it, its own GRO joins TCP.
+            coalesce: usual.coalesce.or((toward == Toward::Wide && is_guest).then_some(Mode::Resize)),
+            reassemble: if usual.has(SideStage::Reassemble) { Switch::On } else { Switch::Off },
+            segment: usual.segment,
+            hold: usual.hold,
+        }
+    }
+}
+
+impl Which {
+    /// The name of the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Which::Wide => "wide",
+            Which::Narrow => "narrow",
+        }
+    }
+}
+
+impl LimitsSaid {
+    fn read(table: Option<&Table<'_>>, notes: &mut Notes) -> LimitsSaid {
+        let Some(table) = table else {
+            let (memory, flows, datagram_lifetime) = (Given::Not, Given::Not, Given::Not);
+            return LimitsSaid { memory, flows, flows_at: None, datagram_lifetime, datagram_lifetime_at: None };
+        };
+        table.check_keys(&LIMITS, notes, belongs);
+        LimitsSaid {
+            memory: table.take("memory", notes, &|value| value::size(value, MEMORIES)),
+            flows: table.take("flows", notes, &|value| value::number(value, FLOW_COUNTS, FLOW_COUNT as u32)),
+            flows_at: table.key_at("flows"),
+            datagram_lifetime: table
+                .take("datagram-lifetime", notes, &|value| value::stretch(value, LIFETIMES, "2s")),
+            datagram_lifetime_at: table.key_at("datagram-lifetime"),
+        }
+    }
+}
+
+impl MssSaid {
+    fn read(table: Option<&Table<'_>>, notes: &mut Notes) -> MssSaid {
+        let Some(table) = table else {
+            return MssSaid { raise: Given::Not, safe: Given::Not };
+        };
+        table.check_keys(&MSS, notes, belongs);
+        MssSaid {
+            raise: table.take("raise", notes, &|value| value::word(value, &RAISES)),
+            safe: table.take("safe", notes, &|value| short(value, SAFE_LENS, SAFE_LEN.into())),
+        }
+    }
+}
+
+fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix>>> {
+    let Some(table) = table else {
+        return Given::Not;
+    };
+    table.check_keys(&WIDE_INTERFACE, notes, belongs);
+    let prefixes =
+        table.list("prefixes", "a list such as [\"10.0.0.0/8\", \"2001:db8::/32\"]", notes, &value::prefix);
+    if let Some(list) = prefixes.here().filter(|list| list.value.is_empty()) {
+        let mend = "name one, or leave this out for all routes of the narrow interface";
+        notes.wrong(list.at, table.name_of("prefixes"), Wrong::new("the list names no prefix", mend));
+        return Given::Wrong;
+    }
+    prefixes
+}
+
+/// How fragments for some destinations are joined.
+fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<Join>)>> {
+    let tables = match side.tables("for", notes) {
+        Given::As(tables) => tables,
+        Given::Wrong => return Given::Wrong,
+        Given::Not => return Given::Not,
+    };
+    let said: Vec<_> = tables.value.iter().map(|table| one_for(table, notes)).collect();
+    let mut joins: Vec<(At<Prefix>, At<Join>)> = Vec::new();
+    for (table, (prefix, join)) in tables.value.iter().zip(&said) {
+        let (Some(prefix), Some(join)) = (prefix.here(), join.here()) else {
+            continue;
+        };
+        if joins.iter().any(|(other, _)| other.value == prefix.value) {
+            let wrong = Wrong::new(format!("{} stands twice", prefix.value), "leave one of the two tables out");
+            notes.wrong(prefix.at, table.name_of("prefix"), wrong);
+        } else {
+            joins.push((*prefix, *join));
+        }
+    }
+    if joins.len() == said.len() { Given::As(At { at: tables.at, value: joins }) } else { Given::Wrong }
+}
+
+fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Join>) {
+    table.check_keys(&FOR, notes, |key| {
+        SIDE.contains(&key).then(|| "write it in the side's own table, in front of this one".to_owned())
+    });
+    let prefix = table.need("prefix", "write it, such as prefix = \"192.0.2.0/24\"", notes, &value::prefix);
+    let reassemble = table.take("reassemble", notes, &value::switch);
+    let join = table.take("join", notes, &|value| value::word(value, &JOINS));
+    let join = match (reassemble, join) {
+        (Given::Wrong, _) | (_, Given::Wrong) => Given::Wrong,
+        (Given::Not, Given::Not) => {
+            let mend = "write join = \"graceful\", \"hop\" or \"off\", or reassemble = true";
+            notes.missing(table.at, table.name_of("join"), "how fragments are joined is missing", mend);
+            Given::Wrong
+        }
+        (Given::As(At { value: Switch::On, .. }), Given::As(join)) if join.value != Join::Off => {
+            let what = "fragments for this prefix are reassembled already";
+            notes.amiss(join.at, table.name_of("join"), what, "leave out either reassemble or join");
+            Given::Wrong
+        }
+        (Given::As(At { at, value: Switch::On }), _) => Given::As(At { at, value: Join::Destination }),
+        (_, Given::As(join)) => Given::As(join),
+        (Given::As(At { at, .. }), Given::Not) => Given::As(At { at, value: Join::Off }),
+    };
+    (prefix, join)
+}
+
+fn hold(value: &DeValue<'_>) -> Result<Holding, Wrong> {
+    let wanted = "\"burst\", \"adaptive\" or a stretch from 10us to 10s, such as \"200us\"";
+    let text = value::text(value, wanted)?;
+    if text.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return value::stretch(value, HOLDS, "200us").map(Holding::Fixed);
+    }
+    let words = [("burst", Holding::Burst), ("adaptive", Holding::Adaptive)];
+    value::word(value, &words).map_err(|wrong| {
+        let mend = if nearest(text, ["burst", "adaptive"].into_iter()).is_some() {
+            wrong.mend
+        } else {
+            format!("write {wanted}")
+        };
+        Wrong { mend, ..wrong }
+    })
+}
+
+fn offloads(value: &DeValue<'_>) -> Result<Offloads, Wrong> {
+    match value {
+        DeValue::Boolean(true) => Ok(Offloads::All),
+        DeValue::Boolean(false) => Ok(Offloads::None),
+        DeValue::String(text) if text == "as-is" => Ok(Offloads::AsIs),
+        _ => Err(value::wrong_type(value, "true, false (both without quotation marks) or \"as-is\"")),
+    }
+}
+
+/// A number of sixteen bits.
+fn short(value: &DeValue<'_>, bounds: RangeInclusive<u16>, example: u32) -> Result<u16, Wrong> {
+    let wide = (*bounds.start()).into()..=(*bounds.end()).into();
+    value::number(value, wide, example).map(|number| u16::try_from(number).unwrap_or(*bounds.end()))
+}
+
+/// Where a key belongs that stands elsewhere.
+fn belongs(key: &str) -> Option<String> {
+    let is_of = |(_, keys): &&(&str, &[&str])| keys.contains(&key);
+    let tables: Vec<String> = TABLES.iter().filter(is_of).map(|(table, _)| format!("[{table}]")).collect();
+    if !tables.is_empty() {
+        return Some(format!("write it below {}", either(&tables, "or")));
+    }
+    let is_table = TABLES.iter().any(|(table, _)| *table == key);
+    match (is_table, ROOT.contains(&key)) {
+        (true, _) => Some(format!("write [{key}] in a line of its own")),
+        (_, true) => Some("write it at the top, in front of all tables".to_owned()),
+        _ => None,
+    }
+}
+
+const ROOT: [&str; 14] = [
+    "role",
+    "workers",
+    "answer-from",
+    "control",
+    "metrics",
+    "user",
+    "bypass",
+    "fail",
+    "priority",
+    "wide",
+    "narrow",
+    "limits",
+    "mss",
+    "wide-interface",
+];
+const SIDE: [&str; 14] = [
+    "port",
+    "mtu",
+    "coalesce",
+    "reassemble",
+    "join",
+    "segment",
+    "fragment",
+    "df",
+    "hold",
+    "patience",
+    "even",
+    "offloads",
+    "exempt",
+    "for",
+];
+const FOR: [&str; 3] = ["prefix", "join", "reassemble"];
+const LIMITS: [&str; 3] = ["memory", "flows", "datagram-lifetime"];
+const MSS: [&str; 2] = ["raise", "safe"];
+const WIDE_INTERFACE: [&str; 1] = ["prefixes"];
+const TABLES: [(&str, &[&str]); 5] =
+    [("wide", &SIDE), ("narrow", &SIDE), ("limits", &LIMITS), ("mss", &MSS), ("wide-interface", &WIDE_INTERFACE)];
+
+const MODES: [(&str, Option<Mode>); 3] =
+    [("resize", Some(Mode::Resize)), ("reversible", Some(Mode::Reversible)), ("off", None)];
+const JOINS: [(&str, Join); 3] = [("graceful", Join::Graceful), ("hop", Join::Hop), ("off", Join::Off)];
+const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("cut", DontFragment::Cut)];
+const RAISES: [(&str, Raise); 3] =
+    [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];
+
+const WORKERS: RangeInclusive<u32> = 1..=64;
+/// From the smallest MTU that every link of IPv4 has (RFC 791 section 3.2) to the longest packet, in bytes.
+const MTUS: RangeInclusive<u16> = 68..=u16::MAX;
+const HOLDS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
+const PATIENCES: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_hours(1);
+const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
+/// Bytes.
+const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;
+const FLOW_COUNTS: RangeInclusive<u32> = 1 << 10..=1 << 24;
+/// From what every host takes whole (RFC 791 section 3.1) on, in bytes.
+const SAFE_LENS: RangeInclusive<u16> = 576..=u16::MAX;
+/// What every link of IPv6 takes, in bytes (RFC 8200 section 5).
+const SAFE_LEN: u16 = 1_280;

@@ -1,0 +1,59 @@
+//! A word and those that are known -> the one that was meant.
+
+/// The word that was meant: the nearest, if it is near enough to be taken for this one.
+pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let spelled = |word: &str| word.to_lowercase().replace(['_', ' '], "-").chars().collect::<Vec<_>>();
+    let word = spelled(word);
+    let near = (word.len() / 3).max(1);
+    let distances = words.map(|other| (distance(&word, &spelled(other)), other));
+    let close = |(far, other): &(usize, &str)| *far <= near && *far < other.len() && word.len() <= WORD_LEN_MAX;
+    distances.filter(close).min_by_key(|(far, _)| *far).map(|(_, other)| other)
+}
+
+/// How many letters differ, are left out or put in, or are swapped with the next (optimal string alignment).
+fn distance(one: &[char], other: &[char]) -> usize {
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for i in 0..=one.len() {
+        for j in 0..=other.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let differ = usize::from(one[i - 1] != other[j - 1]);
+                let single = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + differ);
+                let swapped = i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
+                if swapped { single.min(rows[i - 2][j - 2] + 1) } else { single }
+            };
+        }
+    }
+    rows[one.len()][other.len()]
+}
+
+/// Longest word that is looked at for the one that was meant, in letters.
+const WORD_LEN_MAX: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_the_word_that_was_meant_and_another_word_finds_none() {
+        let words = ["answer-from", "mtu", "port", "reassemble", "hold"];
+        for (slip, meant) in [
+            ("answer_from", Some("answer-from")),
+            ("Answer From", Some("answer-from")),
+            ("mut", Some("mtu")),
+            ("MTU", Some("mtu")),
+            ("mt", Some("mtu")),
+            ("ports", Some("port")),
+            ("resasemble", Some("reassemble")),
+            ("reasembly", Some("reassemble")),
+            ("hodl", Some("hold")),
+            ("xyz", None),
+            ("", None),
+            ("mss", None),
+            ("timeout", None),
+        ] {
+            assert_eq!(nearest(slip, words.into_iter()), meant, "{slip}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What is no TOML in, what is wrong with it out.
+
+use crate::problem::{Notes, Wrong};
+use crate::table::shown_key;
+use crate::value::either;
+use toml::de::Error;
+
+/// Notes what the parser did not understand: the first of it, where there is very much.
+pub(crate) fn note(text: &str, errors: &[Error], notes: &mut Notes) {
+    let mut last_line_at = None;
+    for error in errors.iter().take(NOTED_MAX) {
+        let at = error.span().map_or(text.len(), |span| span.start).min(text.trim_end().len());
+        let line_at = start_of_line(text, at);
+        if error.message() == "duplicate key" {
+            duplicate(text, at, line_at, notes);
+            continue;
+        }
+        if let Some(end) = end_of_list(text, at, line_at, error.message()) {
+            let line_at = start_of_line(text, end);
+            let wrong = Wrong::new("the list does not end", "write `]` here");
+            notes.garbled(line_at, end, name(&key_of(text, line_at)), wrong);
+            // All that follows was read as a part of the list.
+            return;
+        }
+        // What else is wrong with a line follows from the first.
+        if last_line_at != Some(line_at) {
+            last_line_at = Some(line_at);
+            notes.garbled(line_at, at, name(&key_of(text, line_at)), wrong(error.message()));
+        }
+    }
+}
+
+fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
+    let key = key_of(text, line_at);
+    let first = first_line_of(text, &key, line_at);
+    let first = first.map_or(String::new(), |number| format!(", first in line {number}"));
+    let mend = if line(text, line_at).trim_start().starts_with("[[") {
+        format!("write [[{}]] each time, with two brackets", name(&key))
+    } else {
+        "leave one of them out".to_owned()
+    };
+    let wrong = Wrong::new(format!("this stands twice{first}"), mend);
+    if header(line(text, line_at)).is_some() {
+        notes.twice(at, name(&key), wrong);
+    } else {
+        notes.wrong(at, name(&key), wrong);
+    }
+}
+
+/// Where a list ends that was not closed, if that is what the parser stumbles over: a new key, or a new table.
+fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<usize> {
+    let is_of_list = message.contains("array") && !message.contains("array table");
+    let line = line(text, line_at);
+    let is_new = header(line).is_some() || line.split_once('=').is_some_and(|(key, _)| words(key).is_some());
+    let is_first = text.get(line_at..at)?.trim().is_empty();
+    if !(is_of_list && is_new && is_first) {
+        return None;
+    }
+    let is_idle = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let before = text.get(..line_at)?;
+    let idle_len: usize = before.split_inclusive('\n').rev().take_while(is_idle).map(str::len).sum();
+    Some(before.get(..before.len() - idle_len)?.trim_end().len())
+}
+
+/// A message of the parser: what, and what it expected.
+fn wrong(message: &str) -> Wrong {
+    let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let named = |expected: &str| match expected {
+        "newline" => "a new line".to_owned(),
+        "key" | "value" => format!("a {expected}"),
+        other => other.to_owned(),
+    };
+    let expected: Vec<String> = expected.split(", ").filter(|word| !word.is_empty()).map(named).collect();
+    let mend = match expected.as_slice() {
+        [] => "see https://toml.io for how it is written".to_owned(),
+        [nothing] if nothing == "nothing" => "leave it out".to_owned(),
+        words => format!("write {} here", either(words, "or")),
+    };
+    match what {
+        "string values must be quoted" | "invalid boolean" | "invalid float" => {
+            Wrong::new("this is no value", "write a number, true, false, or a text in quotation marks")
+        }
+        "missing escaped value" => Wrong::new("no letter is written so", "write \\\\ for a single \\"),
+        "invalid basic string" | "invalid literal string" if expected.len() == 1 => {
+            Wrong::new("the text does not end", mend)
+        }
+        _ => Wrong::new(format!("this is no TOML: {what}"), mend),
+    }
+}
+
+/// The key that a line is about, with its tables in front.
+fn key_of(text: &str, line_at: usize) -> Vec<&str> {
+    let line = line(text, line_at);
+    if let Some(table) = header(line) {
+        return table;
+    }
+    let before = text.get(..line_at).unwrap_or_default();
+    let mut key = before.lines().rev().find_map(header).unwrap_or_default();
+    key.extend(own_key(line).unwrap_or_default());
+    key
+}
+
+/// The number of the first line before this one that is about this key, in the same table.
+fn first_line_of(text: &str, key: &[&str], line_at: usize) -> Option<usize> {
+    let mut table = Vec::new();
+    let mut found = None;
+    for (number, line) in text.get(..line_at)?.lines().enumerate() {
+        let here = match header(line) {
+            Some(named) => {
+                let is_of_list = line.trim_start().starts_with("[[");
+                if is_of_list && named.len() < key.len() && key.starts_with(&named) {
+                    found = None;
+                }
+                table = named;
+                table.clone()
+            }
+            None => own_key(line).map(|own| [table.as_slice(), &own].concat()).unwrap_or_default(),
+        };
+        if here == key {
+            found = found.or(Some(number + 1));
+        }
+    }
+    found
+}
+
+fn start_of_line(text: &str, at: usize) -> usize {
+    text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1)
+}
+
+fn line(text: &str, line_at: usize) -> &str {
+    text.get(line_at..).and_then(|rest| rest.lines().next()).unwrap_or_default()
+}
+
+/// The table that begins in a line.
+fn header(line: &str) -> Option<Vec<&str>> {
+    let inner = line.trim().strip_prefix('[')?;
+    words(inner.trim_start_matches('[').split([']', '#']).next()?)
+}
+
+/// The key in front of a line.
+fn own_key(line: &str) -> Option<Vec<&str>> {
+    let own = line.split(['=', '#']).next()?;
+    words(own).or_else(|| words(own.split_whitespace().next()?.trim_end_matches(':')))
+}
+
+/// The words of a key with points, if it looks like one.
+fn words(text: &str) -> Option<Vec<&str>> {
+    let words: Vec<&str> = text.split('.').map(|word| word.trim().trim_matches('"')).collect();
+    let is_bare = |word: &&str| shown_key(word) == **word;
+    words.iter().all(is_bare).then_some(words)
+}
+
+fn name(key: &[&str]) -> String {
+    key.join(".")
+}
+
+/// More is read by nobody, and may be every line of what is no configuration at all.
+const NOTED_MAX: usize = 100;

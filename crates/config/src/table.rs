@@ -1,0 +1,223 @@
+//! A table of TOML and a key in, its value out, or what is wrong with it.
+
+use crate::problem::{Notes, Wrong};
+use crate::spelling::nearest;
+use crate::value;
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// Keys and values, with the name and the place of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<'a> {
+    /// Where its header is, or else its first key.
+    pub at: usize,
+    name: String,
+    entries: &'a DeTable<'a>,
+}
+
+/// What a file says about a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Given<T> {
+    /// Nothing.
+    Not,
+    /// Something wrong, which was noted.
+    Wrong,
+    /// This.
+    As(At<T>),
+}
+
+/// A value, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At<T> {
+    /// Where, in bytes.
+    pub at: usize,
+    /// What.
+    pub value: T,
+}
+
+/// Reads one value.
+type Read<'r, T> = &'r dyn Fn(&DeValue<'_>) -> Result<T, Wrong>;
+
+impl<T> Given<T> {
+    /// What is given, if it is right.
+    pub fn here(&self) -> Option<&At<T>> {
+        match self {
+            Given::As(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// What holds: what is given, or this where nothing is. None where what is given is wrong.
+    pub fn or(&self, default: T) -> Option<T>
+    where
+        T: Clone,
+    {
+        match self {
+            Given::Not => Some(default),
+            Given::Wrong => None,
+            Given::As(at) => Some(at.value.clone()),
+        }
+    }
+
+    /// What is given and the place of it, if it has this value.
+    pub fn is(&self, value: T) -> Option<usize>
+    where
+        T: PartialEq,
+    {
+        self.here().filter(|here| here.value == value).map(|here| here.at)
+    }
+}
+
+impl<'a> Table<'a> {
+    /// The whole file.
+    pub fn root(entries: &'a DeTable<'a>) -> Table<'a> {
+        Table { at: 0, name: String::new(), entries }
+    }
+
+    /// A key of this table, with the table's name in front.
+    pub fn name_of(&self, key: &str) -> String {
+        let key = shown_key(key);
+        if self.name.is_empty() { key } else { format!("{}.{key}", self.name) }
+    }
+
+    /// The value of a key.
+    pub fn take<T>(&self, key: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
+        let Some(found) = self.entries.get(key) else {
+            return Given::Not;
+        };
+        let at = found.span().start;
+        match read(found.get_ref()) {
+            Ok(value) => Given::As(At { at, value }),
+            Err(wrong) => {
+                notes.wrong(at, self.name_of(key), wrong);
+                Given::Wrong
+            }
+        }
+    }
+
+    /// The value of a key that must be there; `mend` is what to do where it is not.
+    pub fn need<T>(&self, key: &str, mend: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
+        match self.take(key, notes, read) {
+            Given::Not => {
+                notes.missing(self.at, self.name_of(key), "this key is missing", mend);
+                Given::Wrong
+            }
+            given => given,
+        }
+    }
+
+    /// The values of a list; `wanted` is what to write where it is none. No value may stand twice.
+    pub fn list<T: PartialEq>(
+        &self,
+        key: &str,
+        wanted: &str,
+        notes: &mut Notes,
+        read: Read<'_, T>,
+    ) -> Given<Vec<At<T>>> {
+        let Some(found) = self.entries.get(key) else {
+            return Given::Not;
+        };
+        let DeValue::Array(array) = found.get_ref() else {
+            notes.wrong(found.span().start, self.name_of(key), value::wrong_type(found.get_ref(), wanted));
+            return Given::Wrong;
+        };
+        match self.elements(key, array, notes, read) {
+            Some(value) => Given::As(At { at: found.span().start, value }),
+            None => Given::Wrong,
+        }
+    }
+
+    fn elements<T: PartialEq>(
+        &self,
+        key: &str,
+        array: &DeArray<'_>,
+        notes: &mut Notes,
+        read: Read<'_, T>,
+    ) -> Option<Vec<At<T>>> {
+        let mut values: Vec<At<T>> = Vec::new();
+        for element in array {
+            let at = element.span().start;
+            let value = read(element.get_ref()).and_then(|value| match values.iter().any(|at| at.value == value) {
+                true => Err(Wrong::new(
+                    format!("{} stands twice", value::shown(element.get_ref())),
+                    "leave one of them out",
+                )),
+                false => Ok(value),
+            });
+            match value {
+                Ok(value) => values.push(At { at, value }),
+                Err(wrong) => notes.wrong(at, self.name_of(key), wrong),
+            }
+        }
+        (values.len() == array.len()).then_some(values)
+    }
+
+    /// A table in this one.
+    pub fn table(&self, key: &str, notes: &mut Notes) -> Given<Table<'a>> {
+        let Some(found) = self.entries.get(key) else {
+            return Given::Not;
+        };
+        let name = self.name_of(key);
+        let at = found.span().start;
+        match found.get_ref() {
+            DeValue::Table(entries) => Given::As(At { at, value: Table { at, name, entries } }),
+            other => {
+                let wrong = value::wrong_type(other, &format!("[{name}] once, and its keys in the lines below"));
+                notes.wrong(at, name, wrong);
+                Given::Wrong
+            }
+        }
+    }
+
+    /// The tables of a list in this one.
+    pub fn tables(&self, key: &str, notes: &mut Notes) -> Given<Vec<Table<'a>>> {
+        let Some(found) = self.entries.get(key) else {
+            return Given::Not;
+        };
+        let name = self.name_of(key);
+        let wanted = format!("[[{name}]], with two brackets, and its keys in the lines below");
+        let (at, value) = (found.span().start, found.get_ref());
+        let DeValue::Array(array) = value else {
+            notes.wrong(at, name, value::wrong_type(value, &wanted));
+            return Given::Wrong;
+        };
+        let mut tables = Vec::new();
+        for element in array {
+            let at = element.span().start;
+            match element.get_ref() {
+                DeValue::Table(entries) => tables.push(Table { at, name: name.clone(), entries }),
+                other => notes.wrong(at, name.as_str(), value::wrong_type(other, &wanted)),
+            }
+        }
+        if tables.len() == array.len() { Given::As(At { at, value: tables }) } else { Given::Wrong }
+    }
+
+    /// Notes the keys that nobody knows. `advice` is what to do about one that is near no known key.
+    pub fn check_keys(&self, known: &[&str], notes: &mut Notes, advice: impl Fn(&str) -> Option<String>) {
+        for key in self.entries.keys() {
+            let text: &str = key.get_ref();
+            if known.contains(&text) {
+                continue;
+            }
+            let mend = match nearest(text, known.iter().copied()) {
+                Some(nearest) => {
+                    notes.misspelt(self.name_of(nearest));
+                    format!("write {nearest}")
+                }
+                None => advice(text)
+                    .unwrap_or_else(|| format!("leave it out, or write one of {}", value::either(known, "and"))),
+            };
+            notes.wrong(key.span().start, self.name_of(text), Wrong::new("there is no such key", mend));
+        }
+    }
+
+    /// Where a key stands.
+    pub fn key_at(&self, key: &str) -> Option<usize> {
+        self.entries.get_key_value(key).map(|(key, _)| key.span().start)
+    }
+}
+
+/// A key as it is written in a file, on one line.
+pub(crate) fn shown_key(key: &str) -> String {
+    let is_bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { value::quoted(key) }
+}

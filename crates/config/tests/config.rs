@@ -1,0 +1,450 @@
+//! Configurations in, what the gateway takes them for out, or where they are wrong.
+
+use engine::{Join, Mode, Switch};
+use packet::Fill;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use wideload_config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
+
+// Each case is a line of a valid file and what stands there in its place (↵ ends a line); below it is what is
+// reported.
+#[test]
+fn two_hundred_configurations_broken_in_one_way_are_refused_with_line_and_key() {
+    let mut actual = String::new();
+    let mut texts = BTreeSet::new();
+    let mut single_count = 0;
+    let cases = include_str!("config/broken.txt");
+    for case in cases.lines().filter(|line| !line.starts_with(' ')) {
+        let (name, rest) = case.split_once(' ').expect("a case begins with the name of its file");
+        let (line, now) = rest.split_once(": ").expect("a case has a line and what stands there");
+        let text = broken(file(name), line.parse().expect("a line is a number"), now);
+        let problems = Config::parse(&text, name).expect_err(case);
+        actual.push_str(&format!("{case}\n"));
+        for problem in problems.iter() {
+            let Place { line, column } = problem.place.expect("what stands in a text has a place");
+            assert!(line <= text.lines().count() && column >= 1, "{case}: {problem}");
+            assert!(!problem.what.is_empty() && !problem.mend.is_empty(), "{case}: {problem}");
+            // Only a line that names no key at all is about none.
+            assert!(!problem.key.is_empty() || UNNAMED.contains(&now), "{case}: {problem}");
+            let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
+            let shown = format!("{name}:{line}:{column}: {key}{}; {}", problem.what, problem.mend);
+            assert_eq!(problem.to_string(), shown);
+            actual.push_str(&format!("    {}\n", &shown[name.len() + 1..]));
+        }
+        assert!(texts.insert(text), "{case} stands twice");
+        single_count += usize::from(problems.len() == 1);
+    }
+    for (number, (expected, actual)) in cases.lines().zip(actual.lines()).enumerate() {
+        assert_eq!(actual, expected, "line {} of broken.txt", number + 1);
+    }
+    assert_eq!(actual, cases);
+    // A lost header moves all of its keys: few slips show in several lines.
+    assert!(single_count >= 300 && texts.len() - single_count <= 10, "{single_count} of {}", texts.len());
+}
+
+#[test]
+fn the_examples_are_valid_and_smell_of_nothing() {
+    for name in ["border", "wide-interface", "router"] {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../packaging/{name}.toml"));
+        let config = Config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(config.name, name);
+        assert!(config.warnings.is_empty(), "{}", config.warnings);
+    }
+    for text in [BORDER, WIDE_INTERFACE, ROUTER] {
+        assert!(valid(text).warnings.is_empty());
+    }
+}
+
+#[test]
+fn every_key_has_its_effect() {
+    let config = valid(BORDER);
+    assert_eq!((config.role, config.workers), (Role::Border, 2));
+    for end in [0, 1] {
+        assert_eq!(config.answers_at(end).map(|ip| ip.to_string()), ["192.0.2.1", "2001:db8::1"]);
+    }
+    assert_eq!(config.control, Path::new("/run/wideload/b.sock"));
+    assert_eq!(config.metrics.map(|socket| socket.to_string()).as_deref(), Some("127.0.0.1:9469"));
+    assert_eq!(config.user.as_deref(), Some("nobody"));
+    assert_eq!(config.bypass, [Stage::Coalesce, Stage::Mss]);
+    let wide = &config.wide;
+    assert_eq!((wide.port.as_str(), wide.mtu, wide.coalesce), ("packet:lan0", 9_000, Some(Mode::Reversible)));
+    assert_eq!(
+        (wide.join, wide.segment, wide.fragment, wide.fill),
+        (Join::Off, Switch::On, Switch::On, Fill::Full)
+    );
+    assert_eq!(
+        (wide.hold, wide.patience),
+        (Holding::Fixed(Duration::from_micros(200)), Some(Duration::from_millis(500)))
+    );
+    assert_eq!(shown(&wide.exempt), "[(None, Some(22)), (Some(192.0.2.0/24), Some(53))]");
+    assert_eq!(format!("{:?}", wide.join_for), "[(198.51.100.0/24, Graceful), (2001:db8::/32, Destination)]");
+    assert_eq!((config.narrow.port.as_str(), config.narrow.mtu), ("xdp:wan0", 1_500));
+    assert_eq!((config.limits.memory, config.limits.flows), (64 << 20, 65_536));
+    assert_eq!((config.mss.raise, config.mss.safe), (Raise::BothWays, 1_280));
+
+    let turned = BORDER
+        .replace("hold = \"200us\"", "hold = \"adaptive\"")
+        .replace("even = false", "even = true")
+        .replace("offloads = true", "offloads = false")
+        .replace("segment = true", "segment = false")
+        .replace("fragment = true", "fragment = false")
+        .replace("\"reversible\"", "\"off\"")
+        .replace("\"64MiB\"", "\"4GiB\"")
+        .replace("\"both-ways\"", "\"never\"")
+        .replace("[\":22\", \"192.0.2.0/24:53\"]", "[\"[2001:db8::]/32:22\", \"192.0.2.7\", \"10.0.0.0/8:80\"]");
+    let config = valid(&turned);
+    let wide = &config.wide;
+    assert_eq!((wide.hold, wide.fill, wide.offloads), (Holding::Adaptive, Fill::Even, Switch::Off));
+    assert_eq!((wide.segment, wide.fragment, wide.coalesce), (Switch::Off, Switch::Off, None));
+    let exempt = "[(Some(2001:db8::/32), Some(22)), (Some(192.0.2.7/32), None), (Some(10.0.0.0/8), Some(80))]";
+    assert_eq!(shown(&wide.exempt), exempt);
+    assert_eq!((config.limits.memory, config.mss.raise), (4 << 30, Raise::Never));
+
+    let config = valid(WIDE_INTERFACE);
+    assert_eq!(format!("{:?}", config.wide_interface.prefixes), "[10.0.0.0/8, 2001:db8::/32]");
+    assert_eq!((config.narrow.fill, config.limits.datagram_lifetime), (Fill::Even, Duration::from_secs(2)));
+}
+
+#[test]
+fn what_a_file_leaves_out_is_as_its_role_has_it() {
+    let [wide_interface, border, router] = ["wide-interface", "border", "router"].map(|role| {
+        let wide = if role == "wide-interface" { "" } else { "port = \"packet:a\"\n" };
+        let text =
+            format!("role = \"{role}\"\n[wide]\n{wide}mtu = 9000\n[narrow]\nport = \"packet:b\"\nmtu = 1500\n");
+        Config::parse(&text, "/etc/wideload/lab.west.toml").unwrap_or_else(|problems| panic!("{problems}"))
+    });
+    for config in [&wide_interface, &border, &router] {
+        assert!(config.warnings.is_empty(), "{}", config.warnings);
+        assert_eq!((config.name.as_str(), config.workers), ("lab.west", 1));
+        assert_eq!(config.control, Path::new("/run/wideload/lab.west.sock"));
+        assert_eq!(config.answers_at(0).map(|ip| ip.to_string()), ["192.0.0.8", "fe80::1"]);
+        assert_eq!((config.metrics, &config.user, config.bypass.len()), (None, &None, 0));
+        assert_eq!((config.limits.memory, config.limits.flows), (64 << 20, 65_536));
+        assert_eq!((config.limits.datagram_lifetime, config.mss.safe), (Duration::from_secs(2), 1_280));
+        assert!(config.wide_interface.prefixes.is_empty());
+        for side in [&config.wide, &config.narrow] {
+            let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
+            assert_eq!((side.hold, side.patience, side.fill), (hold, None, Fill::Full));
+            assert_eq!((side.offloads, side.fragment), (Switch::On, Switch::On));
+            assert!(side.exempt.is_empty() && side.join_for.is_empty());
+        }
+    }
+    let stages = |side: &SideConfig| (side.join, side.coalesce, side.segment);
+    assert_eq!(stages(&wide_interface.wide), (Join::Destination, None, Switch::On));
+    assert_eq!(wide_interface.wide.port, "egress:b");
+    assert_eq!(stages(&wide_interface.narrow), (Join::Off, None, Switch::On));
+    assert_eq!(stages(&border.wide), (Join::Off, Some(Mode::Resize), Switch::On));
+    assert_eq!(stages(&border.narrow), (Join::Off, None, Switch::On));
+    assert_eq!(stages(&router.wide), (Join::Off, None, Switch::Off));
+    assert_eq!(stages(&router.narrow), (Join::Off, None, Switch::Off));
+    let raises = [&wide_interface, &border, &router].map(|config| config.mss.raise);
+    assert_eq!(raises, [Raise::Never, Raise::BothWays, Raise::Never]);
+
+    let small = valid(&ROUTER.replace("1500", "1000"));
+    assert_eq!(small.mss.safe, 1_000, "never above the narrow MTU");
+}
+
+#[test]
+fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
+    let side = valid(BORDER).wide;
+    let joins = side.joins();
+    for (address, join) in
+        [("198.51.100.7", Join::Graceful), ("2001:db8::7", Join::Destination), ("192.0.2.1", Join::Off)]
+    {
+        let ip: std::net::IpAddr = address.parse().unwrap();
+        assert_eq!(*joins.get(ip.into()), join, "{address}");
+    }
+    assert!(side.joins_as(Join::Graceful) && side.joins_as(Join::Off) && !side.joins_as(Join::Hop));
+}
+
+#[test]
+fn what_is_usable_and_hardly_meant_is_a_warning() {
+    for (text, from, to, warning) in [
+        (
+            BORDER,
+            "\"200us\"",
+            "\"21ms\"",
+            "17:8: wide.hold: 21ms is long enough for senders to slow down or to send again; give \"burst\", \"adaptive\" or at most \"20ms\"",
+        ),
+        (
+            BORDER,
+            "mtu = 9000",
+            "mtu = 1500",
+            "11:7: wide.mtu: 1500 is the MTU of both sides, so nothing needs another size; give each side the MTU of its link",
+        ),
+        (
+            ROUTER,
+            "mtu = 1500",
+            "mtu = 1279",
+            "10:7: narrow.mtu: 1279 is below the 1280 that every link of IPv6 takes, so its datagrams are not cut to fit; give 1280 or more if IPv6 is to pass",
+        ),
+        (
+            BORDER,
+            "\"both-ways\"",
+            "\"always\"",
+            "40:9: mss.raise: what comes back another way than through here may be longer than that way takes; give \"both-ways\" unless all ways lead through here",
+        ),
+        (
+            WIDE_INTERFACE,
+            "\n\n[wide]",
+            "\nanswer-from = [\"192.0.2.1\"]\n[wide]",
+            "2:15: answer-from: the host's kernel sends the ICMP errors here, so this has no effect; leave it out",
+        ),
+        (
+            WIDE_INTERFACE,
+            "[limits]",
+            "[limits]\nflows = 2048",
+            "14:1: limits.flows: a wide interface remembers no MSS, so this limits nothing; leave it out",
+        ),
+        (
+            ROUTER,
+            "join = \"hop\"",
+            "hold = \"burst\"",
+            "6:8: wide.hold: no segments are held on this side, so this has no effect; write coalesce = \"resize\" too, or leave this out",
+        ),
+        (
+            ROUTER,
+            "join = \"hop\"",
+            "exempt = [\":22\"]",
+            "6:10: wide.exempt: no segments are held on this side, so this has no effect; write coalesce = \"resize\" too, or leave this out",
+        ),
+        (
+            ROUTER,
+            "join = \"hop\"",
+            "patience = \"1s\"",
+            "6:12: wide.patience: no fragments are held on this side, so this has no effect; write reassemble = true or join too, or leave this out",
+        ),
+        (
+            ROUTER,
+            "\n\n[wide]",
+            "\nbypass = [\"mss\"]\n[wide]",
+            "2:11: bypass: this stage works on no side, so leaving it out has no effect; leave it out of the list",
+        ),
+        (
+            ROUTER,
+            "\n\n[wide]",
+            "\nbypass = [\"coalesce\"]\n[wide]",
+            "2:11: bypass: this stage works on no side, so leaving it out has no effect; leave it out of the list",
+        ),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        assert_eq!(valid(&changed).warnings.to_string(), format!("valid.toml:{warning}"));
+    }
+    for (text, from, to) in [(BORDER, "\"200us\"", "\"20ms\""), (ROUTER, "mtu = 1500", "mtu = 1280")] {
+        assert_eq!(valid(&text.replacen(from, to, 1)).warnings.to_string(), "");
+    }
+}
+
+#[test]
+fn the_bounds_of_every_number_are_within() {
+    for (text, from, to) in [
+        (BORDER, "workers = 2", "workers = 1"),
+        (BORDER, "workers = 2", "workers = 64"),
+        (BORDER, "workers = 2", "workers = 0x40"),
+        (BORDER, "mtu = 9000", "mtu = 65535"),
+        (BORDER, "mtu = 9000", "mtu = 1500"),
+        (ROUTER, "mtu = 1500", "mtu = 68"),
+        (WIDE_INTERFACE, "mtu = 9000", "mtu = 65521"),
+        (BORDER, "\"200us\"", "\"10us\""),
+        (BORDER, "\"200us\"", "\"10s\""),
+        (ROUTER, "\"hop\"", "\"hop\"\npatience = \"1h\""),
+        (ROUTER, "\"hop\"", "\"graceful\"\npatience = \"500ms\""),
+        (ROUTER, "\"hop\"", "\"hop\"\npatience = \"10us\""),
+        (BORDER, "64MiB", "1MiB"),
+        (BORDER, "64MiB", "1024KiB"),
+        (BORDER, "64MiB", "4GiB"),
+        (BORDER, "65536", "1024"),
+        (BORDER, "65536", "16777216"),
+        (BORDER, "safe = 1280", "safe = 576"),
+        (BORDER, "safe = 1280", "safe = 1500"),
+        (WIDE_INTERFACE, "\"2s\"", "\"1ms\""),
+        (WIDE_INTERFACE, "\"2s\"", "\"60min\""),
+        (BORDER, ":9469", ":65535"),
+        (BORDER, "\":22\"", "\":65535\""),
+        (BORDER, "packet:lan0", "packet:a23456789012345"),
+        (BORDER, "packet:lan0", "tap:lan0"),
+        (WIDE_INTERFACE, "mtu = 9000", "mtu = 9000\nreassemble = false\njoin = \"graceful\""),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        valid(&changed);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once_in_the_order_of_the_lines() {
+    let text = "\
+mtu = 1
+role = \"border\"
+[narrow]
+mtu = 1500
+port = \"tun:a\"
+[limits]
+memory = 64
+[wide]
+mtu = 70000
+mtu = 9000
+hold = \"1h\"
+";
+    let problems = Config::parse(text, "dir/lab.toml").unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "\
+dir/lab.toml:1:1: mtu: there is no such key; write it below [wide] or [narrow]
+dir/lab.toml:5:8: narrow.port: a border has no tun on its narrow side; write packet:NAME, xdp:NAME or tap:NAME
+dir/lab.toml:7:10: limits.memory: 64 is a whole number; write a size from 1MiB to 4GiB with its unit, such as \"64MiB\"
+dir/lab.toml:8:1: wide.port: this key is missing; write it, such as port = \"packet:lan0\"
+dir/lab.toml:9:7: wide.mtu: 70000 is above 65535; give 68 to 65535
+dir/lab.toml:10:1: wide.mtu: this stands twice, first in line 9; leave one of them out
+dir/lab.toml:11:8: wide.hold: \"1h\" is above 10s; give 10us to 10s"
+    );
+}
+
+#[test]
+fn behind_a_line_that_is_no_toml_nothing_is_judged() {
+    let text = "workers = 0\nrole = \"border\"\n[wide\nmtu = 1\n[narrow]\nprot = 5\nmtu =\n";
+    let problems = Config::parse(text, "lab.toml").unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "\
+lab.toml:1:11: workers: 0 is below 1; give 1 to 64
+lab.toml:3:6: wide: this is no TOML: unclosed table; write `]` here
+lab.toml:7:6: narrow.mtu: this is no value; write a number, true, false, or a text in quotation marks"
+    );
+}
+
+#[test]
+fn problems_are_json_too() {
+    let problems =
+        Config::parse("role = 1\n[wide]\n[narrow]\nport = \"packet:b\"\nmtu = 1500\n", "lab.toml").unwrap_err();
+    let json = serde_json::to_value(&problems).unwrap();
+    let first = serde_json::json!({
+        "file": "lab.toml", "line": 1, "column": 8, "key": "role",
+        "what": "1 is a whole number", "mend": "write \"wide-interface\", \"router\" or \"border\"",
+    });
+    assert_eq!(json[0], first);
+    assert_eq!(json.as_array().map(Vec::len), Some(problems.len()));
+    let unread = Config::read(Path::new("/nowhere/lab.toml")).unwrap_err();
+    assert_eq!(serde_json::to_value(&unread).unwrap()[0].get("line"), None);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_problem() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let refused = |name: &str| Config::read(&path(name)).unwrap_err().to_string();
+    let shown = |name: &str| path(name).display().to_string();
+    assert!(refused("none.toml").starts_with(&format!("{}: cannot read: No such file", shown("none.toml"))));
+    assert!(refused("").contains(": cannot read: Is a directory"));
+    std::fs::write(path("latin.toml"), b"role = \"border\"\n# gr\xFC\xDFe").unwrap();
+    let latin = format!("{}:2:5: this letter is no UTF-8; save the file as UTF-8", shown("latin.toml"));
+    assert_eq!(refused("latin.toml"), latin);
+    std::fs::write(path("long.toml"), vec![b'#'; (64 << 10) + 1]).unwrap();
+    let long =
+        format!("{}: the file is longer than 64 KiB; give a configuration of the gateway", shown("long.toml"));
+    assert_eq!(refused("long.toml"), long);
+}
+
+#[test]
+fn a_name_too_long_for_a_socket_needs_another_control() {
+    let name = "n".repeat(100);
+    let problems = Config::parse(ROUTER, &format!("{name}.toml")).unwrap_err();
+    let [problem] = problems.iter().collect::<Vec<_>>()[..] else { panic!("{problems}") };
+    assert_eq!((problem.key.as_str(), problem.place), ("control", Some(Place { line: 1, column: 1 })));
+    let named = ROUTER.replacen('\n', "\ncontrol = \"/run/a.sock\"\n", 1);
+    assert!(Config::parse(&named, &format!("{name}.toml")).is_ok());
+}
+
+#[test]
+fn line_ends_of_another_system_move_no_column() {
+    let text = BORDER.replace('\n', "\r\n");
+    valid(&text);
+    let problems = Config::parse(&text.replace("mtu = 1500", "mtu = 15000"), "lab").unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "lab:11:7: wide.mtu: 9000 is below the narrow side's 15000; give the wide side the larger MTU, or swap the sides"
+    );
+    let problems = Config::parse("role = \"bördör\" # ü\n", "lab").unwrap_err();
+    assert!(problems.to_string().starts_with("lab:1:1: wide: "), "{problems}");
+    let problems = Config::parse("\"ü\" = 1\nx.\"ü\" = 1\n", "lab").unwrap_err();
+    assert!(problems.iter().any(|problem| problem.key == "\"ü\""), "{problems}");
+}
+
+#[test]
+fn whatever_stands_in_a_file_is_taken_or_refused_at_a_place_in_it() {
+    let mut refused_count = 0;
+    for seed in 0..20_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let base = [BORDER, WIDE_INTERFACE, ROUTER][random.usize(..3)];
+        let mut letters: Vec<char> = base.chars().collect();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..letters.len());
+            match random.u8(..4) {
+                0 => drop(letters.remove(at)),
+                1 => letters[at] = CURIOUS[random.usize(..CURIOUS.len())],
+                2 => letters.insert(at, CURIOUS[random.usize(..CURIOUS.len())]),
+                _ => {
+                    let end = (at + random.usize(..40)).min(letters.len());
+                    let part: Vec<char> = letters[at..end].to_vec();
+                    let to = random.usize(..letters.len());
+                    letters.splice(to..to, part);
+                }
+            }
+        }
+        let text: String = letters.into_iter().collect();
+        let Err(problems) = Config::parse(&text, "lab.toml") else {
+            continue;
+        };
+        refused_count += 1;
+        assert!(!problems.is_empty(), "seed {seed}");
+        let places: Vec<Place> = problems.iter().filter_map(|problem| problem.place).collect();
+        assert!(places.is_sorted(), "seed {seed}: {problems}");
+        let lines: Vec<&str> = text.split('\n').collect();
+        for (problem, Place { line, column }) in problems.iter().zip(places) {
+            let is_there = lines.get(line - 1).is_some_and(|text| column <= text.chars().count() + 1);
+            let is_one_line = !problem.to_string().contains('\n');
+            assert!(is_there && is_one_line && !problem.mend.is_empty(), "seed {seed}: {problem}");
+        }
+    }
+    assert!((10_000..19_900).contains(&refused_count), "both happen: {refused_count}");
+}
+
+// What the tests stand on.
+
+fn valid(text: &str) -> Config {
+    Config::parse(text, "valid.toml").unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn shown(exempt: &[engine::Exempt]) -> String {
+    format!("{:?}", exempt.iter().map(|flow| (flow.prefix, flow.port)).collect::<Vec<_>>())
+}
+
+/// A file with something else in one line.
+fn broken(text: &str, number: usize, now: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    assert_ne!(lines[number - 1], now, "line {number} is as it was");
+    lines[number - 1] = now;
+    lines.join("\n").replace('↵', "\n")
+}
+
+fn file(name: &str) -> &'static str {
+    match name {
+        "border" => BORDER,
+        "wide-interface" => WIDE_INTERFACE,
+        "router" => ROUTER,
+        other => panic!("there is no file {other}"),
+    }
+}
+
+/// Lines that are about no key.
+const UNNAMED: [&str; 3] = ["wide]", "[]", "[wide.]"];
+/// Letters that mean something to TOML, or are none of ASCII.
+const CURIOUS: [char; 24] = [
+    '[', ']', '{', '}', '"', '\'', '=', '.', ',', '#', '\n', '\r', '\t', ' ', '\\', '-', '_', ':', '0', '9', 'e',
+    '\0', 'ü', '\u{FEFF}',
+];
+const BORDER: &str = include_str!("config/border.toml");
+const WIDE_INTERFACE: &str = include_str!("config/wide-interface.toml");
+const ROUTER: &str = include_str!("config/router.toml");

@@ -1,0 +1,232 @@
+//! A configuration in, a claim on each of its interfaces out: no two gateways serve one.
+//!
+//! Packet and AF_XDP sockets of two gateways on one interface would both get each packet, or share them out, and
+//! neither would know. A claim is an abstract socket whose name has the number of the interface: the kernel gives a
+//! name once in each network namespace, and takes it back when its process ends. TUN and TAP devices have one owner
+//! already.
+
+use crate::ports::existing;
+use config::Config;
+use linux::netlink::Netlink;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
+use rustix::process::{Uid, geteuid};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::thread;
+use std::time::Duration;
+
+/// Interfaces that this gateway serves, by their numbers; others may serve them when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Claims(BTreeMap<u32, OwnedFd>);
+
+impl Claims {
+    /// Claims the interfaces that the configuration names and that are there, and gives up others. Returns what is
+    /// in doubt, a sentence each, and whether the gateway may serve them all.
+    ///
+    /// # Errors
+    /// Another gateway serves one, which process it is; the others are claimed nevertheless.
+    pub fn renew(&mut self, config: &Config) -> (Vec<String>, io::Result<()>) {
+        let mut netlink = match Netlink::open() {
+            Ok(netlink) => netlink,
+            Err(error) => return (Vec::new(), Err(error)),
+        };
+        // One that is not there is missed by who opens it.
+        let named = [&config.wide, &config.narrow].into_iter().filter_map(|side| {
+            let name = existing(side)?;
+            Some((netlink.interface(&name).ok()?.index, name))
+        });
+        self.renew_all(named.collect())
+    }
+
+    fn renew_all(&mut self, named: BTreeMap<u32, String>) -> (Vec<String>, io::Result<()>) {
+        let (mut doubts, mut failures) = (Vec::new(), Vec::new());
+        for (&index, name) in &named {
+            if self.0.contains_key(&index) {
+                continue;
+            }
+            match claim(index) {
+                Ok(Claim::Ours(socket)) => {
+                    self.0.insert(index, socket);
+                }
+                Ok(Claim::Theirs(who)) => failures.push(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    format!(
+                        "{name}: another wideload gateway (process {}) serves it; stop it, or name another interface",
+                        who.pid.as_raw_nonzero()
+                    ),
+                )),
+                Ok(Claim::Unseen(who)) => doubts.push(unseen(name, who)),
+                Err(error) => failures.push(io::Error::new(error.kind(), format!("{name}: cannot claim it: {error}"))),
+            }
+        }
+        self.0.retain(|index, _| named.contains_key(index));
+        let kind = failures.first().map(io::Error::kind);
+        let said: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        (doubts, kind.map_or(Ok(()), |kind| Err(io::Error::new(kind, said.join("; ")))))
+    }
+
+    /// Numbers of their descriptors.
+    pub fn numbers(&self) -> Vec<(u32, RawFd)> {
+        self.0.iter().map(|(index, socket)| (*index, socket.as_raw_fd())).collect()
+    }
+
+    /// Those of the program before this one.
+    pub fn adopt(sockets: impl Iterator<Item = (u32, OwnedFd)>) -> Claims {
+        Claims(sockets.collect())
+    }
+}
+
+/// Claims an interface that no gateway serves, for as long as this is held; none where one serves it, or may.
+pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
+    match claim(index)? {
+        Claim::Ours(socket) => Ok(Some(socket)),
+        Claim::Theirs(_) | Claim::Unseen(_) => Ok(None),
+    }
+}
+
+/// How a claim ended.
+enum Claim {
+    Ours(OwnedFd),
+    /// Of this process, which may run a gateway here.
+    Theirs(UCred),
+    /// The name is taken, but not by a gateway as far as can be told: by a process that may not run one here, or by
+    /// one that does not let itself be seen. Any user can take a name, and must not keep a gateway from running.
+    Unseen(Option<UCred>),
+}
+
+fn claim(index: u32) -> io::Result<Claim> {
+    let name = format!("wideload/interface/{index}");
+    for _ in 0..TRIES {
+        match UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?) {
+            Ok(socket) => return Ok(Claim::Ours(socket.into())),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+        match who(&name) {
+            Ok(who) if may_serve(who.uid, geteuid()) => return Ok(Claim::Theirs(who)),
+            Ok(who) => return Ok(Claim::Unseen(Some(who))),
+            // It has just ended, or does not listen yet. A gateway listens at once.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => thread::sleep(PAUSE),
+            // As many have asked as wait there.
+            Err(_) => break,
+        }
+    }
+    Ok(Claim::Unseen(None))
+}
+
+/// May a process of this user serve the interfaces of a process of that one?
+fn may_serve(uid: Uid, own: Uid) -> bool {
+    uid.is_root() || uid == own
+}
+
+/// What is said where the name of an interface is taken, but by no gateway that can be seen.
+fn unseen(name: &str, who: Option<UCred>) -> String {
+    let who = match who {
+        Some(who) => format!("process {} of user {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
+        None => "a process that does not answer".to_owned(),
+    };
+    format!("{name}: {who} has taken the name that tells whether another gateway serves it; see that none does")
+}
+
+/// The process that listens under this name.
+fn who(name: &str) -> io::Result<UCred> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket_peercred(&socket)?)
+}
+
+/// How often a name is asked for that has no owner who listens.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{bind, listen};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn an_interface_is_claimed_once_and_can_be_claimed_again() {
+        let index = index();
+        let Ok(Claim::Ours(first)) = claim(index) else { panic!("nobody has it") };
+        let Ok(Claim::Theirs(who)) = claim(index) else { panic!("it is taken") };
+        assert_eq!(who.pid, rustix::process::getpid());
+        drop(first);
+        assert!(matches!(claim(index), Ok(Claim::Ours(_))));
+    }
+
+    #[test]
+    fn a_name_whose_owner_cannot_be_seen_stops_no_gateway() {
+        for is_full in [false, true] {
+            let index = index();
+            let silent = taken(index);
+            let mut asked = Vec::new();
+            if is_full {
+                listen(&silent, 0).expect("any socket can listen");
+                let name = format!("wideload/interface/{index}");
+                asked = (0..16).map_while(|_| hold(&name)).collect();
+                assert!((1..16).contains(&asked.len()), "its line is full");
+            }
+            let mut claims = Claims::default();
+            let (doubts, claimed) = claims.renew_all(BTreeMap::from([(index, "wan0".to_owned())]));
+            assert!(claimed.is_ok(), "{claimed:?}");
+            assert_eq!(doubts.len(), 1);
+            assert!(doubts[0].starts_with("wan0: a process that does not answer has taken the name"), "{doubts:?}");
+            assert_eq!(claims.numbers(), []);
+            drop(asked);
+        }
+    }
+
+    #[test]
+    fn only_root_and_the_own_user_may_keep_an_interface() {
+        let uid = Uid::from_raw;
+        assert!(may_serve(uid(0), uid(7)) && may_serve(uid(7), uid(7)) && !may_serve(uid(8), uid(7)));
+    }
+
+    #[test]
+    fn the_interfaces_beside_one_that_is_served_are_claimed_all_the_same() {
+        let (served, kept, free) = (index(), index(), index());
+        let Ok(Claim::Ours(other)) = claim(served) else { panic!("nobody has it") };
+        let named = |all: &[u32]| all.iter().map(|index| (*index, format!("if{index}"))).collect();
+        let mut claims = Claims::default();
+        claims.renew_all(named(&[kept])).1.expect("nobody has it");
+        let (doubts, claimed) = claims.renew_all(named(&[served, free]));
+        let said = claimed.expect_err("one is served").to_string();
+        assert!(said.starts_with(&format!("if{served}: another wideload gateway (process ")), "{said}");
+        assert!(doubts.is_empty(), "{doubts:?}");
+        let ours = |claims: &Claims| claims.0.keys().copied().collect::<Vec<_>>();
+        assert_eq!(ours(&claims), [free], "one is claimed, and one that is not named is given up");
+        drop(other);
+        claims.renew_all(named(&[served, free])).1.expect("nobody has them");
+        assert_eq!(ours(&claims), [served, free]);
+    }
+
+    /// A number that no interface of the host has, and no other test.
+    fn index() -> u32 {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        0x8000_0000 + ((std::process::id() & 0x7f_ffff) << 8) + LAST.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The name of an interface, taken by a socket that does not listen.
+    fn taken(index: u32) -> OwnedFd {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.expect("a socket is free");
+        let name = format!("wideload/interface/{index}");
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("it is short");
+        bind(&socket, &address).expect("nobody has it");
+        socket
+    }
+
+    /// A connection that waits to be accepted; none where no more can.
+    fn hold(name: &str) -> Option<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
+        Some(socket)
+    }
+}

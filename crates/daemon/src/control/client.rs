@@ -1,0 +1,126 @@
+//! A request -> what a running gateway answers.
+
+use super::request::Request;
+use gateway::figures::Figures;
+use serde_json::{Map, Value};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Asks a running gateway.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Begins to speak with the gateway whose socket is there.
+    ///
+    /// # Errors
+    /// Nobody answers there, or not us.
+    pub fn connect(path: &Path) -> io::Result<Client> {
+        let stream = UnixStream::connect(path).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound => "no gateway runs under that name; `wideload run` starts one",
+                io::ErrorKind::ConnectionRefused => "the gateway is gone; `wideload run` starts one",
+                io::ErrorKind::PermissionDenied => "run as root, or as a member of the socket's group",
+                _ => "is it the control socket of a gateway?",
+            };
+            io::Error::new(error.kind(), format!("{}: cannot speak with it: {error}; {advice}", path.display()))
+        })?;
+        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and gives what is answered beside `"ok":true`.
+    ///
+    /// # Errors
+    /// What the gateway says against it, or that it says nothing.
+    pub fn ask(&mut self, request: &Request) -> io::Result<Map<String, Value>> {
+        let said = |error: io::Error| {
+            let what = match error.kind() {
+                io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+                _ => error.to_string(),
+            };
+            io::Error::new(error.kind(), format!("{}: {what}", self.path.display()))
+        };
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        let mut answer = String::new();
+        let stream = &mut self.stream;
+        let sent = stream.get_mut().write_all(line.as_bytes());
+        // One that was turned away may have been told why.
+        let read = stream.read_line(&mut answer);
+        if read.as_ref().is_ok_and(|len| *len > 0) {
+            return told(&answer).map_err(said);
+        }
+        sent.and(read).map_err(said)?;
+        Err(said(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")))
+    }
+
+    /// Has it start anew, and waits until it has.
+    ///
+    /// # Errors
+    /// What is there is no gateway, or it goes on as it was, and why.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let path = self.path.clone();
+        let no_gateway = || {
+            let path = path.display();
+            io::Error::other(format!("{path}: what answers there is no gateway; nothing was restarted"))
+        };
+        // What is no gateway is asked nothing else.
+        let who = self.ask(&Request::Version {}).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => no_gateway(),
+            _ => error,
+        })?;
+        let before = who.get("process").cloned().filter(|_| who.contains_key("version")).ok_or_else(no_gateway)?;
+        self.stream.get_ref().set_read_timeout(Some(RESTART_PATIENCE))?;
+        let told = self.ask(&Request::Restart {})?;
+        // It has written what it holds for another process, which answers from here on, by the path that it is
+        // configured to.
+        let path = told.get("control").and_then(Value::as_str).map_or(path, PathBuf::from);
+        let until = Instant::now() + RESTART_PATIENCE;
+        loop {
+            let now = Client::connect(&path).and_then(|mut next| next.ask(&Request::Version {}));
+            if now.is_ok_and(|now| now.get("process").is_some_and(|process| *process != before)) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let what = "it was told to restart, and the next process does not answer; see what it says";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{}: {what}", path.display())));
+            }
+            std::thread::sleep(RESTART_LOOK);
+        }
+    }
+
+    /// Asks how things are.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or is another one than this program knows.
+    pub fn status(&mut self) -> io::Result<Figures> {
+        let mut answer = self.ask(&Request::Status {})?;
+        Ok(serde_json::from_value(answer.remove("status").unwrap_or_default())?)
+    }
+}
+
+/// What an answer says.
+fn told(answer: &str) -> io::Result<Map<String, Value>> {
+    let mut fields: Map<String, Value> = serde_json::from_str(answer)?;
+    match fields.remove("ok") {
+        Some(Value::Bool(true)) => Ok(fields),
+        _ => {
+            let error = fields.get("error").and_then(Value::as_str).unwrap_or("it refuses, and does not say why");
+            Err(io::Error::other(error.to_owned()))
+        }
+    }
+}
+
+/// How long a gateway may take to answer: longer than its workers may.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a restart may take: longer than a program may to say that it takes over, and a worker process to come
+/// up.
+const RESTART_PATIENCE: Duration = Duration::from_secs(15);
+const RESTART_LOOK: Duration = Duration::from_millis(10);

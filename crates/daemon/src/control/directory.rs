@@ -1,0 +1,133 @@
+//! The directory of control sockets -> the one that is meant; those that killed gateways have left are removed.
+
+use super::socket::Identity;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the control socket of a gateway is: a path that has a slash in it, or the gateway's name; without either,
+/// that of the only one that is there.
+///
+/// # Errors
+/// None is there, or several.
+pub fn find(wanted: Option<&str>) -> io::Result<PathBuf> {
+    match wanted {
+        Some(path) if path.contains('/') => Ok(path.into()),
+        Some(name) => Ok(Path::new(DIRECTORY).join(format!("{name}.sock"))),
+        None => only_one(Path::new(DIRECTORY)),
+    }
+}
+
+/// Removes control sockets from the directory where they usually are that killed gateways have left: the paths of
+/// those.
+///
+/// # Errors
+/// One cannot be removed.
+pub fn undo() -> io::Result<Vec<PathBuf>> {
+    undo_in(Path::new(DIRECTORY), OPEN_PATIENCE)
+}
+
+fn undo_in(directory: &Path, patience: Duration) -> io::Result<Vec<PathBuf>> {
+    let left: Vec<_> = paths_in(directory).into_iter().filter_map(|path| Some((left_at(&path)?, path))).collect();
+    if !left.is_empty() {
+        // One that is being opened has its file before it listens.
+        std::thread::sleep(patience);
+    }
+    let mut removed = Vec::new();
+    for (identity, path) in left {
+        if left_at(&path) != Some(identity) {
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => removed.push(path),
+            // Another one was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let text = format!("{}: cannot remove it: {error}", path.display());
+                return Err(io::Error::new(error.kind(), text));
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// The socket at a path, where nobody listens at it.
+fn left_at(path: &Path) -> Option<Identity> {
+    let it = fs::symlink_metadata(path).ok().filter(|it| it.file_type().is_socket())?;
+    // One whose queue is full would have us wait.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    let answer = connect(&socket, &SocketAddrUnix::new(path).ok()?);
+    (answer == Err(Errno::CONNREFUSED)).then(|| (it.dev(), it.ino()))
+}
+
+/// What may be control sockets in a directory, in order.
+fn paths_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
+    paths.sort();
+    paths
+}
+
+fn only_one(directory: &Path) -> io::Result<PathBuf> {
+    match &paths_in(directory)[..] {
+        [path] => Ok(path.clone()),
+        [] => {
+            let said = format!("{}: no gateway runs here; give the path of its socket", directory.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, said))
+        }
+        several => {
+            let names: Vec<_> = several.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+            Err(io::Error::other(format!("several gateways run here; name one of {}", names.join(", "))))
+        }
+    }
+}
+
+/// Where control sockets are that a configuration does not put elsewhere.
+const DIRECTORY: &str = "/run/wideload";
+/// How long it may take until a socket that has a file is listened at.
+const OPEN_PATIENCE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::socket::BACKLOG;
+    use rustix::net::{bind, listen};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn sockets_at_which_nobody_listens_are_removed_and_nothing_else_is() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let at = |name: &str| folder.path().join(name);
+        let listens = UnixListener::bind(at("works.sock")).expect("the path is free");
+        for name in ["killed.sock", "killed.other"] {
+            drop(UnixListener::bind(at(name)).expect("the path is free"));
+        }
+        fs::write(at("file.sock"), "precious").expect("there is room");
+        std::os::unix::fs::symlink(at("killed.other"), at("link.sock")).expect("there is room");
+        // This one is listened at a moment later.
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("it is free");
+        let address = SocketAddrUnix::new(at("begins.sock")).expect("it is short");
+        bind(&socket, &address).expect("the path is free");
+        let folder = &folder;
+        let removed = std::thread::scope(|scope| {
+            let patience = Duration::from_secs(1);
+            let undoing = scope.spawn(move || undo_in(folder.path(), patience));
+            std::thread::sleep(patience / 4);
+            listen(&socket, BACKLOG).expect("any socket can listen");
+            undoing.join().expect("it does not panic")
+        });
+        assert_eq!(removed.expect("all can be removed"), [at("killed.sock")]);
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).expect("it is there").flatten().map(|it| it.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["begins.sock", "file.sock", "killed.other", "link.sock", "works.sock"]);
+        drop(listens);
+    }
+}

@@ -1,0 +1,298 @@
+//! One line of JSON in, one line of JSON out: how a running gateway is spoken to, by a Unix socket.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `{"do":"status"}` | tells the [`Figures`](gateway::figures::Figures) under `status` |
+//! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
+//! | `{"do":"reload","config":"/path"}` | goes on as the configuration says that it runs by, or tells all that is wrong with it; a gateway of `wideload run` refuses any other file |
+//! | `{"do":"restart"}` | starts the program and the configuration anew, without losing a packet, or tells why not; only where `wideload run` runs it. Tells under `control` where it is asked from then on |
+//! | `{"do":"stop"}` | ends the gateway, once what is held has left |
+//! | `{"do":"version"}` | tells version, name and process |
+//!
+//! What a stage is called is what configurations call it. A stage that is switched off lets go of what it holds
+//! first; the next configuration says anew which stages work. Every answer has `"ok":true`, or `"ok":false` and the
+//! reason under `error`.
+
+mod client;
+mod directory;
+mod request;
+mod socket;
+
+use crate::desk::Desk as KeeperDesk;
+use crate::doors::{Door, Guest, Host};
+use crate::messages::{Done, Wish};
+use crate::service::Service;
+pub use client::Client;
+use config::{Config, Problems, Stage};
+pub use directory::{find, undo};
+use gateway::bypass::{self, Ways};
+use gateway::figures::Watch;
+pub use request::{Direction, Request, Turn};
+use serde_json::{Map, Value, json};
+pub(crate) use socket::Identity;
+use socket::OwnFile;
+pub use socket::{Socket, may_lie_at};
+use std::io::{self, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Answers whoever asks, until it is dropped.
+#[derive(Debug)]
+pub struct Control {
+    _door: Door,
+    /// None where another process made it, and removes it.
+    file: Option<OwnFile>,
+}
+
+impl Control {
+    /// Answers on a thread of its own. Who asks to stop has been told that it is done when `on_stop` is called.
+    ///
+    /// # Errors
+    /// There can be no further thread or descriptor.
+    pub fn serve(
+        socket: Socket,
+        service: Arc<Mutex<Service>>,
+        watch: Watch,
+        on_stop: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Control> {
+        let Socket { listener, file } = socket;
+        listener.set_nonblocking(true)?;
+        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper: None };
+        Ok(Control { _door: Door::open("control", listener, desk)?, file: Some(file) })
+    }
+
+    /// Answers in a process whose keeper made the socket, and does what takes rights; it goes by the configuration
+    /// in `file`.
+    ///
+    /// # Errors
+    /// There can be no further thread or descriptor.
+    pub fn serve_for(
+        keeper: KeeperDesk,
+        file: &Path,
+        listener: UnixListener,
+        service: Arc<Mutex<Service>>,
+        watch: Watch,
+    ) -> io::Result<Control> {
+        listener.set_nonblocking(true)?;
+        let asked = keeper.clone();
+        let on_stop = move || {
+            // Where it is gone, this process ends by itself.
+            let _ = asked.ask(Wish::Stop);
+        };
+        let keeper = Some((keeper, file.to_owned()));
+        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper };
+        Ok(Control { _door: Door::open("control", listener, desk)?, file: None })
+    }
+
+    /// Where its socket is, if it is this process's.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.path.as_path())
+    }
+}
+
+/// Where requests are answered.
+struct Desk {
+    service: Arc<Mutex<Service>>,
+    watch: Watch,
+    on_stop: Box<dyn Fn() + Send + Sync>,
+    /// Who has the rights that this process gave up, and the file that it goes by.
+    keeper: Option<(KeeperDesk, PathBuf)>,
+}
+
+/// Why a request is refused.
+struct Refusal {
+    error: String,
+    problems: Option<Problems>,
+}
+
+impl Host for Desk {
+    type Listener = UnixListener;
+    type Stream = UnixStream;
+
+    fn accept(&self, listener: &UnixListener) -> io::Result<UnixStream> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+
+    fn serve(&self, mut guest: Guest<'_, UnixStream>) {
+        let mut bytes = Vec::new();
+        // Whoever is gone, or says nothing for long, is not waited for.
+        while let Ok(Some(line)) = line(&mut guest, &mut bytes) {
+            let (answer, stops) = match line {
+                Line::Whole(line) => self.answer(&line),
+                Line::TooLong => (spell(Err("a request is at most 64 KiB long".into())), false),
+            };
+            let deadline = Instant::now() + WRITE_PATIENCE;
+            if guest.write_all(answer.as_bytes(), deadline).is_err() {
+                return;
+            }
+            if stops {
+                return (self.on_stop)();
+            }
+        }
+    }
+
+    fn turn_away(&self, mut stream: UnixStream) {
+        let busy = spell(Err("sixteen others are asking; come again later".into()));
+        // One write, and whoever does not hear it finds the connection closed.
+        let _ = stream.write(busy.as_bytes());
+    }
+}
+
+impl Desk {
+    /// The answer to a line, and whether the gateway is to stop after it.
+    fn answer(&self, line: &[u8]) -> (String, bool) {
+        let request = match Request::parse(line) {
+            Ok(request) => request,
+            Err(error) => return (spell(Err(error.into())), false),
+        };
+        let answer = match &request {
+            Request::Status {} => self.status(),
+            Request::Bypass { stage, way, switch } => self.bypass(stage, *way, *switch),
+            Request::Reload { config } => self.reload(config),
+            Request::Restart {} => self.restart(),
+            Request::Stop {} => Ok(json!({ "process": std::process::id() })),
+            Request::Version {} => Ok(self.version()),
+        };
+        (spell(answer), request == Request::Stop {})
+    }
+
+    fn status(&self) -> Result<Value, Refusal> {
+        Ok(json!({ "status": self.watch.look()? }))
+    }
+
+    fn version(&self) -> Value {
+        let name = self.watch.name();
+        json!({ "version": env!("CARGO_PKG_VERSION"), "name": name, "process": std::process::id() })
+    }
+
+    fn bypass(&self, stage: &str, way: Direction, switch: Turn) -> Result<Value, Refusal> {
+        let known = Stage::NAMES.iter().find(|(name, _)| *name == stage);
+        let Some((name, stage)) = known else {
+            let names = Stage::NAMES.map(|(name, _)| name).join(", ");
+            return Err(format!("{stage}: there is no such stage; name one of {names}").into());
+        };
+        let ways = match way {
+            Direction::ToNarrow => Ways::ToNarrow,
+            Direction::ToWide => Ways::ToWide,
+            Direction::Both => Ways::Both,
+        };
+        let engine_switch = match switch {
+            Turn::On => engine::Switch::On,
+            Turn::Off => engine::Switch::Off,
+        };
+        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = bypass::switch(service.config(), &service.reins(), *stage, ways, engine_switch)?;
+        Ok(json!({ "stage": name, "switch": switch, "ways": changed }))
+    }
+
+    fn reload(&self, path: &Path) -> Result<Value, Refusal> {
+        if !path.is_absolute() {
+            return Err(format!("{}: give the whole path of the file, from /", path.display()).into());
+        }
+        if let Some((keeper, file)) = &self.keeper {
+            if path != file {
+                let (path, file) = (path.display(), file.display());
+                return Err(format!(
+                    "{path}: not reloaded: this gateway runs by {file}; change that, and reload it"
+                )
+                .into());
+            }
+            return Ok(json!({ "config": path, "said": keeper.ask(Wish::Reload)?.said }));
+        }
+        let config = Config::read(path)?;
+        let warnings = config.warnings.clone();
+        let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        service.reload(config)?;
+        Ok(json!({ "config": path, "warnings": warnings }))
+    }
+
+    fn restart(&self) -> Result<Value, Refusal> {
+        let Some((keeper, _)) = &self.keeper else {
+            return Err("only a gateway that `wideload run` runs can be restarted".into());
+        };
+        let Done { said, control } = keeper.ask(Wish::Restart)?;
+        Ok(json!({ "said": said, "control": control, "process": std::process::id() }))
+    }
+}
+
+/// A line that was read.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+/// The next line, without its end; none where nothing more comes. What came behind it stays in `bytes`.
+fn line(guest: &mut Guest<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<Line>> {
+    let deadline = Instant::now() + READ_PATIENCE;
+    let mut is_too_long = false;
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
+            let rest = bytes.split_off(at + 1);
+            let mut line = std::mem::replace(bytes, rest);
+            line.pop();
+            return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
+        }
+        if bytes.len() > LINE_LEN_MAX {
+            is_too_long = true;
+            bytes.clear();
+        }
+        match guest.read(&mut piece, deadline)? {
+            // A last line needs no end.
+            0 if bytes.is_empty() => return Ok(None),
+            0 => return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(std::mem::take(bytes)) })),
+            count => bytes.extend_from_slice(&piece[..count]),
+        }
+    }
+}
+
+fn spell(answer: Result<Value, Refusal>) -> String {
+    let mut spelled = Map::new();
+    spelled.insert("ok".to_owned(), answer.is_ok().into());
+    match answer {
+        Ok(Value::Object(fields)) => spelled.extend(fields),
+        Ok(_) => {}
+        Err(Refusal { error, problems }) => {
+            spelled.insert("error".to_owned(), error.into());
+            if let Some(problems) = problems {
+                spelled.insert("problems".to_owned(), json!(problems));
+            }
+        }
+    }
+    format!("{}\n", Value::Object(spelled))
+}
+
+impl From<String> for Refusal {
+    fn from(error: String) -> Refusal {
+        Refusal { error, problems: None }
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(error: &str) -> Refusal {
+        error.to_owned().into()
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        error.to_string().into()
+    }
+}
+
+impl From<Problems> for Refusal {
+    fn from(problems: Problems) -> Refusal {
+        Refusal { error: problems.to_string(), problems: Some(problems) }
+    }
+}
+
+/// Longest request, in bytes.
+const LINE_LEN_MAX: usize = 64 << 10;
+/// How long a connection may say nothing.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer may take to be taken.
+const WRITE_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,144 @@
+//! A path -> a Unix socket that listens there, whose file goes with it.
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A socket that listens, and its file, which goes with it.
+#[derive(Debug)]
+pub struct Socket {
+    pub(super) listener: UnixListener,
+    pub(super) file: OwnFile,
+}
+
+/// A file that is removed when this is dropped, if it is still the same.
+#[derive(Debug)]
+pub(super) struct OwnFile {
+    pub(super) path: PathBuf,
+    identity: Identity,
+}
+
+/// Device and inode of a file.
+pub(crate) type Identity = (u64, u64);
+
+impl Socket {
+    /// A socket at this path for its owner and group. What a gateway left that is gone is replaced.
+    ///
+    /// # Errors
+    /// Somebody answers there, which process it is; something else lies there; or the kernel refuses it.
+    pub fn bind(path: &Path) -> io::Result<Socket> {
+        clear(path)?;
+        // Nobody else can have it between the two: what is bound has no more rights than the socket had.
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        fchmod(&socket, Mode::from_raw_mode(FILE_MODE))?;
+        let refused = |error: io::Error, advice: &str| {
+            io::Error::new(error.kind(), cannot_listen(path, &format!("{error}; {advice}")))
+        };
+        let address = SocketAddrUnix::new(path).map_err(|error| refused(error.into(), "give a shorter path"))?;
+        bind(&socket, &address).map_err(|error| {
+            refused(error.into(), "does its directory exist, and may we write there? or give another path")
+        })?;
+        let it = fs::symlink_metadata(path).map_err(|error| refused(error, "somebody removed it; try again"))?;
+        let file = OwnFile { path: path.to_owned(), identity: (it.dev(), it.ino()) };
+        fs::set_permissions(path, Permissions::from_mode(FILE_MODE))
+            .map_err(|error| refused(error, "its group cannot be let in"))?;
+        listen(&socket, BACKLOG)?;
+        Ok(Socket { listener: socket.into(), file })
+    }
+
+    /// One that the program before this one listened at; without the identity of its file, whatever socket is at
+    /// the path.
+    pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
+        let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
+        let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();
+        Socket { listener, file: OwnFile { path, identity } }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Which file it is.
+    pub(crate) fn identity(&self) -> Identity {
+        self.file.identity
+    }
+
+    /// What is listened at.
+    pub(crate) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+}
+
+/// Is this a path that a control socket may have: nothing is there, or a socket?
+///
+/// # Errors
+/// Something else is there, or it cannot be looked at.
+pub fn may_lie_at(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io::Error::new(error.kind(), cannot_listen(path, &error.to_string()))),
+        Ok(it) => it.file_type(),
+    };
+    let what = match kind {
+        _ if kind.is_socket() => return Ok(()),
+        _ if kind.is_dir() => "a directory is there",
+        _ if kind.is_symlink() => "a symbolic link is there",
+        _ if kind.is_fifo() => "a FIFO is there",
+        _ if kind.is_file() => "an ordinary file is there",
+        _ => "a device is there",
+    };
+    let said = cannot_listen(path, &format!("{what}; give a path of its own"));
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
+}
+
+/// Takes away a socket that nobody answers at.
+fn clear(path: &Path) -> io::Result<()> {
+    may_lie_at(path)?;
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            cannot_listen(path, &format!("it cannot be seen who listens there: {error}; give another path")),
+        )),
+        Ok(stream) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            cannot_listen(path, &format!("{} answers there; stop it, or give another path", who(&stream))),
+        )),
+    }
+}
+
+fn cannot_listen(path: &Path, why: &str) -> String {
+    format!("control {}: cannot listen: {why}", path.display())
+}
+
+/// The process at the other end.
+fn who(stream: &UnixStream) -> String {
+    let Ok(peer) = socket_peercred(stream) else { return "a process".to_owned() };
+    let number = peer.pid.as_raw_nonzero();
+    match fs::read_to_string(format!("/proc/{number}/comm")) {
+        Ok(name) => format!("process {number} ({})", name.trim_end()),
+        Err(_) => format!("process {number}"),
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.identity);
+        if is_ours {
+            // Where it cannot be removed, the next one finds that nobody answers.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// For the owner and the group.
+const FILE_MODE: u32 = 0o660;
+/// Connections that wait to be let in.
+pub(super) const BACKLOG: i32 = 16;

@@ -1,0 +1,336 @@
+//! A border's `packet:` interfaces in, GRO switched on at them while it runs out; and as it was, however it ends.
+//!
+//! GRO hands a border several segments of a flow as one GSO packet. It is a setting of the interface and ends with
+//! no process, so a record in `/run/wideload` says of each interface that GRO was off. It is written before GRO is
+//! switched on and removed once GRO is off again. Where a process was killed, the next one with the same interface
+//! takes the record over, or [`undo`] puts all back. A record is named by its network namespace, whose number the
+//! kernel gives to no other, and by its interface's number.
+
+use crate::claims;
+use config::{Config, SideConfig};
+use engine::Switch;
+use linux::features::{self, Features, Previous};
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
+use port::Address;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+/// Interfaces at which GRO was switched on; it is off there again when this is dropped.
+#[derive(Debug, Default)]
+pub struct Gro {
+    changed: Vec<Changed>,
+    /// Where it was first asked for.
+    home: Option<Home>,
+    keeps_records: bool,
+}
+
+/// The namespace of the interfaces.
+#[derive(Debug)]
+struct Home {
+    space: Namespace,
+    cookie: u64,
+    netlink: Netlink,
+}
+
+/// An interface that was changed.
+#[derive(Debug)]
+struct Changed {
+    index: u32,
+    previous: Previous,
+}
+
+impl Gro {
+    /// Nothing changed yet; what is changed is recorded, for a process that is killed.
+    pub fn recorded() -> Gro {
+        Gro { changed: Vec::new(), home: None, keeps_records: true }
+    }
+
+    /// Has GRO on where the configuration says so, and as it was elsewhere; what could not be done is returned, a
+    /// sentence each: packets pass all the same.
+    pub fn suit(&mut self, config: &Config) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Err(error) = self.try_suit(config, &mut doubts) {
+            doubts.push(format!("GRO stays as it is: {error}"));
+        }
+        doubts
+    }
+
+    fn try_suit(&mut self, config: &Config, doubts: &mut Vec<String>) -> io::Result<()> {
+        let cookie = Namespace::cookie()?;
+        let home = match self.home.take() {
+            Some(home) => home,
+            None => Home { space: Namespace::here()?, cookie, netlink: Netlink::open()? },
+        };
+        let mut home = home;
+        if home.cookie == cookie {
+            self.change(config, &mut home.netlink, home.cookie, doubts);
+        } else {
+            let Home { space, cookie, netlink } = &mut home;
+            space.enter(|| self.change(config, netlink, *cookie, doubts));
+        }
+        self.home = Some(home);
+        Ok(())
+    }
+
+    /// In the namespace of the interfaces.
+    fn change(&mut self, config: &Config, netlink: &mut Netlink, cookie: u64, doubts: &mut Vec<String>) {
+        let mut wanted = Vec::new();
+        for side in [&config.wide, &config.narrow] {
+            let Some(name) = packet_interface(side) else { continue };
+            // One that is not there is missed by who opens it.
+            let Ok(interface) = netlink.interface(&name) else { continue };
+            if side.gro == Switch::On {
+                wanted.push(interface.index);
+                if self.changed.iter().all(|changed| changed.index != interface.index) {
+                    let outcome = self.begin(&name, interface.index, cookie);
+                    doubts.extend(outcome.err().map(|error| format!("{name}: GRO stays as it is: {error}")));
+                }
+            } else if self.keeps_records && self.changed.iter().all(|changed| changed.index != interface.index) {
+                // A process before this one was killed.
+                let outcome = put_back_recorded(netlink, cookie, interface.index);
+                doubts.extend(outcome.err().map(|error| format!("{name}: GRO stays on: {error}")));
+            }
+        }
+        let (stay, go) = self.changed.drain(..).partition(|changed| wanted.contains(&changed.index));
+        self.changed = stay;
+        for changed in go {
+            doubts.extend(
+                put_back(changed, netlink, cookie, self.keeps_records).err().map(|error| error.to_string()),
+            );
+        }
+        if self.keeps_records {
+            // What went while no process that knew of it ran needs no record.
+            let _ = forget_gone(netlink, cookie);
+        }
+    }
+
+    fn begin(&mut self, name: &str, index: u32, cookie: u64) -> io::Result<()> {
+        let is_on = Features::of(name)?.is_on(GRO);
+        if self.keeps_records {
+            let records = Records::open(Missing::Made)?;
+            if records.holds(cookie, index)? {
+                // Off it was before a process that was killed, or that this one follows.
+                drop(features::set(name, &[(GRO, features::Switch::On)])?);
+                let previous = Previous::known(name, &[(GRO, features::Switch::Off)])?;
+                self.changed.push(Changed { index, previous });
+                return Ok(());
+            }
+            if is_on {
+                return Ok(());
+            }
+            records.write(cookie, index, name)?;
+        }
+        match features::set(name, &[(GRO, features::Switch::On)]) {
+            Ok(previous) if previous.is_same() => Ok(()),
+            Ok(previous) => {
+                self.changed.push(Changed { index, previous });
+                Ok(())
+            }
+            Err(error) => {
+                if self.keeps_records {
+                    Records::open(Missing::Made)?.remove(cookie, index)?;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Gro {
+    fn drop(&mut self) {
+        let Some(Home { cookie, netlink, .. }) = &mut self.home else { return };
+        for changed in self.changed.drain(..) {
+            // Where it fails its record stays, and with it what `undo` needs.
+            let _ = put_back(changed, netlink, *cookie, self.keeps_records);
+        }
+    }
+}
+
+/// Switches GRO off at an interface, if it is still there; then its record goes.
+fn put_back(changed: Changed, netlink: &mut Netlink, cookie: u64, is_recorded: bool) -> io::Result<()> {
+    let Changed { index, previous } = changed;
+    if let Ok(interface) = netlink.interface_at(index) {
+        previous.renamed(&interface.name).restore()?;
+    }
+    if is_recorded { Records::open(Missing::Made)?.remove(cookie, index) } else { Ok(()) }
+}
+
+/// Does the same by a record alone; says whether there was one.
+fn put_back_recorded(netlink: &mut Netlink, cookie: u64, index: u32) -> io::Result<bool> {
+    let Some(records) = Records::found()?.filter(|records| records.holds(cookie, index).unwrap_or_default()) else {
+        return Ok(false);
+    };
+    if let Ok(interface) = netlink.interface_at(index) {
+        Previous::known(&interface.name, &[(GRO, features::Switch::Off)])?.restore()?;
+    }
+    records.remove(cookie, index)?;
+    Ok(true)
+}
+
+/// Removes the records of interfaces that are gone: their numbers are given to no others.
+fn forget_gone(netlink: &mut Netlink, cookie: u64) -> io::Result<()> {
+    let Some(records) = Records::found()? else { return Ok(()) };
+    for index in records.of(cookie)? {
+        if netlink.interface_at(index).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            records.remove(cookie, index)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts back what processes that were killed have left in the namespace of the calling thread, at interfaces that
+/// no gateway serves: the names of those.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn undo() -> io::Result<Vec<String>> {
+    let cookie = Namespace::cookie()?;
+    let Some(records) = Records::found()? else { return Ok(Vec::new()) };
+    let mut netlink = Netlink::open()?;
+    let mut names = Vec::new();
+    for index in records.of(cookie)? {
+        // Nobody begins to serve it meanwhile.
+        let Some(_claim) = claims::if_unserved(index)? else { continue };
+        let name = netlink.interface_at(index).ok().map(|interface| interface.name);
+        if put_back_recorded(&mut netlink, cookie, index)? {
+            names.extend(name);
+        }
+    }
+    Ok(names)
+}
+
+/// What a border will switch on where it runs by this configuration, and what it cannot: a sentence each.
+pub fn foresee(config: &Config) -> Vec<String> {
+    let of = |side: &SideConfig| {
+        let name = packet_interface(side).filter(|_| side.gro == Switch::On)?;
+        let features = Features::of(&name).ok().filter(|features| !features.is_on(GRO))?;
+        Some(if features.can_change(GRO) {
+            format!("{name}: GRO is off; it is on while the gateway runs, unless offloads = \"as-is\"")
+        } else {
+            format!("{name}: GRO is off, and its driver cannot switch it on; packets come one by one")
+        })
+    };
+    [&config.wide, &config.narrow].into_iter().filter_map(of).collect()
+}
+
+fn packet_interface(side: &SideConfig) -> Option<String> {
+    match side.port.parse() {
+        Ok(Address::Packet(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// The directory of the records.
+struct Records(OwnedFd);
+
+/// What becomes of a directory that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Made,
+    Refused,
+}
+
+impl Records {
+    /// Opens a directory that nobody but its owner writes to.
+    fn open(missing: Missing) -> io::Result<Records> {
+        let said = |error: Errno| io::Error::new(io::Error::from(error).kind(), format!("{DIRECTORY}: {error}"));
+        if missing == Missing::Made {
+            match mkdir(DIRECTORY, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(said(error)),
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = open(DIRECTORY, flags, Mode::empty()).map_err(said)?;
+        if fstat(&directory)?.st_mode & 0o022 != 0 {
+            let what = format!("{DIRECTORY}: others than its owner may write there; run `chmod go-w {DIRECTORY}`");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        Ok(Records(directory))
+    }
+
+    /// None where there is no such directory.
+    fn found() -> io::Result<Option<Records>> {
+        match Records::open(Missing::Refused) {
+            Ok(records) => Ok(Some(records)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Is GRO of this interface on because of a gateway?
+    ///
+    /// # Errors
+    /// Something else is there.
+    fn holds(&self, cookie: u64, index: u32) -> io::Result<bool> {
+        let name = name_of(cookie, index);
+        // Opening a FIFO does not wait.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(&self.0, &name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(_) => return Err(no_record(&name)),
+        };
+        let stat = fstat(&file)?;
+        let owners = [geteuid().as_raw(), fstat(&self.0)?.st_uid];
+        let is_ours = FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink == 1;
+        let mut text = Vec::new();
+        if is_ours && owners.contains(&stat.st_uid) {
+            File::from(file).take(TEXT.len() as u64).read_to_end(&mut text)?;
+        }
+        if text == TEXT.as_bytes() { Ok(true) } else { Err(no_record(&name)) }
+    }
+
+    fn write(&self, cookie: u64, index: u32, interface: &str) -> io::Result<()> {
+        let name = name_of(cookie, index);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.0, &name, flags, Mode::from_raw_mode(0o600)).map_err(|error| {
+            io::Error::new(io::Error::from(error).kind(), format!("{DIRECTORY}/{name}: {error}"))
+        })?;
+        File::from(file).write_all(format!("{TEXT}{interface}\n").as_bytes())
+    }
+
+    /// Removes a record, and nothing that is none.
+    fn remove(&self, cookie: u64, index: u32) -> io::Result<()> {
+        if self.holds(cookie, index)? {
+            unlinkat(&self.0, name_of(cookie, index), AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of the interfaces of a namespace that have a record.
+    fn of(&self, cookie: u64) -> io::Result<Vec<u32>> {
+        let mut indices = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().unwrap_or_default();
+            let index = name.strip_prefix(&front(cookie)).and_then(|index| index.parse().ok());
+            indices.extend(index.filter(|index| self.holds(cookie, *index).unwrap_or_default()));
+        }
+        Ok(indices)
+    }
+}
+
+fn front(cookie: u64) -> String {
+    format!("gro-{cookie}-")
+}
+
+fn name_of(cookie: u64, index: u32) -> String {
+    format!("{}{index}", front(cookie))
+}
+
+fn no_record(name: &str) -> io::Error {
+    let what = format!("{DIRECTORY}/{name}: it is in the way of a record of ours; remove it");
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
+}
+
+/// By the name that `ethtool -k` has in its driver's words.
+const GRO: &str = "rx-gro";
+const DIRECTORY: &str = "/run/wideload";
+/// What a record begins with; the name of the interface stands behind it for people.
+const TEXT: &str = "wideload switched GRO on, `wideload undo` switches it off: ";

@@ -1,0 +1,93 @@
+//! A configuration and the host's interfaces in, what does not agree out, with the command that mends it.
+//!
+//! A packet that is longer than its interface takes is lost without an ICMP error: TCP connects, and then hangs. So
+//! interfaces are compared with the configuration when a gateway starts, and watched while it runs.
+
+use crate::ports::existing;
+use config::Config;
+use linux::interfaces::Interface;
+use linux::netlink::Netlink;
+use std::time::{Duration, Instant};
+
+/// Says once what does not agree, and again where that changes.
+#[derive(Debug, Default)]
+pub struct InterfaceWatch {
+    said: Vec<String>,
+    looked_at: Option<Instant>,
+}
+
+impl InterfaceWatch {
+    /// What does not agree by now and was not said; at most one look a second.
+    pub fn news(&mut self, config: &Config) -> Vec<String> {
+        if self.looked_at.is_some_and(|before| before.elapsed() < EVERY) {
+            return Vec::new();
+        }
+        self.looked_at = Some(Instant::now());
+        let found = disagreements(config);
+        let news = found.iter().filter(|sentence| !self.said.contains(sentence)).cloned().collect();
+        self.said = found;
+        news
+    }
+}
+
+/// What does not agree between a configuration and the interfaces in the namespace of the calling thread, a
+/// sentence each. Interfaces that are not there are not spoken of: opening their ports fails.
+pub fn disagreements(config: &Config) -> Vec<String> {
+    let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
+    let sides = [("wide", &config.wide), ("narrow", &config.narrow)];
+    let found = sides.into_iter().filter_map(|(table, side)| {
+        let name = existing(side)?;
+        let interface = netlink.interface(&name).ok()?;
+        disagreement(table, side.mtu, &interface)
+    });
+    found.collect()
+}
+
+fn disagreement(table: &str, mtu: u16, interface: &Interface) -> Option<String> {
+    let Interface { name, mtu: theirs, .. } = interface;
+    if !interface.is_up {
+        return Some(format!("{name}: it is down, so nothing passes; run `ip link set dev {name} up`"));
+    }
+    if *theirs == u32::from(mtu) {
+        return None;
+    }
+    let outcome =
+        if *theirs < u32::from(mtu) { "longer packets are lost" } else { "packets leave shorter than it takes" };
+    Some(format!(
+        "{name}: its MTU is {theirs} bytes and [{table}] says {mtu}, so {outcome}; run `ip link set dev {name} mtu {mtu}`, or write mtu = {theirs}"
+    ))
+}
+
+/// How often interfaces are looked at.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::interfaces::Counters;
+
+    #[test]
+    fn what_does_not_agree_is_said_with_the_command_that_mends_it() {
+        let interface = |mtu, is_up| Interface {
+            index: 2,
+            name: "wan0".to_owned(),
+            mtu,
+            mac: None,
+            medium: None,
+            is_up,
+            has_carrier: is_up,
+            kind: None,
+            counters: Counters::default(),
+        };
+        let said = |mtu, is_up| disagreement("narrow", 1_500, &interface(mtu, is_up));
+        assert_eq!(said(1_500, true), None);
+        assert_eq!(
+            said(1_400, true).as_deref(),
+            Some(
+                "wan0: its MTU is 1400 bytes and [narrow] says 1500, so longer packets are lost; run `ip link set dev wan0 mtu 1500`, or write mtu = 1400"
+            )
+        );
+        assert!(said(9_000, true).is_some_and(|said| said.contains("packets leave shorter than it takes")));
+        assert!(said(1_500, false).is_some_and(|said| said.ends_with("run `ip link set dev wan0 up`")));
+    }
+}

@@ -1,0 +1,468 @@
+//! A socket that listens and a gateway's figures in, the text that Prometheus fetches out.
+//!
+//! The text is OpenMetrics 1.0. Each counter has the sentence that explains it in COUNTERS.md as its help; those of
+//! the ledger that say why something ended have one name and a label `reason`, and what each reason means is told
+//! by `wideload_reason_info`. Workers are summed up, but for their processor time.
+
+use crate::doors::{Door, Guest, Host};
+use engine::{Event, Reason};
+use gateway::figures::{Came, Count, EndFigures, Figures, Guessed, Lost, Shared, Watch, WayFigures, Went};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::io::{self, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Answers whoever fetches the counters, until it is dropped.
+#[derive(Debug)]
+pub struct Metrics {
+    _door: Door,
+}
+
+impl Metrics {
+    /// Answers `GET /metrics` on a socket that listens, on a thread of its own.
+    ///
+    /// # Errors
+    /// There can be no further thread or descriptor.
+    pub fn serve(listener: TcpListener, watch: Watch) -> io::Result<Metrics> {
+        listener.set_nonblocking(true)?;
+        Ok(Metrics { _door: Door::open("metrics", listener, Fetched { watch })? })
+    }
+}
+
+/// The figures as text.
+///
+/// # Panics
+/// Never: nothing can be wrong with writing to memory.
+pub fn text(figures: &Figures) -> String {
+    let mut registry = Registry::with_prefix("wideload");
+    registry.register_collector(Box::new(Page(figures.clone())));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("memory takes all that is written");
+    text
+}
+
+/// What is fetched by HTTP/1.1, one answer for each connection.
+struct Fetched {
+    watch: Watch,
+}
+
+impl Host for Fetched {
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+
+    fn accept(&self, listener: &TcpListener) -> io::Result<TcpStream> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+
+    fn serve(&self, mut guest: Guest<'_, TcpStream>) {
+        let deadline = Instant::now() + PATIENCE;
+        let answer = match request(&mut guest, deadline) {
+            Ok(Some(head)) => self.answer(&head),
+            Ok(None) => Answer::new(
+                "431 Request Header Fields Too Large",
+                "the request is longer than 8 KiB; ask for less\n",
+            ),
+            // Whoever is so slow, or gone, hears nothing.
+            Err(_) => return,
+        };
+        if guest.write_all(answer.spelled().as_bytes(), deadline).is_ok() {
+            part(guest, deadline);
+        }
+    }
+
+    fn turn_away(&self, mut stream: TcpStream) {
+        let busy = Answer::new("503 Service Unavailable", "sixteen others are fetching; come again later\n");
+        // One write, and whoever does not hear it finds the connection closed.
+        let _ = stream.write(busy.spelled().as_bytes());
+    }
+}
+
+impl Fetched {
+    /// What is said to a request that starts so.
+    fn answer(&self, head: &str) -> Answer {
+        let mut words = head.lines().next().unwrap_or_default().split(' ');
+        let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next()) else {
+            return Answer::new("400 Bad Request", "the first line is no request of HTTP/1.1\n");
+        };
+        if !version.starts_with("HTTP/1.") {
+            return Answer::new("505 HTTP Version Not Supported", "ask by HTTP/1.1\n");
+        }
+        let is_head = method == "HEAD";
+        let path = target.split('?').next().unwrap_or_default();
+        let answer = match (method, path) {
+            (_, path) if path != PATH => Answer::new("404 Not Found", "there is only /metrics here\n"),
+            ("GET" | "HEAD", _) => match self.watch.look() {
+                Ok(figures) => Answer { kind: KIND, ..Answer::new("200 OK", text(&figures)) },
+                Err(error) => Answer::new("503 Service Unavailable", format!("{error}\n")),
+            },
+            _ => {
+                Answer { allows: true, ..Answer::new("405 Method Not Allowed", "only GET and HEAD are allowed\n") }
+            }
+        };
+        Answer { is_head, ..answer }
+    }
+}
+
+/// What is answered.
+struct Answer {
+    status: &'static str,
+    kind: &'static str,
+    body: String,
+    /// Is it told what is allowed?
+    allows: bool,
+    /// Is the body only announced?
+    is_head: bool,
+}
+
+impl Answer {
+    fn new(status: &'static str, body: impl Into<String>) -> Answer {
+        Answer { status, kind: "text/plain; charset=utf-8", body: body.into(), allows: false, is_head: false }
+    }
+
+    fn spelled(&self) -> String {
+        let Answer { status, kind, body, .. } = self;
+        let allow = if self.allows { "Allow: GET, HEAD\r\n" } else { "" };
+        let len = body.len();
+        let body = if self.is_head { "" } else { body };
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{allow}Connection: close\r\n\r\n{body}"
+        )
+    }
+}
+
+/// All up to the empty line; none where it is too long.
+fn request(guest: &mut Guest<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 1024];
+    while bytes.len() < REQUEST_LEN_MAX {
+        let count = guest.read(&mut piece, deadline)?;
+        bytes.extend_from_slice(&piece[..count]);
+        if count == 0 || bytes.windows(END.len()).any(|window| window == END) {
+            return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// Closes such that what was said arrives, whatever the other still sends: a socket that is closed with something
+/// unread in it takes back what it said.
+fn part(mut guest: Guest<'_, TcpStream>, deadline: Instant) {
+    if guest.stream.shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let mut unread = 0;
+    let mut piece = [0; 1024];
+    while unread < UNREAD_LEN_MAX {
+        match guest.read(&mut piece, deadline) {
+            Ok(count) if count > 0 => unread += count,
+            _ => return,
+        }
+    }
+}
+
+/// All metrics of a moment.
+#[derive(Debug)]
+struct Page(Figures);
+
+/// A value of a metric.
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Info,
+    Total(u64),
+    TotalOf(f64),
+    Level(u64),
+    LevelOf(f64),
+    Gap(i64),
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// Writes metrics, all values of one name together.
+struct Sheet<'e, 'w> {
+    encoder: &'e mut DescriptorEncoder<'w>,
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut sheet = Sheet { encoder: &mut encoder };
+        sheet.about(&self.0)?;
+        sheet.ways(&self.0)?;
+        sheet.events(&self.0)?;
+        sheet.ends(&self.0)?;
+        sheet.laws(&self.0)
+    }
+}
+
+impl Sheet<'_, '_> {
+    fn about(&mut self, figures: &Figures) -> fmt::Result {
+        let Figures { name, version, role, .. } = figures;
+        let labels = vec![("name", &name[..]), ("version", &version[..]), ("role", &role[..])];
+        self.write("build", "Which gateway it is.", None, [(labels, Value::Info)])?;
+        self.write(
+            "start_time",
+            "When it began, since 1970.",
+            Some(Unit::Seconds),
+            [(vec![], Value::LevelOf(figures.began))],
+        )?;
+        let numbers: Vec<String> = (0..figures.workers.len()).map(|number| number.to_string()).collect();
+        let rows = figures.workers.iter().zip(&numbers);
+        let rows =
+            rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::TotalOf(worker.processor_seconds)));
+        self.write("processor", "Processor time of each worker.", Some(Unit::Seconds), rows)?;
+        let rows = figures.workers.iter().zip(&numbers);
+        let rows = rows.map(|(worker, number)| (vec![("worker", &number[..])], Value::Total(worker.wakes)));
+        self.write("wakes", "Times that each worker slept and was woken.", None, rows)?;
+        for counter in Shared::ALL {
+            let rows = figures.workers.iter().zip(&numbers);
+            let rows = rows.map(|(worker, number)| {
+                (vec![("worker", &number[..])], Value::Total(counter.of(&worker.siblings)))
+            });
+            self.write(&format!("sibling_{}", counter.name()), counter.what(), Some(packets()), rows)?;
+        }
+        for counter in Lost::ALL {
+            let (name, unit) = named_with("succession", counter.name(), counter.unit());
+            self.write(&name, counter.what(), unit, [(vec![], Value::Total(counter.of(&figures.losses)))])?;
+        }
+        let rows = Reason::ALL.iter().map(|it| (vec![("reason", it.name()), ("meaning", it.what())], Value::Info));
+        self.write("reason", "What the reasons mean.", None, rows)
+    }
+
+    fn ways(&mut self, figures: &Figures) -> fmt::Result {
+        self.way_counts(figures, "received", "IP packets that came", |way| way.received)?;
+        self.way_counts(figures, "forwarded", "Packets that went on, as they stand on the wire", |way| {
+            way.forwarded
+        })?;
+        self.totals(figures, "all_received", "All IP packets that came, those of offloaded flows too", 0)?;
+        self.totals(figures, "all_forwarded", "All packets that went on, those of offloaded flows too", 1)?;
+        self.reasons(figures, "passed", ["frames", ""], "Frames that passed as they came", WayFigures::passed)?;
+        self.reasons(figures, "retired", ["packets", "payload"], "Packets that ended", WayFigures::retired)?;
+        let held = "Packets that are held";
+        self.levels(figures, "held", packets(), held, |way| way.held.packets)?;
+        self.levels(figures, "held_payload", Unit::Bytes, "Payload that is held", |way| way.held.bytes)?;
+        let pool = "Heap memory of the pool of buffers, lent and free";
+        self.levels(figures, "pool", Unit::Bytes, pool, |way| way.pool_bytes)?;
+        let lent = "Buffers on loan";
+        self.levels(figures, "lent", Unit::Other("buffers".to_owned()), lent, |way| way.lent_buffers)?;
+        for counter in Guessed::ALL {
+            let ways = figures.all.ways().into_iter();
+            let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Total(counter.of(&way.guesses))));
+            let (name, unit) = named_with("guess", counter.name(), counter.unit());
+            self.write(&name, counter.what(), unit, rows)?;
+        }
+        self.stages(figures)
+    }
+
+    /// A family for the packets and one for the bytes of what each way counts once.
+    fn way_counts(
+        &mut self,
+        figures: &Figures,
+        name: &str,
+        what: &str,
+        of: impl Fn(&WayFigures) -> Count,
+    ) -> fmt::Result {
+        let rows = |part: fn(Count) -> u64| {
+            let ways = figures.all.ways().into_iter();
+            ways.map(|(label, way)| (vec![("way", label)], Value::Total(part(of(way))))).collect::<Vec<_>>()
+        };
+        self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
+        let help = format!("{what}: bytes of payload behind the IP headers.");
+        self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
+    }
+
+    /// The same of all that passes, the worker or not: what came (0), or what went (1).
+    fn totals(&mut self, figures: &Figures, name: &str, what: &str, which: usize) -> fmt::Result {
+        let totals = figures.all.totals();
+        let rows = |part: fn(Count) -> u64| {
+            let row = |(label, counts): &(&'static str, [Count; 2])| {
+                (vec![("way", *label)], Value::Total(part(counts[which])))
+            };
+            totals.iter().map(row).collect::<Vec<_>>()
+        };
+        self.write(name, &format!("{what}."), Some(packets()), rows(|count| count.packets))?;
+        let help = format!("{what}: bytes of payload behind the IP headers, of offloaded flows behind TCP's.");
+        self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
+    }
+
+    /// The same by reason; `unit` names what is counted and whose bytes.
+    fn reasons(
+        &mut self,
+        figures: &Figures,
+        name: &str,
+        [unit, bytes_of]: [&str; 2],
+        what: &str,
+        of: impl Fn(&WayFigures, Reason) -> Count,
+    ) -> fmt::Result {
+        let rows = |part: fn(Count) -> u64| {
+            let ways = figures.all.ways().into_iter();
+            let rows = ways.flat_map(|(label, way)| Reason::ALL.iter().map(move |reason| (label, way, *reason)));
+            let row = |(label, way, reason): (_, _, Reason)| {
+                (vec![("way", label), ("reason", reason.name())], Value::Total(part(of(way, reason))))
+            };
+            rows.map(row).collect::<Vec<_>>()
+        };
+        let unit = Unit::Other(unit.to_owned());
+        self.write(name, &format!("{what}, by their reason."), Some(unit), rows(|count| count.packets))?;
+        let (name, help) = match bytes_of {
+            "" => (name.to_owned(), format!("{what}, by their reason: all of their bytes.")),
+            bytes_of => (format!("{name}_{bytes_of}"), format!("{what}, by their reason: bytes of payload.")),
+        };
+        self.write(&name, &help, Some(Unit::Bytes), rows(|count| count.bytes))
+    }
+
+    fn levels(
+        &mut self,
+        figures: &Figures,
+        name: &str,
+        unit: Unit,
+        what: &str,
+        of: impl Fn(&WayFigures) -> u64,
+    ) -> fmt::Result {
+        let rows = figures.all.ways().into_iter().map(|(label, way)| (vec![("way", label)], Value::Level(of(way))));
+        self.write(name, &format!("{what}."), Some(unit), rows)
+    }
+
+    fn stages(&mut self, figures: &Figures) -> fmt::Result {
+        let rows = || {
+            let ways = figures.all.ways().into_iter();
+            ways.flat_map(|(label, way)| way.stages.iter().map(move |stage| (label, stage)))
+        };
+        let labels = |label, stage| vec![("way", label), ("stage", stage)];
+        let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Level(it.is_on.into())));
+        self.write("stage_on", "Does the stage work?", None, on)?;
+        let held = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Level(it.held.bytes)));
+        self.write("stage_held_payload", "Payload that the stage holds.", Some(Unit::Bytes), held)
+    }
+
+    fn events(&mut self, figures: &Figures) -> fmt::Result {
+        for event in Event::ALL {
+            let rows = |part: fn(Count) -> u64| {
+                let ways = figures.all.ways().into_iter();
+                let row =
+                    |(label, way): (_, &WayFigures)| (vec![("way", label)], Value::Total(part(way.event(*event))));
+                ways.map(row).collect::<Vec<_>>()
+            };
+            let name = format!("event_{}", event.name());
+            self.write(&name, event.what(), None, rows(|count| count.packets))?;
+            let help = format!("{} Bytes of their payload.", event.what());
+            self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))?;
+        }
+        Ok(())
+    }
+
+    fn ends(&mut self, figures: &Figures) -> fmt::Result {
+        let up = figures.all.ends().map(|(label, end)| (label, end, Value::Level(end.is_up.into())));
+        self.write_ends("port_up", "Does the port work?", None, up)?;
+        for counter in Came::ALL {
+            let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
+            let (name, unit) = named_with("port_in", counter.name(), counter.unit());
+            self.write_ends(&name, counter.what(), unit, rows)?;
+        }
+        for counter in Went::ALL {
+            let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.went(*counter))));
+            let (name, unit) = named_with("port_out", counter.name(), counter.unit());
+            self.write_ends(&name, counter.what(), unit, rows)?;
+        }
+        Ok(())
+    }
+
+    fn laws(&mut self, figures: &Figures) -> fmt::Result {
+        let ways = figures.all.ways();
+        let what = "Packets that came or were made, less those that left, were used or are held: not 0 is a mistake in the program.";
+        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gap(way.unexplained.packets)));
+        self.write("unexplained", what, Some(packets()), rows)?;
+        let what = "Payload that came or was made, less what left, was used or is held: not 0 is a mistake in the program.";
+        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gap(way.unexplained.bytes)));
+        self.write("unexplained_payload", what, Some(Unit::Bytes), rows)?;
+        let what = "Packets that were to leave by the port, less those that left, were dropped or wait: not 0 is a mistake in the program.";
+        let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Gap(end.unexplained)));
+        self.write_ends("port_unexplained", what, Some(packets()), rows)?;
+        let what = "Laws that a worker breaks: not 0 is a mistake in the program.";
+        let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Level(way.broken.len() as u64)));
+        self.write("broken_laws", what, None, rows)
+    }
+
+    fn write_ends(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        rows: [(&'static str, &EndFigures, Value); 2],
+    ) -> fmt::Result {
+        let rows = rows.map(|(label, end, value)| (vec![("end", label), ("port", &end.address[..])], value));
+        self.write(name, help, unit, rows)
+    }
+
+    /// One name, with all of its values.
+    fn write<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        rows: impl IntoIterator<Item = (Labels<'a>, Value)>,
+    ) -> fmt::Result {
+        let mut rows = rows.into_iter().peekable();
+        let Some((_, first)) = rows.peek() else { return Ok(()) };
+        let mut family = self.encoder.encode_descriptor(name, help, unit.as_ref(), first.kind())?;
+        for (labels, value) in rows {
+            if let Value::Info = value {
+                family.encode_info(&labels)?;
+                continue;
+            }
+            let mut metric = family.encode_family(&labels)?;
+            match value {
+                Value::Info => {}
+                Value::Total(count) => metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?,
+                Value::TotalOf(amount) => metric.encode_counter::<NoLabelSet, _, u64>(&amount, None)?,
+                Value::Level(level) => metric.encode_gauge(&level)?,
+                Value::LevelOf(level) => metric.encode_gauge(&level)?,
+                Value::Gap(gap) => metric.encode_gauge(&gap)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Value {
+    fn kind(self) -> MetricType {
+        match self {
+            Value::Info => MetricType::Info,
+            Value::Total(_) | Value::TotalOf(_) => MetricType::Counter,
+            Value::Level(_) | Value::LevelOf(_) | Value::Gap(_) => MetricType::Gauge,
+        }
+    }
+}
+
+/// The name of a counter behind what it belongs to, and its unit, which stands at the end of the name, once.
+fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
+    let stem = name.strip_suffix(unit).unwrap_or(name).trim_end_matches('_');
+    let name = [front, stem].join("_");
+    let name = name.trim_end_matches('_').to_owned();
+    match unit {
+        "times" => (name, None),
+        "bytes" => (name, Some(Unit::Bytes)),
+        unit => (name, Some(Unit::Other(unit.to_owned()))),
+    }
+}
+
+fn packets() -> Unit {
+    Unit::Other("packets".to_owned())
+}
+
+/// Where the metrics are.
+const PATH: &str = "/metrics";
+const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What ends the head of a request.
+const END: &[u8] = b"\r\n\r\n";
+/// How long a connection may take in all.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest head of a request, in bytes.
+const REQUEST_LEN_MAX: usize = 8 << 10;
+/// What is read and thrown away, at most, of a request that was answered, in bytes.
+const UNREAD_LEN_MAX: usize = 64 << 10;

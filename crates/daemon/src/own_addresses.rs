@@ -1,0 +1,95 @@
+//! A configuration and the host's interfaces in, addresses that ICMP errors can come from out, or what is in doubt
+//! about them.
+//!
+//! An error whose source is a link-local address dies at the next router (RFC 4291 section 2.5.6), and with it path
+//! MTU discovery. So where the configuration names no address, errors come from the global one of the interface
+//! that they leave by.
+
+use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
+use linux::addresses::AddressState;
+use linux::netlink::Netlink;
+use port::Address;
+use std::net::IpAddr;
+
+/// Looks for the addresses of a configuration's interfaces in the namespace of the calling thread.
+pub fn find(config: &mut Config) {
+    config.own_addresses = Netlink::open()
+        .map(|mut netlink| [&config.wide, &config.narrow].map(|side| of(side, &mut netlink).unwrap_or_default()))
+        .unwrap_or_default();
+}
+
+/// Where answers come from an address that not all hosts hear, a sentence each.
+pub fn doubts(config: &Config) -> Vec<String> {
+    // Elsewhere the host's kernel sends them.
+    if config.role != Role::Border {
+        return Vec::new();
+    }
+    let own: &OwnAddresses = &config.own_addresses;
+    let lacks =
+        |version: usize| config.answer_from[version].is_none() && own.iter().all(|of| of[version].is_none());
+    let [four, six] = NOBODYS;
+    let mut doubts = Vec::new();
+    if lacks(0) {
+        doubts.push(format!(
+            "answer-from: neither interface has a global IPv4 address, so ICMP errors come from {four}, which a host or filter that \
+             checks sources may drop; name one, such as answer-from = [\"192.0.2.1\"]"
+        ));
+    }
+    if lacks(1) {
+        doubts.push(format!(
+            "answer-from: neither interface has a global IPv6 address, so ICMP errors come from {six}, which reach no host behind another \
+             router; name one, such as answer-from = [\"2001:db8::1\"]"
+        ));
+    }
+    doubts
+}
+
+/// The addresses of a side's interface.
+fn of(side: &SideConfig, netlink: &mut Netlink) -> Option<[Option<IpAddr>; 2]> {
+    let name = side.port.parse::<Address>().ok()?.device();
+    let index = netlink.interface(&name).ok()?.index;
+    let addresses = netlink.addresses().ok()?;
+    let ours = addresses.iter().filter(|it| it.index == index && it.state == AddressState::Usable);
+    let ours: Vec<IpAddr> = ours.map(|it| it.prefix.address).filter(is_global).collect();
+    Some([IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_wanted| ours.iter().copied().find(is_wanted)))
+}
+
+/// Does it mean the same host beyond its link?
+fn is_global(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(four) => !four.is_link_local() && !four.is_loopback(),
+        IpAddr::V6(six) => !six.is_unicast_link_local() && !six.is_loopback(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_come_from_the_address_that_is_named_the_interfaces_own_or_the_others() {
+        let text = |answers: &str| {
+            format!(
+                "role = \"border\"\n{answers}\n[wide]\nport = \"packet:a\"\nmtu = 9000\n[narrow]\nport = \"packet:b\"\nmtu = 1500\n"
+            )
+        };
+        let config = |answers: &str, own: OwnAddresses| {
+            let mut config = Config::parse(&text(answers), "border.toml").expect("it is right");
+            config.own_addresses = own;
+            config
+        };
+        let ip = |text: &str| Some(text.parse::<IpAddr>().expect("it is one"));
+        let said = |config: &Config| [0, 1].map(|end| config.answers_at(end).map(|ip| ip.to_string()));
+        let nothing = config("", OwnAddresses::default());
+        assert_eq!(said(&nothing), [["192.0.0.8", "fe80::1"], ["192.0.0.8", "fe80::1"]]);
+        assert_eq!(doubts(&nothing).len(), 2, "{:?}", doubts(&nothing));
+        let own = [[ip("192.0.2.1"), None], [ip("192.0.2.65"), ip("2001:db8::2")]];
+        let has = config("", own);
+        assert_eq!(said(&has), [["192.0.2.1", "2001:db8::2"], ["192.0.2.65", "2001:db8::2"]]);
+        assert_eq!(doubts(&has), Vec::<String>::new());
+        let named = config("answer-from = [\"198.51.100.1\"]", own);
+        assert_eq!(said(&named), [["198.51.100.1", "2001:db8::2"], ["198.51.100.1", "2001:db8::2"]]);
+        let doubts = doubts(&config("answer-from = [\"198.51.100.1\"]", OwnAddresses::default()));
+        assert!(matches!(&doubts[..], [one] if one.contains("fe80::1")), "{doubts:?}");
+    }
+}

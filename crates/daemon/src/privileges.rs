@@ -1,0 +1,238 @@
+//! A process with rights in, the same without out: it keeps what it has open, and can use nothing else.
+//!
+//! The order is that of what each step needs: groups and user while there is the right to change them, then no
+//! capability, then no system call but those that passing packets takes.
+
+use config::Priority;
+use linux::descriptors;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, geteuid, getpriority_process, setpriority_process};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Gives up all rights: root becomes this user, where one is named; keeps no capability, and gains none by any
+/// program. To be called before there is a second thread.
+///
+/// Whoever is not root has no user to become, and stays who it is.
+///
+/// # Errors
+/// There is no such user, or the right to become one is missing.
+pub fn give_up(user: Option<&str>) -> io::Result<()> {
+    let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
+    let refused = |what: &'static str| {
+        move |why: Errno| io::Error::new(why.kind(), format!("{what}: {}; run as root", io::Error::from(why)))
+    };
+    for capability in CapabilitySet::all().iter() {
+        match remove_capability_from_bounding_set(capability) {
+            // One that this kernel does not know; or there is nothing to be given up.
+            Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
+            Err(why) => return Err(refused("cannot give up what programs may gain")(why)),
+        }
+    }
+    if let Some((user, group)) = ids {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        set_thread_groups(&[group]).map_err(refused("cannot leave groups"))?;
+        set_thread_res_gid(group, group, group).map_err(refused("cannot change the group"))?;
+        set_thread_res_uid(user, user, user).map_err(refused("cannot change the user"))?;
+    }
+    clear_ambient_capability_set().map_err(refused("cannot give up capabilities"))?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(refused("cannot give up capabilities"))?;
+    set_no_new_privs(true).map_err(refused("cannot give up what programs may gain"))
+}
+
+/// This thread, and those that it starts, come before others where processors are wanted, until this is dropped.
+#[derive(Debug)]
+pub struct Above {
+    before: i32,
+}
+
+/// Has this thread, and those that it starts meanwhile, come before others where it is to. Where it may not,
+/// nothing changes: packets pass all the same.
+pub fn above_others(priority: Priority) -> Option<Above> {
+    let before = getpriority_process(None).ok().filter(|_| priority == Priority::High)?;
+    setpriority_process(None, FIRST).ok().map(|()| Above { before })
+}
+
+impl Drop for Above {
+    fn drop(&mut self) {
+        // To let others go first needs no right.
+        let _ = setpriority_process(None, self.before);
+    }
+}
+
+/// Leaves this process, in all of its threads, nothing but the system calls that passing packets and answering
+/// questions takes; any other ends it.
+///
+/// # Errors
+/// The kernel has no such filter.
+pub fn confine() -> io::Result<()> {
+    let said = |error: &dyn std::fmt::Display| {
+        io::Error::other(format!("cannot confine the system calls: {error}; use a kernel with seccomp"))
+    };
+    let programs = [
+        refused(libc::SYS_openat, libc::EACCES),
+        refused(libc::SYS_clone3, libc::ENOSYS),
+        allowed(SeccompAction::KillProcess),
+    ];
+    for program in programs {
+        let program = program.map_err(|error| said(&error))?;
+        seccompiler::apply_filter_all_threads(&program).map_err(|error| said(&error))?;
+    }
+    Ok(())
+}
+
+/// What the C library may ask for, and does without: nothing is opened, and threads are made by `clone`, whose
+/// flags a filter sees.
+fn refused(call: i64, why: libc::c_int) -> Result<BpfProgram, BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let denied = SeccompAction::Errno(why as u32);
+    SeccompFilter::new([(call, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
+}
+
+/// What is allowed, and what becomes of all else; the stricter of two filters holds. A socket can be made only of
+/// the kind by which an interface is asked what it is: whether it is up, which MTU it has. None can that connects.
+/// Threads can be made, and neither processes nor namespaces.
+fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let is = |place, what: libc::c_int| {
+        SeccompCondition::new(place, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, what as u64)
+    };
+    let asks = vec![is(0, libc::AF_INET)?, is(1, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?, is(2, 0)?];
+    rules.insert(libc::SYS_socket, vec![SeccompRule::new(asks)?]);
+    let flags = SeccompCmpOp::MaskedEq((libc::CLONE_THREAD | NAMESPACES) as u32 as u64);
+    let is_thread = SeccompCondition::new(0, SeccompCmpArgLen::Dword, flags, libc::CLONE_THREAD as u64)?;
+    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]);
+    SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
+}
+
+/// As a priority of a process: no other comes before it but those of real time.
+const FIRST: i32 = -20;
+/// What `clone` would make a namespace by (clone(2)).
+const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+/// Forty-odd calls: those that pass packets; time; memory; threads and their ends; messages, figures and questions.
+/// Two are let through here for [`refused`] to refuse.
+const CALLS: &[i64] = &[
+    libc::SYS_ppoll,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_getsockopt,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_restart_syscall,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_clone3,
+    libc::SYS_futex,
+    libc::SYS_gettid,
+    libc::SYS_prctl,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_accept4,
+    libc::SYS_close,
+    libc::SYS_eventfd2,
+    libc::SYS_fcntl,
+    libc::SYS_getrandom,
+    libc::SYS_ioctl,
+    libc::SYS_shutdown,
+    libc::SYS_openat,
+    // Who asks over the control socket or for figures.
+    libc::SYS_getpid,
+    // Newer architectures have only `ppoll`.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_setsockopt,
+    // Which interface a port is on, where it is down or gone.
+    libc::SYS_getsockname,
+    // How often each worker was woken.
+    libc::SYS_getrusage,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    use std::thread;
+
+    #[test]
+    fn a_thread_comes_first_as_long_as_it_is_to_and_so_do_those_that_it_starts() {
+        let own = || getpriority_process(None).expect("a thread may ask");
+        let before = own();
+        assert!(above_others(Priority::Fair).is_none());
+        let above = above_others(Priority::High).expect("these tests have the right");
+        assert_eq!(own(), FIRST);
+        let started = std::thread::spawn(own);
+        drop(above);
+        assert_eq!((own(), started.join().expect("it asks")), (before, FIRST));
+    }
+
+    #[test]
+    #[expect(deprecated, reason = "the call that takes its place is unsafe, and this crate has none")]
+    fn a_thread_can_be_made_and_neither_a_process_nor_a_namespace() {
+        let outcomes = thread::spawn(|| {
+            for program in
+                [refused(libc::SYS_clone3, libc::ENOSYS), allowed(SeccompAction::Errno(libc::EPERM as u32))]
+            {
+                seccompiler::apply_filter(&program.expect("it is right")).expect("the kernel takes it");
+            }
+            let thread = thread::Builder::new().spawn(|| 7).map(|thread| thread.join().expect("it ends"));
+            let process = std::process::Command::new("/bin/true").spawn().map(drop);
+            let namespace = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWUSER);
+            (thread.ok(), process.is_err(), namespace.is_err())
+        });
+        assert_eq!(outcomes.join().expect("it ends"), (Some(7), true, true));
+    }
+
+    #[test]
+    fn a_socket_can_be_made_by_which_interfaces_are_asked_and_no_other() {
+        let program = allowed(SeccompAction::Errno(libc::EPERM as u32)).expect("it is right");
+        let outcomes = thread::spawn(move || {
+            seccompiler::apply_filter(&program).expect("the kernel takes it");
+            [
+                (AddressFamily::INET, SocketType::DGRAM),
+                (AddressFamily::INET, SocketType::STREAM),
+                (AddressFamily::INET6, SocketType::DGRAM),
+                (AddressFamily::UNIX, SocketType::DGRAM),
+                (AddressFamily::NETLINK, SocketType::RAW),
+            ]
+            .map(|(family, kind)| socket_with(family, kind, SocketFlags::CLOEXEC, None).err())
+        });
+        let refused = Some(Errno::PERM);
+        assert_eq!(outcomes.join().expect("it ends"), [None, refused, refused, refused, refused]);
+    }
+}

@@ -1,0 +1,376 @@
+//! A configuration in, workers that run out: in this process, on ports that this thread may open.
+
+use crate::gro::Gro;
+use crate::own_addresses;
+use crate::privileges;
+use crate::reopen::{self, Opener, Reopening, open};
+use crate::roles::Seized;
+use config::{Config, OwnAddresses, Role};
+use gateway::build::{self, draw_secrets, lends, replacement};
+use gateway::endpoint::{End, Reopen};
+use gateway::figures::Watch;
+use gateway::handover::{Legacy, Will};
+use gateway::orders::{Farewell, Order, Orders, Reins, orders};
+use gateway::path::Path;
+use gateway::siblings::Siblings;
+use gateway::snapshot::{Losses, Snapshot};
+use gateway::stations::Stations;
+use gateway::worker::{FAREWELL_PATIENCE, Worker};
+use linux::clock::Clock;
+use offload::pulse::Pulse;
+use port::{Offloads, Port};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A gateway that runs in this process.
+#[derive(Debug)]
+pub struct Service {
+    config: Config,
+    offloads: [Offloads; 2],
+    crew: Vec<Member>,
+    note: Option<String>,
+    /// What the host has given up for it, where this process has the right to ask for that; it is put back when
+    /// this ends.
+    seized: Arc<Mutex<Seized>>,
+    /// Interfaces at which it switched GRO on; none where another process has seen to that.
+    gro: Option<Gro>,
+    /// What was lost before it began.
+    losses: Losses,
+}
+
+/// A worker on its thread.
+#[derive(Debug)]
+struct Member {
+    reins: Reins,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Hears what is lost with this process, which ends with any worker that panics.
+pub type Tell = Arc<dyn Fn(Losses) + Send + Sync>;
+
+/// What ties a service to the process that has rights.
+pub struct Ties {
+    /// Have it open the ports of the wide end and the narrow one anew.
+    pub openers: [Opener; 2],
+    /// Where workers say that they work, if packets pass without them.
+    pub pulse: Option<Arc<Pulse>>,
+    /// What was lost before.
+    pub losses: Losses,
+    /// Has it know what is lost with a worker that panics.
+    pub tell: Tell,
+}
+
+impl fmt::Debug for Ties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ties").field("pulse", &self.pulse).finish_non_exhaustive()
+    }
+}
+
+/// What a worker begins with.
+struct Start {
+    ports: [Box<dyn Port>; 2],
+    place: Place,
+    legacies: Vec<Legacy>,
+    /// Who hears of a panic, before the process ends; none: the thread ends alone.
+    tell: Option<Tell>,
+    openers: [Opener; 2],
+    stations: Option<Arc<Stations>>,
+}
+
+impl Service {
+    /// Opens both ports in the namespace of this thread, and starts to work.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub fn start(mut config: Config) -> io::Result<Service> {
+        own_addresses::find(&mut config);
+        let ports = (0..config.workers)
+            .map(|number| Ok([open(&config, 0, number)?, open(&config, 1, number)?]))
+            .collect::<io::Result<Vec<_>>>()?;
+        let seized = Arc::new(Mutex::new(Seized::default()));
+        let opener = |end| -> io::Result<Opener> {
+            let reopening = Reopening::new(&config, end, Arc::clone(&seized))?;
+            Ok(Arc::new(move |number| reopening.port(number)))
+        };
+        let openers = [opener(0)?, opener(1)?];
+        let mut service = Service::assemble(config, ports, Vec::new(), openers, None, None)?;
+        service.seized = seized;
+        *reopen::locked(&service.seized) = Seized::start(&service.config, None, Vec::new())?;
+        let gro = service.gro.insert(Gro::default());
+        // Without it, packets come one by one.
+        let doubts = gro.suit(&service.config);
+        if !doubts.is_empty() {
+            service.note.get_or_insert(doubts.join("; "));
+        }
+        Ok(service)
+    }
+
+    /// Starts to work on ports that are open, those of each worker: first with what another process held. What the
+    /// host is to give up for it, another process has seen to, with which it has these ties.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub fn start_on(
+        config: Config,
+        ports: Vec<[Box<dyn Port>; 2]>,
+        legacies: Vec<Vec<Legacy>>,
+        Ties { openers, pulse, losses, tell }: Ties,
+    ) -> io::Result<Service> {
+        let mut service = Service::assemble(config, ports, legacies, openers, pulse, Some(tell))?;
+        service.losses = losses;
+        Ok(service)
+    }
+
+    fn assemble(
+        config: Config,
+        ports: Vec<[Box<dyn Port>; 2]>,
+        mut legacies: Vec<Vec<Legacy>>,
+        openers: [Opener; 2],
+        pulse: Option<Arc<Pulse>>,
+        tell: Option<Tell>,
+    ) -> io::Result<Service> {
+        let note = reopen::note(&config);
+        let offloads =
+            ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
+        let stations = (config.role == Role::Border).then(Arc::<Stations>::default);
+        let places = places(&config, note.is_none(), pulse.as_ref())?;
+        legacies.resize(ports.len(), Vec::new());
+        let (crew, seized, losses) = (Vec::new(), Arc::default(), Losses::default());
+        let mut service = Service { config, offloads, crew, note, seized, gro: None, losses };
+        for (number, ((ports, place), legacies)) in ports.into_iter().zip(places).zip(legacies).enumerate() {
+            let start = Start {
+                ports,
+                place,
+                legacies,
+                tell: tell.clone(),
+                openers: openers.clone(),
+                stations: stations.clone(),
+            };
+            service.crew.push(hire(&service.config, number, start)?);
+        }
+        Ok(service)
+    }
+
+    /// What whoever started it should hear: that something works otherwise than one would think.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// How often each worker got around.
+    pub fn beats(&self) -> Vec<u64> {
+        self.crew.iter().map(|member| member.reins.beats()).collect()
+    }
+
+    /// Has all workers get around, those that are able to.
+    pub fn nudge(&self) {
+        self.crew.iter().for_each(|member| member.reins.nudge());
+    }
+
+    /// Ends, and writes what is held to a pipe. Returns what is lost by that.
+    pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
+        for (member, will) in self.crew.iter().zip(Will::each(pipe, self.crew.len())) {
+            member.reins.give(Order::HandOver(will));
+        }
+        self.join();
+        let mut losses = Losses::default();
+        self.crew.iter().filter_map(|member| member.reins.last()).for_each(|last| losses += last.losses);
+        losses
+    }
+
+    /// What it was told.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How things are with every worker.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn snapshots(&self) -> io::Result<Vec<Snapshot>> {
+        self.crew.iter().map(|member| member.reins.ask()).collect()
+    }
+
+    /// What tells how things are with it, from any thread.
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.config, self.reins(), self.losses)
+    }
+
+    /// What asks the workers, and tells them.
+    pub fn reins(&self) -> Vec<Reins> {
+        self.crew.iter().map(|member| member.reins.clone()).collect()
+    }
+
+    /// Goes on as another configuration says, which has the same ports, without losing a packet.
+    ///
+    /// # Errors
+    /// Something differs that cannot change while it runs; nothing has changed then.
+    pub fn reload(&mut self, mut config: Config) -> io::Result<()> {
+        may_reload(&self.config, &config)?;
+        if config.own_addresses == OwnAddresses::default() {
+            config.own_addresses = self.config.own_addresses;
+        }
+        let (done, all_done) = mpsc::channel();
+        for member in &self.crew {
+            let replacement = replacement(&config, self.offloads, draw_secrets()?, done.clone());
+            if !member.reins.give(Order::Replace(Box::new(replacement))) {
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
+            }
+        }
+        self.config = config;
+        if let Some(gro) = &mut self.gro {
+            // Without it, packets come one by one.
+            let _ = gro.suit(&self.config);
+        }
+        let suited = reopen::locked(&self.seized).suit(&self.config);
+        // A worker that has no time obeys when it has; one that hangs is replaced by one that begins so.
+        let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(PATIENCE));
+        suited
+    }
+
+    /// Tells the hosts that were told to send longer packets than pass without it, before it ends for good;
+    /// meanwhile it works. How many there were.
+    pub fn farewell(&self) -> Farewell {
+        let (done, all_done) = mpsc::channel();
+        for member in &self.crew {
+            member.reins.give(Order::Farewell(done.clone()));
+        }
+        drop(done);
+        let until = Instant::now() + FAREWELL_PATIENCE + PATIENCE;
+        let told = self
+            .crew
+            .iter()
+            .map_while(|_| all_done.recv_timeout(until.saturating_duration_since(Instant::now())).ok());
+        told.fold(Farewell::default(), Farewell::and)
+    }
+
+    /// Lets go of what is held, and ends.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    /// The same, for who shares it.
+    pub fn end(&mut self) {
+        reopen::locked(&self.seized).stop_taking();
+        self.crew.iter().for_each(|member| member.reins.stop());
+        self.join();
+    }
+
+    fn join(&mut self) {
+        for member in &mut self.crew {
+            if let Some(thread) = member.thread.take() {
+                // A worker that panicked has said why.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Is all as it was that cannot change by a reload?
+///
+/// # Errors
+/// What has changed, and what to do.
+pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
+    stays(before, after)?;
+    let is_same = [
+        ("control", before.control == after.control),
+        ("metrics", before.metrics == after.metrics),
+        ("user", before.user == after.user),
+    ];
+    match is_same.iter().find(|(_, is_same)| !is_same) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let said = format!("{key} cannot change by a reload; restart it");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, said))
+        }
+    }
+}
+
+/// Is all as it was that cannot change while it runs?
+///
+/// # Errors
+/// What has changed, and what to do.
+pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
+    let is_same = [
+        ("role", before.role == after.role),
+        ("wide.port", before.wide.port == after.wide.port),
+        ("narrow.port", before.narrow.port == after.narrow.port),
+        ("workers", before.workers == after.workers),
+        ("fail", before.fail == after.fail),
+        ("priority", before.priority == after.priority),
+        ("wide-interface", before.wide_interface == after.wide_interface),
+    ];
+    match is_same.iter().find(|(_, is_same)| !is_same) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let said = format!("{key} cannot change while it runs; stop it and start it anew");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, said))
+        }
+    }
+}
+
+/// What connects a worker with who tells it what to do, and with its siblings.
+type Place = (Reins, Orders, Option<Siblings>);
+
+fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::Result<Vec<Place>> {
+    let orders = |number| {
+        let (reins, orders) = orders()?;
+        Ok((reins, orders.with_pulse(pulse.map(|pulse| (Arc::clone(pulse), number)))))
+    };
+    let (reins, orders): (Vec<_>, Vec<_>) =
+        (0..config.workers).map(orders).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+    let mut siblings = Vec::new();
+    if config.workers > 1 && is_steered {
+        siblings = Siblings::of(&reins);
+    }
+    let mut siblings = siblings.into_iter();
+    Ok(reins.into_iter().zip(orders).map(|(reins, orders)| (reins, orders, siblings.next())).collect())
+}
+
+fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
+    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, tell, openers, stations } =
+        start;
+    let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
+    let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
+    let ends = [
+        End::new(wide, config.wide.mtu).with_reopen(wide_again),
+        End::new(narrow, config.narrow.mtu).with_reopen(narrow_again),
+    ];
+    let worker = Worker::new(Clock::start(), ends, gateway, orders);
+    let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
+    let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
+    let mut worker = worker.on(path);
+    let _above = privileges::above_others(config.priority);
+    let said = reins.clone();
+    let thread = std::thread::Builder::new()
+        .name(format!("{}-{number}", config.name))
+        .spawn(move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&legacies)));
+            match (ended, tell) {
+                (Ok(()), _) => {}
+                (Err(cause), None) => resume_unwind(cause),
+                (Err(_), Some(tell)) => {
+                    tell(said.last().map(|last| last.losses).unwrap_or_default());
+                    process::exit(PANICKED);
+                }
+            }
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot start a thread: {error}")))?;
+    Ok(Member { reins, thread: Some(thread) })
+}
+
+/// How long workers may take to go on by another configuration.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Exit status of a process whose worker panicked: that of Rust's own.
+const PANICKED: i32 = 101;

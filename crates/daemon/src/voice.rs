@@ -1,0 +1,183 @@
+//! Sentences -> lines on standard error, for a process that must not wait for whoever reads them.
+//!
+//! A pipe or terminal that nobody reads fills up, and a write to it waits for ever. The flag against that belongs
+//! to the open file description, which others share. So a pipe or a terminal is opened once more, and a socket is
+//! told with each message. Lines for which there is no room are dropped, and how many is said once there is.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Where a process says what happens.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    way: Way,
+    /// Lines that found no room since the last one that was written.
+    dropped_count: Cell<u64>,
+    /// The last line was written in part: there was no room for its rest.
+    is_torn: Cell<bool>,
+}
+
+/// How a descriptor is written to.
+#[derive(Debug)]
+enum Way {
+    /// Opened once more, so that it never waits.
+    Own(OwnedFd),
+    /// A socket.
+    Socket(OwnedFd),
+    /// A file on a disk: it does not wait for a reader. Or what cannot be opened once more: it is asked for room
+    /// first.
+    Shared(OwnedFd),
+    /// There is none.
+    Nowhere,
+}
+
+impl Voice {
+    /// Standard error.
+    pub fn standard_error() -> Voice {
+        Voice::of(io::stderr())
+    }
+
+    fn of(to: impl AsFd) -> Voice {
+        let way = Way::of(to.as_fd()).unwrap_or(Way::Nowhere);
+        Voice { way, dropped_count: Cell::new(0), is_torn: Cell::new(false) }
+    }
+
+    /// Writes a line, or drops it where there is no room for it now.
+    pub fn say(&self, line: &str) {
+        let torn = if self.is_torn.get() { "\n" } else { "" };
+        let dropped = match self.dropped_count.get() {
+            0 => String::new(),
+            count => format!("wideload: {count} lines are missing here: nobody read them in time\n"),
+        };
+        let text = format!("{torn}{dropped}{line}\n");
+        let mut left = text.as_bytes();
+        // As many bytes as a pipe takes in one write, or not at all (POSIX: PIPE_BUF).
+        while let Some(part) = left.get(..left.len().min(PIPE_BUF)).filter(|part| !part.is_empty()) {
+            match self.way.write(part) {
+                Ok(len) => left = left.get(len..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        let written_len = text.len() - left.len();
+        if left.is_empty() {
+            self.dropped_count.set(0);
+            self.is_torn.set(false);
+            return;
+        }
+        self.is_torn.set(written_len > 0 || self.is_torn.get());
+        // What was said of those before may have been cut as well: it is said again.
+        self.dropped_count.set(self.dropped_count.get() + 1);
+    }
+}
+
+impl Way {
+    fn of(to: BorrowedFd<'_>) -> io::Result<Way> {
+        let own = to.try_clone_to_owned()?;
+        Ok(match FileType::from_raw_mode(fstat(to)?.st_mode) {
+            FileType::Socket => Way::Socket(own),
+            FileType::Fifo | FileType::CharacterDevice => {
+                let path = format!("/proc/self/fd/{}", to.as_raw_fd());
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+                open(path, flags, Mode::empty()).map_or(Way::Shared(own), Way::Own)
+            }
+            _ => Way::Shared(own),
+        })
+    }
+
+    fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        match self {
+            Way::Own(own) => rustix::io::write(own, bytes),
+            Way::Socket(socket) => send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            Way::Shared(shared) => {
+                let mut fds = [PollFd::new(shared, PollFlags::OUT)];
+                poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+                let [room] = fds.map(|fd| fd.revents().contains(PollFlags::OUT));
+                if room { rustix::io::write(shared, bytes) } else { Err(Errno::AGAIN) }
+            }
+            Way::Nowhere => Err(Errno::BADF),
+        }
+    }
+}
+
+/// Bytes that a pipe takes whole or not at all.
+const PIPE_BUF: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use std::fs::File;
+    use std::io::Read;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn nobody_who_reads_nothing_holds_it_up_and_what_was_dropped_is_counted() {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).expect("descriptors are free");
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("they are free");
+        let (read, write) = pipe();
+        let (shared_read, shared_write) = pipe();
+        let ways = [
+            (Voice::of(&write), read, "a pipe"),
+            (Voice::of(&ours), theirs, "a socket"),
+            (
+                Voice { way: Way::Shared(shared_write), dropped_count: Cell::new(0), is_torn: Cell::new(false) },
+                shared_read,
+                "a pipe that is shared",
+            ),
+        ];
+        for (voice, reader, what) in ways {
+            let (done, is_done) = mpsc::channel();
+            let talk = thread::spawn(move || {
+                // Longer than any of them holds, by short lines and long ones.
+                for number in 0..2_000 {
+                    voice.say(&format!("line {number} {}", "x".repeat(number % 3 * 4_000)));
+                }
+                done.send(()).expect("it is waited for");
+                voice
+            });
+            assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(()), "{what}: it waits");
+            let voice = talk.join().expect("it does not panic");
+            let dropped_count = voice.dropped_count.get();
+            assert!((1..2_000).contains(&dropped_count), "{what}: {dropped_count}");
+            let mut reader = File::from(reader);
+            let mut room = vec![0; 1 << 22];
+            let len = reader.read(&mut room).expect("there is something");
+            let text = String::from_utf8_lossy(&room[..len]).into_owned();
+            let whole = text.lines().filter(|line| line.starts_with("line ")).count() as u64;
+            assert!(whole > 0 && whole <= 2_000 - dropped_count + 1, "{what}: {whole}, {dropped_count}");
+            voice.say("here again");
+            let len = reader.read(&mut room).expect("there is something");
+            let text = String::from_utf8_lossy(&room[..len]).into_owned();
+            let said = format!("wideload: {dropped_count} lines are missing here: nobody read them in time\n");
+            assert!(text.ends_with(&format!("{said}here again\n")), "{what}: {text}");
+            voice.say("and again");
+            let len = reader.read(&mut room).expect("there is something");
+            assert_eq!(&room[..len], b"and again\n", "{what}");
+        }
+    }
+
+    #[test]
+    fn what_it_says_to_a_file_stands_behind_what_others_wrote_there() {
+        let mut file = tempfile::tempfile().expect("there is room");
+        let write = |text: &str| std::io::Write::write_all(&mut &file, text.as_bytes()).expect("there is room");
+        write("before\n");
+        let voice = Voice::of(&file);
+        voice.say("one");
+        write("between\n");
+        voice.say("two");
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut file).expect("it is a file");
+        file.read_to_string(&mut text).expect("it is text");
+        assert_eq!(text, "before\none\nbetween\ntwo\n");
+    }
+}

@@ -1,0 +1,394 @@
+//! Requests to a live gateway in, what it answers and does out.
+
+use crate::live_gateway::{Live, config, datagram, first_piece, put, segment, syn};
+use gateway::figures::{Figures, WayFigures, Went};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use wideload_daemon::control::{Client, Control, Direction, Request, Socket, Turn};
+
+#[test]
+fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_later() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let mut client = Client::connect(control.path().unwrap()).expect("it answers");
+    put(&mut live.narrow, &[segment(1, 1, 1_000), segment(1, 1_001, 1_000), segment(2, 1, 700)]);
+    let held = live.until(|figures| figures.all.to_wide.held.packets == 3);
+    assert_eq!(stage(&held.all.to_wide, "coalesce"), (true, 3));
+    assert_eq!(held.all.to_wide.forwarded.packets, 0);
+    assert_sound(&held);
+
+    let bypass = |way, switch| Request::Bypass { stage: "coalesce".to_owned(), way, switch };
+    let answer = client.ask(&bypass(Direction::Both, Turn::Off)).expect("it can");
+    assert_eq!(answer["ways"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
+    let left = client.status().expect("it answers");
+    assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
+    assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 3));
+    // Nobody announced what the wide host takes: the run of two stays a train of two.
+    assert_eq!(left.all.wide.went(Went::Packets), 3, "a run of two and one of one");
+    assert_sound(&left);
+
+    put(&mut live.narrow, &[segment(1, 2_001, 1_000), segment(1, 3_001, 1_000)]);
+    let passed = live.until(|figures| figures.all.to_wide.received.packets == 5);
+    assert_eq!(passed.all.to_wide.forwarded.packets, 5, "they go on as they come");
+    assert_sound(&passed);
+
+    client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
+    put(&mut live.narrow, &[segment(1, 4_001, 1_000), segment(1, 5_001, 1_000)]);
+    let again = live.until(|figures| figures.all.to_wide.held.packets == 2);
+    assert_eq!(stage(&again.all.to_wide, "coalesce"), (true, 2));
+    // A stage that works is not begun anew: what it holds stays held.
+    client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
+    assert_eq!(client.status().expect("it answers").all.to_wide.held.packets, 2);
+    assert_sound(&again);
+
+    let error = client.ask(&bypass(Direction::ToNarrow, Turn::Off)).expect_err("there is none").to_string();
+    assert!(
+        error.ends_with("coalesce: the configuration has no such stage there; give it one, and reload"),
+        "{error}"
+    );
+}
+
+#[test]
+fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segments_joined() {
+    let mut live = Live::start_with("join = \"hop\"\npatience = \"10s\"");
+    let control = serve(&live);
+    let mut client = Client::connect(control.path().unwrap()).expect("it answers");
+    put(&mut live.narrow, &[first_piece(800), segment(1, 1, 1_000)]);
+    let held = live.until(|figures| figures.all.to_wide.held.packets == 2);
+    assert_eq!(
+        (stage(&held.all.to_wide, "reassemble"), stage(&held.all.to_wide, "coalesce")),
+        ((true, 1), (true, 1))
+    );
+    let join = |switch| Request::Bypass { stage: "join".to_owned(), way: Direction::Both, switch };
+    client.ask(&join(Turn::Off)).expect("it can");
+    let off = client.status().expect("it answers");
+    assert_eq!(
+        (stage(&off.all.to_wide, "reassemble"), stage(&off.all.to_wide, "coalesce")),
+        ((false, 0), (true, 0))
+    );
+    assert_eq!(off.all.to_wide.forwarded.packets, 2, "nothing that was held is lost");
+    assert_sound(&off);
+    put(&mut live.narrow, &[first_piece(800), segment(1, 1_001, 1_000)]);
+    let passed = live.until(|figures| figures.all.to_wide.received.packets == 4);
+    assert_eq!((passed.all.to_wide.forwarded.packets, passed.all.to_wide.held.packets), (3, 1));
+    client.ask(&join(Turn::On)).expect("it can");
+    put(&mut live.narrow, &[first_piece(800)]);
+    assert_sound(&live.until(|figures| figures.all.to_wide.held.packets == 2));
+}
+
+#[test]
+fn cutting_stops_and_begins_at_once() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let mut client = Client::connect(control.path().unwrap()).expect("it answers");
+    put(&mut live.wide, &[datagram(4_000)]);
+    let cut = live.until(|figures| figures.all.to_narrow.received.packets == 1);
+    assert_eq!(cut.all.to_narrow.forwarded.packets, 3);
+    let fragment = |switch| Request::Bypass { stage: "fragment".to_owned(), way: Direction::ToNarrow, switch };
+    client.ask(&fragment(Turn::Off)).expect("it can");
+    put(&mut live.wide, &[datagram(4_000)]);
+    let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
+    assert_eq!(refused.all.to_narrow.retired["too_big"].packets, 1);
+    assert_eq!(refused.all.to_narrow.events["answered"].packets, 1);
+    assert_eq!(refused.all.wide.went(Went::Packets), 1, "the answer");
+    assert_sound(&refused);
+    client.ask(&fragment(Turn::On)).expect("it can");
+    put(&mut live.wide, &[datagram(4_000)]);
+    let cut = live.until(|figures| figures.all.to_narrow.received.packets == 3);
+    assert_eq!(cut.all.to_narrow.forwarded.packets, 6);
+    assert_sound(&cut);
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing_and_comes_back_with_line_and_key() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let path = live.path("other.toml");
+    fs::write(&path, config(live.folder.path(), 9_000).replace("9000", "9000000").replace("hold", "holt"))
+        .expect("there is room");
+    let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    assert_eq!(answer["ok"], false);
+    let problems = answer["problems"].as_array().expect("there are some");
+    let places: Vec<_> = problems.iter().map(|it| (it["line"].as_u64(), it["key"].as_str())).collect();
+    assert_eq!(places, [(Some(6), Some("wide.mtu")), (Some(7), Some("wide.holt"))], "{answer}");
+    let error = answer["error"].as_str().expect("it says why");
+    assert!(error.contains("other.toml:6:7: wide.mtu: "), "{error}");
+    put(&mut live.narrow, &[segment(1, 1, 1_000)]);
+    live.until(|figures| figures.all.to_wide.held.packets == 1);
+
+    fs::write(&path, config(live.folder.path(), 9_000).replace("tap:wide0", "tap:other0")).expect("there is room");
+    let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    assert_eq!(answer["error"], "wide.port cannot change while it runs; stop it and start it anew");
+    assert_eq!(live.until(|_| true).all.to_wide.held.packets, 1, "what is held stays held");
+
+    fs::write(&path, config(live.folder.path(), 9_000).replace("192.0.2.1", "192.0.2.2")).expect("there is room");
+    let answer = say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()));
+    assert_eq!(answer["ok"], true, "{answer}");
+    let figures = live.until(|_| true);
+    let held_and_gone = (figures.all.to_wide.held.packets, figures.all.to_wide.forwarded.packets);
+    assert_eq!(held_and_gone, (1, 0), "what the old one held is the new one's");
+    assert_sound(&figures);
+}
+
+#[test]
+fn a_reload_changes_all_that_can_change_and_refuses_the_rest_by_name_before_anything_changes() {
+    let mut live = Live::start();
+    let control = serve(&live);
+    let path = live.path("other.toml");
+    let reload = |text: String| {
+        fs::write(&path, text).expect("there is room");
+        say(control.path().unwrap(), &format!(r#"{{"do":"reload","config":"{}"}}"#, path.display()))
+    };
+    let text = config(live.folder.path(), 9_000);
+    // Cutting is left out, so what is too long is refused; from where, the file says.
+    let refusing = |source: &str| format!("bypass = [\"fragment\"]\n{}", text.replace("192.0.2.1", source));
+    for source in ["192.0.2.7", "192.0.2.8"] {
+        assert_eq!(reload(refusing(source))["ok"], true);
+        put(&mut live.wide, &[datagram(4_000)]);
+        let answer = next(&mut live.wide, |packet| packet[9] == 1);
+        assert_eq!(answer[12..16], source.parse::<std::net::Ipv4Addr>().expect("it is one").octets());
+    }
+    // What has not been refused has: with other keys beside it nothing changes.
+    for (key, wrong) in [
+        ("control", text.replace("control.sock", "elsewhere.sock")),
+        ("workers", format!("workers = 2\n{text}")),
+        ("user", format!("user = \"nobody\"\n{text}")),
+    ] {
+        let answer = reload(wrong.replace("192.0.2.1", "192.0.2.9"));
+        let error = answer["error"].as_str().unwrap_or_else(|| panic!("{key}: {answer}"));
+        assert!(error.starts_with(&format!("{key} cannot change")), "{error}");
+    }
+    put(&mut live.wide, &[datagram(4_000)]);
+    assert_eq!(next(&mut live.wide, |packet| packet[9] == 1)[12..16], [192, 0, 2, 8]);
+    // The MSS of a SYN toward the wide side is raised as the file says.
+    for (raise, mss) in [("always", 6 * 1_460), ("never", 1_460), ("always", 6 * 1_460)] {
+        assert_eq!(reload(format!("{text}[mss]\nraise = \"{raise}\"\n"))["ok"], true);
+        put(&mut live.narrow, &[syn(1_460)]);
+        let raised = next(&mut live.wide, |packet| packet[9] == 6);
+        assert_eq!(raised[42..44], u16::to_be_bytes(mss), "{raise}");
+    }
+    // A smaller limit holds for what is held, and for the memory of the pools.
+    assert_eq!(reload(format!("{text}[limits]\nmemory = \"1MiB\"\n"))["ok"], true);
+    let before = live.until(|_| true).all.to_wide.forwarded.packets;
+    let count = 3_000;
+    for flow in 0..count {
+        put(&mut live.narrow, &[segment(flow, 1, 1_000)]);
+    }
+    let figures = live.until(|figures| figures.all.to_wide.forwarded.packets > before);
+    assert!(figures.all.to_wide.held.bytes < 1 << 20, "{}", figures.all.to_wide.held.bytes);
+    assert_sound(&figures);
+}
+
+/// The next packet of this kind that comes out by an interface, without its link header.
+fn next(socket: &mut port::PacketSocket, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    use port::Port;
+    let (mut pool, mut frames) = (packet::Pool::new(1 << 20), Vec::new());
+    let deadline = Instant::now() + Duration::from_secs(3);
+    loop {
+        assert!(Instant::now() < deadline, "nothing comes");
+        socket.receive(packet::Ingress(0), &mut pool, &mut frames).expect("it is up");
+        for frame in frames.drain(..) {
+            if let packet::Frame::Ip(packet) = frame
+                && is_wanted(packet.bytes())
+            {
+                return packet.bytes().to_vec();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused_with_a_sentence() {
+    let live = Live::start();
+    let control = serve(&live);
+    for (line, expected) in [
+        (
+            "hello",
+            r#"this is no JSON: expected value at line 1 column 1; give one object a line, such as {"do":"status"}"#,
+        ),
+        ("[1]", r#"this is no object; give one, such as {"do":"status"}"#),
+        (
+            "{}",
+            r#"there is no "do" that says what to do; ask for status, bypass, reload, restart, stop or version"#,
+        ),
+        (
+            r#"{"do":"dance"}"#,
+            "dance: there is no such request; ask for status, bypass, reload, restart, stop or version",
+        ),
+        (r#"{"do":"bypass","stage":"join"}"#, "bypass: missing field `switch`"),
+        (r#"{"do":"status","how":1}"#, "status: unknown field `how`, there are no fields"),
+        (
+            r#"{"do":"bypass","stage":"sing","switch":"on"}"#,
+            "sing: there is no such stage; name one of reassemble, join, coalesce, segment, fragment, mss, lease",
+        ),
+        (r#"{"do":"reload","config":"a.toml"}"#, "a.toml: give the whole path of the file, from /"),
+    ] {
+        let answer = say(control.path().unwrap(), line);
+        assert_eq!((answer["ok"].as_bool(), answer["error"].as_str()), (Some(false), Some(expected)), "{line}");
+    }
+    let mut stream = UnixStream::connect(control.path().unwrap()).expect("it answers");
+    stream.write_all(&vec![b' '; 200_000]).expect("it is read");
+    stream.write_all(b"\n{\"do\":\"version\"}\n").expect("it is read");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it is told"));
+    let (long, version) = (lines.next().expect("it is told"), lines.next().expect("it is told"));
+    assert_eq!(long, r#"{"error":"a request is at most 64 KiB long","ok":false}"#);
+    let version: Value = serde_json::from_str(&version).expect("it is JSON");
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&version["name"], &version["process"]), (&"border".into(), &std::process::id().into()));
+}
+
+#[test]
+fn who_stops_it_hears_so_before_it_is_stopped() {
+    let live = Live::start();
+    let stops = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&stops);
+    let socket = Socket::bind(&live.path("control.sock")).expect("the path is free");
+    let on_stop = move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    };
+    let control = Control::serve(socket, Arc::clone(&live.service), live.watch.clone(), on_stop).expect("it can");
+    let answer = say(control.path().unwrap(), r#"{"do":"stop"}"#);
+    assert_eq!(answer["ok"], true);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while stops.load(Ordering::SeqCst) == 0 {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let path = control.path().unwrap().to_owned();
+    // Somebody who says nothing does not hold the end up.
+    let _silent = UnixStream::connect(&path).expect("it answers");
+    let before = Instant::now();
+    drop(control);
+    assert!(before.elapsed() < Duration::from_secs(1));
+    assert!(!path.exists(), "the file goes with it");
+}
+
+#[test]
+fn a_socket_that_somebody_answers_at_is_left_and_one_that_nobody_answers_at_is_replaced() {
+    let folder = tempfile::TempDir::new().expect("there is room");
+    let path = folder.path().join("control.sock");
+    let first = Socket::bind(&path).expect("the path is free");
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let error = Socket::bind(&path).expect_err("the first one answers").to_string();
+    let own = std::process::id();
+    assert!(error.starts_with(&format!("control {}: cannot listen: process {own} (", path.display())), "{error}");
+    assert!(error.ends_with("answers there; stop it, or give another path"), "{error}");
+    drop(first);
+    assert!(!path.exists());
+
+    drop(UnixListener::bind(&path).expect("the path is free"));
+    assert!(path.exists(), "who dies leaves its file");
+    let next = Socket::bind(&path).expect("nobody answers");
+    // A file that somebody else put there since is not ours to remove.
+    fs::remove_file(&path).expect("it is there");
+    let other = UnixListener::bind(&path).expect("the path is free");
+    drop(next);
+    assert!(fs::metadata(&path).expect("it stays").file_type().is_socket());
+    drop(other);
+}
+
+#[test]
+fn nothing_but_a_socket_is_replaced_by_a_socket() {
+    let folder = tempfile::TempDir::new().expect("there is room");
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("letter"), "dear").expect("there is room");
+    fs::create_dir(at("drawer")).expect("there is room");
+    drop(UnixListener::bind(at("stale")).expect("the path is free"));
+    std::os::unix::fs::symlink(at("stale"), at("link")).expect("there is room");
+    let there = [
+        ("letter", "an ordinary file is there"),
+        ("drawer", "a directory is there"),
+        ("link", "a symbolic link is there"),
+    ];
+    for (name, what) in there {
+        let error = Socket::bind(&at(name)).expect_err("something is there").to_string();
+        let path = at(name);
+        assert_eq!(error, format!("control {}: cannot listen: {what}; give a path of its own", path.display()));
+        assert!(fs::symlink_metadata(&path).is_ok(), "it stays");
+    }
+    assert_eq!(fs::read_to_string(at("letter")).expect("it stays"), "dear");
+    assert!(fs::symlink_metadata(at("stale")).is_ok(), "what a link leads to stays, too");
+}
+
+#[test]
+fn a_seventeenth_guest_is_told_to_come_again() {
+    let live = Live::start();
+    let control = serve(&live);
+    let mut guests: Vec<Client> =
+        (0..16).map(|_| Client::connect(control.path().unwrap()).expect("there is room")).collect();
+    for guest in &mut guests {
+        guest.ask(&Request::Version {}).expect("it answers");
+    }
+    let mut late = Client::connect(control.path().unwrap()).expect("it is heard");
+    let error = late.ask(&Request::Version {}).expect_err("there is no room").to_string();
+    assert!(error.contains("sixteen others are asking; come again later"), "{error}");
+    guests.pop();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Client::connect(control.path().unwrap()).and_then(|mut client| client.ask(&Request::Version {})).is_err()
+    {
+        assert!(Instant::now() < deadline, "somebody left, so there is room");
+    }
+}
+
+fn serve(live: &Live) -> Control {
+    let socket = Socket::bind(&live.path("control.sock")).expect("the path is free");
+    Control::serve(socket, Arc::clone(&live.service), live.watch.clone(), || {}).expect("it can")
+}
+
+/// What is answered to one line.
+fn say(path: &std::path::Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(path).expect("it answers");
+    stream.write_all(line.as_bytes()).and_then(|()| stream.write_all(b"\n")).expect("it is read");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("it is told");
+    serde_json::from_str(&answer).expect("it is JSON")
+}
+
+/// Does a stage work, and how many packets does it hold?
+fn stage(way: &WayFigures, name: &str) -> (bool, u64) {
+    let stage = way.stages.iter().find(|stage| stage.stage == name).expect("it is there");
+    (stage.is_on, stage.held.packets)
+}
+
+/// No law is broken and nothing is unexplained.
+fn assert_sound(figures: &Figures) {
+    for (name, way) in figures.all.ways() {
+        assert_eq!((way.unexplained, &way.broken[..]), (Default::default(), &[][..]), "{name}: {way:#?}");
+    }
+    for (name, end) in figures.all.ends() {
+        assert_eq!(end.unexplained, 0, "{name}: {end:#?}");
+    }
+}
+
+#[test]
+fn a_restart_by_which_the_socket_moves_is_over_when_it_is_answered_there() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let [old, new] = ["old.sock", "new.sock"].map(|name| folder.path().join(name));
+    let answer = |listener: UnixListener, answers: Vec<String>| {
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("somebody comes");
+            let mut lines = BufReader::new(&stream);
+            for answer in answers {
+                lines.read_line(&mut String::new()).expect("it is a line");
+                writeln!(&stream, "{answer}").expect("it is read");
+            }
+        })
+    };
+    let version = |process: u32| format!(r#"{{"ok":true,"version":"1","name":"gw","process":{process}}}"#);
+    let moved = format!(r#"{{"ok":true,"said":"it hands over to the next","control":"{}"}}"#, new.display());
+    let before = answer(UnixListener::bind(&old).expect("it is free"), vec![version(1), moved]);
+    let after = answer(UnixListener::bind(&new).expect("it is free"), vec![version(2)]);
+    let mut client = Client::connect(&old).expect("it answers");
+    fs::remove_file(&old).expect("it is there");
+    client.restart().expect("the next process answers at the other path");
+    before.join().expect("all was asked");
+    after.join().expect("all was asked");
+}

@@ -1,0 +1,123 @@
+//! A border gateway between two TAP devices in a namespace of its own, and packets for it.
+
+use config::Config;
+use gateway::figures::{Figures, Watch};
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
+use port::{Offloads, Options, PacketSocket, Port, ToDo, Wire};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use testkit::fields::SYN;
+use testkit::{Summed, ip, tcp, udp};
+use wideload_daemon::service::Service;
+
+/// A gateway, what asks it, and sockets that put packets into both of its ends.
+pub struct Live {
+    pub service: Arc<Mutex<Service>>,
+    pub watch: Watch,
+    pub wide: PacketSocket,
+    pub narrow: PacketSocket,
+    pub folder: TempDir,
+    _space: Namespace,
+}
+
+impl Live {
+    /// One that holds segments for ten seconds, and takes and gives nothing but single packets.
+    pub fn start() -> Live {
+        Live::start_with("")
+    }
+
+    /// The same, whose wide side is told more.
+    pub fn start_with(more: &str) -> Live {
+        let folder = TempDir::new().expect("there is room");
+        let text = config(folder.path(), 9_000).replace("[narrow]", &format!("{more}\n[narrow]"));
+        let config = Config::parse(&text, "border.toml").expect("it is right");
+        let space = Namespace::new().expect("a test of the gateway runs as root");
+        // The kernel says nothing of its own on them.
+        space.set_sysctl("ipv6/conf/default/disable_ipv6", "1").expect("it is a setting");
+        let (service, wide, narrow) = space.enter(|| {
+            let service = Service::start(config).expect("devices can be made");
+            let mut netlink = Netlink::open().expect("the kernel answers");
+            let ends = ["wide0", "narrow0"].map(|name| {
+                netlink.set_up(name).expect("it is there");
+                let options = Options { offloads: Offloads::default(), ..Options::default() };
+                PacketSocket::open(name, &options).expect("it is there")
+            });
+            let [wide, narrow] = ends;
+            (service, wide, narrow)
+        });
+        let watch = service.watch();
+        Live { service: Arc::new(Mutex::new(service)), watch, wide, narrow, folder, _space: space }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Looks until it is as expected, at most three seconds.
+    pub fn until(&self, is_so: impl Fn(&Figures) -> bool) -> Figures {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let figures = self.watch.look().expect("the workers answer");
+            if is_so(&figures) {
+                return figures;
+            }
+            assert!(Instant::now() < deadline, "it did not come about: {figures:#?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A configuration whose wide side takes such packets.
+pub fn config(folder: &Path, mtu: u16) -> String {
+    let control = folder.join("control.sock");
+    format!(
+        r#"role = "border"
+answer-from = ["192.0.2.1", "2001:db8::1"]
+control = "{}"
+[wide]
+port = "tap:wide0"
+mtu = {mtu}
+hold = "10s"
+offloads = false
+[narrow]
+port = "tap:narrow0"
+mtu = 1500
+offloads = false
+"#,
+        control.display()
+    )
+}
+
+/// Puts packets on an interface's wire.
+pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
+    for packet in packets {
+        let wire = Wire { header: &ETHERNET, payload: packet, to_do: ToDo::default() };
+        assert_eq!(socket.transmit(&[wire]).expect("the interface is up"), 1);
+    }
+}
+
+/// A segment of a flow, with nothing that ends a run.
+pub fn segment(flow: u16, seq: u32, payload_len: usize) -> Vec<u8> {
+    tcp(4).ip_flags(0).ports(flow, 9).seq(seq).noise(payload_len).bytes()
+}
+
+/// A SYN that announces this MSS.
+pub fn syn(mss: u16) -> Vec<u8> {
+    tcp(4).ip_flags(0).ports(768, 9).flags(SYN).options([&[2, 4], &mss.to_be_bytes()[..]].concat()).bytes()
+}
+
+/// A datagram without a checksum that may be cut.
+pub fn datagram(payload_len: usize) -> Vec<u8> {
+    udp(4).ip_flags(0).payload(vec![7; payload_len]).sum(Summed::None).bytes()
+}
+
+/// The first piece of a datagram whose other pieces never come.
+pub fn first_piece(payload_len: usize) -> Vec<u8> {
+    ip(4).part(0, vec![7; payload_len], true).bytes()
+}
+
+/// From one card to another: an IPv4 packet.
+const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];

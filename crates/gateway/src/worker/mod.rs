@@ -1,0 +1,358 @@
+//! Frames of two ports in, packets of the right sizes to the other port out: one thread, nothing shared.
+//!
+//! What is done to packets is the engine's [`Gateway`], whose two directions lead to the narrow side and to the
+//! wide one; no buffer ever changes directions. A bump in the wire sends by the other end what came in by one.
+//! Beside a kernel that forwards and delivers, all goes back to where it was taken.
+
+mod farewell;
+mod leases;
+mod succession;
+
+use crate::endpoint::{End, MEND_EVERY, Mended, Turn};
+use crate::orders::{Order, Orders};
+use crate::path::{Path, TO_NARROW, TO_WIDE};
+use crate::siblings::Siblings;
+use crate::snapshot::{Losses, Snapshot, WaySnapshot};
+use crate::stations::Stations;
+use arrayvec::ArrayVec;
+use engine::{Batch, Checksums, Gateway, Way};
+pub use farewell::FAREWELL_PATIENCE;
+use farewell::Leaving;
+use linux::clock::Clock;
+use offload::leases::Flow;
+use packet::{Frame, Packet, Raw, Time, Unfit, advised_mtu};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One thread's work: two ends, and what is done to packets between them.
+pub struct Worker {
+    clock: Clock,
+    /// The wide end, the narrow end.
+    ends: [End; 2],
+    /// All that is done to packets: to the narrow end, to the wide end.
+    gateway: Gateway,
+    /// What a port gave last.
+    batch: Batch,
+    /// Flows of the batch that the kernel may be able to pass on.
+    candidates: Vec<Flow>,
+    orders: Orders,
+    /// Another goes on with what was held here.
+    has_heir: bool,
+    /// Packets that were left to it, by way; those that it did not take too.
+    handed_over: [u64; 2],
+    losses: Losses,
+    /// Frames that were left to it and that it has not looked at yet.
+    legacy_count: usize,
+    /// Buffers that ended in a panic, by way.
+    gone_counts: [usize; 2],
+    /// Who else works here, where flows are steered.
+    siblings: Option<Siblings>,
+    /// Which stations are on which side of a border.
+    stations: Option<Arc<Stations>>,
+    /// May flows be lent to the kernel?
+    lends: bool,
+    /// Does the kernel know where packets of flows that are lent to it go?
+    leads: bool,
+    /// When leases that are in use are lengthened.
+    renewal: Option<Time>,
+    path: Path,
+    /// Hosts that are told before the end.
+    leaving: Option<Leaving>,
+}
+
+impl Worker {
+    /// A worker between a wide and a narrow end, which does this to packets.
+    pub fn new(clock: Clock, ends: [End; 2], gateway: Gateway, orders: Orders) -> Worker {
+        Worker {
+            clock,
+            ends,
+            gateway,
+            batch: Batch { split: Vec::with_capacity(FRAME_COUNT), frames: Vec::with_capacity(FRAME_COUNT) },
+            candidates: Vec::new(),
+            orders,
+            has_heir: false,
+            handed_over: [0; 2],
+            losses: Losses::default(),
+            legacy_count: 0,
+            gone_counts: [0; 2],
+            siblings: None,
+            stations: None,
+            lends: false,
+            leads: false,
+            renewal: None,
+            path: Path::Across,
+            leaving: None,
+        }
+    }
+
+    /// The same, whose packets leave by this end.
+    pub fn on(self, path: Path) -> Worker {
+        Worker { path, ..self }
+    }
+
+    /// The same, which lends flows to the kernel or does not.
+    pub fn lending(self, lends: bool) -> Worker {
+        Worker { lends, ..self }
+    }
+
+    /// The same, which gives its siblings what is of their flows.
+    pub fn with_siblings(self, siblings: Option<Siblings>) -> Worker {
+        Worker { siblings, ..self }
+    }
+
+    /// The same, at a border: no station is told of what it sent to another one of its side.
+    pub fn with_stations(self, stations: Option<Arc<Stations>>) -> Worker {
+        Worker { stations, ..self }
+    }
+
+    /// Works until it is told to stop; what is held leaves then.
+    pub fn run(&mut self) {
+        // Whoever worked on these ports before may have lent otherwise.
+        self.revoke();
+        let mut turn = Turn::Busy;
+        while self.orders.go_on() && !self.has_heir {
+            let ready = self.wait(turn);
+            let now = self.clock.now();
+            self.orders.beat();
+            turn = Turn::Idle;
+            // What is late leaves before what comes.
+            self.gateway.expire(now);
+            for way in [TO_NARROW, TO_WIDE] {
+                if self.gateway.output(way).queued_count() > 0 {
+                    self.drain(way);
+                }
+            }
+            if self.renewal.is_some_and(|renewal| renewal <= now) {
+                self.renew(now);
+            }
+            for way in [TO_NARROW, TO_WIDE] {
+                let looks = ready[way] || self.ends[way].seems_down();
+                if looks && self.receive(way, now) == Turn::Busy {
+                    turn = Turn::Busy;
+                } else {
+                    self.settle(way);
+                }
+                if !self.ends[way].is_up && self.ends[way].mend(now, self.gateway.output_mut(way)) == Mended::Anew {
+                    self.leads = false;
+                    self.revoke();
+                }
+            }
+            self.lead();
+            self.tell_raised(now);
+            if ready[ORDERS] {
+                // First: what comes from here on rings again.
+                self.orders.hush();
+                self.take_from_siblings(now);
+                self.obey();
+            }
+        }
+        if !self.has_heir {
+            self.close_to_siblings();
+            self.flush();
+        }
+    }
+
+    /// Lets go of everything that is held.
+    pub fn flush(&mut self) {
+        let now = self.clock.now();
+        self.gateway.flush(now);
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+    }
+
+    /// Which ends, and whether orders, want a look; at the latest when something that is held becomes late.
+    fn wait(&mut self, turn: Turn) -> [bool; 3] {
+        let now = self.clock.now();
+        let timeout = match turn {
+            Turn::Busy => Duration::ZERO,
+            Turn::Idle => {
+                let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
+                let deadline = self.gateway.next_deadline().into_iter().chain(self.renewal).chain(leaving).min();
+                let patience = self.orders.patience();
+                deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
+            }
+        };
+        // A port that is down would wake us for ever; it is looked at now and then.
+        let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(MEND_EVERY) };
+        let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
+        fds.push(PollFd::from_borrowed_fd(self.orders.fd(), PollFlags::IN));
+        let up = self.ends.iter().filter(|end| end.is_up);
+        fds.extend(up.map(|end| PollFd::from_borrowed_fd(end.port.fd(), PollFlags::IN)));
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            // A signal: look at everything.
+            return [true; 3];
+        }
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let has_orders = ready.next().unwrap_or(true);
+        let [wide, narrow] = &self.ends;
+        let [wide, narrow] = [wide, narrow].map(|end| !end.is_up || ready.next().unwrap_or(true));
+        [wide, narrow, has_orders]
+    }
+
+    /// Takes a batch that came in for this way, and sends what leaves.
+    fn receive(&mut self, way: usize, now: Time) -> Turn {
+        let turn = self.ends[way].receive(way, &mut self.gateway, &mut self.batch);
+        self.look(way, now);
+        self.gateway.push(now, way, &mut self.batch);
+        self.lend(way, now);
+        if turn == Turn::Idle {
+            self.gateway.port_is_idle(now, way);
+        }
+        self.drain(way);
+        turn
+    }
+
+    /// Counts what came, and looks at whatever is to be known of it before something is done to it.
+    fn look(&mut self, way: usize, now: Time) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let seen = &mut self.ends[way].seen;
+        for split in &mut batch.split {
+            seen.split(split);
+            if let Some(stations) = &self.stations {
+                split.mark(0, stations.pass(split.link(), way, seconds(now)));
+            }
+        }
+        for frame in &mut batch.frames {
+            match frame {
+                Frame::Ip(packet) => self.look_at(way, now, packet),
+                Frame::Other(raw, _) => {
+                    let seen = &mut self.ends[way].seen;
+                    seen.frames += 1;
+                    seen.bytes += raw.frame().len() as u64;
+                    if let Some(stations) = &self.stations {
+                        stations.pass(raw.frame(), way, seconds(now));
+                    }
+                }
+            }
+        }
+        self.batch = batch;
+    }
+
+    fn look_at(&mut self, way: usize, now: Time, packet: &mut Packet) {
+        let seen = &mut self.ends[way].seen;
+        seen.packet(packet);
+        if let Some(stations) = &self.stations {
+            packet.stays_on_its_side = stations.pass(packet.link(), way, seconds(now));
+        }
+        if way == TO_WIDE
+            && let Some(mtu) = advised_mtu(packet)
+        {
+            seen.advised_mtu = mtu;
+        }
+        if self.leads && packet.is_tcp() {
+            self.consider(way, packet);
+        }
+    }
+
+    /// A frame that carries no packet for us goes on as it is, behind what came before it.
+    fn pass(&mut self, way: usize, raw: Raw, unfit: Unfit) {
+        let (exit, len) = (self.path.exit(way), raw.frame().len());
+        let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
+        let seen = &mut self.ends[way].seen;
+        let out = self.gateway.output_mut(way);
+        if fits {
+            seen.passed += 1;
+            out.ledger.pass(unfit.into(), len);
+            let to = &mut self.ends[exit];
+            to.sender.flush(to.port.as_mut(), out);
+            to.sender.pass(raw.frame(), to.port.as_mut());
+        } else {
+            seen.oversize += 1;
+        }
+        out.pool.give(raw.into_buffer());
+    }
+
+    /// Sends all that waits for the ports.
+    fn drain(&mut self, way: usize) {
+        while let Some(leaving) = self.gateway.next(way) {
+            match leaving {
+                Way::Forward(packet) => {
+                    if self.siblings.as_mut().is_some_and(|siblings| siblings.give(way, &packet)) {
+                        self.gateway.done(way, packet);
+                    } else {
+                        self.send(way, packet, self.path.exit(way));
+                    }
+                }
+                Way::Answer(packet) => self.send(way, packet, way),
+                Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
+            }
+        }
+        for end in &mut self.ends {
+            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(way));
+        }
+        // What a port has refused to finish is finished, and counted, before it comes there.
+        let is_left = self.ends[self.path.exit(way)].sender.offloads().checksum;
+        self.gateway.set_checksums(way, if is_left { Checksums::Left } else { Checksums::Finished });
+    }
+
+    fn send(&mut self, way: usize, packet: Packet, to: usize) {
+        let end = &mut self.ends[to];
+        if end.sender.put(packet) {
+            end.sender.flush(end.port.as_mut(), self.gateway.output_mut(way));
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Some(order) = self.orders.next() {
+            match order {
+                Order::Tell(to) => {
+                    // Who asked may be gone.
+                    let _ = to.send(self.snapshot());
+                }
+                Order::Change(change) => {
+                    let now = self.clock.now();
+                    self.revoke();
+                    change(now, &mut self.gateway);
+                    [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+                }
+                Order::Replace(replacement) => {
+                    self.revoke();
+                    self.replace(*replacement);
+                }
+                Order::HandOver(will) => self.hand_over(&will),
+                Order::Farewell(done) => self.take_leave(done),
+            }
+        }
+    }
+
+    /// How things are.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let [wide, narrow] = &mut self.ends;
+        let kept = [wide.port.kept_count(), narrow.port.kept_count()];
+        let ways =
+            [TO_NARROW, TO_WIDE].map(|way| WaySnapshot::of(&self.gateway, way, kept[way] + self.gone_counts[way]));
+        let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
+        let ends = [wide.snapshot(), narrow.snapshot()];
+        let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
+        let (handed_over, losses) = (self.handed_over, self.losses);
+        Snapshot { ways, ends, path: self.path, processor_time, wake_count, siblings, handed_over, losses }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [wide, narrow] = &self.ends;
+        f.debug_struct("Worker")
+            .field("wide", &wide.port.address())
+            .field("narrow", &narrow.port.address())
+            .finish_non_exhaustive()
+    }
+}
+
+fn seconds(now: Time) -> u64 {
+    now.nanos() / 1_000_000_000
+}
+
+/// Processor time of this thread so far.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Where orders stand among what is waited for.
+const ORDERS: usize = 2;
+/// Frames that a port gives at once.
+const FRAME_COUNT: usize = 64;

@@ -1,0 +1,158 @@
+//! What another worker held, or rebuilt -> this one; what this one holds -> another: on a reload, a restart, a
+//! panic.
+//!
+//! What is lost by that is counted, and told by the worker that comes next.
+
+use super::Worker;
+use crate::handover::{Legacy, Will};
+use crate::orders::Replacement;
+use crate::path::{TO_NARROW, TO_WIDE};
+use crate::siblings::{Rebuilt, Siblings};
+use engine::{Batch, Way};
+use packet::{Frame, Ingress, Packet, Time};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+impl Worker {
+    /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves
+    /// first, as far as it still can. How things were in the end, [`Reins::last`](crate::orders::Reins::last)
+    /// tells.
+    pub fn run_guarded(&mut self, legacies: &[Legacy]) {
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.inherit(legacies);
+            self.run();
+        }));
+        if ran.is_err() {
+            // What was amiss once may be so again: then what is held is lost.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                // What was being received is lost, and nothing waits for it.
+                self.batch = Batch::default();
+                [TO_NARROW, TO_WIDE].into_iter().for_each(|way| {
+                    self.gateway.push(self.clock.now(), way, &mut Batch::default());
+                });
+                self.close_to_siblings();
+                self.flush();
+            }));
+        }
+        // The same.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if ran.is_err() {
+                self.count_gone();
+            }
+            let last = self.snapshot();
+            self.orders.leave(last);
+        }));
+        if let Err(cause) = ran {
+            resume_unwind(cause);
+        }
+    }
+
+    /// Counts what a panic ended, once all has left that could: every frame lies in a buffer of its own, and
+    /// whichever is on loan and not with a port, nobody has any more.
+    fn count_gone(&mut self) {
+        for way in [TO_NARROW, TO_WIDE] {
+            let lent_count = self.gateway.output(way).pool.lent_count();
+            self.gone_counts[way] = lent_count.saturating_sub(self.ends[way].port.kept_count());
+        }
+        let gone_count = self.gone_counts.iter().sum::<usize>() + self.legacy_count;
+        self.losses.panicked = gone_count as u64;
+    }
+
+    /// Takes what another process held, before anything is received. What that one knew of its connections is not
+    /// known here: packets count as those of connections whose beginning did not pass.
+    pub fn inherit(&mut self, legacies: &[Legacy]) {
+        let now = self.clock.now();
+        self.legacy_count = legacies.len();
+        for Legacy { way, longest_piece, id, frame } in legacies {
+            self.legacy_count -= 1;
+            let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
+            match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
+                Ok(mut packet) => {
+                    if *longest_piece > 0 {
+                        packet.set_pieces(*longest_piece as usize, *id);
+                    }
+                    end.seen.packet(&packet);
+                    self.batch.frames.push(Frame::Ip(packet));
+                    self.gateway.push(now, *way, &mut self.batch);
+                }
+                Err(_) => end.seen.lost += 1,
+            }
+        }
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+    }
+
+    pub(super) fn replace(&mut self, replacement: Replacement) {
+        let now = self.clock.now();
+        let Replacement { settings, secrets, mtus, pool_limit, lends, done } = replacement;
+        [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
+        self.gateway.replace(now, &settings, secrets);
+        for way in [TO_NARROW, TO_WIDE] {
+            // What is held may be more than the new limit: it goes over first.
+            self.gateway.output_mut(way).pool.set_limit(pool_limit);
+            self.drain(way);
+        }
+        self.ends.iter_mut().zip(mtus).for_each(|(end, mtu)| end.mtu = mtu.into());
+        self.lends = lends;
+        // Who asked may be gone.
+        let _ = done.send(());
+    }
+
+    pub(super) fn hand_over(&mut self, will: &Will) {
+        let now = self.clock.now();
+        self.close_to_siblings();
+        for way in [TO_NARROW, TO_WIDE] {
+            self.drain(way);
+            self.gateway.hand_over(now, way);
+            while let Some(leaving) = self.gateway.next(way) {
+                match leaving {
+                    Way::Forward(packet) => self.bequeath(will, way, packet),
+                    Way::Answer(packet) => self.send(way, packet, way),
+                    Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
+                }
+            }
+            self.drain(way);
+        }
+        self.has_heir = true;
+    }
+
+    /// Writes a packet for who goes on, and gives its buffer back.
+    fn bequeath(&mut self, will: &Will, way: usize, mut packet: Packet) {
+        let count = packet.wire_count() as u64;
+        self.handed_over[way] += count;
+        // Where nobody reads, another begins with nothing.
+        if will.write(way, &mut packet).is_err() {
+            self.losses.untaken += count;
+        }
+        self.gateway.done(way, packet);
+    }
+
+    /// Takes what siblings rebuilt of flows that are ours.
+    pub(super) fn take_from_siblings(&mut self, now: Time) {
+        while let Some(rebuilt) = self.siblings.as_mut().and_then(Siblings::take) {
+            self.push_rebuilt(now, &rebuilt);
+            self.gateway.port_is_idle(now, rebuilt.way);
+            self.drain(rebuilt.way);
+        }
+    }
+
+    fn push_rebuilt(&mut self, now: Time, rebuilt: &Rebuilt) {
+        let pool = &mut self.gateway.output_mut(rebuilt.way).pool;
+        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), pool) {
+            Ok(mut packet) => {
+                rebuilt.tell(&mut packet);
+                self.batch.frames.push(Frame::Ip(packet));
+                self.gateway.push(now, rebuilt.way, &mut self.batch);
+            }
+            Err(_) => self.ends[rebuilt.way].seen.lost += 1,
+        }
+    }
+
+    /// Holds what siblings gave as well, and ends what goes between them: from here on all leaves where it stands.
+    pub(super) fn close_to_siblings(&mut self) {
+        let now = self.clock.now();
+        let rest = self.siblings.as_mut().map(Siblings::close).unwrap_or_default();
+        for rebuilt in &rest {
+            self.push_rebuilt(now, rebuilt);
+            self.drain(rebuilt.way);
+        }
+    }
+}
