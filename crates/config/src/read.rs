@@ -11,7 +11,9 @@ use crate::value::{self, Port, SOCKET_PATH_LEN_MAX, either, quoted};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
-use engine::{Exempt, FLOW_COUNT, Holding, Join, MEMORY, Mode, Prefix, SideSettings, SideStage, Switch, Toward};
+use engine::{
+    Exempt, FLOW_COUNT, Holding, Join, MEMORY, Mode, Prefix, SAFE_LEN, SideSettings, SideStage, Switch, Toward,
+};
 use packet::Fill;
 use std::path::PathBuf;
 use toml::de::DeValue;
@@ -532,5 +534,3 @@ const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;
 const FLOW_COUNTS: RangeInclusive<u32> = 1 << 10..=1 << 24;
 /// From what every host takes whole (RFC 791 section 3.1) on, in bytes.
 const SAFE_LENS: RangeInclusive<u16> = 576..=u16::MAX;
-/// What every link of IPv6 takes, in bytes (RFC 8200 section 5).
-const SAFE_LEN: u16 = 1_280;

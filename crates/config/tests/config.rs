@@ -1,6 +1,6 @@
 //! Configurations in, what the gateway takes them for out, or where they are wrong.
 
-use engine::{Join, Mode, Switch};
+use engine::{Join, Mode, SAFE_LEN, Switch};
 use packet::Fill;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
         assert_eq!(config.answers_at(0).map(|ip| ip.to_string()), ["192.0.0.8", "fe80::1"]);
         assert_eq!((config.metrics, &config.user, config.bypass.len()), (None, &None, 0));
         assert_eq!((config.limits.memory, config.limits.flows), (64 << 20, 65_536));
-        assert_eq!((config.limits.datagram_lifetime, config.mss.safe), (Duration::from_secs(2), 1_280));
+        assert_eq!((config.limits.datagram_lifetime, config.mss.safe), (Duration::from_secs(2), SAFE_LEN));
         assert!(config.wide_interface.prefixes.is_empty());
         for side in [&config.wide, &config.narrow] {
             let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
