@@ -54,10 +54,10 @@
 //! - Nothing here knows the time, or draws a number: the same calls give the same packets.
 
 use crate::connections::{Connection, Connections};
-use crate::landing::Guesses;
 use crate::ledger::{Ledger, Tally};
 use crate::narrowing::Checksums;
 use crate::output::{Output, Way};
+use crate::reassembly::Guesses;
 use crate::rules::Switch;
 use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
 use crate::side::{Side, Widening};

@@ -15,7 +15,7 @@
 use crate::held::{Handle, Held, Key};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
-use crate::reassemble::{DatagramKey, unusable};
+use crate::reassembly::{DatagramKey, Hints, fault};
 use crate::secret::{Secret, TableKey};
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -108,14 +108,9 @@ pub struct Joiner {
     passed: Held<DatagramKey, Passed>,
     limits: JoinLimits,
     mtu: u16,
-    /// What was touched last in each, by the low bits of its identification.
-    run_hints: Hints,
-    passed_hints: Hints,
+    run_hints: Hints<HINT_COUNT>,
+    passed_hints: Hints<HINT_COUNT>,
 }
-
-/// Places, by the low bits of identifications.
-#[derive(Debug)]
-struct Hints([Handle; HINT_COUNT]);
 
 /// What shares a run: a datagram; a flow, which is a datagram without identification; or, without any, everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +160,8 @@ impl Joiner {
             passed: Held::new(PASSED_COUNT, &[REPEATED_WITHIN], secret),
             limits,
             mtu,
-            run_hints: Hints::NONE,
-            passed_hints: Hints::NONE,
+            run_hints: Hints::new(),
+            passed_hints: Hints::new(),
         }
     }
 
@@ -186,7 +181,7 @@ impl Joiner {
         }
         let newcomer = Newcomer::of(packet, fragment);
         let key = self.limits.runs.key(newcomer.datagram);
-        if let Some(at) = self.run_hints.seek(&mut self.runs, &key, fragment.id) {
+        if let Err(at) = self.run_hints.seek(&self.runs, &key, fragment.id) {
             match self.refuses(now, at, &newcomer, out) {
                 None => return self.append(now, at, newcomer, out),
                 Some(event) => self.let_go(now, at, event, out),
@@ -267,13 +262,15 @@ impl Joiner {
         let charge = self.charge_of(newcomer.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
         let id = newcomer.packet.ip().id;
-        let known = self.passed_hints.seek(&mut self.passed, &newcomer.datagram, id);
-        let before = known.map_or(Passed::NOTHING, |at| *self.passed.at_mut(at));
+        let before = match self.passed_hints.seek(&self.passed, &newcomer.datagram, id) {
+            Ok(_) => Passed::NOTHING,
+            Err(at) => *self.passed.at_mut(at),
+        };
         let joins = newcomer.start >= before.top && newcomer.waits(self.mtu);
         let passed = before.and(&newcomer);
         if joins && has_room {
             let at = self.runs.insert(now, key, Run::new(newcomer, passed), charge, self.limits.patience);
-            *self.run_hints.at_mut(id) = at;
+            self.run_hints.set(id, at);
             return;
         }
         if joins {
@@ -293,13 +290,13 @@ impl Joiner {
     /// Remembers how far a datagram came, unless it passed in order to its end. Nothing makes this last longer: its
     /// identification will be another's.
     fn remember(&mut self, now: Time, datagram: &DatagramKey, id: u32, passed: Passed) {
-        match self.passed_hints.seek(&mut self.passed, datagram, id) {
-            Some(at) if passed.is_over => drop(self.passed.remove(at)),
-            Some(at) => *self.passed.at_mut(at) = passed,
-            None if passed.is_over => {}
-            None => {
-                let at = self.passed.insert(now, *datagram, passed, 1, REPEATED_WITHIN);
-                *self.passed_hints.at_mut(id) = at;
+        match self.passed_hints.seek(&self.passed, datagram, id) {
+            Err(at) if passed.is_over => drop(self.passed.remove(at)),
+            Err(at) => *self.passed.at_mut(at) = passed,
+            Ok(_) if passed.is_over => {}
+            Ok(vacancy) => {
+                let at = self.passed.fill(now, vacancy, *datagram, passed, 1, REPEATED_WITHIN);
+                self.passed_hints.set(id, at);
             }
         }
         if let Some(at) = self.passed.surplus() {
@@ -338,26 +335,6 @@ impl Joiner {
     /// take what open runs need.
     fn charge_of(&self, pinned_len: usize) -> usize {
         RUN_CHARGE + pinned_len.max(Buffer::pinned_len_for(self.mtu.into()))
-    }
-}
-
-impl Hints {
-    const NONE: Hints = Hints([Handle::NONE; HINT_COUNT]);
-
-    /// The place of what is held under this key: where the hint says, else by its key.
-    fn seek<K: Key, V>(&mut self, held: &mut Held<K, V>, key: &K, id: u32) -> Option<Handle> {
-        let hint = self.at_mut(id);
-        if held.recall(*hint, key).is_none() {
-            *hint = held.find(key)?;
-        }
-        Some(*hint)
-    }
-
-    fn at_mut(&mut self, id: u32) -> &mut Handle {
-        match self.0.get_mut(id as usize % HINT_COUNT) {
-            Some(hint) => hint,
-            None => panic!("a remainder is below its divisor"),
-        }
     }
 }
 
@@ -401,11 +378,11 @@ impl Newcomer {
     fn of(packet: Packet, fragment: Fragment) -> Newcomer {
         let start = usize::from(fragment.offset);
         Newcomer {
-            datagram: DatagramKey::of(&packet, fragment),
+            datagram: DatagramKey::of(&packet, fragment, None),
             start,
             end: start + packet.ip().payload_len(),
             more: fragment.more,
-            is_sound: packet.ip().may_grow_on_the_way() && unusable(&packet, fragment).is_none(),
+            is_sound: packet.ip().may_grow_on_the_way() && fault(&packet, fragment).is_none(),
             packet,
         }
     }

@@ -4,6 +4,7 @@ use crate::fragment::Pieces;
 use crate::identify::Identifiers;
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::{Next, Output};
+use crate::reassembly::len_fault;
 use crate::rules::{Mode, Switch};
 use crate::segment::Piece;
 use packet::icmp::Complaint;
@@ -300,7 +301,8 @@ impl Narrowing {
             let id = identifiers.ok_or(Reason::TooBig)?.next(now, packet).ok_or(Reason::NoIdentifier)?;
             return Ok(Cut { id, ..cut });
         }
-        if let Some(reason) = uncuttable_piece(packet) {
+        // Its pieces would end past every datagram, or between two units of its offsets.
+        if let Some(reason) = packet.ip().fragment.and_then(|fragment| len_fault(packet.ip(), fragment)) {
             return Err(reason);
         }
         if packet.headers_in_payload_len() > self.room(packet) {
@@ -354,18 +356,6 @@ fn may_be_cut_despite_df(packet: &Packet) -> bool {
     let ip = packet.ip();
     let is_datagram = [packet::ip::UDP, packet::ip::ICMP].contains(&ip.protocol);
     ip.version == Version::V4 && ip.fragment.is_none() && packet.longest_piece().is_none() && is_datagram
-}
-
-/// Why a fragment cannot be cut again: its pieces would end past every datagram, or between two units of its offsets.
-fn uncuttable_piece(packet: &Packet) -> Option<Reason> {
-    let (ip, fragment) = (packet.ip(), packet.ip().fragment?);
-    if usize::from(fragment.offset) + ip.payload_len() > ip.payload_len_max() {
-        Some(Reason::FragOversize)
-    } else if fragment.more && !ip.payload_len().is_multiple_of(packet::UNIT) {
-        Some(Reason::FragLenNot8)
-    } else {
-        None
-    }
 }
 
 /// Every link of either version takes packets of so many bytes (RFC 8200 section 5).

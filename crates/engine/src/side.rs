@@ -9,7 +9,7 @@ use crate::ledger::{Event, Tally};
 use crate::narrowing::{Narrowing, Role, take_singles};
 use crate::output::{Next, Output};
 use crate::prefixes::Prefixes;
-use crate::reassemble::Reassembler;
+use crate::reassembly::Reassembler;
 use crate::rules::Switch;
 use crate::sink::CopyPayload;
 use packet::{Fill, Frame, Packet, SegmentLimit, Shares, Time, Tunnel};

@@ -166,10 +166,7 @@ impl Ip {
 
     /// Bits of the identification field.
     pub fn id_bits(&self) -> u32 {
-        match self.version {
-            Version::V4 => 16,
-            Version::V6 => 32,
-        }
+        self.version.id_bits()
     }
 
     /// Is this a piece that starts a datagram, or a whole one?
@@ -216,6 +213,17 @@ impl Ip {
     /// sender be told of a size that it kept to (rel:C8).
     pub fn may_grow_on_the_way(&self) -> bool {
         self.is_cut_on_the_way() && !self.dont_fragment
+    }
+}
+
+impl Version {
+    /// Bits of the identification field.
+    #[inline]
+    pub fn id_bits(self) -> u32 {
+        match self {
+            Version::V4 => 16,
+            Version::V6 => 32,
+        }
     }
 }
 

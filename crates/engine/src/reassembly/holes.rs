@@ -8,29 +8,22 @@ use packet::{UNIT, map};
 /// As long as pieces come in order, one offset says it all. After the first disorder a bit is set in the map where all
 /// of its eight bytes are held; the last eight may be fewer. No order of arrival costs more than a few words a piece,
 /// so pieces need no cap (C9, rel:A09).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Holes {
-    order: Order,
-    /// Bytes held.
-    held: u32,
-    /// Where the highest piece ends.
-    top: u32,
-    /// Where the datagram ends, once its last piece has come.
-    end: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Order {
-    /// All bytes below `held` are here, and no others.
-    #[default]
-    Forward,
-    /// The map says which are here.
-    Scattered,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holes {
+    /// Where the piece starts that goes on in order: what is held ends here, and nothing is missing before. [`NEVER`]
+    /// once the map says what is held.
+    next: u32,
+    /// Where the datagram ends; [`NEVER`] before its last piece has come.
+    end: u32,
+    /// Bytes held, where the map says which.
+    scattered: u32,
+    /// Where the highest piece ends, where the map says what is held.
+    scattered_top: u32,
 }
 
 /// How a piece stands to what is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub(super) enum Fit {
     /// It fills a hole.
     Fills,
     /// Every byte of it is held; the caller compares.
@@ -42,130 +35,134 @@ pub enum Fit {
 }
 
 impl Holes {
+    /// All is missing.
+    pub(super) const ALL: Holes = Holes { next: 0, end: NEVER, scattered: 0, scattered_top: 0 };
+
     /// How the piece at `range` stands to what is held; `more` is its MF flag.
-    pub fn fit(&self, map: &[u8], range: &Range<usize>, more: bool) -> Fit {
-        if self.is_vacant(map, range) {
-            return if self.contradicts(range, more) { Fit::Contradicts } else { Fit::Fills };
-        }
-        let held = self.held_of(map, range);
-        if held == range.len() {
-            Fit::Held
-        } else if held > 0 {
-            Fit::Overlaps
-        } else if self.contradicts(range, more) {
-            Fit::Contradicts
-        } else {
-            Fit::Fills
+    pub(super) fn fit(&self, map: &[u8], range: &Range<usize>, more: bool) -> Fit {
+        match if self.is_vacant(map, range) { 0 } else { self.held_of(map, range) } {
+            0 if self.contradicts(range, more) => Fit::Contradicts,
+            0 => Fit::Fills,
+            held if held == range.len() => Fit::Held,
+            _ => Fit::Overlaps,
         }
     }
 
-    /// Takes note of a piece that fills a hole.
-    pub fn fill(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) {
-        if self.order == Order::Forward && range.start != self.held as usize {
-            map.fill(0);
-            map::set(map, units(&(0..self.held as usize)));
-            self.order = Order::Scattered;
+    /// Takes note of a piece where it takes one look to see that it fills a hole; true where it did.
+    #[inline(always)]
+    pub(super) fn claim(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
+        if range.start as u32 == self.next && self.end == NEVER {
+            self.extend(range.end, more);
+            return true;
         }
-        if self.order == Order::Scattered {
-            map::set(map, units(range));
-        }
-        self.note(range, more);
+        self.claim_scattered(map, range, more)
     }
 
-    #[inline]
-    fn note(&mut self, range: &Range<usize>, more: bool) {
-        self.held += range.len() as u32;
-        self.top = self.top.max(range.end as u32);
-        if !more {
-            self.end = Some(range.end as u32);
-        }
-    }
-
-    /// Takes note of a piece of pieces in disorder; true where it fills a hole, and nothing speaks against it.
     #[inline(never)]
-    pub fn fill_between(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
-        if self.order != Order::Scattered || self.contradicts(range, more) || !map::claim(map, units(range)) {
+    fn claim_scattered(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
+        if self.in_order() || self.contradicts(range, more) || !map::claim(map, units(range)) {
             return false;
         }
         self.note(range, more);
         true
     }
 
-    /// What is missing behind the first `len` bytes, which came first.
-    #[inline(always)]
-    pub fn behind(len: usize) -> Holes {
-        let held = len as u32;
-        Holes { order: Order::Forward, held, top: held, end: None }
-    }
-
-    /// What is missing around the first piece that came.
-    pub fn around(range: &Range<usize>, more: bool, map: &mut [u8]) -> Holes {
-        let mut holes = Holes::default();
-        holes.fill(map, range, more);
-        holes
-    }
-
-    /// Takes note of a piece that goes on in order, as every piece before it did; `more` is its MF flag.
+    /// Takes note of a piece that fills a hole.
     #[inline]
-    pub fn extend(&mut self, len: usize, more: bool) {
+    pub(super) fn fill(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) {
+        if range.start as u32 == self.next {
+            return self.extend(range.end, more);
+        }
+        if self.in_order() {
+            map.fill(0);
+            map::set(map, units(&(0..self.next as usize)));
+            (self.scattered, self.scattered_top, self.next) = (self.next, self.next, NEVER);
+        }
+        map::set(map, units(range));
+        self.note(range, more);
+    }
+
+    /// Takes note of pieces that go on in order up to here, as every piece before them did; `more` is the MF flag of the
+    /// last.
+    #[inline(always)]
+    pub(super) fn extend(&mut self, end: usize, more: bool) {
         debug_assert!(self.in_order() && !self.has_end());
-        self.held += len as u32;
-        self.top = self.held;
+        self.next = end as u32;
         if !more {
-            self.end = Some(self.held);
+            self.end = end as u32;
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, range: &Range<usize>, more: bool) {
+        self.scattered += range.len() as u32;
+        self.scattered_top = self.scattered_top.max(range.end as u32);
+        if !more {
+            self.end = range.end as u32;
         }
     }
 
     /// True when nothing is missing.
-    pub fn is_whole(&self) -> bool {
-        self.end == Some(self.held)
+    #[inline(always)]
+    pub(super) fn is_whole(&self) -> bool {
+        self.end == self.held()
     }
 
     /// Bytes held.
-    pub fn held_len(&self) -> usize {
-        self.held as usize
+    pub(super) fn held_len(&self) -> usize {
+        self.held() as usize
+    }
+
+    #[inline(always)]
+    fn held(&self) -> u32 {
+        if self.in_order() { self.next } else { self.scattered }
     }
 
     /// Where the highest piece ends, in bytes.
-    pub fn top(&self) -> usize {
-        self.top as usize
+    pub(super) fn top(&self) -> usize {
+        (if self.in_order() { self.next } else { self.scattered_top }) as usize
     }
 
     /// True once the last piece has come.
-    pub fn has_end(&self) -> bool {
-        self.end.is_some()
+    pub(super) fn has_end(&self) -> bool {
+        self.end != NEVER
     }
 
     /// True while every piece came where the one before it ended.
-    pub fn in_order(&self) -> bool {
-        self.order == Order::Forward
+    #[inline(always)]
+    pub(super) fn in_order(&self) -> bool {
+        self.next != NEVER
+    }
+
+    /// Where the piece starts that goes on in order, as every piece before it did; none where one is overdue.
+    #[inline]
+    pub(super) fn next(&self) -> Option<usize> {
+        self.in_order().then_some(self.next as usize)
     }
 
     /// Is none of it held?
     #[inline]
     fn is_vacant(&self, map: &[u8], range: &Range<usize>) -> bool {
-        match self.order {
-            Order::Forward => range.start >= self.held as usize,
-            // Nothing above the top is held, nor need the map reach so far.
-            Order::Scattered => {
-                let end = range.end.min(self.top as usize);
-                range.start >= end || !map::any(map, units(&(range.start..end)))
-            }
+        if self.in_order() {
+            return range.start >= self.next as usize;
         }
+        // Nothing above the top is held, nor need the map reach so far.
+        let end = range.end.min(self.scattered_top as usize);
+        range.start >= end || !map::any(map, units(&(range.start..end)))
     }
 
     fn contradicts(&self, range: &Range<usize>, more: bool) -> bool {
         let end = range.end as u32;
-        let past_the_end = self.end.is_some_and(|known| end > known || !more && end != known);
-        past_the_end || !more && end < self.top
+        let past_the_end = self.has_end() && (end > self.end || !more && end != self.end);
+        past_the_end || !more && range.end < self.top()
     }
 
     /// How many bytes of `range` are held.
     fn held_of(&self, map: &[u8], range: &Range<usize>) -> usize {
-        if self.order == Order::Forward {
-            return range.end.min(self.held as usize).saturating_sub(range.start);
+        if self.in_order() {
+            return range.end.min(self.next as usize).saturating_sub(range.start);
         }
-        let range = range.start..range.end.min(self.top as usize);
+        let range = range.start..range.end.min(self.scattered_top as usize);
         if range.is_empty() {
             return 0;
         }
@@ -181,6 +178,9 @@ impl Holes {
 fn units(range: &Range<usize>) -> Range<usize> {
     range.start / UNIT..range.end.div_ceil(UNIT)
 }
+
+/// The offset of nothing.
+const NEVER: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -208,7 +208,7 @@ mod tests {
             }
         }
         let mut tried = 0;
-        follow(&pieces, Holes::default(), &mut [0xFF; 8], &Octets::default(), 4, &mut tried);
+        follow(&pieces, Holes::ALL, &mut [0xFF; 8], &Octets::default(), 4, &mut tried);
         assert!(tried > 50_000, "{tried} pieces tried");
     }
 
@@ -217,7 +217,7 @@ mod tests {
         for seed in 0..400 {
             let mut random = fastrand::Rng::with_seed(seed);
             let longest = *random.choice(&[100, 3_000, 65_535]).unwrap();
-            let mut holes = Holes::default();
+            let mut holes = Holes::ALL;
             // The map holds whatever its last holder left.
             let mut map = vec![0xFF; 1_024];
             let mut octets = Octets::default();
@@ -274,10 +274,14 @@ mod tests {
         fn try_piece(&mut self, holes: &mut Holes, map: &mut [u8], range: Range<usize>, more: bool) -> bool {
             let fit = holes.fit(map, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");
+            let (mut claimed, mut other_map) = (*holes, map.to_vec());
+            let is_claimed = claimed.claim(&mut other_map, &range, more);
+            assert!(!is_claimed || fit == Fit::Fills, "{range:?}, more {more}, {holes:?}");
             if fit != Fit::Fills {
                 return false;
             }
             holes.fill(map, &range, more);
+            assert!(!is_claimed || claimed == *holes && (holes.in_order() || other_map == map));
             self.here.resize(self.here.len().max(range.end), false);
             self.here[range.clone()].fill(true);
             if !more {

@@ -1,0 +1,481 @@
+//! Fragments -> the datagrams that they belong to, as long as they may be held.
+
+use super::Late;
+use super::hints::Hints;
+use super::may_join::{DatagramKey, fault};
+use super::pairs::Pairs;
+use super::run::{Expected, LastComplete, Run, Taken};
+use crate::held::{Handle, Held, Key, Vacancy};
+use crate::ledger::{Event, Reason, Tally};
+use crate::output::Next;
+use crate::secret::{Secret, TableKey};
+use crate::sink::{LeavePayload, PayloadSink};
+use core::ops::Range;
+use packet::icmp::Complaint;
+use packet::{Address, Buffer, Fragment, Hop, Packet, Time};
+
+/// The datagrams of which something is missing, by their keys.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    held: Held<DatagramKey, State>,
+    hints: Hints<HINT_COUNT>,
+    pairs: Pairs,
+    late: Late,
+    /// The one that a piece was added to last, wherever it is now.
+    touched: Handle,
+    last_complete: Option<LastComplete>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Run),
+    /// Ended by overlap; what still comes under its key ends too.
+    Poisoned,
+}
+
+impl Datagrams {
+    pub(super) fn new(limit: usize, pairs: Pairs, late: Late, secret: Secret) -> Datagrams {
+        Datagrams {
+            held: Held::new(limit, &pairs.timeouts(), secret),
+            hints: Hints::new(),
+            pairs,
+            late,
+            touched: Handle::NONE,
+            last_complete: None,
+            limit,
+        }
+    }
+
+    pub(super) fn set_table_key(&mut self, key: Secret) {
+        self.held.set_key(key);
+    }
+
+    /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as one look
+    /// is enough for each, and returns how many they are (C2, C3, C6).
+    #[inline(always)]
+    pub(super) fn take_front<'p>(
+        &mut self,
+        pieces: impl IntoIterator<Item = &'p Packet>,
+        out: &mut impl Next,
+        sink: &mut impl PayloadSink,
+    ) -> usize {
+        let mut pieces = pieces.into_iter();
+        let Some(mut piece) = pieces.next() else { return 0 };
+        let Some(first) = piece.ip().fragment else { return 0 };
+        let Some(at) = self.hints.get(first.id) else { return 0 };
+        let Some((key, run)) = self.open_run(at) else { return 0 };
+        let mut taken = 0;
+        loop {
+            match run.take_readily(key, piece, sink) {
+                Taken::Not => break,
+                Taken::Piece => taken += 1,
+                Taken::Last => {
+                    self.close(at, out);
+                    return taken + 1;
+                }
+            }
+            match pieces.next() {
+                Some(next) => piece = next,
+                None => break,
+            }
+        }
+        if taken > 0 {
+            self.touched = at;
+        }
+        taken
+    }
+
+    /// The run that was held here, if it is one, and its identification cannot be another's yet.
+    #[inline(always)]
+    fn open_run(&mut self, at: Handle) -> Option<(&DatagramKey, &mut Run)> {
+        match self.held.look(at)? {
+            (key, State::Open(run)) if !self.pairs.id_may_have_wrapped(run.epoch(), key.version) => {
+                Some((key, run))
+            }
+            _ => None,
+        }
+    }
+
+    /// Copies a fragment's payload to its place, or says why the fragment ends. Of pieces for a host, the hop is none.
+    pub(super) fn take(
+        &mut self,
+        hop: Option<Hop>,
+        now: Time,
+        piece: &Packet,
+        fragment: Fragment,
+        out: &mut impl Next,
+        sink: &mut impl PayloadSink,
+    ) -> Result<(), Reason> {
+        if let Some((reason, complaint)) = fault(piece, fragment) {
+            if let Some(complaint) = complaint {
+                out.output().answer(now, complaint, piece);
+            }
+            return Err(reason);
+        }
+        let key = DatagramKey::of(piece, fragment, hop);
+        let mut sought = self.hints.seek(&self.held, &key, key.id);
+        if let Err(at) = sought
+            && let State::Open(run) = self.held.at_mut(at)
+            && self.pairs.id_may_have_wrapped(run.epoch(), key.version)
+        {
+            self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+            sought = self.held.seek(&key);
+        }
+        match sought {
+            Ok(vacancy) => {
+                let pair = self.pairs.of(&key);
+                // It uses up an identification even where there is no memory for it.
+                let (timeout, epoch) = self.pairs.count(now, pair, key.version);
+                let end = usize::from(fragment.offset) + piece.ip().payload_len();
+                let buffer = out.pool().lend(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
+                let run = Run::open(piece, buffer, epoch, hop.is_some());
+                self.hold(now, vacancy, key, run, timeout, piece, fragment, sink);
+                Ok(())
+            }
+            Err(at) => self.join(at, piece, fragment, out, sink),
+        }
+    }
+
+    /// Holds a run that was opened for its first piece.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a first piece")]
+    #[inline(always)]
+    fn hold(
+        &mut self,
+        now: Time,
+        vacancy: Vacancy,
+        key: DatagramKey,
+        mut run: Run,
+        timeout: core::time::Duration,
+        piece: &Packet,
+        fragment: Fragment,
+        sink: &mut impl PayloadSink,
+    ) {
+        run.take(piece, fragment, sink);
+        let charge = run.packet().pinned_len();
+        let at = self.held.fill(now, vacancy, key, State::Open(run), charge, timeout);
+        self.hints.set(key.id, at);
+        self.touched = at;
+    }
+
+    /// Adds a piece to the datagram it belongs to.
+    fn join(
+        &mut self,
+        at: Handle,
+        piece: &Packet,
+        fragment: Fragment,
+        out: &mut impl Next,
+        sink: &mut impl PayloadSink,
+    ) -> Result<(), Reason> {
+        let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
+        match run.conflict_with(piece, fragment) {
+            None => {}
+            Some(Reason::FragRepeat) => return Err(Reason::FragRepeat),
+            Some(reason) => return Err(self.end(at, reason, out)),
+        }
+        if let Some(len) = run.lacks(piece, fragment) {
+            let larger = out.pool().lend(len).ok_or(Reason::NoBuffer)?;
+            out.pool().give(run.grow(larger));
+            let charge = run.packet().pinned_len();
+            self.held.charge(at, charge);
+        }
+        let State::Open(run) = self.held.at_mut(at) else { return Err(Reason::FragPoisoned) };
+        run.take(piece, fragment, sink);
+        if run.is_whole() || run.is_oversize() {
+            self.close(at, out);
+        } else {
+            self.touched = at;
+        }
+        Ok(())
+    }
+
+    /// Sends a datagram on that has become whole.
+    pub(super) fn close(&mut self, at: Handle, out: &mut impl Next) {
+        let State::Open(run) = self.held.at_mut(at) else { return };
+        if run.is_oversize() {
+            self.end(at, Reason::FragOversize, out);
+            return;
+        }
+        match run.close() {
+            Ok(complete) => self.last_complete = Some(complete),
+            Err(reason) => return self.held.remove(at).retire(reason, out),
+        }
+        let tally = run.tally();
+        self.pairs.note_len(run.epoch(), run.held_len());
+        out.ledger().note(Event::Absorbed, tally);
+        out.ledger().note(Event::Reassembled, Tally { packets: 1, ..tally });
+        if let State::Open(run) = self.held.remove(at) {
+            out.forward(run.into_packet());
+        }
+    }
+
+    /// Ends a datagram, for this reason; its key stays until its deadline.
+    fn end(&mut self, at: Handle, reason: Reason, out: &mut impl Next) -> Reason {
+        core::mem::replace(self.held.at_mut(at), State::Poisoned).retire(reason, out);
+        self.held.charge(at, POISON_CHARGE);
+        reason
+    }
+
+    /// Gives datagrams up as long as too much is held.
+    #[inline]
+    pub(super) fn make_room(&mut self, now: Time, out: &mut impl Next) {
+        while let Some(at) = self.held.surplus() {
+            // Who belongs into the reserve is asked when it is needed, which is seldom.
+            let is_promising = matches!(self.held.peek(at), Some(State::Open(run)) if run.is_promising());
+            if !(is_promising && self.held.protect(at)) {
+                self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
+            }
+        }
+    }
+
+    /// Gives up what is late.
+    pub(super) fn expire(&mut self, now: Time, out: &mut impl Next) {
+        while let Some(at) = self.held.late(now) {
+            self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
+        }
+    }
+
+    /// Gives up everything, the earliest deadline first.
+    pub(super) fn flush(&mut self, now: Time, out: &mut impl Next) {
+        while let Some(at) = self.held.oldest() {
+            self.give_up(now, at, Event::ReleasedAtEnd, Reason::FragLate, out);
+        }
+    }
+
+    /// Gives a datagram up: for time, for memory, or because the input has ended.
+    fn give_up(&mut self, now: Time, at: Handle, event: Event, reason: Reason, out: &mut impl Next) {
+        let State::Open(run) = self.held.at_mut(at) else {
+            self.held.remove(at);
+            return;
+        };
+        let tally = run.tally();
+        match self.late {
+            Late::Release { mtu } => {
+                run.release(mtu.max(run.packet().ip().mtu_min() as u16));
+                out.ledger().note(Event::Absorbed, tally);
+                out.ledger().note(event, Tally { packets: 1, ..tally });
+            }
+            Late::Retire => {
+                if reason == Reason::FragLate
+                    && let Some(first) = run.first_piece(out)
+                {
+                    out.output().answer(now, Complaint::ReassemblyTime, &first);
+                    out.done(first);
+                }
+            }
+        }
+        if let State::Open(run) = self.held.remove(at) {
+            let packet = run.into_packet();
+            match self.late {
+                Late::Release { .. } => out.forward(packet),
+                Late::Retire => {
+                    // Where memory is short, its buffer is the next one to be lent; it has not been touched for long.
+                    packet::prefetch_lines(packet.laid(0, packet.capacity()), NARROW_LINES);
+                    out.output().retire(packet, tally, reason);
+                }
+            }
+        }
+    }
+
+    /// When something is late next.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.held.next_deadline()
+    }
+
+    /// The pieces that are held, counted anew, and the buffers that they lie in.
+    pub(super) fn held(&self) -> (Tally, usize) {
+        let open = |state: &State| match state {
+            State::Open(run) => Some(run.tally()),
+            State::Poisoned => None,
+        };
+        self.held.values().filter_map(open).fold((Tally::NONE, 0), |(mut tally, buffers), more| {
+            tally += more;
+            (tally, buffers + 1)
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_hints(&mut self) {
+        self.hints.clear();
+    }
+
+    /// How many keys are held.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.held.count()
+    }
+
+    /// Bytes charged against the limit.
+    pub(super) fn charged(&self) -> usize {
+        self.held.charged()
+    }
+
+    /// Steps of the longest search for a datagram by its key (rel:A10).
+    pub(super) fn longest_search(&self) -> usize {
+        self.held.longest_search()
+    }
+
+    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets, then
+    /// the places of payloads.
+    #[inline]
+    pub(super) fn prefetch<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, sink: &impl PayloadSink) {
+        let fragment = |packet: &Packet| packet.ip().fragment;
+        if let Some(fragment) = ahead(3 * FORESIGHT).and_then(fragment) {
+            self.hints.prefetch(fragment.id);
+        }
+        let place_of = |packet: &'p Packet| self.hints.get(fragment(packet)?.id);
+        if let Some(at) = ahead(2 * FORESIGHT).and_then(place_of) {
+            self.held.foresee(at);
+        }
+        let run_of = |packet: &'p Packet| match self.held.peek(place_of(packet)?)? {
+            State::Open(run) => Some(run),
+            State::Poisoned => None,
+        };
+        if let Some(run) = ahead(FORESIGHT).and_then(run_of) {
+            run.packet().foresee();
+        }
+        if let Some(packet) = ahead(FORESIGHT / 2)
+            && let Some(place) = run_of(packet).and_then(|run| run.place_of(packet))
+        {
+            sink.prefetch(place, packet.payload());
+        }
+    }
+}
+
+/// What a prediction of the next fragments asks, and how its places are taken: see [`Placement`](super::Placement).
+impl Datagrams {
+    /// The datagram that was touched last, where its next piece starts, and what is to come of it; none where it has gaps
+    /// or is gone.
+    pub(super) fn expected(&self) -> Option<(Handle, usize, Expected)> {
+        let (key, State::Open(run)) = self.held.glimpse(self.touched)? else { return None };
+        let next = run.next().filter(|_| key.hop.is_none())?;
+        Some((self.touched, next, run.expected(self.pairs.predicted_len(run.epoch().pair()))?))
+    }
+
+    /// What a datagram's pieces will be like if it is like the last one that became whole.
+    pub(super) fn expected_again(&self) -> Option<Expected> {
+        self.last_complete?.expected_again()
+    }
+
+    /// Forgets what was seen last: nothing is to be concluded from it again.
+    pub(super) fn forget_last(&mut self) {
+        (self.touched, self.last_complete) = (Handle::NONE, None);
+    }
+
+    /// Takes the datagram that this packet belongs to for the one that was touched last.
+    pub(super) fn turn_to(&mut self, next: &Packet) {
+        let known = next.ip().fragment.and_then(|fragment| {
+            let key = DatagramKey::of(next, fragment, None);
+            self.hints.seek(&self.held, &key, key.id).err()
+        });
+        self.touched = known.unwrap_or(Handle::NONE);
+    }
+
+    /// Bytes that lie in a datagram, or would.
+    pub(super) fn laid(&self, at: Handle, range: Range<usize>) -> &[u8] {
+        match self.held.peek(at) {
+            Some(State::Open(run)) => run.packet().laid(range.start, range.len()),
+            _ => panic!("a place is good as long as its run is held"),
+        }
+    }
+
+    /// The same, to be written; nothing where none is held here.
+    pub(super) fn place_mut(&mut self, at: Handle, range: Range<usize>) -> &mut [u8] {
+        match self.held.look(at) {
+            Some((_, State::Open(run))) => run.place_mut(range),
+            _ => &mut [],
+        }
+    }
+
+    /// Could so much more be charged without giving anything up?
+    pub(super) fn has_room_for(&self, charge: usize) -> bool {
+        self.held.charged() + charge <= self.limit
+    }
+
+    /// Takes in a piece whose payload lies at `start` in this datagram, if it belongs there and one look is enough to see
+    /// that. With the last one, the datagram waits to be [closed](Datagrams::close).
+    pub(super) fn take_placed(&mut self, at: Handle, start: usize, piece: &Packet) -> Taken {
+        let Some((key, run)) = self.open_run(at) else { return Taken::Not };
+        if run.next() != Some(start) {
+            return Taken::Not;
+        }
+        let taken = run.take_readily(key, piece, &mut LeavePayload);
+        if taken == Taken::Piece {
+            self.touched = at;
+        }
+        taken
+    }
+
+    /// Takes in pieces whose payloads lie behind that of the piece that was taken in last, which they are like, as many as
+    /// there is room for, and says how many that is.
+    pub(super) fn take_more_placed(&mut self, at: Handle, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
+        match self.held.look(at) {
+            Some((_, State::Open(run))) => run.take_more(len, count),
+            _ => 0,
+        }
+    }
+
+    /// Starts a datagram with a first piece whose payload lies in this buffer, if it is one, and the buffer what it would
+    /// have been lent.
+    ///
+    /// # Errors
+    /// The buffer.
+    pub(super) fn open_placed(&mut self, now: Time, piece: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
+        let Some(fragment) = piece.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
+        let charge = buffer.pinned_len();
+        // Nothing is given up for a guess.
+        if fault(piece, fragment).is_some() || !self.has_room_for(charge) {
+            return Err(buffer);
+        }
+        let key = DatagramKey::of(piece, fragment, None);
+        let pair = self.pairs.of(&key);
+        let len = piece.ip().payload_len().max(self.pairs.predicted_len(pair));
+        let Ok(vacancy) = self.held.seek(&key) else { return Err(buffer) };
+        if Buffer::pinned_len_for(len) != charge {
+            return Err(buffer);
+        }
+        let (timeout, epoch) = self.pairs.count(now, pair, key.version);
+        let run = Run::open(piece, buffer, epoch, false);
+        self.hold(now, vacancy, key, run, timeout, piece, fragment, &mut LeavePayload);
+        Ok(self.touched)
+    }
+}
+
+impl State {
+    fn retire(self, reason: Reason, out: &mut impl Next) {
+        if let State::Open(run) = self {
+            let ended = run.tally();
+            out.output().retire(run.into_packet(), ended, reason);
+        }
+    }
+}
+
+impl DatagramKey {
+    /// What it shares with the other datagrams of its flow.
+    pub(crate) fn flow(self) -> DatagramKey {
+        DatagramKey { id: 0, ..self }
+    }
+}
+
+impl Key for DatagramKey {
+    fn source(&self) -> Address {
+        self.ends.source(self.version)
+    }
+
+    fn hash(&self, table: &TableKey) -> u64 {
+        let [e0, e1, e2, e3] = self.ends.words();
+        let [origin, port] = self.origin.words();
+        let what = u64::from(self.id) | u64::from(self.protocol) << 32 | (self.version as u64) << 40;
+        let hop = self.hop.map_or(0, |hop| hop.number().wrapping_add(1));
+        table.hash([e0, e1, e2, e3, what, origin, port, hop])
+    }
+}
+
+/// Datagrams whose place is remembered, by the low bits of their identifications.
+const HINT_COUNT: usize = 16_384;
+/// Packets between a wish and its use, so that what is wished for comes from far memory meanwhile.
+const FORESIGHT: usize = 4;
+/// Lines of memory that a narrow packet takes.
+const NARROW_LINES: usize = 24;
+/// What a poisoned key is charged, in bytes: its slot, its source and their places in tables.
+const POISON_CHARGE: usize = 512;

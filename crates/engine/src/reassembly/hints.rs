@@ -1,0 +1,57 @@
+//! Identifications -> where what has them probably is held: a table by their low bits.
+
+use crate::held::{Handle, Held, Key, Vacancy};
+
+/// The places of the last datagrams, `COUNT` of them at most. What lies there may have become another's.
+#[derive(Debug)]
+pub(crate) struct Hints<const COUNT: usize>(Box<[Hint]>);
+
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    id: u32,
+    at: Handle,
+}
+
+impl<const COUNT: usize> Hints<COUNT> {
+    pub(crate) fn new() -> Hints<COUNT> {
+        Hints(vec![Hint { id: 0, at: Handle::NONE }; COUNT].into_boxed_slice())
+    }
+
+    /// The place of the last one with this identification, if none with the same low bits came since.
+    #[inline(always)]
+    pub(crate) fn get(&self, id: u32) -> Option<Handle> {
+        self.0.get(id as usize % COUNT).filter(|hint| hint.id == id).map(|hint| hint.at)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, id: u32, at: Handle) {
+        if let Some(hint) = self.0.get_mut(id as usize % COUNT) {
+            *hint = Hint { id, at };
+        }
+    }
+
+    /// The place of what is held under a key with this identification: where the hint says, else by a search.
+    ///
+    /// # Errors
+    /// Where it is held.
+    #[inline]
+    pub(crate) fn seek<K: Key, V>(&mut self, held: &Held<K, V>, key: &K, id: u32) -> Result<Vacancy, Handle> {
+        if let Some(at) = self.get(id).filter(|at| held.glimpse(*at).is_some_and(|(known, _)| known == key)) {
+            return Err(at);
+        }
+        held.seek(key).inspect_err(|at| self.set(id, *at))
+    }
+
+    /// Has the processor fetch the hint for this identification.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: u32) {
+        if let Some(hint) = self.0.get(id as usize % COUNT) {
+            packet::prefetch_value(hint);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn clear(&mut self) {
+        *self = Hints::new();
+    }
+}

@@ -1,0 +1,509 @@
+//! Fragments -> datagrams (RFC 791, RFC 815, RFC 8200 section 4.5, RFC 5722).
+//!
+//! Each payload is copied once, to its final place in one buffer. A fragment that continues the datagram that a hint points
+//! at is appended with one compare of the hint, one of the key and one of the offset (C1 to C6, G7); any other order
+//! costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and poisons its key until
+//! its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
+
+mod datagrams;
+mod ecn;
+mod hints;
+mod holes;
+mod may_join;
+mod pairs;
+mod placement;
+mod run;
+
+pub(crate) use hints::Hints;
+pub(crate) use may_join::{DatagramKey, fault, len_fault};
+pub(crate) use placement::Placing;
+pub use placement::{Guesses, Guessing};
+pub(crate) use run::Taken;
+
+use crate::ledger::{Event, Reason, Tally};
+use crate::output::Next;
+use crate::secret::Secret;
+use crate::sink::{CopyPayload, PayloadSink};
+use core::time::Duration;
+use datagrams::Datagrams;
+use packet::{Frame, Packet, Time};
+use pairs::Pairs;
+use placement::Placement;
+
+/// Joins fragments into datagrams.
+#[derive(Debug)]
+pub struct Reassembler {
+    datagrams: Datagrams,
+    placement: Placement,
+}
+
+/// How much a reassembler may hold, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of buffers, what they pin counted.
+    pub bytes: usize,
+    /// How long to wait for a datagram's other pieces; none: 30 s for IPv4, 60 s for IPv6.
+    pub patience: Option<Duration>,
+}
+
+/// What becomes of a datagram whose pieces did not all come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// It leaves as fragments of at most `mtu` bytes (IPv6: no less than 1,280) that carry what came; the host behind us decides.
+    Release {
+        /// Longest fragment, IP header counted, in bytes.
+        mtu: u16,
+    },
+    /// It ends, and its sender is told if its first piece came (RFC 1122 section 3.3.2, R012, R017, R091): for who
+    /// stands in the place of the host.
+    Retire,
+}
+
+/// Whom datagrams are joined for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Toward {
+    /// The host that they are for, or its own card.
+    Host,
+    /// The next hop: what the previous hop cut, and nobody else, is made whole (C15).
+    Hop,
+}
+
+impl Reassembler {
+    /// A reassembler within these limits. The pool that it draws on must allow more: what is given up keeps its buffer
+    /// until the port has sent it.
+    pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
+        let pairs = Pairs::new(limits.patience, secret);
+        let datagrams = Datagrams::new(limits.bytes, pairs, late, secret);
+        Reassembler { datagrams, placement: Placement::default() }
+    }
+
+    /// Finds what is held by this key; `secret` then only draws what shows outside.
+    pub fn with_table_key(mut self, key: Secret) -> Reassembler {
+        self.datagrams.set_table_key(key);
+        self
+    }
+
+    /// Predicts places by this rule; without it, where it pays. Nobody predicts who is not asked to.
+    pub fn guessing(mut self, guessing: Guessing) -> Reassembler {
+        self.placement.set_mode(guessing);
+        self
+    }
+
+    /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
+        if self.datagrams.take_front([&packet], out, &mut CopyPayload) > 0 {
+            out.done(packet);
+        } else {
+            self.push_unlike(now, packet, out, &mut CopyPayload);
+        }
+    }
+
+    /// Takes in the front ones of these frames that go on where the hint says, as [`push`](Reassembler::push)
+    /// would, and returns how many they are; has the processor fetch what those behind them will need.
+    #[inline]
+    pub fn take_front(&mut self, frames: &[Frame], out: &mut impl Next, sink: &mut impl PayloadSink) -> usize {
+        let mut front = frames;
+        if self.datagrams.count() > NEAR_COUNT {
+            // Each step prefetches for one packet further, so it takes one.
+            self.datagrams.prefetch(|index| frames.get(index)?.packet(), sink);
+            front = frames.get(..1).unwrap_or_default();
+        }
+        self.datagrams.take_front(front.iter().map_while(Frame::packet), out, sink)
+    }
+
+    /// Takes a packet that goes on nowhere as the one before it did.
+    pub fn push_unlike(&mut self, now: Time, packet: Packet, out: &mut impl Next, sink: &mut impl PayloadSink) {
+        self.push_toward(Toward::Host, now, packet, out, sink);
+    }
+
+    /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is cut again
+    /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
+    /// longest that came (R087).
+    pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
+        self.push_toward(Toward::Hop, now, packet, out, &mut CopyPayload);
+    }
+
+    #[inline(always)]
+    fn push_toward(
+        &mut self,
+        toward: Toward,
+        now: Time,
+        packet: Packet,
+        out: &mut impl Next,
+        sink: &mut impl PayloadSink,
+    ) {
+        let Some(fragment) = packet.ip().fragment else { return out.forward(packet) };
+        if fragment.offset == 0 && !fragment.more {
+            return match toward {
+                Toward::Host => make_whole(packet, out),
+                Toward::Hop => out.forward(packet),
+            };
+        }
+        let hop = (toward == Toward::Hop).then(|| packet.previous_hop());
+        match self.datagrams.take(hop, now, &packet, fragment, out, sink) {
+            Ok(()) => out.done(packet),
+            Err(reason) => {
+                let ended = Tally::of(&packet);
+                out.output().retire(packet, ended, reason);
+            }
+        }
+        self.datagrams.make_room(now, out);
+    }
+
+    /// Gives up what is late.
+    pub fn expire(&mut self, now: Time, out: &mut impl Next) {
+        self.datagrams.expire(now, out);
+    }
+
+    /// Gives up everything, the earliest deadline first: the input has ended.
+    pub fn flush(&mut self, now: Time, out: &mut impl Next) {
+        self.datagrams.flush(now, out);
+    }
+
+    /// When [`expire`](Reassembler::expire) next has work.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.datagrams.next_deadline()
+    }
+
+    /// The pieces that are held, counted anew, and the buffers that they lie in.
+    pub fn held(&self) -> (Tally, usize) {
+        self.datagrams.held()
+    }
+
+    /// Bytes charged against the limit.
+    pub fn charged(&self) -> usize {
+        self.datagrams.charged()
+    }
+
+    /// Steps of the longest search for a datagram by its key (rel:A10).
+    pub fn longest_search(&self) -> usize {
+        self.datagrams.longest_search()
+    }
+
+    /// Where payloads of the next fragments may be received, and what becomes of those that were.
+    #[inline(always)]
+    pub(crate) fn placing(&mut self) -> Placing<'_> {
+        let Reassembler { datagrams, placement } = self;
+        Placing { placement, datagrams }
+    }
+
+    /// Are places lent for what comes next?
+    #[inline]
+    pub(crate) fn is_predicting(&self) -> bool {
+        self.placement.is_predicting()
+    }
+
+    /// How predictions went so far.
+    pub(crate) fn guesses(&self) -> Guesses {
+        self.placement.guesses()
+    }
+}
+
+/// An atomic fragment is a whole datagram, whatever else is held under its key (RFC 6946 section 4, R081).
+fn make_whole(mut packet: Packet, out: &mut impl Next) {
+    if packet.is_neighbour_discovery() {
+        let ended = Tally::of(&packet);
+        return out.output().retire(packet, ended, Reason::FragNeighbour);
+    }
+    packet.make_whole();
+    out.ledger().note(Event::MadeWhole, Tally::of(&packet));
+    out.forward(packet);
+}
+
+/// Datagrams that stay near the processor without being wished for.
+const NEAR_COUNT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::pairs::COUNTERS;
+    use super::*;
+    use crate::output::Output;
+    use fastrand::Rng;
+    use packet::{Ingress, Medium, Pool, Sum};
+    use std::collections::HashSet;
+
+    #[test]
+    fn hints_and_batches_change_nothing_that_can_be_seen() {
+        for seed in 0..60 {
+            let mut random = Rng::with_seed(seed);
+            let limits = Limits {
+                bytes: *random.choice(&[8_000, 60_000, 1 << 28]).unwrap(),
+                patience: random.bool().then_some(Duration::from_millis(400)),
+            };
+            let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
+            let ways = [Way::Each, Way::Closely, Way::Batches];
+            let mut halves = ways.map(|way| Half::new(limits, late, way));
+            let crowd = *random.choice(&[2, 20, 500]).unwrap();
+            let mut now = Time::from_nanos(1_000_000_000);
+            for step in 0..60 {
+                if random.u8(..4) == 0 {
+                    now = now + Duration::from_millis(random.u64(1..300));
+                }
+                let frames: Vec<Vec<u8>> =
+                    (0..random.usize(1..80)).map(|_| piece(crowd, step, &mut random)).collect();
+                let [each, closely, batches] = halves.each_mut().map(|half| half.step(now, &frames));
+                assert!(each == closely, "seed {seed}, step {step}, closely:\n{each}\n{closely}");
+                assert!(each == batches, "seed {seed}, step {step}, in batches:\n{each}\n{batches}");
+            }
+            for half in &mut halves {
+                half.reassembler.flush(now, &mut half.out);
+                half.drain();
+                assert_eq!(half.out.pool.lent_count(), 0, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hint_does_not_outlive_a_round_of_identifiers() {
+        let limits = Limits { bytes: 1 << 28, patience: None };
+        let mut half = Half::new(limits, Late::Retire, Way::Each);
+        let now = Time::from_nanos(1_000_000_000);
+        let first = v4(1, 5, 0, true, 0, &[7; 64]);
+        half.step(now, &[first]);
+        // One that could go on in order, for as long as half of all identifiers have not been used since.
+        for id in 0..HALF_A_ROUND - 1 {
+            let id = (10_000 + id) as u16;
+            half.step(now, &[v4(1, id, 0, true, 0, &[1; 64]), v4(1, id, 64, false, 0, &[1; 64])]);
+        }
+        let more = v4(1, 5, 64, true, 0, &[8; 64]);
+        half.step(now, &[more]);
+        assert_eq!(half.reassembler.held().0.packets, 2, "it goes on");
+        half.step(now, &[v4(1, 6, 0, true, 0, &[1; 64]), v4(1, 6, 64, false, 0, &[1; 64])]);
+        half.step(now, &[v4(1, 5, 128, true, 0, &[9; 64])]);
+        assert_eq!(half.reassembler.held().0.packets, 1, "it is of another datagram");
+        assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 2);
+    }
+
+    #[test]
+    fn a_hint_to_what_is_joined_for_a_hop_is_not_one_for_the_host() {
+        let limits = Limits { bytes: 1 << 28, patience: None };
+        let mut half = Half::new(limits, Late::Retire, Way::Each);
+        let now = Time::from_nanos(1_000_000_000);
+        let [first, second] = [0, 64].map(|offset| {
+            Frame::copy(&v4(1, 5, offset, true, 0, &[7; 64]), Medium::Ip, Ingress(0), &mut half.out.pool).unwrap()
+        });
+        half.reassembler.push_hop_by_hop(now, first, &mut half.out);
+        half.reassembler.push(now, second, &mut half.out);
+        assert_eq!(half.reassembler.held().1, 2, "two runs");
+    }
+
+    #[test]
+    fn a_pair_is_counted_twice_where_hardly_another_one_is() {
+        let pairs = Pairs::new(None, Secret::new(5));
+        let (mut seen, mut both) = ([[0; COUNTERS], [0; COUNTERS]], HashSet::new());
+        for (source, destination) in
+            (0..64).flat_map(|source| (0..64).map(move |destination| (source, destination)))
+        {
+            let mut piece = v4(1, 0, 0, true, 0, &[7; 64]);
+            (piece[15], piece[19]) = (source, destination);
+            let counters = counters_of(&mended(piece), &pairs);
+            seen[0][counters[0]] += 1;
+            seen[1][counters[1] - COUNTERS] += 1;
+            both.insert(counters);
+        }
+        for counts in seen {
+            // Of 4,096 drawn pairs a counter has four in the mean, and one in 55 has none.
+            assert!(counts.iter().filter(|count| **count == 0).count() < 60, "{counts:?}");
+            assert!(counts.iter().all(|count| *count < 20), "{counts:?}");
+        }
+        // In a million places, 4,096 meet eight times.
+        assert!(both.len() > 4_070, "{} of 4,096 pairs have counters of their own", both.len());
+    }
+
+    #[test]
+    fn protocols_and_versions_and_every_part_of_an_address_tell_pairs_apart() {
+        let pairs = Pairs::new(None, Secret::new(5));
+        let protocols: HashSet<_> = (0..=255)
+            .map(|protocol| {
+                let mut piece = v4(1, 0, 0, true, 0, &[7; 64]);
+                piece[9] = protocol;
+                counters_of(&mended(piece), &pairs)
+            })
+            .collect();
+        assert!(protocols.len() > 250, "{} of 256 protocols", protocols.len());
+        let as_v6 = |ends: [u64; 4]| {
+            let mut piece = v6(7, 0, true, 0, &[7; 64]);
+            piece[8..40].copy_from_slice(&ends.map(u64::to_be_bytes).concat());
+            piece
+        };
+        // The same in all but the version: IPv6 has no protocol here.
+        let mut as_v4 = v4(1, 0, 0, true, 0, &[7; 64]);
+        as_v4[9] = 0;
+        as_v4[16..20].fill(0);
+        let same_bytes = u64::from_be_bytes([10, 0, 0, 1, 0, 0, 0, 0]);
+        assert_ne!(counters_of(&mended(as_v4), &pairs), counters_of(&as_v6([same_bytes, 0, 0, 0]), &pairs));
+        for word in 0..4 {
+            let ends = |value| core::array::from_fn(|at| if at == word { value } else { 0 });
+            let pairs: HashSet<_> = (0..64).map(|value| counters_of(&as_v6(ends(value)), &pairs)).collect();
+            assert!(pairs.len() > 60, "{} of 64 pairs that differ in word {word}", pairs.len());
+        }
+    }
+
+    #[test]
+    fn a_datagram_without_memory_uses_up_an_identifier_too() {
+        let limits = Limits { bytes: 1 << 28, patience: None };
+        // Room for a run and a packet that comes.
+        let pool = Pool::new(2 * packet::Buffer::pinned_len_for(64));
+        let mut half = Half { out: Output::new(pool, None), ..Half::new(limits, Late::Retire, Way::Each) };
+        let now = Time::from_nanos(1_000_000_000);
+        half.step(now, &[v4(1, 5, 0, true, 0, &[7; 64])]);
+        for id in 0..HALF_A_ROUND {
+            half.step(now, &[v4(1, (10_000 + id) as u16, 0, true, 0, &[1; 64])]);
+        }
+        assert_eq!(half.out.ledger.retired(Reason::NoBuffer).packets, u64::from(HALF_A_ROUND));
+        half.step(now, &[v4(1, 5, 64, true, 0, &[8; 64])]);
+        assert_eq!(half.out.ledger.retired(Reason::FragLate).packets, 1, "it is of another datagram");
+    }
+
+    /// One of those that are compared.
+    struct Half {
+        reassembler: Reassembler,
+        out: Output,
+        way: Way,
+        gone: Vec<String>,
+    }
+
+    /// How packets are pushed.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Way {
+        /// One by one.
+        Each,
+        /// One by one, without what hints would say.
+        Closely,
+        /// As many as there are.
+        Batches,
+    }
+
+    impl Half {
+        fn new(limits: Limits, late: Late, way: Way) -> Half {
+            let reassembler = Reassembler::new(limits, late, Secret::new(5));
+            Half { reassembler, out: Output::new(Pool::new(1 << 30), None), way, gone: Vec::new() }
+        }
+
+        /// All that can be seen of a step.
+        fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> String {
+            self.reassembler.expire(now, &mut self.out);
+            self.drain();
+            let pool = &mut self.out.pool;
+            let read = |frame: &Vec<u8>| Frame::Ip(Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap());
+            let frames: Vec<Frame> = frames.iter().map(read).collect();
+            let mut frames = frames.into_iter();
+            while let [_, ..] = frames.as_slice() {
+                if self.way == Way::Closely {
+                    self.reassembler.datagrams.forget_hints();
+                }
+                let taken = match self.way {
+                    Way::Batches => self.reassembler.take_front(frames.as_slice(), &mut self.out, &mut CopyPayload),
+                    Way::Each | Way::Closely => 0,
+                };
+                frames.by_ref().take(taken).for_each(|frame| self.out.pool.give(frame.into_buffer()));
+                if taken == 0
+                    && let Some(Frame::Ip(packet)) = frames.next()
+                {
+                    match self.way {
+                        Way::Batches => {
+                            self.reassembler.push_unlike(now, packet, &mut self.out, &mut CopyPayload);
+                        }
+                        Way::Each | Way::Closely => self.reassembler.push(now, packet, &mut self.out),
+                    }
+                }
+                self.drain();
+            }
+            let gone = core::mem::take(&mut self.gone);
+            let it = &self.reassembler;
+            let counts = (it.held(), it.charged(), it.next_deadline(), self.out.pool.lent_count());
+            let ledger = &self.out.ledger;
+            let events: Vec<_> = Event::ALL.iter().map(|event| (event.name(), ledger.event(*event))).collect();
+            let ends: Vec<_> = Reason::ALL.iter().map(|reason| (reason.name(), ledger.retired(*reason))).collect();
+            format!("{counts:?} {events:?} {ends:?} {gone:?}")
+        }
+
+        fn drain(&mut self) {
+            while let Some(packet) = self.out.next() {
+                let more = (packet.cut, packet.longest_piece());
+                self.gone.push(format!("{:02x?} {more:?}", packet.frame()));
+                self.out.done(packet);
+            }
+        }
+    }
+
+    /// Where the pair of a piece is counted.
+    fn counters_of(frame: &[u8], pairs: &Pairs) -> [usize; 2] {
+        let piece = Frame::copy(frame, Medium::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
+        pairs.of(&DatagramKey::of(&piece, piece.ip().fragment.unwrap(), None)).0.map(usize::from)
+    }
+
+    /// A piece of one of a crowd of datagrams: mostly one that fits, in many orders, and some that do not.
+    fn piece(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
+        let number = random.usize(..crowd);
+        // Those of one number have one length; names come again.
+        let (pieces, len) = (2 + number % 5, 8 * (1 + number % 80));
+        let in_order = (step / 2) % pieces;
+        let index = if random.bool() { in_order } else { random.usize(..pieces) };
+        let more = index + 1 < pieces;
+        let (mut offset, mut len, mut more) = (index * len, if more { len } else { len - number % 8 }, more);
+        match random.u16(..120) {
+            0 => offset += 8,
+            1 => len += 8,
+            2 => len += 1,
+            3 => more = !more,
+            4 => len = 0,
+            _ => {}
+        }
+        let marks = if random.u8(..40) == 0 { random.u8(..4) } else { 0 };
+        let payload: Vec<u8> = (0..len).map(|at| (offset + at + number) as u8).collect();
+        let bytes = if number.is_multiple_of(3) {
+            v6(number as u32, offset, more, marks, &payload)
+        } else {
+            let tos = if marks == 3 { 2 } else { 0 };
+            // Two sources use the same identifiers.
+            v4(1 + number as u8 % 2, number as u16 / 2, offset, more, tos, &payload)
+        };
+        if marks < 2 || number.is_multiple_of(3) {
+            bytes
+        } else {
+            with_option(bytes, *random.choice(&[0x88, 0x07]).unwrap())
+        }
+    }
+
+    fn v4(source: u8, id: u16, offset: usize, more: bool, tos: u8, payload: &[u8]) -> Vec<u8> {
+        let place = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
+        let mut bytes = vec![0x45, tos, 0, 0];
+        bytes.extend([id.to_be_bytes(), place.to_be_bytes()].concat());
+        bytes.extend([64, 17, 0, 0, 10, 0, 0, source, 10, 1, 1, 1]);
+        bytes.extend(payload);
+        mended(bytes)
+    }
+
+    /// The same with an option, which every piece carries or only the first one may.
+    fn with_option(mut bytes: Vec<u8>, kind: u8) -> Vec<u8> {
+        bytes.splice(20..20, [kind, 4, 1, 2]);
+        bytes[0] = 0x46;
+        mended(bytes)
+    }
+
+    fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+        let len = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[10..12].fill(0);
+        let header_len = usize::from(bytes[0] & 15) * 4;
+        let checksum = Sum::of(&bytes[..header_len]).checksum();
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    fn v6(id: u32, offset: usize, more: bool, marks: u8, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x60, marks << 4, 0, 0];
+        bytes.extend((8 + payload.len() as u16).to_be_bytes());
+        bytes.extend([44, 64]);
+        bytes.extend([[1; 16], [2; 16]].concat());
+        bytes.extend([17, 0]);
+        bytes.extend((offset as u16 | u16::from(more)).to_be_bytes());
+        bytes.extend(id.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    /// Half of the identifications of IPv4.
+    const HALF_A_ROUND: u32 = 1 << 15;
+}

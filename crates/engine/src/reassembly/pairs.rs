@@ -1,0 +1,172 @@
+//! New datagrams of pairs of hosts -> how long each may wait, when its identification wraps, how long it becomes.
+//!
+//! Pairs are counted under a hash of their addresses and protocol, which others may share: the counts of a pair are too
+//! high then, never too low.
+
+use super::may_join::{DatagramKey, id_may_have_wrapped};
+use crate::secret::{Secret, TableKey};
+use core::time::Duration;
+use packet::{Time, Version};
+
+/// What is known of pairs of hosts.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    counters: Box<[Counter]>,
+    /// Datagrams that were started, of all pairs.
+    opened: u32,
+    /// How long datagrams of each version may wait, the longest first.
+    timeouts: [Timeouts; 2],
+    /// For a table in which pairs that meet cost each other little.
+    key: TableKey,
+}
+
+/// Where a pair is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pair(pub(super) [u16; 2]);
+
+/// When a datagram was started, in datagrams: what the counter of all said, and each of its pair's two.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdEpoch {
+    opened: u32,
+    pair: Pair,
+    totals: [u32; 2],
+}
+
+/// Datagrams of the pairs that share a hash: started in all, in the running window, and in the one before; and the
+/// payload of the last one that became whole, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    window: u64,
+    total: u32,
+    count: u32,
+    before: u32,
+    last_len: u16,
+}
+
+/// How long datagrams of one version may wait, the longest first.
+type Timeouts = [Timeout; SHORTER.len()];
+
+/// A time-out, and with how many new datagrams in a window a pair's identifications last so long.
+#[derive(Clone, Copy, Debug)]
+struct Timeout {
+    duration: Duration,
+    datagrams: u32,
+}
+
+impl Pairs {
+    /// With the usual time-outs, or another one for both versions.
+    pub(super) fn new(timeout: Option<Duration>, secret: Secret) -> Pairs {
+        let longest = timeout.map_or(STANDARD_TIMEOUTS, |timeout| [timeout; 2]);
+        let [v4, v6] = longest;
+        let timeouts = [(v4, Version::V4), (v6, Version::V6)]
+            .map(|(longest, version)| SHORTER.map(|divisor| Timeout::new(longest / divisor, version)));
+        let counters = vec![Counter::default(); 2 * COUNTERS].into_boxed_slice();
+        Pairs { counters, opened: 0, timeouts, key: TableKey::new(secret) }
+    }
+
+    /// All time-outs that a datagram may have.
+    pub(super) fn timeouts(&self) -> Vec<Duration> {
+        let mut all: Vec<Duration> = self.timeouts.as_flattened().iter().map(|timeout| timeout.duration).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Where the datagrams of a key's pair are counted: each counter may count other pairs too, but never fewer than this
+    /// one, so the lower is nearer. A fast pair spoils one of another's counters, hardly ever both.
+    #[inline(always)]
+    pub(super) fn of(&self, key: &DatagramKey) -> Pair {
+        let [e0, e1, e2, e3] = key.ends.words();
+        let what = u64::from(key.protocol) | (key.version as u64) << 8;
+        let pair =
+            if e1 | e2 | e3 == 0 { self.key.hash([e0, what]) } else { self.key.hash([e0, e1, e2, e3, what, 0]) };
+        Pair([pair as usize % COUNTERS, COUNTERS + (pair >> 32) as usize % COUNTERS].map(|at| at as u16))
+    }
+
+    /// Counts a datagram that is started, and says how long to wait for it: shorter where its pair's identifications wrap
+    /// sooner, so that two datagrams of one identification are never held together (X2, RFC 4963 section 2, R060).
+    #[inline(always)]
+    pub(super) fn count(&mut self, now: Time, pair: Pair, version: Version) -> (Duration, IdEpoch) {
+        let window = now.nanos() / WINDOW.as_nanos() as u64;
+        let [(count, total), (other_count, other_total)] =
+            pair.0.map(|at| self.counters.get_mut(usize::from(at)).map_or((0, 0), |it| it.count(window)));
+        let datagrams = count.min(other_count);
+        let [v4, v6] = &self.timeouts;
+        let timeouts = if version == Version::V4 { v4 } else { v6 };
+        let [.., shortest] = timeouts;
+        let timeout = timeouts.iter().find(|timeout| datagrams <= timeout.datagrams).unwrap_or(shortest);
+        let epoch = IdEpoch { opened: self.opened, pair, totals: [total, other_total] };
+        self.opened = self.opened.wrapping_add(1);
+        (timeout.duration, epoch)
+    }
+
+    /// May the identification of a datagram that was started then be another's? Where a pair becomes fast, what came
+    /// before was promised more time than its identifications last.
+    #[inline(always)]
+    pub(super) fn id_may_have_wrapped(&self, epoch: &IdEpoch, version: Version) -> bool {
+        id_may_have_wrapped(version, self.opened.wrapping_sub(epoch.opened), || self.started_since(epoch))
+    }
+
+    /// Datagrams that a pair has started since, at most.
+    #[cold]
+    fn started_since(&self, epoch: &IdEpoch) -> u32 {
+        let counters = epoch.pair.0.map(|at| self.counters.get(usize::from(at)).map_or(0, |it| it.total));
+        let since = counters.iter().zip(epoch.totals).map(|(total, then)| total.wrapping_sub(then));
+        since.min().unwrap_or(0)
+    }
+
+    /// Payload of the pair's last whole datagram, in bytes: what the next one will need.
+    #[inline]
+    pub(super) fn predicted_len(&self, pair: Pair) -> usize {
+        let [at, _] = pair.0;
+        self.counters.get(usize::from(at)).map_or(0, |it| usize::from(it.last_len))
+    }
+
+    /// Takes note of the payload of a datagram that has become whole, in bytes.
+    #[inline]
+    pub(super) fn note_len(&mut self, epoch: &IdEpoch, len: usize) {
+        let [at, _] = epoch.pair.0;
+        if let Some(counter) = self.counters.get_mut(usize::from(at)) {
+            counter.last_len = len as u16;
+        }
+    }
+}
+
+impl IdEpoch {
+    /// The pair whose datagram it is.
+    pub(super) fn pair(&self) -> Pair {
+        self.pair
+    }
+}
+
+impl Timeout {
+    /// One that lasts so long: half of a version's identifications may come in it.
+    fn new(duration: Duration, version: Version) -> Timeout {
+        let windows = duration.as_nanos().div_ceil(WINDOW.as_nanos()).max(1);
+        let datagrams = (1 << (version.id_bits() - 1)) / windows;
+        Timeout { duration, datagrams: u32::try_from(datagrams).unwrap_or(u32::MAX) }
+    }
+}
+
+impl Counter {
+    /// Counts a datagram; returns how many came in a window, by the busier of the last two, and of all time.
+    #[inline(always)]
+    fn count(&mut self, window: u64) -> (u32, u32) {
+        if window != self.window {
+            self.before = if window == self.window + 1 { self.count } else { 0 };
+            (self.window, self.count) = (window, 0);
+        }
+        self.total = self.total.wrapping_add(1);
+        self.count = self.count.saturating_add(1);
+        (self.count.max(self.before), self.total)
+    }
+}
+
+/// Counters in each of the two tables.
+pub(super) const COUNTERS: usize = 1_024;
+/// Stretch in which new datagrams of a pair are counted.
+const WINDOW: Duration = Duration::from_millis(100);
+/// Time-outs of IPv4 and IPv6, whole and shortened by these divisors for pairs with fast identifications.
+const STANDARD_TIMEOUTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
+/// See [`STANDARD_TIMEOUTS`].
+const SHORTER: [u32; 4] = [1, 8, 64, 512];

@@ -1,0 +1,415 @@
+//! What came last -> places for payloads that are still to come; payloads that came there -> datagrams (papers: Kurmann's
+//! speculative defragmentation).
+//!
+//! What it sees: the datagram that was touched last, and the last one that became whole. What it concludes: the next frames
+//! are the rest of that datagram, and then datagrams like that one, in order and in pieces as long as before. When it is
+//! wrong: another host's packet comes between, a piece is lost, overtaken or of another length. What that costs: the
+//! payloads from there to the end of the batch are copied twice, and nothing else; so it stops predicting where too few
+//! predictions are right, and tries again now and then.
+
+use super::datagrams::Datagrams;
+use super::run::Taken;
+use crate::held::Handle;
+use crate::output::Next;
+use core::ops::Range;
+use packet::{Apart, Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
+
+/// When places are guessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guessing {
+    /// Never.
+    Never,
+    /// Whenever something is known that lets guess.
+    Always,
+    /// As long as enough guesses are right, and payloads are so long that a copy is worth a guess.
+    #[default]
+    WherePays,
+}
+
+/// How guesses went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guesses {
+    /// Frames that were received with their payload apart.
+    pub made: u64,
+    /// Of these, fragments whose payload lay where it belonged.
+    pub right: u64,
+    /// Bytes of payload that nobody copied from there.
+    pub landed_bytes: u64,
+    /// Bytes that were copied out of places by who settled the guesses.
+    pub copied_out_bytes: u64,
+}
+
+/// What a reassembler remembers to predict by.
+#[derive(Debug, Default)]
+pub(super) struct Placement {
+    mode: Guessing,
+    guesses: Guesses,
+    hit_rate: HitRate,
+    /// How often the number of datagrams is halved that are lent memory before anything of them has come.
+    backoff: u32,
+    grid: Option<Grid>,
+    /// Where the first places lie, in the run that was there.
+    rest: Range<usize>,
+    fresh: Vec<Option<Buffer>>,
+    /// Where the next place lies that was not looked at, and what is behind it in the same memory.
+    cursor: (Area, Range<usize>),
+    /// The run that the last fragment was taken in by.
+    current: Option<(Area, Handle)>,
+    taken_count: usize,
+    rescued: Vec<Frame>,
+}
+
+/// The same, with the datagrams that it is about.
+pub(crate) struct Placing<'a> {
+    pub(super) placement: &'a mut Placement,
+    pub(super) datagrams: &'a mut Datagrams,
+}
+
+/// Which bytes of its datagram a place takes, and whose memory it lies in.
+pub(crate) type Place = (Area, Range<usize>);
+
+/// Whose memory a place lies in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Area {
+    /// That of the run that was there.
+    #[default]
+    Rest,
+    /// That lent for one that was not, with this number.
+    Fresh(usize),
+}
+
+/// Whether guessing pays, as seen so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct HitRate {
+    made: u64,
+    right: u64,
+    /// Batches without a guess that are still to come.
+    pause: u32,
+    /// How many there were last time; none while it pays.
+    last_pause: u32,
+}
+
+impl Guesses {
+    /// Those of two stages that followed each other.
+    pub(crate) fn and(self, other: Guesses) -> Guesses {
+        Guesses {
+            made: self.made + other.made,
+            right: self.right + other.right,
+            landed_bytes: self.landed_bytes + other.landed_bytes,
+            copied_out_bytes: self.copied_out_bytes + other.copied_out_bytes,
+        }
+    }
+}
+
+impl Placement {
+    pub(super) fn set_mode(&mut self, mode: Guessing) {
+        self.mode = mode;
+    }
+
+    pub(super) fn guesses(&self) -> Guesses {
+        self.guesses
+    }
+
+    /// Are places lent for what comes next?
+    #[inline]
+    pub(super) fn is_predicting(&self) -> bool {
+        self.grid.is_some()
+    }
+}
+
+impl<'a> Placing<'a> {
+    /// Draws up places for what is expected next, by the header of the next packet where that was seen.
+    pub(crate) fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
+        if let Some(next) = next {
+            self.datagrams.turn_to(next);
+        }
+        let Placing { placement: it, datagrams } = self;
+        it.grid = None;
+        it.taken_count = 0;
+        it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
+        let Some(count) = it.hit_rate.count_max(it.mode) else { return };
+        let again = datagrams.expected_again();
+        let Some((rest, expected)) = datagrams
+            .expected()
+            .map(|(at, next, expected)| (Some((at, next..expected.len)), expected))
+            .or(again.map(|expected| (None, expected)))
+        else {
+            return;
+        };
+        let step_min = if it.mode == Guessing::Always { 1 } else { STEP_MIN };
+        if expected.step < step_min {
+            return;
+        }
+        it.current = rest.as_ref().map(|(at, _)| (Area::Rest, *at));
+        it.rest = rest.map_or(0..0, |(_, range)| range);
+        it.cursor = (Area::Rest, it.rest.clone());
+        let fresh = again.filter(|again| (again.front, again.step) == (expected.front, expected.step));
+        let fresh_len = fresh.map_or(0, |again| again.len);
+        let rest_count = it.rest.len().div_ceil(expected.step);
+        it.grid = Some(Grid { front: expected.front, step: expected.step, fresh_len, count });
+        if fresh_len > 0 && rest_count < count {
+            let needed = (count - rest_count).div_ceil(fresh_len.div_ceil(expected.step));
+            let count = needed.min(FRESH_MAX >> it.backoff);
+            self.lend_fresh(count, fresh_len, pool);
+        }
+    }
+
+    /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds
+    /// enough for what comes.
+    fn lend_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
+        let Placing { placement: Placement { fresh, .. }, datagrams } = self;
+        let charge = Buffer::pinned_len_for(len);
+        let spare_count = pool.free_len().saturating_sub(BATCH_LEN) / charge.max(1);
+        let count = count.min(spare_count);
+        while fresh.len() < count && datagrams.has_room_for(charge * (fresh.len() + 1)) {
+            let Some(buffer) = pool.lend(len) else { return };
+            if buffer.pinned_len() != charge {
+                return pool.give(buffer);
+            }
+            fresh.push(Some(buffer));
+        }
+    }
+
+    /// The places that are drawn up.
+    pub(crate) fn places(self) -> Option<Places<'a>> {
+        let Placement { grid, rest, fresh, current, taken_count, .. } = self.placement;
+        let rest: &mut [u8] = match *current {
+            Some((_, at)) => self.datagrams.place_mut(at, rest.clone()),
+            None => &mut [],
+        };
+        Some(Places::new((*grid)?, rest, fresh, taken_count))
+    }
+
+    /// The next place; they follow one another as [`Places`] does.
+    #[inline]
+    pub(crate) fn next_place(&mut self) -> Place {
+        let Grid { step, fresh_len, .. } = match self.placement.grid {
+            Some(grid) => grid,
+            None => panic!("what landed was lent a place"),
+        };
+        let (area, ahead) = &mut self.placement.cursor;
+        if ahead.start >= ahead.end {
+            let number = match *area {
+                Area::Rest => 0,
+                Area::Fresh(number) => number + 1,
+            };
+            (*area, *ahead) = (Area::Fresh(number), 0..fresh_len);
+        }
+        let place = ahead.start..ahead.end.min(ahead.start + step);
+        ahead.start = place.end;
+        (*area, place)
+    }
+
+    /// Takes in a fragment whose payload lies at this place, if it belongs there. With the last one, its datagram waits to
+    /// be [sent](Placing::send_complete).
+    pub(crate) fn take(&mut self, now: Time, place: &Place, piece: &Packet) -> Taken {
+        let (area, range) = place;
+        let len = piece.ip().payload_len();
+        if len > range.len() {
+            return Taken::Not;
+        }
+        let taken = match (*area, self.placement.current) {
+            (Area::Fresh(number), _) if range.start == 0 => self.open(now, number, piece),
+            (_, Some((current, at))) if current == *area => self.datagrams.take_placed(at, range.start, piece),
+            _ => Taken::Not,
+        };
+        if taken != Taken::Not {
+            self.placement.guesses.landed_bytes += len as u64;
+        }
+        taken
+    }
+
+    fn open(&mut self, now: Time, number: usize, piece: &Packet) -> Taken {
+        let Some(slot) = self.placement.fresh.get_mut(number) else { return Taken::Not };
+        let Some(buffer) = slot.take() else { return Taken::Not };
+        match self.datagrams.open_placed(now, piece, buffer) {
+            Ok(at) => {
+                self.placement.current = Some((Area::Fresh(number), at));
+                Taken::Piece
+            }
+            Err(buffer) => {
+                *slot = Some(buffer);
+                Taken::Not
+            }
+        }
+    }
+
+    /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it, and says how many they
+    /// are: each fills its place.
+    pub(crate) fn take_more(&mut self, piece: &Apart, next: &[Landed]) -> usize {
+        let len = piece.packet().ip().payload_len();
+        let Placement { grid, cursor: (_, ahead), current, guesses, .. } = &mut *self.placement;
+        let fills_its_place = grid.is_some_and(|grid| grid.step == len && len > 0);
+        let Some((_, at)) = current.filter(|_| fills_its_place) else { return 0 };
+        let next = next.get(..ahead.len() / len).unwrap_or(next);
+        let alike = |count_max| piece.followed_by(next.get(..count_max).unwrap_or(next));
+        let count = self.datagrams.take_more_placed(at, len, alike);
+        ahead.start += count * len;
+        guesses.landed_bytes += (count * len) as u64;
+        count
+    }
+
+    /// Sends on the datagram whose last piece was taken in: it leaves with its memory. What came to places behind is copied
+    /// out before, if [there are any](Placing::goes_on).
+    pub(crate) fn send_complete(&mut self, out: &mut impl Next) {
+        if let Some((_, at)) = self.placement.current.take() {
+            self.datagrams.close(at, out);
+        }
+    }
+
+    /// Does the next place lie in the same memory as the last one?
+    pub(crate) fn goes_on(&self) -> bool {
+        let (_, ahead) = &self.placement.cursor;
+        ahead.start < ahead.end
+    }
+
+    /// Copies a fragment's payload out of its place.
+    pub(crate) fn rescue(&mut self, (area, range): Place, it: Landed) {
+        let Placing { placement, datagrams } = self;
+        placement.guesses.copied_out_bytes += it.len() as u64;
+        let bytes = match (area, placement.current) {
+            (_, Some((current, at))) if current == area => datagrams.laid(at, range),
+            (Area::Fresh(number), _) => match placement.fresh.get(number) {
+                Some(Some(buffer)) => buffer.bytes(HEADROOM + range.start..HEADROOM + range.end),
+                _ => panic!("memory that no run took is there"),
+            },
+            (Area::Rest, _) => panic!("a run does not end before what lies in it is copied out"),
+        };
+        let frame = it.copy_out(bytes);
+        placement.rescued.push(frame);
+    }
+
+    pub(crate) fn rescue_next(&mut self, it: Landed) {
+        let place = self.next_place();
+        self.rescue(place, it);
+    }
+
+    /// Gives back what nobody landed in, and learns from how the prediction went. What was copied out is put in front of
+    /// `frames`.
+    pub(crate) fn end(&mut self, came_count: usize, right_count: usize, frames: &mut Vec<Frame>, pool: &mut Pool) {
+        let it = &mut *self.placement;
+        it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
+        if !it.rescued.is_empty() {
+            frames.splice(0..0, it.rescued.drain(..));
+        }
+        if it.grid.take().is_none() {
+            return;
+        }
+        let made = it.taken_count.min(came_count);
+        it.guesses.made += made as u64;
+        it.guesses.right += right_count as u64;
+        it.hit_rate.note(made as u64, right_count as u64);
+        it.current = None;
+        it.backoff = if right_count == made { it.backoff.saturating_sub(1) } else { BACKOFF_MAX };
+        if right_count < made {
+            self.datagrams.forget_last();
+        }
+    }
+}
+
+impl HitRate {
+    /// How many places may be guessed at once, if any.
+    fn count_max(&mut self, guessing: Guessing) -> Option<usize> {
+        match guessing {
+            Guessing::Never => None,
+            Guessing::Always => Some(PLACES_MAX),
+            Guessing::WherePays if self.pause > 0 => {
+                self.pause -= 1;
+                None
+            }
+            Guessing::WherePays if self.last_pause > 0 => Some(RETRY_COUNT),
+            Guessing::WherePays => Some(PLACES_MAX),
+        }
+    }
+
+    /// Learns how guesses went.
+    fn note(&mut self, made: u64, right: u64) {
+        self.made += made;
+        self.right += right;
+        let enough = if self.last_pause > 0 { RETRY_COUNT as u64 } else { WINDOW };
+        if self.made < enough {
+            return;
+        }
+        let pays = self.right * 100 >= self.made * BREAK_EVEN_PERCENT;
+        self.last_pause = if pays { 0 } else { (2 * self.last_pause).clamp(PAUSE_MIN, PAUSE_MAX) };
+        self.pause = self.last_pause;
+        (self.made, self.right) = (0, 0);
+    }
+}
+
+/// Frames that places are drawn up for at once, at most: a port's batch.
+const PLACES_MAX: usize = 64;
+/// Right guesses below which guessing costs more than it saves, in percent: d / (1 + d - c) for a copy out that
+/// costs d, and a landing that costs c, of what a fragment costs otherwise (kB4). With fragments of 1,500 bytes in
+/// memory alone d is about 0.3 and c 0.6 (`bench landing`), which asks for 43.
+const BREAK_EVEN_PERCENT: u64 = 40;
+/// Guesses after which it is decided whether they pay.
+const WINDOW: u64 = 256;
+/// The same after a pause.
+const RETRY_COUNT: usize = 16;
+/// Batches that pass without a guess where they do not: twice as many each time.
+const PAUSE_MIN: u32 = 16;
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: u32 = 1_024;
+
+/// Datagrams of which nothing has come that memory is lent for, at most.
+const FRESH_MAX: usize = 32;
+/// Payload below which a copy costs less than a guess, in bytes.
+const STEP_MIN: usize = 512;
+/// Memory that a port may need for a batch while nothing is lent for guesses, in bytes: one frame of the longest
+/// packet, or several of a narrow link.
+const BATCH_LEN: usize = 128 << 10;
+/// See [`FRESH_MAX`]: one, after a wrong guess.
+const BACKOFF_MAX: u32 = FRESH_MAX.ilog2();
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Late, Limits, Reassembler};
+    use super::*;
+    use crate::secret::Secret;
+
+    #[test]
+    fn a_window_decides_whether_guessing_pays_and_after_a_pause_a_few_guesses_do() {
+        let mut trial = HitRate::default();
+        trial.note(WINDOW - 1, 0);
+        assert_eq!((trial.pause, trial.made), (0, WINDOW - 1), "too few to say");
+        trial.note(1, 0);
+        assert_eq!((trial.pause, trial.made), (PAUSE_MIN, 0));
+        for pauses in 1..12 {
+            trial.note(RETRY_COUNT as u64, 0);
+            assert_eq!(
+                trial.pause,
+                (PAUSE_MIN << pauses).min(PAUSE_MAX),
+                "each pause is twice as long, up to the longest"
+            );
+        }
+        trial.note(RETRY_COUNT as u64, RETRY_COUNT as u64);
+        assert_eq!((trial.pause, trial.last_pause), (0, 0), "it pays again");
+        trial.note(RETRY_COUNT as u64, 0);
+        assert_eq!((trial.pause, trial.made), (0, RETRY_COUNT as u64), "a window again");
+    }
+
+    #[test]
+    fn no_guess_takes_the_memory_that_a_port_needs_for_what_comes() {
+        for (bytes, expected) in [(70_000, 0), (BATCH_LEN, 0), (BATCH_LEN + Buffer::pinned_len_for(9_000), 1)] {
+            let limits = Limits { bytes: 1 << 20, patience: None };
+            let mut reassembler = Reassembler::new(limits, Late::Retire, Secret::new(1));
+            let mut pool = Pool::new(bytes);
+            reassembler.placing().lend_fresh(10, 9_000, &mut pool);
+            assert_eq!(reassembler.placement.fresh.len(), expected, "of {bytes} bytes");
+            assert!(pool.lend(65_535).is_some() || bytes < BATCH_LEN);
+        }
+    }
+
+    #[test]
+    fn memory_is_lent_for_as_many_datagrams_as_the_limit_holds() {
+        let len = 9_000;
+        let charge = Buffer::pinned_len_for(len);
+        for (bytes, expected) in [(0, 0), (charge - 1, 0), (charge, 1), (3 * charge - 1, 2), (3 * charge, 3)] {
+            let limits = Limits { bytes, patience: None };
+            let mut reassembler = Reassembler::new(limits, Late::Release { mtu: 1_500 }, Secret::new(1));
+            reassembler.placing().lend_fresh(10, len, &mut Pool::new(1 << 20));
+            assert_eq!(reassembler.placement.fresh.len(), expected, "for {bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Fragments of one datagram, in the buffer that it is put together in -> the datagram.
+
+use super::ecn::EcnSeen;
+use super::holes::Holes;
+use super::may_join::{DatagramKey, conflict, fault};
+use super::pairs::IdEpoch;
+use crate::fragment::Pieces;
+use crate::ledger::{Reason, Tally};
+use crate::output::Next;
+use crate::segment::Piece;
+use crate::sink::PayloadSink;
+use core::ops::Range;
+use packet::{Buffer, Content, Cut, Fill, Fragment, Frame, Front, HEADROOM, Packet, Shape, UNIT};
+
+/// A datagram of which some bytes are missing.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Run {
+    holes: Holes,
+    /// The shape of the last piece, and how far one like it may reach: what was found of that one's header holds for any
+    /// of this shape that ends here or before, and the buffer takes it.
+    shape: Shape,
+    room: u32,
+    pieces: u32,
+    packet: Packet,
+    epoch: IdEpoch,
+    longest: u32,
+    longest_dont_fragment: u32,
+    /// Has the piece at offset 0 come, and how long was its payload?
+    first_len: Option<u16>,
+    ecn: EcnSeen,
+    /// Is it rejoined on the way, hop by hop?
+    is_on_the_way: bool,
+}
+
+/// What became of a piece that may be like the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It takes a closer look.
+    Not,
+    /// It was taken in.
+    Piece,
+    /// It was taken in, and nothing is missing now.
+    Last,
+}
+
+/// What a datagram's pieces are like that are still to come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    pub(super) front: Front,
+    /// Payload of each but the last, in bytes.
+    pub(super) step: usize,
+    /// The datagram's payload, as far as it is known, in bytes.
+    pub(super) len: usize,
+}
+
+/// What is known of a datagram that became whole, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastComplete {
+    len: u32,
+    /// Length of its longest piece.
+    longest: u32,
+    link_len: u16,
+    header_len: u16,
+}
+
+impl Run {
+    /// Starts one in this buffer, with the headers of the first piece that came, which is still to be taken in.
+    #[inline(always)]
+    pub(super) fn open(piece: &Packet, buffer: Buffer, epoch: IdEpoch, is_on_the_way: bool) -> Run {
+        Run {
+            holes: Holes::ALL,
+            shape: piece.ip().shape,
+            room: 0,
+            pieces: 0,
+            packet: Packet::open(piece, buffer),
+            epoch,
+            longest: 0,
+            longest_dont_fragment: 0,
+            first_len: None,
+            ecn: EcnSeen::default(),
+            is_on_the_way,
+        }
+    }
+
+    /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others behind the
+    /// first one, and there is room.
+    #[inline(always)]
+    pub(super) fn take_readily(&mut self, key: &DatagramKey, piece: &Packet, sink: &mut impl PayloadSink) -> Taken {
+        let ip = piece.ip();
+        let Some(fragment) = ip.fragment else { return Taken::Not };
+        let range = range_of(piece, fragment);
+        if *key != DatagramKey::of(piece, fragment, None) || range.end > self.room as usize {
+            return Taken::Not;
+        }
+        let is_like_the_last = self.shape.is_same(ip.shape);
+        if !is_like_the_last && fault(piece, fragment).is_some() {
+            return Taken::Not;
+        }
+        // The first piece brings other headers.
+        if range.start == 0 || !self.holes.claim(self.packet.map_mut(), &range, fragment.more) {
+            return Taken::Not;
+        }
+        sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
+        self.pieces += 1;
+        if !is_like_the_last {
+            self.remember(piece);
+        }
+        if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
+    }
+
+    /// Takes in pieces of this length that are like the last one, go on in order and lie in their places; `count` says how
+    /// many there are, of at most so many.
+    pub(super) fn take_more(&mut self, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
+        let Some(next) = self.holes.next() else { return 0 };
+        let Some(count_max) = (self.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
+        let count = count(count_max);
+        self.holes.extend(next + len * count, true);
+        self.pieces += count as u32;
+        count
+    }
+
+    /// What speaks against a piece of this datagram.
+    pub(super) fn conflict_with(&self, piece: &Packet, fragment: Fragment) -> Option<Reason> {
+        let range = range_of(piece, fragment);
+        let laid = || self.packet.laid(range.start, range.len());
+        conflict(&self.holes, self.packet.map(), &range, fragment.more, piece.payload(), laid)
+    }
+
+    /// Takes in a piece that fills a hole.
+    #[inline(always)]
+    pub(super) fn take(&mut self, piece: &Packet, fragment: Fragment, sink: &mut impl PayloadSink) {
+        let range = range_of(piece, fragment);
+        if range.start == 0 {
+            if !self.packet.ip().starts() {
+                self.packet.take_headers(piece);
+            }
+            self.first_len = Some(range.len() as u16);
+        }
+        self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+        sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
+        self.pieces += 1;
+        self.remember(piece);
+    }
+
+    /// Takes note of all that a datagram is to know of a piece's header. One of the same shape says the same again.
+    #[inline(always)]
+    fn remember(&mut self, piece: &Packet) {
+        let ip = piece.ip();
+        self.ecn.note(ip.ecn);
+        self.longest = self.longest.max(ip.len);
+        if ip.dont_fragment {
+            self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
+        }
+        self.shape = ip.shape;
+        let len_max = self.packet.ip().payload_len_max().min(ip.payload_len_max());
+        self.room = self.packet.capacity().min(len_max) as u32;
+    }
+
+    /// Payload that a piece needs the buffer to have room for, in bytes, where it does not.
+    pub(super) fn lacks(&self, piece: &Packet, fragment: Fragment) -> Option<usize> {
+        let end = range_of(piece, fragment).end;
+        (end > self.packet.capacity()).then_some(end)
+    }
+
+    /// Moves it to a larger buffer, and returns the smaller one.
+    pub(super) fn grow(&mut self, larger: Buffer) -> Buffer {
+        self.packet.grow(larger, self.holes.top())
+    }
+
+    /// Is nothing missing?
+    pub(super) fn is_whole(&self) -> bool {
+        self.holes.is_whole()
+    }
+
+    /// Do its pieces come in order (C31)?
+    pub(super) fn is_promising(&self) -> bool {
+        self.pieces >= RESERVE_PIECES && self.holes.in_order()
+    }
+
+    /// Would the whole datagram be longer than its length field can say, with the header of the piece that starts it
+    /// (rel:A01, R069)?
+    pub(super) fn is_oversize(&self) -> bool {
+        self.first_len.is_some() && self.holes.top() > self.packet.ip().payload_len_max()
+    }
+
+    /// When it was started.
+    #[inline(always)]
+    pub(super) fn epoch(&self) -> &IdEpoch {
+        &self.epoch
+    }
+
+    /// Its headers, and what is held of its payload.
+    pub(super) fn packet(&self) -> &Packet {
+        &self.packet
+    }
+
+    pub(super) fn into_packet(self) -> Packet {
+        self.packet
+    }
+
+    /// Bytes of payload that are held.
+    pub(super) fn held_len(&self) -> usize {
+        self.holes.held_len()
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        Tally::new(self.pieces as usize, self.holes.held_len())
+    }
+
+    /// Where the piece starts that goes on in order; none where one is overdue.
+    #[inline]
+    pub(super) fn next(&self) -> Option<usize> {
+        self.holes.next()
+    }
+
+    /// Where these bytes of the datagram belong.
+    pub(super) fn place_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.packet.laid_mut(range.start, range.len())
+    }
+
+    /// Where a piece's payload belongs, if the buffer has room for it.
+    #[inline]
+    pub(super) fn place_of(&self, piece: &Packet) -> Option<&[u8]> {
+        let range = range_of(piece, piece.ip().fragment?);
+        (range.end <= self.packet.capacity()).then(|| self.packet.laid(range.start, range.len()))
+    }
+
+    /// What is to come behind what came in order, where the payload was so long the last time; 0: nobody knows.
+    pub(super) fn expected(&self, predicted_len: usize) -> Option<Expected> {
+        let next = self.holes.next()?;
+        let [first, later] = self.packet.piece_header_lens();
+        let front = Front { link_len: self.packet.link_len(), header_len: first };
+        let step = (self.longest as usize).checked_sub(first).filter(|_| first == later)?;
+        let room = self.room as usize;
+        let len = match predicted_len {
+            // Nobody knows how long it becomes.
+            predicted if predicted <= next => next + room.saturating_sub(next) / step.max(1) * step,
+            predicted => predicted.min(room),
+        };
+        Some(Expected { front, step, len })
+    }
+
+    /// Makes it the whole datagram.
+    ///
+    /// # Errors
+    /// Why it ends instead.
+    pub(super) fn close(&mut self) -> Result<LastComplete, Reason> {
+        let ecn = self.ecn.joined(self.packet.ip().ecn).ok_or(Reason::FragEcnMix)?;
+        let len = self.holes.held_len();
+        // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
+        let dont_fragment = self.has_dont_fragment();
+        self.packet.close(len, ecn, dont_fragment, self.longest);
+        if self.stays_cut() {
+            self.packet.cut = Some(self.cut(self.longest as u16, Content::Whole));
+        }
+        if self.packet.is_neighbour_discovery() {
+            return Err(Reason::FragNeighbour);
+        }
+        let (link_len, header_len) = (self.packet.link_len() as u16, self.packet.ip().header_len);
+        Ok(LastComplete { len: len as u32, longest: self.longest, link_len, header_len })
+    }
+
+    /// Makes it a packet that leaves in fragments which carry what came.
+    pub(super) fn release(&mut self, mtu: u16) {
+        let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
+        let cut = self.cut(mtu, content);
+        let ecn = self.ecn.released(self.packet.ip().ecn);
+        self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
+    }
+
+    /// Must it leave in pieces no longer than came? On the way, what no router may cut (rel:C8, R087).
+    fn stays_cut(&self) -> bool {
+        self.is_on_the_way && (self.has_dont_fragment() || !self.packet.ip().may_grow_on_the_way())
+    }
+
+    /// Did its longest piece come with DF?
+    fn has_dont_fragment(&self) -> bool {
+        self.longest_dont_fragment == self.longest
+    }
+
+    /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
+    fn cut(&self, mtu: u16, content: Content) -> Cut {
+        let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
+        let longest = (self.longest as usize).max(header_len + UNIT) as u16;
+        let mtu = if self.stays_cut() { mtu.min(longest) } else { mtu };
+        Cut { mtu, id: self.packet.ip().id, fill: Fill::Full, content }
+    }
+
+    /// The piece that started the datagram, built again, for the error that quotes it.
+    pub(super) fn first_piece(&mut self, out: &mut impl Next) -> Option<Packet> {
+        let first_len = self.first_len?;
+        let [header_len, _] = self.packet.piece_header_lens();
+        self.release((header_len + usize::from(first_len)) as u16);
+        let mut pieces = Pieces::of(&self.packet);
+        let Piece { header, payload } = pieces.next()?;
+        let link = self.packet.link_header();
+        let frame_len = header.len() + payload.len();
+        let mut buffer = out.pool().lend(frame_len - link.len)?;
+        buffer.put(HEADROOM - link.len, header);
+        buffer.put(HEADROOM - link.len + header.len(), payload);
+        match Frame::parse(buffer, frame_len, link, self.packet.ingress()) {
+            Frame::Ip(packet) => Some(packet),
+            Frame::Other(..) => panic!("a piece that we cut parses"),
+        }
+    }
+}
+
+impl LastComplete {
+    /// What a datagram's pieces will be like if it is like this one.
+    pub(super) fn expected_again(self) -> Option<Expected> {
+        let LastComplete { len, longest, link_len, header_len } = self;
+        let header_len = usize::from(header_len);
+        // The Fragment header was taken out.
+        let header_len = if header_len == V6_HEADER_LEN { header_len + V6_FRAGMENT_LEN } else { header_len };
+        let step = (longest as usize).checked_sub(header_len)?;
+        Some(Expected { front: Front { link_len: link_len.into(), header_len }, step, len: len as usize })
+    }
+}
+
+/// Which bytes of its datagram a piece carries.
+#[inline(always)]
+fn range_of(piece: &Packet, fragment: Fragment) -> Range<usize> {
+    let start = usize::from(fragment.offset);
+    start..start + piece.ip().payload_len()
+}
+
+/// Pieces in order that take a datagram into the reserve (C31).
+const RESERVE_PIECES: u32 = 2;
+/// Length of an IPv6 header, and of a Fragment header, in bytes.
+const V6_HEADER_LEN: usize = 40;
+/// See [`V6_HEADER_LEN`].
+const V6_FRAGMENT_LEN: usize = 8;
