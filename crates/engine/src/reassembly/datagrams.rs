@@ -327,9 +327,9 @@ impl Datagrams {
         if let Some(at) = ahead(2 * FORESIGHT).and_then(place_of) {
             self.held.foresee(at);
         }
-        let run_of = |packet: &'p Packet| match self.held.peek(place_of(packet)?)? {
-            State::Open(run) => Some(run),
-            State::Poisoned => None,
+        let run_of = |packet: &'p Packet| match self.held.glimpse(place_of(packet)?)? {
+            (key, State::Open(run)) if key.is_of(packet, fragment(packet)?, false) => Some(run),
+            _ => None,
         };
         if let Some(run) = ahead(FORESIGHT).and_then(run_of) {
             run.packet().foresee();

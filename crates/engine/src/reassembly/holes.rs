@@ -10,13 +10,13 @@ use packet::{UNIT, map};
 /// so pieces need no cap (C9, rel:A09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holes {
-    /// Where the piece starts that goes on in order: what is held ends here, and nothing is missing before. [`NEVER`]
-    /// once the map says what is held.
+    /// Where the piece starts that goes on in order, as long as all before it did: what is held ends here. [`WHOLE`] once
+    /// the last one has come so; [`SCATTERED`] once the map says what is held.
     next: u32,
-    /// Where the datagram ends; [`NEVER`] before its last piece has come.
+    /// Bytes held.
+    held: u32,
+    /// Where the datagram ends; [`UNKNOWN`] before its last piece has come.
     end: u32,
-    /// Bytes held, where the map says which.
-    scattered: u32,
     /// Where the highest piece ends, where the map says what is held.
     scattered_top: u32,
 }
@@ -36,7 +36,7 @@ pub(super) enum Fit {
 
 impl Holes {
     /// All is missing.
-    pub(super) const ALL: Holes = Holes { next: 0, end: NEVER, scattered: 0, scattered_top: 0 };
+    pub(super) const ALL: Holes = Holes { next: 0, held: 0, end: UNKNOWN, scattered_top: 0 };
 
     /// How the piece at `range` stands to what is held; `more` is its MF flag.
     pub(super) fn fit(&self, map: &[u8], range: &Range<usize>, more: bool) -> Fit {
@@ -50,17 +50,22 @@ impl Holes {
 
     /// Takes note of a piece where it takes one look to see that it fills a hole; true where it did.
     #[inline(always)]
-    pub(super) fn claim(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
-        if range.start as u32 == self.next && self.end == NEVER {
+    pub(super) fn claim<'a>(
+        &mut self,
+        map: impl FnOnce() -> &'a mut [u8],
+        range: &Range<usize>,
+        more: bool,
+    ) -> bool {
+        if range.start as u32 == self.next {
             self.extend(range.end, more);
             return true;
         }
-        self.claim_scattered(map, range, more)
+        self.next == SCATTERED && self.claim_scattered(map(), range, more)
     }
 
     #[inline(never)]
     fn claim_scattered(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
-        if self.in_order() || self.contradicts(range, more) || !map::claim(map, units(range)) {
+        if self.contradicts(range, more) || !map::claim(map, units(range)) {
             return false;
         }
         self.note(range, more);
@@ -68,15 +73,20 @@ impl Holes {
     }
 
     /// Takes note of a piece that fills a hole.
-    #[inline]
-    pub(super) fn fill(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) {
+    #[inline(always)]
+    pub(super) fn fill<'a>(&mut self, map: impl FnOnce() -> &'a mut [u8], range: &Range<usize>, more: bool) {
         if range.start as u32 == self.next {
             return self.extend(range.end, more);
         }
+        self.fill_scattered(map(), range, more);
+    }
+
+    #[inline(never)]
+    fn fill_scattered(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) {
         if self.in_order() {
             map.fill(0);
-            map::set(map, units(&(0..self.next as usize)));
-            (self.scattered, self.scattered_top, self.next) = (self.next, self.next, NEVER);
+            map::set(map, units(&(0..self.held as usize)));
+            (self.scattered_top, self.next) = (self.held, SCATTERED);
         }
         map::set(map, units(range));
         self.note(range, more);
@@ -87,15 +97,17 @@ impl Holes {
     #[inline(always)]
     pub(super) fn extend(&mut self, end: usize, more: bool) {
         debug_assert!(self.in_order() && !self.has_end());
-        self.next = end as u32;
-        if !more {
-            self.end = end as u32;
+        let end = end as u32;
+        self.held = end;
+        if more {
+            self.next = end;
+        } else {
+            (self.next, self.end) = (WHOLE, end);
         }
     }
 
-    #[inline]
     fn note(&mut self, range: &Range<usize>, more: bool) {
-        self.scattered += range.len() as u32;
+        self.held += range.len() as u32;
         self.scattered_top = self.scattered_top.max(range.end as u32);
         if !more {
             self.end = range.end as u32;
@@ -105,46 +117,41 @@ impl Holes {
     /// True when nothing is missing.
     #[inline(always)]
     pub(super) fn is_whole(&self) -> bool {
-        self.end == self.held()
+        self.end == self.held
     }
 
     /// Bytes held.
     pub(super) fn held_len(&self) -> usize {
-        self.held() as usize
-    }
-
-    #[inline(always)]
-    fn held(&self) -> u32 {
-        if self.in_order() { self.next } else { self.scattered }
+        self.held as usize
     }
 
     /// Where the highest piece ends, in bytes.
     pub(super) fn top(&self) -> usize {
-        (if self.in_order() { self.next } else { self.scattered_top }) as usize
+        (if self.in_order() { self.held } else { self.scattered_top }) as usize
     }
 
     /// True once the last piece has come.
     pub(super) fn has_end(&self) -> bool {
-        self.end != NEVER
+        self.end != UNKNOWN
     }
 
     /// True while every piece came where the one before it ended.
     #[inline(always)]
     pub(super) fn in_order(&self) -> bool {
-        self.next != NEVER
+        self.next != SCATTERED
     }
 
-    /// Where the piece starts that goes on in order, as every piece before it did; none where one is overdue.
+    /// Where the piece starts that goes on in order, as every piece before it did; none where there is no such piece.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
-        self.in_order().then_some(self.next as usize)
+        (self.next < WHOLE).then_some(self.next as usize)
     }
 
     /// Is none of it held?
     #[inline]
     fn is_vacant(&self, map: &[u8], range: &Range<usize>) -> bool {
         if self.in_order() {
-            return range.start >= self.next as usize;
+            return range.start >= self.held as usize;
         }
         // Nothing above the top is held, nor need the map reach so far.
         let end = range.end.min(self.scattered_top as usize);
@@ -160,7 +167,7 @@ impl Holes {
     /// How many bytes of `range` are held.
     fn held_of(&self, map: &[u8], range: &Range<usize>) -> usize {
         if self.in_order() {
-            return range.end.min(self.next as usize).saturating_sub(range.start);
+            return range.end.min(self.held as usize).saturating_sub(range.start);
         }
         let range = range.start..range.end.min(self.scattered_top as usize);
         if range.is_empty() {
@@ -179,8 +186,12 @@ fn units(range: &Range<usize>) -> Range<usize> {
     range.start / UNIT..range.end.div_ceil(UNIT)
 }
 
-/// The offset of nothing.
-const NEVER: u32 = u32::MAX;
+/// No piece starts or ends at these: see [`Holes`].
+const SCATTERED: u32 = u32::MAX;
+/// See [`SCATTERED`].
+const WHOLE: u32 = u32::MAX - 1;
+/// See [`SCATTERED`].
+const UNKNOWN: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -275,12 +286,12 @@ mod tests {
             let fit = holes.fit(map, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");
             let (mut claimed, mut other_map) = (*holes, map.to_vec());
-            let is_claimed = claimed.claim(&mut other_map, &range, more);
+            let is_claimed = claimed.claim(|| &mut other_map, &range, more);
             assert!(!is_claimed || fit == Fit::Fills, "{range:?}, more {more}, {holes:?}");
             if fit != Fit::Fills {
                 return false;
             }
-            holes.fill(map, &range, more);
+            holes.fill(|| &mut *map, &range, more);
             assert!(!is_claimed || claimed == *holes && (holes.in_order() || other_map == map));
             self.here.resize(self.here.len().max(range.end), false);
             self.here[range.clone()].fill(true);

@@ -29,6 +29,18 @@ impl DatagramKey {
         let (version, protocol) = (piece.ip().version, piece.ip().key_protocol());
         DatagramKey { id: fragment.id, version, protocol, ends: piece.ends(), origin: piece.origin(), hop }
     }
+
+    /// Is it the key of this fragment, whoever cut it? The same, without making another key. A fragment of the shape of one
+    /// that the key is of has its version and protocol.
+    #[inline(always)]
+    pub(super) fn is_of(&self, piece: &Packet, fragment: Fragment, is_of_its_shape: bool) -> bool {
+        let ip = piece.ip();
+        self.id == fragment.id
+            && (is_of_its_shape || self.version == ip.version && self.protocol == ip.key_protocol())
+            && piece.has_ends(&self.ends)
+            && self.origin == piece.origin()
+            && self.hop.is_none()
+    }
 }
 
 /// May the identification of a datagram be another's by this time? It may where its hosts have started so many others

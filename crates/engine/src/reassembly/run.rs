@@ -90,15 +90,16 @@ impl Run {
         let ip = piece.ip();
         let Some(fragment) = ip.fragment else { return Taken::Not };
         let range = range_of(piece, fragment);
-        if *key != DatagramKey::of(piece, fragment, None) || range.end > self.room as usize {
+        let is_like_the_last = self.shape.is_same(ip.shape);
+        if range.end > self.room as usize || !key.is_of(piece, fragment, is_like_the_last) {
             return Taken::Not;
         }
-        let is_like_the_last = self.shape.is_same(ip.shape);
         if !is_like_the_last && fault(piece, fragment).is_some() {
             return Taken::Not;
         }
         // The first piece brings other headers.
-        if range.start == 0 || !self.holes.claim(self.packet.map_mut(), &range, fragment.more) {
+        let Run { holes, packet, .. } = self;
+        if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, fragment.more) {
             return Taken::Not;
         }
         sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
@@ -137,7 +138,8 @@ impl Run {
             }
             self.first_len = Some(range.len() as u16);
         }
-        self.holes.fill(self.packet.map_mut(), &range, fragment.more);
+        let Run { holes, packet, .. } = self;
+        holes.fill(|| packet.map_mut(), &range, fragment.more);
         sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
         self.pieces += 1;
         self.remember(piece);
