@@ -45,7 +45,7 @@ pub struct Ip {
 }
 
 /// What joining looks at in a header, in one word: two later pieces of one datagram with the same shape differ, for it, in
-/// their offset alone; two that are alike, in their length and MF too.
+/// their offset alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u64);
 
@@ -229,26 +229,18 @@ impl Version {
 
 impl Shape {
     /// That of a header that was changed since it was read.
-    pub(crate) const CHANGED: Shape = Shape(0);
-    /// The part that says length and MF.
-    const PIECE: u64 = 0x1_FFFF;
+    pub const CHANGED: Shape = Shape(0);
 
-    /// The shape of a header that says so; `kind` is what else joining looks at, in at most 47 bits, and never 0.
+    /// The shape of a header that says so; never 0, and never the same in two versions.
     #[inline(always)]
-    pub(crate) fn new(kind: u64, len: u16, more: bool) -> Shape {
-        Shape(kind << 17 | u64::from(more) << 16 | u64::from(len))
+    pub(crate) fn new(says: u64) -> Shape {
+        Shape(says)
     }
 
     /// Are these two equal? Those of changed headers never are.
     #[inline(always)]
     pub fn is_same(self, other: Shape) -> bool {
         self == other && other != Shape::CHANGED
-    }
-
-    /// Do these two differ in length and MF at most?
-    #[inline(always)]
-    pub fn is_like(self, other: Shape) -> bool {
-        (self.0 ^ other.0) & !Shape::PIECE == 0 && other != Shape::CHANGED
     }
 }
 

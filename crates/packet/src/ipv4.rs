@@ -44,10 +44,32 @@ pub(crate) fn take_hop(header: &mut [u8]) {
 #[inline]
 pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
     let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
+    if header.version_ihl != PLAIN {
+        return read_options(ip, header, bytes);
+    }
+    read_fields(ip, header, HEADER_LEN, bytes, |_| header.sum(), |_| false)
+}
+
+#[cold]
+#[inline(never)]
+fn read_options(ip: &mut Ip, header: &Ipv4Header, bytes: &[u8]) -> Result<(), Unfit> {
     let header_len = header.header_len();
     if header_len < HEADER_LEN {
         return Err(Unfit::BadHeaderLen);
     }
+    read_fields(ip, header, header_len, bytes, Sum::of, has_uncopied_option)
+}
+
+/// Reads a header of this length; `sum` and `has_option` are asked of all its bytes.
+#[inline(always)]
+fn read_fields(
+    ip: &mut Ip,
+    header: &Ipv4Header,
+    header_len: usize,
+    bytes: &[u8],
+    sum: impl FnOnce(&[u8]) -> Sum,
+    has_option: impl FnOnce(&[u8]) -> bool,
+) -> Result<(), Unfit> {
     let claimed_len = usize::from(header.total_len.get());
     let word = header.flags_offset.get();
     let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
@@ -61,7 +83,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
     }
     let header_bytes = bytes.get(..header_len).ok_or(Unfit::Truncated)?;
     let sum_missing = length_missing && header.checksum.get() == 0;
-    if !sum_missing && !header_sum(header_bytes).is_right() {
+    if !sum_missing && !sum(header_bytes).is_right() {
         return Err(Unfit::BadHeaderSum);
     }
     if len < header_len {
@@ -70,7 +92,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
     if len > bytes.len() {
         return Err(Unfit::Truncated);
     }
-    let option_misplaced = offset != 0 && has_uncopied_option(header_bytes);
+    let option_misplaced = offset != 0 && has_option(header_bytes);
     let id = u32::from(header.id.get());
     let fragment = is_fragment.then_some(Fragment { id, offset, more });
     let at = header_len as u16;
@@ -89,19 +111,19 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
         headers_end: at,
         option_misplaced,
         length_missing,
-        shape: shape(header, word, option_misplaced),
+        shape: shape(header, option_misplaced),
     };
     Ok(())
 }
 
-/// Version and header length, class, protocol, DF, and whether an option stands where it may not; length and MF.
-fn shape(header: &Ipv4Header, flags_offset: u16, option_misplaced: bool) -> Shape {
-    let kind = u64::from(header.version_ihl)
-        | u64::from(header.tos) << 8
-        | u64::from(flags_offset & (RESERVED | DONT_FRAGMENT)) << 16
-        | u64::from(header.protocol) << 32
-        | u64::from(option_misplaced) << 40;
-    Shape::new(kind, header.total_len.get(), flags_offset & MORE != 0)
+/// Version and header length, class, length, flags, protocol, and whether an option stands where it may not.
+#[inline(always)]
+fn shape(header: &Ipv4Header, option_misplaced: bool) -> Shape {
+    let [len_high, len_low] = header.total_len.to_bytes();
+    let front = u32::from_ne_bytes([header.version_ihl, header.tos, len_high, len_low]);
+    let [flags, _] = header.flags_offset.to_bytes();
+    let rest = u64::from(flags & FLAGS) | u64::from(header.protocol) << 8 | u64::from(option_misplaced) << 16;
+    Shape::new(u64::from(front) | rest << 32)
 }
 
 impl Ipv4Header {
@@ -386,6 +408,10 @@ const FLAGS_AT: usize = 6;
 const CHECKSUM_AT: usize = 10;
 /// See [`TOTAL_LEN_AT`].
 const SOURCE_AT: usize = 12;
+/// Version, and length of a header without options, in the first byte.
+const PLAIN: u8 = 0x45;
+/// Flags, in the first byte of their word.
+const FLAGS: u8 = 0xE0;
 const RESERVED: u16 = 0x8000;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;

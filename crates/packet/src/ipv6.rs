@@ -127,8 +127,8 @@ fn shape(
 ) -> Shape {
     let ecn = Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8);
     let more = fragment.is_some_and(|(fragment, _)| fragment.more);
-    let kind = header_len as u64 | (payload_at as u64) << 16 | u64::from(ecn.bits()) << 32 | SHAPE_V6;
-    Shape::new(kind, len as u16, more)
+    let lens = len as u64 | (header_len as u64) << 16 | (payload_at as u64) << 32;
+    Shape::new(lens | u64::from(ecn.bits()) << 48 | u64::from(more) << 50 | SHAPE_V6)
 }
 
 impl Walk {
@@ -326,7 +326,7 @@ const NEXT_HEADER_AT: usize = 6;
 /// See [`PAYLOAD_LEN_AT`].
 const SOURCE_AT: usize = 8;
 /// What only the shape of IPv6 packets has.
-const SHAPE_V6: u64 = 1 << 41;
+const SHAPE_V6: u64 = 1 << 63;
 /// Where the traffic class stands in the first word.
 const CLASS_SHIFT: u32 = 20;
 const OFFSET_MASK: u16 = 0xFFF8;

@@ -11,6 +11,7 @@ use crate::output::Next;
 use crate::secret::{Secret, TableKey};
 use crate::sink::{LeavePayload, PayloadSink};
 use core::ops::Range;
+use core::time::Duration;
 use packet::icmp::Complaint;
 use packet::{Address, Buffer, Fragment, Hop, Packet, Time};
 
@@ -129,33 +130,22 @@ impl Datagrams {
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
                 let end = usize::from(fragment.offset) + piece.ip().payload_len();
                 let buffer = out.pool().lend(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
-                let run = Run::open(piece, buffer, epoch, hop.is_some());
-                self.hold(now, vacancy, key, run, timeout, piece, fragment, sink);
+                let run = Run::open(piece, fragment, buffer, epoch, hop.is_some(), sink);
+                self.hold(now, vacancy, key, run, timeout);
                 Ok(())
             }
             Err(at) => self.join(at, piece, fragment, out, sink),
         }
     }
 
-    /// Holds a run that was opened for its first piece.
-    #[expect(clippy::too_many_arguments, reason = "all that is known of a first piece")]
+    /// Holds a datagram that was started.
     #[inline(always)]
-    fn hold(
-        &mut self,
-        now: Time,
-        vacancy: Vacancy,
-        key: DatagramKey,
-        mut run: Run,
-        timeout: core::time::Duration,
-        piece: &Packet,
-        fragment: Fragment,
-        sink: &mut impl PayloadSink,
-    ) {
-        run.take(piece, fragment, sink);
+    fn hold(&mut self, now: Time, vacancy: Vacancy, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
         let charge = run.packet().pinned_len();
         let at = self.held.fill(now, vacancy, key, State::Open(run), charge, timeout);
         self.hints.set(key.id, at);
         self.touched = at;
+        at
     }
 
     /// Adds a piece to the datagram it belongs to.
@@ -435,9 +425,8 @@ impl Datagrams {
             return Err(buffer);
         }
         let (timeout, epoch) = self.pairs.count(now, pair, key.version);
-        let run = Run::open(piece, buffer, epoch, false);
-        self.hold(now, vacancy, key, run, timeout, piece, fragment, &mut LeavePayload);
-        Ok(self.touched)
+        let run = Run::open(piece, fragment, buffer, epoch, false, &mut LeavePayload);
+        Ok(self.hold(now, vacancy, key, run, timeout))
     }
 }
 

@@ -3,10 +3,12 @@
 use packet::Ecn;
 
 /// The congestion marks seen on a datagram's pieces, one bit each.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct EcnSeen(u8);
 
 impl EcnSeen {
+    pub(super) const NONE: EcnSeen = EcnSeen(0);
+
     #[inline]
     pub(super) fn note(&mut self, ecn: Ecn) {
         self.0 |= 1 << ecn.bits();

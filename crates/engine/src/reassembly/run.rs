@@ -17,20 +17,27 @@ use packet::{Buffer, Content, Cut, Fill, Fragment, Frame, Front, HEADROOM, Packe
 #[repr(C)]
 pub(super) struct Run {
     holes: Holes,
-    /// The shape of the last piece, and how far one like it may reach: what was found of that one's header holds for any
-    /// of this shape that ends here or before, and the buffer takes it.
-    shape: Shape,
-    room: u32,
+    seen: Seen,
     pieces: u32,
     packet: Packet,
     epoch: IdEpoch,
-    longest: u32,
-    longest_dont_fragment: u32,
     /// Has the piece at offset 0 come, and how long was its payload?
     first_len: Option<u16>,
-    ecn: EcnSeen,
     /// Is it rejoined on the way, hop by hop?
     is_on_the_way: bool,
+}
+
+/// What a datagram knows of its pieces' headers.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Seen {
+    /// The shape of the last piece that others follow, and how far one like it may reach: what was found of that one
+    /// holds for any of this shape that ends here or before, and the buffer takes it.
+    shape: Shape,
+    room: u32,
+    longest: u32,
+    longest_dont_fragment: u32,
+    ecn: EcnSeen,
 }
 
 /// What became of a piece that may be like the one before it.
@@ -65,22 +72,23 @@ pub(super) struct LastComplete {
 }
 
 impl Run {
-    /// Starts one in this buffer, with the headers of the first piece that came, which is still to be taken in.
+    /// Starts one in this buffer with the first piece that came.
     #[inline(always)]
-    pub(super) fn open(piece: &Packet, buffer: Buffer, epoch: IdEpoch, is_on_the_way: bool) -> Run {
-        Run {
-            holes: Holes::ALL,
-            shape: piece.ip().shape,
-            room: 0,
-            pieces: 0,
-            packet: Packet::open(piece, buffer),
-            epoch,
-            longest: 0,
-            longest_dont_fragment: 0,
-            first_len: None,
-            ecn: EcnSeen::default(),
-            is_on_the_way,
-        }
+    pub(super) fn open(
+        piece: &Packet,
+        fragment: Fragment,
+        buffer: Buffer,
+        epoch: IdEpoch,
+        is_on_the_way: bool,
+        sink: &mut impl PayloadSink,
+    ) -> Run {
+        let range = range_of(piece, fragment);
+        let (mut packet, mut holes) = (Packet::open(piece, buffer), Holes::ALL);
+        holes.fill(|| packet.map_mut(), &range, fragment.more);
+        sink.bring(packet.laid_mut(range.start, range.len()), piece.payload());
+        let seen = Seen::NOTHING.and(piece, fragment, &packet);
+        let first_len = (range.start == 0).then_some(range.len() as u16);
+        Run { holes, seen, pieces: 1, packet, epoch, first_len, is_on_the_way }
     }
 
     /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others behind the
@@ -90,8 +98,8 @@ impl Run {
         let ip = piece.ip();
         let Some(fragment) = ip.fragment else { return Taken::Not };
         let range = range_of(piece, fragment);
-        let is_like_the_last = self.shape.is_same(ip.shape);
-        if range.end > self.room as usize || !key.is_of(piece, fragment, is_like_the_last) {
+        let is_like_the_last = self.seen.shape.is_same(ip.shape);
+        if !key.is_of(piece, fragment, is_like_the_last) || range.end > self.seen.room as usize {
             return Taken::Not;
         }
         if !is_like_the_last && fault(piece, fragment).is_some() {
@@ -105,7 +113,7 @@ impl Run {
         sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
         self.pieces += 1;
         if !is_like_the_last {
-            self.remember(piece);
+            self.seen = self.seen.and(piece, fragment, &self.packet);
         }
         if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
     }
@@ -114,7 +122,7 @@ impl Run {
     /// many there are, of at most so many.
     pub(super) fn take_more(&mut self, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         let Some(next) = self.holes.next() else { return 0 };
-        let Some(count_max) = (self.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
+        let Some(count_max) = (self.seen.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
         let count = count(count_max);
         self.holes.extend(next + len * count, true);
         self.pieces += count as u32;
@@ -142,21 +150,7 @@ impl Run {
         holes.fill(|| packet.map_mut(), &range, fragment.more);
         sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
         self.pieces += 1;
-        self.remember(piece);
-    }
-
-    /// Takes note of all that a datagram is to know of a piece's header. One of the same shape says the same again.
-    #[inline(always)]
-    fn remember(&mut self, piece: &Packet) {
-        let ip = piece.ip();
-        self.ecn.note(ip.ecn);
-        self.longest = self.longest.max(ip.len);
-        if ip.dont_fragment {
-            self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
-        }
-        self.shape = ip.shape;
-        let len_max = self.packet.ip().payload_len_max().min(ip.payload_len_max());
-        self.room = self.packet.capacity().min(len_max) as u32;
+        self.seen = self.seen.and(piece, fragment, &self.packet);
     }
 
     /// Payload that a piece needs the buffer to have room for, in bytes, where it does not.
@@ -233,8 +227,8 @@ impl Run {
         let next = self.holes.next()?;
         let [first, later] = self.packet.piece_header_lens();
         let front = Front { link_len: self.packet.link_len(), header_len: first };
-        let step = (self.longest as usize).checked_sub(first).filter(|_| first == later)?;
-        let room = self.room as usize;
+        let step = (self.seen.longest as usize).checked_sub(first).filter(|_| first == later)?;
+        let room = self.seen.room as usize;
         let len = match predicted_len {
             // Nobody knows how long it becomes.
             predicted if predicted <= next => next + room.saturating_sub(next) / step.max(1) * step,
@@ -248,26 +242,26 @@ impl Run {
     /// # Errors
     /// Why it ends instead.
     pub(super) fn close(&mut self) -> Result<LastComplete, Reason> {
-        let ecn = self.ecn.joined(self.packet.ip().ecn).ok_or(Reason::FragEcnMix)?;
+        let ecn = self.seen.ecn.joined(self.packet.ip().ecn).ok_or(Reason::FragEcnMix)?;
         let len = self.holes.held_len();
         // As long as a piece came with DF, the datagram may not be cut finer than its longest one (rel:C8).
         let dont_fragment = self.has_dont_fragment();
-        self.packet.close(len, ecn, dont_fragment, self.longest);
+        self.packet.close(len, ecn, dont_fragment, self.seen.longest);
         if self.stays_cut() {
-            self.packet.cut = Some(self.cut(self.longest as u16, Content::Whole));
+            self.packet.cut = Some(self.cut(self.seen.longest as u16, Content::Whole));
         }
         if self.packet.is_neighbour_discovery() {
             return Err(Reason::FragNeighbour);
         }
         let (link_len, header_len) = (self.packet.link_len() as u16, self.packet.ip().header_len);
-        Ok(LastComplete { len: len as u32, longest: self.longest, link_len, header_len })
+        Ok(LastComplete { len: len as u32, longest: self.seen.longest, link_len, header_len })
     }
 
     /// Makes it a packet that leaves in fragments which carry what came.
     pub(super) fn release(&mut self, mtu: u16) {
         let content = if self.holes.in_order() { Content::Whole } else { Content::Sparse };
         let cut = self.cut(mtu, content);
-        let ecn = self.ecn.released(self.packet.ip().ecn);
+        let ecn = self.seen.ecn.released(self.packet.ip().ecn);
         self.packet.release(self.holes.top(), !self.holes.has_end(), ecn, cut);
     }
 
@@ -278,13 +272,13 @@ impl Run {
 
     /// Did its longest piece come with DF?
     fn has_dont_fragment(&self) -> bool {
-        self.longest_dont_fragment == self.longest
+        self.seen.longest_dont_fragment == self.seen.longest
     }
 
     /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
     fn cut(&self, mtu: u16, content: Content) -> Cut {
         let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
-        let longest = (self.longest as usize).max(header_len + UNIT) as u16;
+        let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
         let mtu = if self.stays_cut() { mtu.min(longest) } else { mtu };
         Cut { mtu, id: self.packet.ip().id, fill: Fill::Full, content }
     }
@@ -305,6 +299,30 @@ impl Run {
             Frame::Ip(packet) => Some(packet),
             Frame::Other(..) => panic!("a piece that we cut parses"),
         }
+    }
+}
+
+impl Seen {
+    const NOTHING: Seen =
+        Seen { shape: Shape::CHANGED, room: 0, longest: 0, longest_dont_fragment: 0, ecn: EcnSeen::NONE };
+
+    /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says the same
+    /// again.
+    #[inline(always)]
+    fn and(mut self, piece: &Packet, fragment: Fragment, run: &Packet) -> Seen {
+        let ip = piece.ip();
+        self.ecn.note(ip.ecn);
+        self.longest = self.longest.max(ip.len);
+        if ip.dont_fragment {
+            self.longest_dont_fragment = self.longest_dont_fragment.max(ip.len);
+        }
+        // Nothing like the last one follows.
+        if fragment.more {
+            self.shape = ip.shape;
+            let len_max = run.ip().payload_len_max().min(ip.payload_len_max());
+            self.room = run.capacity().min(len_max) as u32;
+        }
+        self
     }
 }
 
