@@ -44,7 +44,7 @@ pub enum Tunnel {
 
 impl Tunnel {
     /// The tunnel that a packet belongs to, where it looks like one.
-    #[inline]
+    #[inline(always)]
     pub fn of(packet: &Packet) -> Option<Tunnel> {
         let ip = packet.ip();
         match ip.upper {
