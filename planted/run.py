@@ -37,6 +37,7 @@ ENGINE_FIRST = ["--lib", "laws", "patience", "overlaps", "swarm", "memory", "ide
 PACKET_FIRST = ["--lib"]
 # Suites that speak of a file come before all others.
 COALESCING = ["coalescing", "coalescing_laws", "coalescing_corners"]
+REASSEMBLY = ["laws", "landing", "conformance", "memory", "patience"]
 NEAR = {
     "join": ["joining"],
     "land": ["landing"],
@@ -46,7 +47,8 @@ NEAR = {
     "held": ["--lib"],
     "identify": ["--lib", "identity"],
     "index": ["--lib"],
-    "reassemble": ["laws", "landing", "conformance", "memory", "patience"],
+    "placement": ["landing"],
+    **{name: REASSEMBLY for name in ("reassembly", "datagrams", "ecn", "holes", "may_join", "pairs")},
     **{name: COALESCING for name in ("coalesce", "flow", "run", "part", "glance", "segments", "tcp")},
 }
 # What a file with tests has.

@@ -4,9 +4,8 @@
 //! for, for one whose payload was received in its place, and for the first of its datagram. A fast path brings the facts
 //! more cheaply: a hint for a search, an answer that it remembers for one that it would get again. It decides nothing.
 
-use super::holes::{Fit, Holes};
+use super::holes::Fit;
 use crate::ledger::Reason;
-use core::ops::Range;
 use packet::icmp::Complaint;
 use packet::{Ends, Fragment, Hop, Ip, Origin, Packet, UNIT, Version};
 
@@ -87,19 +86,12 @@ pub(crate) fn len_fault(ip: &Ip, fragment: Fragment) -> Option<Reason> {
     }
 }
 
-/// What speaks against a fragment, beside those that its datagram has: a repeat is dropped alone, anything else ends the
-/// datagram (RFC 5722 section 4, R063). `laid` are the bytes where it belongs, as far as they are held.
-pub(super) fn conflict<'a>(
-    holes: &Holes,
-    map: &[u8],
-    range: &Range<usize>,
-    more: bool,
-    payload: &[u8],
-    laid: impl FnOnce() -> &'a [u8],
-) -> Option<Reason> {
-    match holes.fit(map, range, more) {
+/// What speaks against a fragment that stands so to what its datagram has: a repeat is dropped alone, anything else ends
+/// the datagram (RFC 5722 section 4, R063).
+pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Option<Reason> {
+    match fit {
         Fit::Fills => None,
-        Fit::Held if laid() == payload => Some(Reason::FragRepeat),
+        Fit::Held if has_same_bytes() => Some(Reason::FragRepeat),
         Fit::Held | Fit::Overlaps => Some(Reason::FragOverlap),
         Fit::Contradicts => Some(Reason::FragConflict),
     }

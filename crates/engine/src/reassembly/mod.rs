@@ -254,6 +254,31 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_of_the_pieces_that_have_the_same_one() {
+        let mut random = Rng::with_seed(1);
+        let mut pool = Pool::new(1 << 20);
+        let pieces: Vec<Packet> = (0..120)
+            .filter_map(|step| {
+                let ingress = Ingress(random.u32(..2));
+                Frame::copy(&piece(4, step, &mut random), Medium::Ip, ingress, &mut pool).ok()
+            })
+            .collect();
+        let mut same = 0;
+        for [one, other] in pieces.iter().flat_map(|one| pieces.iter().map(move |other| [one, other])) {
+            let [Some(fragment), Some(its)] = [one, other].map(|piece| piece.ip().fragment) else { continue };
+            for hop in [None, Some(one.previous_hop())] {
+                let key = DatagramKey::of(one, fragment, hop);
+                let is_same = key == DatagramKey::of(other, its, None);
+                assert_eq!(key.is_of(other, its, false), is_same);
+                let has_its_shape = one.ip().shape.is_same(other.ip().shape);
+                assert!(!has_its_shape || key.is_of(other, its, true) == is_same);
+                same += usize::from(is_same);
+            }
+        }
+        assert!(same > 500, "{same} pairs of one datagram");
+    }
+
+    #[test]
     fn a_hint_does_not_outlive_a_round_of_identifiers() {
         let limits = Limits { bytes: 1 << 28, patience: None };
         let mut half = Half::new(limits, Late::Retire, Way::Each);

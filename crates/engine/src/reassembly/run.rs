@@ -132,8 +132,8 @@ impl Run {
     /// What speaks against a piece of this datagram.
     pub(super) fn conflict_with(&self, piece: &Packet, fragment: Fragment) -> Option<Reason> {
         let range = range_of(piece, fragment);
-        let laid = || self.packet.laid(range.start, range.len());
-        conflict(&self.holes, self.packet.map(), &range, fragment.more, piece.payload(), laid)
+        let fit = self.holes.fit(self.packet.map(), &range, fragment.more);
+        conflict(fit, || self.packet.laid(range.start, range.len()) == piece.payload())
     }
 
     /// Takes in a piece that fills a hole.
