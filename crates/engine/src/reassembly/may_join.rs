@@ -23,6 +23,7 @@ pub(crate) struct DatagramKey {
 }
 
 impl DatagramKey {
+    /// The key of a fragment.
     #[inline(always)]
     pub(crate) fn of(piece: &Packet, fragment: Fragment, hop: Option<Hop>) -> DatagramKey {
         let (version, protocol) = (piece.ip().version, piece.ip().key_protocol());
