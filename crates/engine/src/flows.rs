@@ -109,12 +109,13 @@ impl FlowTable {
         takes_udp: bool,
         continues: impl Fn(Handle, &Packet) -> Option<(TcpPart, Handle)>,
     ) -> Found {
-        let Some(hash) = FlowHash::of(packet) else { return Found::Nothing };
+        let is_of_one = packet.ip().upper.is_some_and(|it| it.protocol == TCP || takes_udp && it.protocol == UDP);
+        let Some(hash) = FlowHash::of(packet).filter(|_| is_of_one) else { return Found::Nothing };
         let Hint { stream, .. } = *self.hint(hash);
         if let Some((tcp, at)) = continues(stream, packet) {
             return Found::Alike { at, stream, tcp };
         }
-        self.seek(hash, packet, direction, takes_udp, continues)
+        self.seek(hash, packet, direction, continues)
     }
 
     /// The hint was wrong, or the packet looks unlike others of its stream.
@@ -124,15 +125,11 @@ impl FlowTable {
         hash: FlowHash,
         packet: &Packet,
         direction: usize,
-        takes_udp: bool,
         continues: impl Fn(Handle, &Packet) -> Option<(TcpPart, Handle)>,
     ) -> Found {
         let Some((key, facts)) = FlowKey::of(packet, direction, self.tells_ports_apart) else {
             return Found::Nothing;
         };
-        if key.protocol != TCP && !takes_udp {
-            return Found::Nothing;
-        }
         let hinted = *self.hint(hash);
         let at = match self.flows.recall(hinted.at, &key) {
             Some(_) => hinted.at,
