@@ -1,14 +1,12 @@
 //! Steps in, a program in the kernel out, for as long as somebody holds it.
 //!
-//! Programs are a few dozen instructions long and written by hand: no compiler and no library is needed to build or to run
-//! them. Jumps go to places that have a name.
+//! Most programs are a few dozen instructions long and written by hand: jumps go to places that have a name. Flow offload is
+//! [compiled](crate::leases).
 
 use crate::names::Name;
 use linux::failure::advised;
 use std::io;
-#[cfg(test)]
-use std::os::fd::AsFd;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// One instruction, as the kernel has it (linux/bpf.h, struct bpf_insn): code, both registers, offset, constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +16,12 @@ pub(crate) struct Instruction {
     registers: u8,
     offset: i16,
     constant: i32,
+}
+
+impl From<&aya_obj::generated::bpf_insn> for Instruction {
+    fn from(compiled: &aya_obj::generated::bpf_insn) -> Instruction {
+        instruction(compiled.code, compiled.dst_reg(), compiled.src_reg(), compiled.off, compiled.imm)
+    }
 }
 
 /// A step of a program.
@@ -131,12 +135,7 @@ fn last_lines(text: &str) -> String {
 /// # Errors
 /// The right, or memory, is missing.
 pub(crate) fn map(name: Name, kind: u32, count: u32) -> io::Result<OwnedFd> {
-    let mut attributes = Attributes::default();
-    for (at, value) in [(0, kind), (4, 4), (8, 4), (12, count)] {
-        attributes.put(at, value);
-    }
-    attributes.put_name(28, name);
-    attributes.call(MAP_CREATE)
+    make_map(name, kind, 4, count, 0)
 }
 
 /// Makes a map of one value of `len` bytes, which a process can have in its memory.
@@ -144,12 +143,7 @@ pub(crate) fn map(name: Name, kind: u32, count: u32) -> io::Result<OwnedFd> {
 /// # Errors
 /// The right, or memory, is missing.
 pub(crate) fn shared_block(name: Name, len: u32) -> io::Result<OwnedFd> {
-    let mut attributes = Attributes::default();
-    for (at, value) in [(0, ARRAY), (4, 4), (8, len), (12, 1), (16, MAPPABLE)] {
-        attributes.put(at, value);
-    }
-    attributes.put_name(28, name);
-    attributes.call(MAP_CREATE)
+    make_map(name, ARRAY, len, 1, MAPPABLE)
 }
 
 /// Makes a map of one value of `len` bytes for each processor.
@@ -157,12 +151,30 @@ pub(crate) fn shared_block(name: Name, len: u32) -> io::Result<OwnedFd> {
 /// # Errors
 /// The right, or memory, is missing.
 pub(crate) fn scratch(name: Name, len: u32) -> io::Result<OwnedFd> {
+    make_map(name, ARRAY_FOR_EACH, len, 1, 0)
+}
+
+/// Makes a map with keys of four bytes.
+fn make_map(name: Name, kind: u32, value_len: u32, count: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
-    for (at, value) in [(0, ARRAY_FOR_EACH), (4, 4), (8, len), (12, 1)] {
+    for (at, value) in [(0, kind), (4, 4), (8, value_len), (12, count), (16, flags)] {
         attributes.put(at, value);
     }
     attributes.put_name(28, name);
     attributes.call(MAP_CREATE)
+}
+
+/// Makes a map of one value that nobody changes any more: a program reads it as it reads its own constants.
+///
+/// # Errors
+/// The right, or memory, is missing.
+pub(crate) fn frozen_block(name: Name, value: &[u8]) -> io::Result<OwnedFd> {
+    let map = make_map(name, ARRAY, value.len() as u32, 1, READ_ONLY)?;
+    put_at(map.as_fd(), 0, value.as_ptr())?;
+    let mut attributes = Attributes::default();
+    attributes.put(0, map.as_raw_fd().cast_unsigned());
+    attributes.call_only(MAP_FREEZE)?;
+    Ok(map)
 }
 
 /// Puts a value into a map.
@@ -170,10 +182,15 @@ pub(crate) fn scratch(name: Name, len: u32) -> io::Result<OwnedFd> {
 /// # Errors
 /// The map does not take it.
 pub(crate) fn put(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
+    put_at(map, key, (&raw const value).cast())
+}
+
+/// Puts the value at this address into a map.
+fn put_at(map: BorrowedFd<'_>, key: u32, value: *const u8) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.put(0, map.as_raw_fd().cast_unsigned());
     attributes.put_address(8, (&raw const key).cast());
-    attributes.put_address(16, (&raw const value).cast());
+    attributes.put_address(16, value);
     attributes.call_only(MAP_UPDATE).map(drop)
 }
 
@@ -409,27 +426,6 @@ pub(crate) const fn store_word(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x63, to, from, offset, 0))
 }
 
-/// Writes a register's low half word behind an address.
-pub(crate) const fn store_half(to: u8, offset: i16, from: u8) -> Step {
-    Step::Do(instruction(0x6b, to, from, offset, 0))
-}
-
-/// Writes a register's eight bytes behind an address.
-pub(crate) const fn store_long(to: u8, offset: i16, from: u8) -> Step {
-    Step::Do(instruction(0x7b, to, from, offset, 0))
-}
-
-/// Adds a register to eight bytes behind an address, at one blow and in order with all that others do; the register has what
-/// stood there before.
-pub(crate) const fn fetch_and_add(to: u8, offset: i16, register: u8) -> Step {
-    Step::Do(instruction(0xdb, to, register, offset, 1))
-}
-
-/// Exchanges a register and eight bytes behind an address, at one blow and in order with all that others do.
-pub(crate) const fn exchange(to: u8, offset: i16, register: u8) -> Step {
-    Step::Do(instruction(0xdb, to, register, offset, 0xe1))
-}
-
 /// Writes a register's lowest byte.
 pub(crate) const fn store_byte(to: u8, offset: i16, from: u8) -> Step {
     Step::Do(instruction(0x73, to, from, offset, 0))
@@ -475,11 +471,6 @@ pub(crate) const fn multiply_by(to: u8, value: i32) -> Step {
     Step::Do(instruction(0x27, to, 0, 0, value))
 }
 
-/// Turns the order of a register's lowest bytes, 16 or 32 bits of them, into that of the network, or back; the rest is 0.
-pub(crate) const fn turn(register: u8, bits: i32) -> Step {
-    Step::Do(instruction(0xdc, register, 0, 0, bits))
-}
-
 /// Divides a register by what is in another; by 0 it is 0.
 pub(crate) const fn divide(to: u8, other: u8) -> Step {
     Step::Do(instruction(0x3f, to, other, 0, 0))
@@ -488,11 +479,6 @@ pub(crate) const fn divide(to: u8, other: u8) -> Step {
 /// Flips the bits of a register that are set in another.
 pub(crate) const fn exclusive_or(to: u8, other: u8) -> Step {
     Step::Do(instruction(0xaf, to, other, 0, 0))
-}
-
-/// Flips the bits of a register that are set in a constant.
-pub(crate) const fn flip(register: u8, bits: i32) -> Step {
-    Step::Do(instruction(0xa7, register, 0, 0, bits))
 }
 
 /// Moves the bits of a register up.
@@ -513,16 +499,6 @@ pub(crate) const fn mask(to: u8, bits: i32) -> Step {
 /// Goes on at `place` where the comparison with a value holds.
 pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Step {
     Step::Jump(instruction(comparison, register, 0, 0, value), place)
-}
-
-/// Goes on at `place` where one register is above another.
-pub(crate) const fn jump_above(register: u8, other: u8, place: &'static str) -> Step {
-    Step::Jump(instruction(0x2d, register, other, 0, 0), place)
-}
-
-/// Goes on at `place` where one register is unlike another.
-pub(crate) const fn jump_unlike(register: u8, other: u8, place: &'static str) -> Step {
-    Step::Jump(instruction(0x5d, register, other, 0, 0), place)
 }
 
 /// Goes on at `place`.
@@ -616,6 +592,7 @@ pub(crate) const RIGHTS: &str = "run as root or give CAP_BPF and CAP_NET_ADMIN o
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
+const MAP_FREEZE: libc::c_int = 22;
 const PROG_QUERY: libc::c_int = 16;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_UPDATE: libc::c_int = 29;
@@ -654,6 +631,8 @@ const PSEUDO_MAP_VALUE: u8 = 2;
 const ARRAY_FOR_EACH: u32 = 6;
 /// BPF_F_MMAPABLE.
 const MAPPABLE: u32 = 1 << 10;
+/// BPF_F_RDONLY_PROG.
+const READ_ONLY: u32 = 1 << 7;
 const REPORT: &str = "report it, with the version of the kernel";
 
 #[cfg(test)]

@@ -18,15 +18,22 @@ impl Name {
         Name(name)
     }
 
+    /// Its letters.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("it was made of text").trim_end_matches('\0')
+    }
+
     /// It, for the kernel.
     pub(crate) fn bytes(&self) -> &[u8; LEN] {
         &self.0
     }
 }
 
-/// The table of flows that the kernel passes on, and room for a packet that is cut.
+/// The table of flows that the kernel passes on, room for a packet that is cut, and what is settled when a program is
+/// loaded.
 pub(crate) const FLOWS: Name = Name::of("wl_flows");
 pub(crate) const FLOW_ROOM: Name = Name::of("wl_flow_room");
+pub(crate) const FLOW_SETTINGS: Name = Name::of("wl_flow_rodata");
 /// At a socket: flows that pass without it. At an interface: where they go, and in what segments they leave.
 pub(crate) const FLOW_SOCKET: Name = Name::of("wl_flow_socket");
 pub(crate) const FLOW_INGRESS: Name = Name::of("wl_flow_ingress");
@@ -84,8 +91,11 @@ mod tests {
             let pulse = Pulse::new(2).expect("the test runs as root");
             let leases = Leases::open(one, Some(other)).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_flow_ingress", "wl_flow_room", "wl_flows"]);
-            assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flows"]);
-            assert_eq!(names_of(leases.1.as_fd()).expect("the kernel tells"), ["wl_flow_socket", "wl_flows"]);
+            assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flow_rodata", "wl_flows"]);
+            assert_eq!(
+                names_of(leases.1.as_fd()).expect("the kernel tells"),
+                ["wl_flow_socket", "wl_flow_rodata", "wl_flows"]
+            );
             drop(leases);
 
             let intercept = Intercept::all(one).expect("the test runs as root");

@@ -9,7 +9,7 @@ use crate::bpf::{
     self, EXIT, FIRST, Hook, Kind, NANOSECONDS, NEXT, R0, R1, R2, R3, R7, REDIRECT, RIGHTS, Step, assemble, call,
     copy, jump_if_later, load_long, load_map_value, set, subtract,
 };
-use crate::leases;
+use crate::leases::{self, Beats};
 use crate::names;
 use linux::failure::advised;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -108,13 +108,18 @@ impl Pulse {
     }
 
     fn filter(&self, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<OwnedFd> {
-        let mut steps = self.silent("refuse");
         if let Some((map, to)) = leases {
-            return leases::filter(map, to, &steps);
+            return leases::filter(map, to, Some(self.beats()));
         }
+        let mut steps = self.silent("refuse");
         steps.extend([set(R0, ALL), EXIT, Step::Place("refuse"), set(R0, NOTHING), EXIT]);
         let program = bpf::load(names::FAIL_SOCKET, Kind::Filter, 0, &assemble(&steps));
         program.map_err(|refusal| refusal.about(leases::AT_A_SOCKET))
+    }
+
+    /// For a program that watches them by itself.
+    pub(crate) fn beats(&self) -> Beats<'_> {
+        Beats { map: self.map.as_fd(), worker_count: self.count, patience: PATIENCE }
     }
 
     /// Goes on at this place where a beat is older than its patience.
@@ -152,9 +157,10 @@ fn now() -> u64 {
     now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
-/// Bytes of so many beats; the kernel maps whole pages.
+/// Bytes of so many beats, and of as many as the program at a [border's](crate::leases) socket may read; the kernel maps
+/// whole pages.
 fn len(count: usize) -> usize {
-    count * WORD_LEN
+    count.max(leases::WORKERS_MAX) * WORD_LEN
 }
 
 /// A worker that has not written for so long is taken for one that hangs.
@@ -186,6 +192,9 @@ mod tests {
             bpf::names_of(program.as_fd()).expect("the kernel tells")
         };
         assert_eq!(said(None), ["wl_fail_socket", "wl_heartbeat"]);
-        assert_eq!(said(Some((flows.as_fd(), Some(1)))), ["wl_flow_socket", "wl_flows", "wl_heartbeat"]);
+        assert_eq!(
+            said(Some((flows.as_fd(), Some(1)))),
+            ["wl_flow_socket", "wl_flow_rodata", "wl_flows", "wl_heartbeat"]
+        );
     }
 }

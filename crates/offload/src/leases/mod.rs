@@ -14,7 +14,7 @@
 //! entry, where to send it, and a third, at the exit of the interface that it leaves by, how long its segments are to be. All end
 //! with the socket and with whoever holds the programs.
 
-use crate::bpf::{self, FIRST, Hook, Kind, RIGHTS, Step, assemble};
+use crate::bpf::{self, FIRST, Hook, Kind, RIGHTS};
 use crate::names;
 use linux::failure::advised;
 use linux::features::Features;
@@ -32,15 +32,17 @@ use std::time::Duration;
 
 mod layout;
 mod program;
+mod tags;
 
 use layout::{
     ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HEADER_LEN, KEY_AT, KEY_WORDS,
     LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, RECEIVED_AT,
     SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
-use program::{ACK, CUT_MAX, ENDS, IPV4_LEN, IPV6_LEN, ROOM_CUT, ROOM_WHOLE, SYN, TCP, entry, exit};
-pub(crate) use program::{AT_A_SOCKET, filter, unless_noted};
-pub use program::{FOLDED_LEN, Folded, set_target, stand};
+use program::Settings;
+pub(crate) use program::{AT_A_SOCKET, Beats, filter, unless_noted};
+pub use program::{WORKERS_MAX, set_target, stand};
+pub use tags::{FOLDED_LEN, Folded};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
@@ -112,8 +114,8 @@ impl Flow {
     pub fn of(packet: &[u8]) -> Option<Flow> {
         let mut words = [0; KEY_WORDS];
         let (header_len, addresses_at) = match packet.first()? {
-            0x45 if packet.get(9) == Some(&(TCP as u8)) => (IPV4_LEN as usize, 12),
-            first if first >> 4 == 6 && packet.get(6) == Some(&(TCP as u8)) => (IPV6_LEN as usize, 8),
+            0x45 if packet.get(9) == Some(&TCP) => (IPV4_LEN, 12),
+            first if first >> 4 == 6 && packet.get(6) == Some(&TCP) => (IPV6_LEN, 8),
             _ => return None,
         };
         words[VERSION_WORD] = u32::from(packet[0] >> 4);
@@ -129,7 +131,7 @@ impl Flow {
     /// Does this packet, which is one of a flow, open or end it?
     pub fn turn(packet: &[u8]) -> Turn {
         let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
-        match packet.get(header_len as usize + 13).map(|flags| i32::from(*flags) & (ENDS | ACK)) {
+        match packet.get(header_len + 13).map(|flags| flags & (ENDS | ACK)) {
             Some(SYN) => Turn::Opens,
             Some(flags) if flags == SYN | ACK => Turn::Answers,
             Some(flags) if flags & ENDS == 0 => Turn::GoesOn,
@@ -166,7 +168,7 @@ impl Flow {
     /// Where it stands in the memory that is shared.
     fn at(&self) -> usize {
         let number = self.0.iter().fold(0, |number, word| number ^ word);
-        HEADER_LEN + (number.wrapping_mul(SPREAD.cast_unsigned()) >> (32 - SLOT_BITS)) as usize * SLOT_LEN
+        HEADER_LEN + (number.wrapping_mul(SPREAD) >> (32 - SLOT_BITS)) as usize * SLOT_LEN
     }
 }
 
@@ -180,21 +182,19 @@ impl Leases {
     pub fn open(index: u32, to: Option<u32>) -> io::Result<(Leases, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
-        // The program keeps it.
-        let scratch =
-            bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
-        let at = |name, hook, steps: &[Step]| {
-            let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps));
-            let program = program.map_err(|refusal| refusal.about(&what))?;
+        let at = |name, hook, room| {
+            let program = program::load(
+                (name, Kind::Classifier),
+                map.as_fd(),
+                Settings { room, ..Settings::default() },
+                &what,
+            )?;
             bpf::attach(program.as_fd(), index, hook, FIRST)
                 .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))
         };
         let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
-        let links = [
-            at(names::FLOW_INGRESS, Hook::Ingress, &entry(map.as_fd(), scratch.as_fd()))?,
-            at(names::FLOW_EGRESS, Hook::Egress, &exit(map.as_fd(), room))?,
-        ];
-        let filter = filter(map.as_fd(), to, &[])?;
+        let links = [at(names::FLOW_INGRESS, Hook::Ingress, 0)?, at(names::FLOW_EGRESS, Hook::Egress, room)?];
+        let filter = filter(map.as_fd(), to, None)?;
         Ok((Leases::adopt(map, links, index)?, filter))
     }
 
@@ -461,12 +461,26 @@ const MISSING: Duration = Duration::from_millis(50);
 const SEGMENTING: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
 /// How long after its end a lease may still be followed by a program that found it before, in nanoseconds.
 const GRACE: u64 = 1_000_000;
+/// Headroom that is made at once, in bytes, of at most 4,095, where the interface takes trains whole: few changes cost
+/// least.
+const ROOM_WHOLE: u32 = 4_000;
+/// The same where the kernel cuts them: it gives each segment as much headroom as its train has, and with 4,000 a
+/// receiver used a fifth more processor time. Most of what sockets send has 224 already.
+const ROOM_CUT: u32 = 224;
+/// Flags of a TCP header (RFC 9293 section 3.1); FIN, SYN, RST and URG open, end or interrupt.
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+const ENDS: u8 = 0x27;
+const TCP: u8 = 6;
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
 
 #[cfg(test)]
 mod tests {
-    use super::program::*;
+    use super::program::{HEADERS_NOTE_AT, NOTE_AT, NOTED, SEGMENT_NOTE_AT, TO_NOTE_AT};
     use super::*;
-    use crate::bpf::{IF_EQUAL, R1, Step, jump, set};
+    use crate::pulse::Pulse;
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
     #[test]
     fn a_train_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
@@ -734,13 +748,27 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_takes_what_stands_at_an_interfaces_entry_and_exit() {
-        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
-        let scratch = bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).expect("the test runs as root");
-        let exits = [ROOM_CUT, ROOM_WHOLE].map(|room| exit(map.as_fd(), room));
-        for steps in exits.into_iter().chain([entry(map.as_fd(), scratch.as_fd())]) {
-            bpf::load(names::FLOW_INGRESS, Kind::Classifier, 0, &assemble(&steps)).expect("the kernel takes it");
-        }
+    fn the_kernel_takes_the_programs_from_root_and_from_who_has_the_rights_of_the_service_alone() {
+        let load_all = || {
+            let pulse = Pulse::new(3).expect("the test runs as root");
+            for beats in [None, Some(pulse.beats())] {
+                load((names::FLOW_SOCKET, Kind::Filter), Settings { target: Some(TO), beats, room: 0 });
+            }
+            for (name, room) in
+                [(names::FLOW_INGRESS, 0), (names::FLOW_EGRESS, ROOM_CUT), (names::FLOW_EGRESS, ROOM_WHOLE)]
+            {
+                load((name, Kind::Classifier), Settings { room, ..Settings::default() });
+            }
+        };
+        load_all();
+        // Rights are a thread's own.
+        let with_few = std::thread::spawn(move || {
+            let few = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+            let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
+            set_capabilities(None, few).expect("a thread may give up rights");
+            load_all();
+        });
+        with_few.join().expect("the kernel takes them");
     }
 
     #[test]
@@ -780,10 +808,7 @@ mod tests {
     // The last piece is the packet itself: of a payload of one to eight pieces, each is the last once.
     #[test]
     fn each_piece_of_a_packet_that_is_cut_has_headers_of_its_own() {
-        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
-        let scratch = bpf::scratch(names::FLOW_ROOM, 2 * CUT_MAX as u32).expect("the test runs as root");
-        let steps = assemble(&entry(map.as_fd(), scratch.as_fd()));
-        let program = bpf::load(names::FLOW_INGRESS, Kind::Classifier, 0, &steps).expect("the kernel takes it");
+        let program = load((names::FLOW_INGRESS, Kind::Classifier), Settings::default());
         // The kernel tries a program with no more than a page.
         let piece = 400_usize;
         for (version, ip_len) in [(4, 20), (6, 40)] {
@@ -885,8 +910,9 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_besides_refuses_without_a_number_and_lent_packets_are_not_asked() {
-        let mut stand = Stand::beside(&[set(R1, 0), jump(IF_EQUAL, R1, 0, "refuse")]);
+    fn while_a_worker_is_silent_its_socket_gets_nothing_and_lent_packets_pass() {
+        let pulse = Pulse::new(3).expect("the test runs as root");
+        let mut stand = Stand::beside(Some(&pulse));
         for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
             stand.lend(TRAIN, 1_500);
             assert_eq!(stand.says(packet), Said::Refused);
@@ -895,6 +921,11 @@ mod tests {
         let at = flow(TRAIN).at();
         stand.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
         assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        let another = Packet { to_port: 81, ..TRAIN };
+        for (beating, said) in [(0..2, Said::Refused), (2..3, Said::Kept)] {
+            beating.for_each(|worker| pulse.beat(worker));
+            assert_eq!(stand.says(another), said);
+        }
     }
 
     #[test]
@@ -986,17 +1017,14 @@ mod tests {
 
     impl Stand {
         fn new() -> Stand {
-            Stand::beside(&[])
+            Stand::beside(None)
         }
 
-        fn beside(besides: &[Step]) -> Stand {
+        fn beside(pulse: Option<&Pulse>) -> Stand {
             let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
-            let program = bpf::load(
-                names::FLOW_SOCKET,
-                Kind::Classifier,
-                0,
-                &assemble(&decide(map.as_fd(), Some(TO), besides)),
-            );
+            let settings = Settings { target: Some(TO), beats: pulse.map(Pulse::beats), room: 0 };
+            // The kernel tries a socket's program with what is behind the Ethernet header alone.
+            let program = program::load((names::FLOW_SOCKET, Kind::Classifier), map.as_fd(), settings, "test");
             let program = program.expect("the kernel takes it");
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
             let leases = Leases::adopt(map, links, 7).expect("it is such a map");
@@ -1047,6 +1075,12 @@ mod tests {
         }
     }
 
+    /// A program, with a table of its own.
+    fn load(program: (names::Name, Kind), settings: Settings<'_>) -> OwnedFd {
+        let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
+        program::load(program, map.as_fd(), settings, "test").expect("the kernel takes it")
+    }
+
     /// The frame of a packet whose sum is that of its pseudo-header alone.
     fn half_summed(of: Packet) -> Vec<u8> {
         let mut frame = frame(of);
@@ -1091,4 +1125,9 @@ mod tests {
     const TRAIN: Packet =
         Packet { version: 4, from_port: 40_000, to_port: 80, flags: 0x10, len: 2_880, segment_len: 144 };
     const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..TRAIN };
+    /// As the program has it.
+    const SINGLES_MAX: usize = 8;
+    /// Where `struct __sk_buff` has the count of a train's segments and their length.
+    const SEGMENT_COUNT_AT: i16 = 164;
+    const SEGMENT_LEN_AT: i16 = 176;
 }
