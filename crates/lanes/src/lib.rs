@@ -77,7 +77,7 @@ pub fn prefetch(bytes: &[u8]) {
 /// Asks for the first `count` lines of `bytes`, or all of them. A hint: nothing is read.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], count: usize) {
-    let len = bytes.len().min(count * LINE_LEN);
+    let len = bytes.len().min(count.saturating_mul(LINE_LEN));
     for at in (0..len).step_by(LINE_LEN) {
         prefetch_at(bytes.as_ptr().wrapping_add(at));
     }
