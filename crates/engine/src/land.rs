@@ -33,8 +33,8 @@ impl Side {
         self.widening.reassembler.as_ref().map_or_else(Guesses::default, |reassembler| reassembler.guesses())
     }
 
-    /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and puts it in
-    /// front of `frames`. `landed` is what came first, one for each place in their order.
+    /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and
+    /// puts it in front of `frames`. `landed` is what came first, one for each place in their order.
     pub fn settle(
         &mut self,
         now: Time,

@@ -52,8 +52,8 @@ impl Datagrams {
         self.held.set_key(key);
     }
 
-    /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as one look
-    /// is enough for each, and returns how many they are (C2, C3, C6).
+    /// Takes in the front ones of these pieces that belong where the hint says that the first one does, as long as
+    /// one look is enough for each, and returns how many they are (C2, C3, C6).
     #[inline(always)]
     pub(super) fn take_front<'p>(
         &mut self,
@@ -98,7 +98,8 @@ impl Datagrams {
         }
     }
 
-    /// Copies a fragment's payload to its place, or says why the fragment ends. Of pieces for a host, the hop is none.
+    /// Copies a fragment's payload to its place, or says why the fragment ends. Of pieces for a host, the hop is
+    /// none.
     pub(super) fn take(
         &mut self,
         hop: Option<Hop>,
@@ -259,7 +260,8 @@ impl Datagrams {
             match self.late {
                 Late::Release { .. } => out.forward(packet),
                 Late::Retire => {
-                    // Where memory is short, its buffer is the next one to be lent; it has not been touched for long.
+                    // Where memory is short, its buffer is the next one to be lent; it has not been touched for
+                    // long.
                     packet::prefetch_lines(packet.laid(0, packet.capacity()), NARROW_LINES);
                     out.output().retire(packet, tally, reason);
                 }
@@ -305,8 +307,8 @@ impl Datagrams {
         self.held.longest_search()
     }
 
-    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their packets, then
-    /// the places of payloads.
+    /// Has the processor fetch what the packets behind the next one will need: hints, then runs, then their
+    /// packets, then the places of payloads.
     #[inline]
     pub(super) fn prefetch<'p>(&self, ahead: impl Fn(usize) -> Option<&'p Packet>, sink: &impl PayloadSink) {
         let fragment = |packet: &Packet| packet.ip().fragment;
@@ -334,8 +336,8 @@ impl Datagrams {
 
 /// What a prediction of the next fragments asks, and how its places are taken: see [`Placement`](super::Placement).
 impl Datagrams {
-    /// The datagram that was touched last, where its next piece starts, and what is to come of it; none where it has gaps
-    /// or is gone.
+    /// The datagram that was touched last, where its next piece starts, and what is to come of it; none where it
+    /// has gaps or is gone.
     pub(super) fn expected(&self) -> Option<(Handle, usize, Expected)> {
         let (key, State::Open(run)) = self.held.glimpse(self.touched)? else { return None };
         let next = run.next().filter(|_| key.hop.is_none())?;
@@ -382,8 +384,8 @@ impl Datagrams {
         self.held.charged() + charge <= self.limit
     }
 
-    /// Takes in a piece whose payload lies at `start` in this datagram, if it belongs there and one look is enough to see
-    /// that. With the last one, the datagram waits to be [closed](Datagrams::close).
+    /// Takes in a piece whose payload lies at `start` in this datagram, if it belongs there and one look is enough
+    /// to see that. With the last one, the datagram waits to be [closed](Datagrams::close).
     pub(super) fn take_placed(&mut self, at: Handle, start: usize, piece: &Packet) -> Taken {
         let Some((key, run)) = self.open_run(at) else { return Taken::Not };
         if run.next() != Some(start) {
@@ -396,8 +398,8 @@ impl Datagrams {
         taken
     }
 
-    /// Takes in pieces whose payloads lie behind that of the piece that was taken in last, which they are like, as many as
-    /// there is room for, and says how many that is.
+    /// Takes in pieces whose payloads lie behind that of the piece that was taken in last, which they are like, as
+    /// many as there is room for, and says how many that is.
     pub(super) fn take_more_placed(&mut self, at: Handle, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         match self.held.look(at) {
             Some((_, State::Open(run))) => run.take_more(len, count),
@@ -405,11 +407,10 @@ impl Datagrams {
         }
     }
 
-    /// Starts a datagram with a first piece whose payload lies in this buffer, if it is one, and the buffer what it would
-    /// have been lent.
+    /// Starts a datagram with a first piece whose payload lies in this buffer, if it is one, and the buffer what it
+    /// would have been lent.
     ///
-    /// # Errors
-    /// The buffer.
+    /// # Errors The buffer.
     pub(super) fn open_placed(&mut self, now: Time, piece: &Packet, buffer: Buffer) -> Result<Handle, Buffer> {
         let Some(fragment) = piece.ip().fragment.filter(|it| it.offset == 0 && it.more) else { return Err(buffer) };
         let charge = buffer.pinned_len();

@@ -26,8 +26,8 @@ impl EcnSeen {
         }
     }
 
-    /// The mark of pieces that are released: congestion where one of them met it, so that none loses it. Where some take
-    /// part and some do not, the host behind us judges.
+    /// The mark of pieces that are released: congestion where one of them met it, so that none loses it. Where some
+    /// take part and some do not, the host behind us judges.
     pub(super) fn released(self, first: Ecn) -> Ecn {
         let has_ce = self.0 & 1 << Ecn::Ce.bits() != 0;
         if has_ce { Ecn::Ce } else { self.joined(first).unwrap_or(first) }

@@ -5,13 +5,13 @@ use packet::{UNIT, map};
 
 /// The missing bytes of one datagram.
 ///
-/// As long as pieces come in order, one offset says it all. After the first disorder a bit is set in the map where all
-/// of its eight bytes are held; the last eight may be fewer. No order of arrival costs more than a few words a piece,
-/// so pieces need no cap (C9, rel:A09).
+/// As long as pieces come in order, one offset says it all. After the first disorder a bit is set in the map where
+/// all of its eight bytes are held; the last eight may be fewer. No order of arrival costs more than a few words a
+/// piece, so pieces need no cap (C9, rel:A09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holes {
-    /// Where the piece starts that goes on in order, as long as all before it did: what is held ends here. [`WHOLE`] once
-    /// the last one has come so; [`SCATTERED`] once the map says what is held.
+    /// Where the piece starts that goes on in order, as long as all before it did: what is held ends here.
+    /// [`WHOLE`] once the last one has come so; [`SCATTERED`] once the map says what is held.
     next: u32,
     /// Bytes held.
     held: u32,
@@ -92,8 +92,8 @@ impl Holes {
         self.note(range, more);
     }
 
-    /// Takes note of pieces that go on in order up to here, as every piece before them did; `more` is the MF flag of the
-    /// last.
+    /// Takes note of pieces that go on in order up to here, as every piece before them did; `more` is the MF flag
+    /// of the last.
     #[inline(always)]
     pub(super) fn extend(&mut self, end: usize, more: bool) {
         debug_assert!(self.in_order() && !self.has_end());
@@ -141,7 +141,8 @@ impl Holes {
         self.next != SCATTERED
     }
 
-    /// Where the piece starts that goes on in order, as every piece before it did; none where there is no such piece.
+    /// Where the piece starts that goes on in order, as every piece before it did; none where there is no such
+    /// piece.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         (self.next < WHOLE).then_some(self.next as usize)

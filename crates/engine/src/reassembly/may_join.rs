@@ -1,16 +1,17 @@
 //! A fragment, and a datagram that is being put together -> may it join?
 //!
-//! Whoever joins fragments asks here: for a fragment that goes on where a hint says, for one whose datagram is looked
-//! for, for one whose payload was received in its place, and for the first of its datagram. A fast path brings the facts
-//! more cheaply: a hint for a search, an answer that it remembers for one that it would get again. It decides nothing.
+//! Whoever joins fragments asks here: for a fragment that goes on where a hint says, for one whose datagram is
+//! looked for, for one whose payload was received in its place, and for the first of its datagram. A fast path
+//! brings the facts more cheaply: a hint for a search, an answer that it remembers for one that it would get again.
+//! It decides nothing.
 
 use super::holes::Fit;
 use crate::ledger::Reason;
 use packet::icmp::Complaint;
 use packet::{Ends, Fragment, Hop, Ip, Origin, Packet, UNIT, Version};
 
-/// Are two fragments of the same datagram? Those are that have the same key (RFC 791 section 3.2, R006; RFC 8200 section
-/// 4.5, R093), and came by the same port and VLANs.
+/// Are two fragments of the same datagram? Those are that have the same key (RFC 791 section 3.2, R006; RFC 8200
+/// section 4.5, R093), and came by the same port and VLANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatagramKey {
     pub(super) id: u32,
@@ -30,8 +31,8 @@ impl DatagramKey {
         DatagramKey { id: fragment.id, version, protocol, ends: piece.ends(), origin: piece.origin(), hop }
     }
 
-    /// Is it the key of this fragment, whoever cut it? The same, without making another key. A fragment of the shape of one
-    /// that the key is of has its version and protocol.
+    /// Is it the key of this fragment, whoever cut it? The same, without making another key. A fragment of the
+    /// shape of one that the key is of has its version and protocol.
     #[inline(always)]
     pub(super) fn is_of(&self, piece: &Packet, fragment: Fragment, is_of_its_shape: bool) -> bool {
         let ip = piece.ip();
@@ -43,8 +44,9 @@ impl DatagramKey {
     }
 }
 
-/// May the identification of a datagram be another's by this time? It may where its hosts have started so many others
-/// since that half of all identifications are used up. `of_all` counts those of all hosts, and is no smaller.
+/// May the identification of a datagram be another's by this time? It may where its hosts have started so many
+/// others since that half of all identifications are used up. `of_all` counts those of all hosts, and is no
+/// smaller.
 #[inline(always)]
 pub(super) fn id_may_have_wrapped(version: Version, of_all: u32, of_its_hosts: impl FnOnce() -> u32) -> bool {
     let half = 1 << (version.id_bits() - 1);
@@ -71,8 +73,8 @@ pub(crate) fn fault(packet: &Packet, fragment: Fragment) -> Option<(Reason, Opti
     }
 }
 
-/// What is wrong with a fragment's length: it says nothing, its end is no place for another one to start, or lies past
-/// every datagram.
+/// What is wrong with a fragment's length: it says nothing, its end is no place for another one to start, or lies
+/// past every datagram.
 #[inline]
 pub(crate) fn len_fault(ip: &Ip, fragment: Fragment) -> Option<Reason> {
     let len = ip.payload_len();
@@ -87,8 +89,8 @@ pub(crate) fn len_fault(ip: &Ip, fragment: Fragment) -> Option<Reason> {
     }
 }
 
-/// What speaks against a fragment that stands so to what its datagram has: a repeat is dropped alone, anything else ends
-/// the datagram (RFC 5722 section 4, R063).
+/// What speaks against a fragment that stands so to what its datagram has: a repeat is dropped alone, anything else
+/// ends the datagram (RFC 5722 section 4, R063).
 pub(super) fn conflict(fit: Fit, has_same_bytes: impl FnOnce() -> bool) -> Option<Reason> {
     match fit {
         Fit::Fills => None,

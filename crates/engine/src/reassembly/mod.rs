@@ -1,9 +1,9 @@
 //! Fragments -> datagrams (RFC 791, RFC 815, RFC 8200 section 4.5, RFC 5722).
 //!
-//! Each payload is copied once, to its final place in one buffer. A fragment that continues the datagram that a hint points
-//! at is appended with one compare of the hint, one of the key and one of the offset (C1 to C6, G7); any other order
-//! costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and poisons its key until
-//! its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
+//! Each payload is copied once, to its final place in one buffer. A fragment that continues the datagram that a
+//! hint points at is appended with one compare of the hint, one of the key and one of the offset (C1 to C6, G7);
+//! any other order costs a few words more (C9). A repeat is dropped alone; any other overlap ends the datagram and
+//! poisons its key until its deadline (RFC 5722 section 4, R063). The transport checksum is carried, not judged.
 
 mod datagrams;
 mod ecn;
@@ -49,7 +49,8 @@ pub struct Limits {
 /// What becomes of a datagram whose pieces did not all come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It leaves as fragments of at most `mtu` bytes (IPv6: no less than 1,280) that carry what came; the host behind us decides.
+    /// It leaves as fragments of at most `mtu` bytes (IPv6: no less than 1,280) that carry what came; the host
+    /// behind us decides.
     Release {
         /// Longest fragment, IP header counted, in bytes.
         mtu: u16,
@@ -69,8 +70,8 @@ enum Toward {
 }
 
 impl Reassembler {
-    /// A reassembler within these limits. The pool that it draws on must allow more: what is given up keeps its buffer
-    /// until the port has sent it.
+    /// A reassembler within these limits. The pool that it draws on must allow more: what is given up keeps its
+    /// buffer until the port has sent it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
         let pairs = Pairs::new(limits.patience, secret);
         let datagrams = Datagrams::new(limits.bytes, pairs, late, secret);
@@ -116,9 +117,9 @@ impl Reassembler {
         self.push_toward(Toward::Host, now, packet, out, sink);
     }
 
-    /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is cut again
-    /// where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no longer than the
-    /// longest that came (R087).
+    /// Does the same on the way, hop by hop (C15): what two stations cut is not joined, and what becomes whole is
+    /// cut again where it is too long. Of an IPv6 datagram no Fragment header is taken out: it leaves in pieces no
+    /// longer than the longest that came (R087).
     pub fn push_hop_by_hop(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         self.push_toward(Toward::Hop, now, packet, out, &mut CopyPayload);
     }

@@ -1,7 +1,7 @@
 //! New datagrams of pairs of hosts -> how long each may wait, when its identification wraps, how long it becomes.
 //!
-//! Pairs are counted under a hash of their addresses and protocol, which others may share: the counts of a pair are too
-//! high then, never too low.
+//! Pairs are counted under a hash of their addresses and protocol, which others may share: the counts of a pair are
+//! too high then, never too low.
 
 use super::may_join::{DatagramKey, id_may_have_wrapped};
 use crate::secret::{Secret, TableKey};
@@ -72,8 +72,8 @@ impl Pairs {
         all
     }
 
-    /// Where the datagrams of a key's pair are counted: each counter may count other pairs too, but never fewer than this
-    /// one, so the lower is nearer. A fast pair spoils one of another's counters, hardly ever both.
+    /// Where the datagrams of a key's pair are counted: each counter may count other pairs too, but never fewer
+    /// than this one, so the lower is nearer. A fast pair spoils one of another's counters, hardly ever both.
     #[inline(always)]
     pub(super) fn of(&self, key: &DatagramKey) -> Pair {
         let [e0, e1, e2, e3] = key.ends.words();
@@ -83,8 +83,9 @@ impl Pairs {
         Pair([pair as usize % COUNTERS, COUNTERS + (pair >> 32) as usize % COUNTERS].map(|at| at as u16))
     }
 
-    /// Counts a datagram that is started, and says how long to wait for it: shorter where its pair's identifications wrap
-    /// sooner, so that two datagrams of one identification are never held together (X2, RFC 4963 section 2, R060).
+    /// Counts a datagram that is started, and says how long to wait for it: shorter where its pair's
+    /// identifications wrap sooner, so that two datagrams of one identification are never held together (X2, RFC
+    /// 4963 section 2, R060).
     #[inline(always)]
     pub(super) fn count(&mut self, now: Time, pair: Pair, version: Version) -> (Duration, IdEpoch) {
         let window = now.nanos() / WINDOW.as_nanos() as u64;
@@ -100,8 +101,8 @@ impl Pairs {
         (timeout.duration, epoch)
     }
 
-    /// May the identification of a datagram that was started then be another's? Where a pair becomes fast, what came
-    /// before was promised more time than its identifications last.
+    /// May the identification of a datagram that was started then be another's? Where a pair becomes fast, what
+    /// came before was promised more time than its identifications last.
     #[inline(always)]
     pub(super) fn id_may_have_wrapped(&self, epoch: &IdEpoch, version: Version) -> bool {
         id_may_have_wrapped(version, self.opened.wrapping_sub(epoch.opened), || self.started_since(epoch))

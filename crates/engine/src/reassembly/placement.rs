@@ -1,11 +1,11 @@
-//! What came last -> places for payloads that are still to come; payloads that came there -> datagrams (papers: Kurmann's
-//! speculative defragmentation).
+//! What came last -> places for payloads that are still to come; payloads that came there -> datagrams (papers:
+//! Kurmann's speculative defragmentation).
 //!
-//! What it sees: the datagram that was touched last, and the last one that became whole. What it concludes: the next frames
-//! are the rest of that datagram, and then datagrams like that one, in order and in pieces as long as before. When it is
-//! wrong: another host's packet comes between, a piece is lost, overtaken or of another length. What that costs: the
-//! payloads from there to the end of the batch are copied twice, and nothing else; so it stops predicting where too few
-//! predictions are right, and tries again now and then.
+//! What it sees: the datagram that was touched last, and the last one that became whole. What it concludes: the
+//! next frames are the rest of that datagram, and then datagrams like that one, in order and in pieces as long as
+//! before. When it is wrong: another host's packet comes between, a piece is lost, overtaken or of another length.
+//! What that costs: the payloads from there to the end of the batch are copied twice, and nothing else; so it stops
+//! predicting where too few predictions are right, and tries again now and then.
 
 use super::datagrams::Datagrams;
 use super::run::Taken;
@@ -200,8 +200,8 @@ impl<'a> Placing<'a> {
         (*area, place)
     }
 
-    /// Takes in a fragment whose payload lies at this place, if it belongs there. With the last one, its datagram waits to
-    /// be [sent](Placing::send_complete).
+    /// Takes in a fragment whose payload lies at this place, if it belongs there. With the last one, its datagram
+    /// waits to be [sent](Placing::send_complete).
     pub(crate) fn take(&mut self, now: Time, place: &Place, piece: &Packet) -> Taken {
         let (area, range) = place;
         let len = piece.ip().payload_len();
@@ -234,8 +234,8 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it, and says how many they
-    /// are: each fills its place.
+    /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it, and says how
+    /// many they are: each fills its place.
     pub(crate) fn take_more(&mut self, piece: &Apart, next: &[Landed]) -> usize {
         let len = piece.packet().ip().payload_len();
         let Placement { grid, cursor: (_, ahead), current, guesses, .. } = &mut *self.placement;
@@ -249,8 +249,8 @@ impl<'a> Placing<'a> {
         count
     }
 
-    /// Sends on the datagram whose last piece was taken in: it leaves with its memory. What came to places behind is copied
-    /// out before, if [there are any](Placing::goes_on).
+    /// Sends on the datagram whose last piece was taken in: it leaves with its memory. What came to places behind
+    /// is copied out before, if [there are any](Placing::goes_on).
     pub(crate) fn send_complete(&mut self, out: &mut impl Next) {
         if let Some((_, at)) = self.placement.current.take() {
             self.datagrams.close(at, out);
@@ -284,8 +284,8 @@ impl<'a> Placing<'a> {
         self.rescue(place, it);
     }
 
-    /// Gives back what nobody landed in, and learns from how the prediction went. What was copied out is put in front of
-    /// `frames`.
+    /// Gives back what nobody landed in, and learns from how the prediction went. What was copied out is put in
+    /// front of `frames`.
     pub(crate) fn end(&mut self, came_count: usize, right_count: usize, frames: &mut Vec<Frame>, pool: &mut Pool) {
         let it = &mut *self.placement;
         it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));

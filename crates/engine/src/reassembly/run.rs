@@ -31,8 +31,8 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Seen {
-    /// The shape of the last piece that others follow, and how far one like it may reach: what was found of that one
-    /// holds for any of this shape that ends here or before, and the buffer takes it.
+    /// The shape of the last piece that others follow, and how far one like it may reach: what was found of that
+    /// one holds for any of this shape that ends here or before, and the buffer takes it.
     shape: Shape,
     room: u32,
     longest: u32,
@@ -91,8 +91,8 @@ impl Run {
         Run { holes, seen, pieces: 1, packet, epoch, first_len, is_on_the_way }
     }
 
-    /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others behind the
-    /// first one, and there is room.
+    /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others
+    /// behind the first one, and there is room.
     #[inline(always)]
     pub(super) fn take_readily(&mut self, key: &DatagramKey, piece: &Packet, sink: &mut impl PayloadSink) -> Taken {
         let ip = piece.ip();
@@ -118,8 +118,8 @@ impl Run {
         if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
     }
 
-    /// Takes in pieces of this length that are like the last one, go on in order and lie in their places; `count` says how
-    /// many there are, of at most so many.
+    /// Takes in pieces of this length that are like the last one, go on in order and lie in their places; `count`
+    /// says how many there are, of at most so many.
     pub(super) fn take_more(&mut self, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
         let Some(next) = self.holes.next() else { return 0 };
         let Some(count_max) = (self.seen.room as usize).saturating_sub(next).checked_div(len) else { return 0 };
@@ -174,8 +174,8 @@ impl Run {
         self.pieces >= RESERVE_PIECES && self.holes.in_order()
     }
 
-    /// Would the whole datagram be longer than its length field can say, with the header of the piece that starts it
-    /// (rel:A01, R069)?
+    /// Would the whole datagram be longer than its length field can say, with the header of the piece that starts
+    /// it (rel:A01, R069)?
     pub(super) fn is_oversize(&self) -> bool {
         self.first_len.is_some() && self.holes.top() > self.packet.ip().payload_len_max()
     }
@@ -306,8 +306,8 @@ impl Seen {
     const NOTHING: Seen =
         Seen { shape: Shape::CHANGED, room: 0, longest: 0, longest_dont_fragment: 0, ecn: EcnSeen::NONE };
 
-    /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says the same
-    /// again.
+    /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says
+    /// the same again.
     #[inline(always)]
     fn and(mut self, piece: &Packet, fragment: Fragment, run: &Packet) -> Seen {
         let ip = piece.ip();
