@@ -599,7 +599,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         assert!(count < 255, "addresses have a byte for it");
-        for kind in KINDS {
+        for kind in KINDS.iter() {
             let make = || {
                 let mut frames = Frames::new([0, 1], None);
                 (kind.make)(&mut frames);
