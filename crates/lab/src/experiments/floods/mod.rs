@@ -1,4 +1,4 @@
-//! Floods of fragments in, how many good datagrams still become whole out: beside them, those of the live kernel.
+//! Floods of fragments -> how many good datagrams still become whole, and how many by the live kernel.
 //!
 //! Good datagrams come in two pieces, at most half a millisecond apart, through a flood of first pieces that never become
 //! whole. The kernel's reassembler and the engine's may each hold 4 MiB. Two systems are live: pieces are written to a TUN device,
@@ -11,26 +11,20 @@
 //! as 30 seconds pass until it gives one up. So the pieces of 20 seconds come first, at once, and good datagrams only after them,
 //! while it goes on dripping.
 
+mod load;
+mod systems;
+
 use super::Conditions;
-use super::forwarder::{Forwarder, Treats};
-use super::wire::{self, Filled, Ip, Upper, put_content, put_ip, put_upper, v4_destination, v6_destination};
-use crate::net::Host;
-use engine::{
-    Batch, Gateway, GatewaySettings, Join, Late, Pieces, Position, Prefixes, Secret, Secrets, SideSettings, Way,
-};
-use fastrand::Rng;
-use linux::addresses::Prefix;
 use linux::clock::Clock;
-use linux::routes::Route;
+use load::{Load, is_good};
 use packet::{Frame, Ingress, Medium, NoPacket, Packet, Pool, Time, Version};
-use port::{Kind, Offloads, Options, Port, Tap, ToDo, Wire};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
+use systems::{Behind, Kernel, Rejoining, Target};
 
 /// How long each flood lasts.
 #[derive(Clone, Copy, Debug)]
@@ -157,294 +151,6 @@ fn seen(mut live: impl FnMut() -> io::Result<FloodRow>) -> io::Result<FloodRow> 
         row = live()?;
     }
     Ok(row)
-}
-
-/// Makes the packets of a flood, and of good datagrams beside it.
-struct Load {
-    flood: Flood,
-    version: Version,
-    rng: Rng,
-    piece: Vec<u8>,
-    /// Pieces of the flood so far, and good datagrams.
-    count: u64,
-    good_count: u64,
-    whole: Vec<u8>,
-}
-
-impl Load {
-    fn new(flood: Flood, version: Version, seed: u64) -> Load {
-        let rng = Rng::with_seed(seed);
-        Load { flood, version, rng, piece: Vec::new(), count: 0, good_count: 0, whole: Vec::new() }
-    }
-
-    /// The next piece of the flood.
-    fn next(&mut self) -> &[u8] {
-        self.count += 1;
-        let source = match self.flood {
-            Flood::ThousandSources => FLOOD_SOURCE + self.count as u32 % 1_000,
-            Flood::FirstPieces | Flood::Drip => FLOOD_SOURCE + self.rng.u32(..1 << 22),
-        };
-        let id = self.rng.u32(..);
-        self.piece.clear();
-        put_fragment(&mut self.piece, self.version, source, id, (0, true), |to| to.resize(to.len() + FLOOD_LEN, 7));
-        &self.piece
-    }
-
-    /// The two pieces of the next good datagram.
-    fn good(&mut self) -> [Vec<u8>; 2] {
-        self.good_count += 1;
-        let number = self.good_count;
-        // Each of some sources sends many.
-        let source = GOOD_SOURCE + (number % GOOD_SOURCES) as u32;
-        let ip = header(self.version, source, 0);
-        let upper = Upper {
-            is_tcp: false,
-            ports: [PORT, PORT],
-            seq: 0,
-            ack: 0,
-            flags: 0,
-            window: 0,
-            urgent: 0,
-            options: wire::Options::None,
-        };
-        self.whole.clear();
-        put_upper(&mut self.whole, (&ip, &[], UDP), &upper, Filled::Right, |to| {
-            to.extend(number.to_be_bytes());
-            put_content(to, number as u32, 0, GOOD_LEN);
-        });
-        let content = &self.whole[if self.version == Version::V4 { 20 } else { 40 }..];
-        let id = (number / GOOD_SOURCES) as u32;
-        [(0, &content[..CUT], true), (CUT, &content[CUT..], false)].map(|(offset, part, more)| {
-            let mut piece = Vec::new();
-            put_fragment(&mut piece, self.version, source, id, (offset, more), |to| to.extend(part));
-            piece
-        })
-    }
-}
-
-fn header(version: Version, source: u32, id: u32) -> Ip {
-    Ip { version, source, destination: 1, class: 0, hops: 64, flow: 0, id: id as u16, flags_offset: 0 }
-}
-
-fn put_fragment(
-    to: &mut Vec<u8>,
-    version: Version,
-    source: u32,
-    id: u32,
-    (offset, more): (usize, bool),
-    content: impl FnOnce(&mut Vec<u8>),
-) {
-    let ip = header(version, source, id);
-    match version {
-        Version::V4 => {
-            let flags_offset = (offset >> 3) as u16 | u16::from(more) << 13;
-            put_ip(to, &Ip { flags_offset, ..ip }, &[], UDP, content);
-        }
-        Version::V6 => {
-            let place = (offset as u16 | u16::from(more)).to_be_bytes();
-            let front = [&[UDP, 0], &place[..], &id.to_be_bytes()].concat();
-            put_ip(to, &ip, &front, FRAGMENT, content);
-        }
-    }
-}
-
-/// Somebody who joins behind a TUN device.
-trait Target {
-    fn write(&mut self, packet: &[u8]) -> io::Result<()>;
-    /// Does what is to be done after some packets, and says which good datagrams have arrived since.
-    fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()>;
-    fn held_max(&self) -> Option<usize>;
-}
-
-/// The live kernel.
-struct Kernel {
-    _host: Host,
-    tap: Tap,
-    inbox: Inbox,
-}
-
-/// The engine behind the kernel's forwarding.
-struct Behind {
-    forwarder: Forwarder,
-    rejoining: Rejoining,
-    receiver: Kernel,
-    frames: Vec<Frame>,
-    clock: Clock,
-}
-
-/// The engine as a host's wide interface has it.
-struct Rejoining {
-    gateway: Gateway,
-    batch: Batch,
-    held_max: usize,
-}
-
-/// A socket that good datagrams are for.
-struct Inbox {
-    socket: UdpSocket,
-    room: Vec<u8>,
-    expected: Vec<u8>,
-}
-
-impl Kernel {
-    fn open(version: Version) -> io::Result<Kernel> {
-        let host = Host::new("receiver")?;
-        for (name, value) in SETTINGS {
-            host.space().set_sysctl(name, value)?;
-        }
-        let options = Options { mtu: Some(65_535), offloads: Offloads::default(), ..Options::default() };
-        let tap = host.space().enter(|| Tap::open(DEVICE, Kind::Tun, &options))?;
-        let address: IpAddr = match version {
-            Version::V4 => Ipv4Addr::from(v4_destination(1)).into(),
-            Version::V6 => Ipv6Addr::from(v6_destination(1)).into(),
-        };
-        host.tell(|netlink| {
-            netlink.set_up(DEVICE)?;
-            let index = netlink.interface(DEVICE)?.index;
-            netlink.add_address(DEVICE, Prefix::host(address))?;
-            let everyone = match version {
-                Version::V4 => Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 8),
-                Version::V6 => Prefix::new(Ipv6Addr::new(0xfd00, 10, 0, 0, 0, 0, 0, 0), 32),
-            };
-            netlink.add_route(&Route::on(everyone, index))
-        })?;
-        let socket = host.space().enter(|| UdpSocket::bind(SocketAddr::new(address, PORT)))?;
-        socket.set_nonblocking(true)?;
-        let inbox = Inbox { socket, room: vec![0; 65_535], expected: Vec::new() };
-        Ok(Kernel { _host: host, tap, inbox })
-    }
-}
-
-impl Target for Kernel {
-    fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        write(&mut self.tap, packet)
-    }
-
-    fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()> {
-        self.inbox.take(tell)
-    }
-
-    fn held_max(&self) -> Option<usize> {
-        None
-    }
-}
-
-impl Behind {
-    fn open(version: Version) -> io::Result<Behind> {
-        Ok(Behind {
-            forwarder: Forwarder::open(Treats::Cuts)?,
-            rejoining: Rejoining::new(),
-            receiver: Kernel::open(version)?,
-            frames: Vec::new(),
-            clock: Clock::start(),
-        })
-    }
-}
-
-impl Target for Behind {
-    fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        let wire = Wire { header: packet, payload: &[], to_do: ToDo::default() };
-        self.forwarder.send(wire)
-    }
-
-    fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()> {
-        loop {
-            let received = self.forwarder.take(self.rejoining.pool(), &mut self.frames)?;
-            let now = self.clock.now();
-            for frame in self.frames.drain(..) {
-                let tap = &mut self.receiver.tap;
-                self.rejoining.push(now, frame, |piece| write(tap, piece))?;
-            }
-            if received.was_last {
-                break;
-            }
-        }
-        self.receiver.arrived(tell)
-    }
-
-    fn held_max(&self) -> Option<usize> {
-        Some(self.rejoining.held_max)
-    }
-}
-
-impl Rejoining {
-    fn new() -> Rejoining {
-        let side = SideSettings {
-            memory: CAP,
-            joins: Prefixes::new(Join::Destination),
-            late: Late::Retire,
-            ..SideSettings::new(u16::MAX, Position::Source)
-        };
-        let secrets = Secrets::both(Secret::new(fastrand::u128(..)));
-        let gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(CAP + POOL_MORE));
-        Rejoining { gateway, batch: Batch::default(), held_max: 0 }
-    }
-
-    fn pool(&mut self) -> &mut Pool {
-        &mut self.gateway.output_mut(0).pool
-    }
-
-    /// Takes pieces, and tells all that leaves.
-    ///
-    /// # Panics
-    /// Where it then holds more than it may.
-    fn push(&mut self, now: Time, frame: Frame, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let Rejoining { gateway, batch, held_max } = self;
-        gateway.expire(now);
-        batch.frames.push(frame);
-        gateway.push(now, 0, batch);
-        let held = gateway.side(0).widening.charged();
-        assert!(held <= CAP + DATAGRAM_LEN_MAX, "{held} bytes are held of {CAP}: at most a datagram more may be");
-        *held_max = (*held_max).max(held);
-        while let Some(way) = gateway.next(0) {
-            let packet = match way {
-                Way::Forward(packet) | Way::Answer(packet) => packet,
-                Way::Pass(raw, _) => {
-                    gateway.output_mut(0).pool.give(raw.into_buffer());
-                    continue;
-                }
-            };
-            let mut pieces = Pieces::of(&packet);
-            while let Some(piece) = pieces.next() {
-                if piece.payload.is_empty() {
-                    write(piece.header)?;
-                } else {
-                    write(&[piece.header, piece.payload].concat())?;
-                }
-            }
-            gateway.done(0, packet);
-        }
-        Ok(())
-    }
-}
-
-impl Inbox {
-    /// Takes what has come, and tells the numbers of what is whole and right.
-    fn take(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()> {
-        loop {
-            let len = match self.socket.recv(&mut self.room) {
-                Ok(len) => len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            if let Some(number) = is_good(&self.room[..len], &mut self.expected) {
-                tell(number);
-            }
-        }
-    }
-}
-
-/// The number of a good datagram, where its content is what was sent.
-fn is_good(content: &[u8], expected: &mut Vec<u8>) -> Option<u64> {
-    let (number, rest) = content.split_first_chunk()?;
-    let number = u64::from_be_bytes(*number);
-    expected.clear();
-    put_content(expected, number as u32, 0, GOOD_LEN);
-    (rest == expected).then_some(number)
-}
-
-fn write(tap: &mut Tap, packet: &[u8]) -> io::Result<()> {
-    tap.transmit(&[Wire { header: packet, payload: &[], to_do: ToDo::default() }]).map(drop)
 }
 
 /// Writes a flood to a TUN device.
@@ -659,16 +365,6 @@ impl fmt::Display for Floods {
     }
 }
 
-/// What each may hold, in bytes: the kernel's usual ipfrag_high_thresh.
-const CAP: usize = 4 << 20;
-/// The longest datagram, in bytes of the buffer that it needs.
-const DATAGRAM_LEN_MAX: usize = 72 << 10;
-/// Memory beside what is held, for packets on their way.
-const POOL_MORE: usize = 64 << 20;
-/// Payload of a flood's pieces, and of good datagrams beside their number, and where these are cut; in bytes.
-const FLOOD_LEN: usize = 1_000;
-const GOOD_LEN: usize = 1_600;
-const CUT: usize = 1_400;
 /// Stretch between good datagrams, and between their two pieces: at least, and at most.
 const GOOD_EACH: Duration = Duration::from_micros(500);
 const GAP: Duration = Duration::from_micros(300);
@@ -687,20 +383,3 @@ const PROBES_MAX: usize = 5_000;
 const TRIES: usize = 3;
 /// Milliseconds after which nothing more is on its way.
 const SETTLE: u32 = 20;
-const GOOD_SOURCES: u64 = 64;
-/// Numbers of sources: of the good, and of the others.
-const GOOD_SOURCE: u32 = 1 << 16;
-const FLOOD_SOURCE: u32 = 1 << 17;
-const PORT: u16 = 9_000;
-const UDP: u8 = 17;
-const FRAGMENT: u8 = 44;
-const DEVICE: &str = "flood0";
-const SETTINGS: [(&str, &str); 7] = [
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-    ("ipv4/ipfrag_high_thresh", "4194304"),
-    ("ipv4/ipfrag_low_thresh", "3145728"),
-    ("ipv6/ip6frag_high_thresh", "4194304"),
-    ("ipv6/ip6frag_low_thresh", "3145728"),
-    ("ipv6/conf/default/accept_dad", "0"),
-];

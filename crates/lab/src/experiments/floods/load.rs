@@ -1,0 +1,118 @@
+//! A flood, a version and a seed -> its packets, and good datagrams beside them.
+//!
+//! The content of a good datagram follows from its number, so whoever receives it can tell whether it is right.
+
+use super::super::wire::{self, Filled, Ip, Upper, put_content, put_ip, put_upper};
+use super::Flood;
+use fastrand::Rng;
+use packet::Version;
+
+/// Makes the packets of a flood, and of good datagrams beside it.
+pub(super) struct Load {
+    pub(super) flood: Flood,
+    pub(super) version: Version,
+    rng: Rng,
+    piece: Vec<u8>,
+    /// Pieces of the flood so far, and good datagrams.
+    pub(super) count: u64,
+    pub(super) good_count: u64,
+    whole: Vec<u8>,
+}
+
+impl Load {
+    pub(super) fn new(flood: Flood, version: Version, seed: u64) -> Load {
+        let rng = Rng::with_seed(seed);
+        Load { flood, version, rng, piece: Vec::new(), count: 0, good_count: 0, whole: Vec::new() }
+    }
+
+    /// The next piece of the flood.
+    pub(super) fn next(&mut self) -> &[u8] {
+        self.count += 1;
+        let source = match self.flood {
+            Flood::ThousandSources => FLOOD_SOURCE + self.count as u32 % 1_000,
+            Flood::FirstPieces | Flood::Drip => FLOOD_SOURCE + self.rng.u32(..1 << 22),
+        };
+        let id = self.rng.u32(..);
+        self.piece.clear();
+        put_fragment(&mut self.piece, self.version, source, id, (0, true), |to| to.resize(to.len() + FLOOD_LEN, 7));
+        &self.piece
+    }
+
+    /// The two pieces of the next good datagram.
+    pub(super) fn good(&mut self) -> [Vec<u8>; 2] {
+        self.good_count += 1;
+        let number = self.good_count;
+        // Each of some sources sends many.
+        let source = GOOD_SOURCE + (number % GOOD_SOURCES) as u32;
+        let ip = header(self.version, source, 0);
+        let upper = Upper {
+            is_tcp: false,
+            ports: [PORT, PORT],
+            seq: 0,
+            ack: 0,
+            flags: 0,
+            window: 0,
+            urgent: 0,
+            options: wire::Options::None,
+        };
+        self.whole.clear();
+        put_upper(&mut self.whole, (&ip, &[], UDP), &upper, Filled::Right, |to| {
+            to.extend(number.to_be_bytes());
+            put_content(to, number as u32, 0, GOOD_LEN);
+        });
+        let content = &self.whole[if self.version == Version::V4 { 20 } else { 40 }..];
+        let id = (number / GOOD_SOURCES) as u32;
+        [(0, &content[..CUT], true), (CUT, &content[CUT..], false)].map(|(offset, part, more)| {
+            let mut piece = Vec::new();
+            put_fragment(&mut piece, self.version, source, id, (offset, more), |to| to.extend(part));
+            piece
+        })
+    }
+}
+
+fn header(version: Version, source: u32, id: u32) -> Ip {
+    Ip { version, source, destination: 1, class: 0, hops: 64, flow: 0, id: id as u16, flags_offset: 0 }
+}
+
+fn put_fragment(
+    to: &mut Vec<u8>,
+    version: Version,
+    source: u32,
+    id: u32,
+    (offset, more): (usize, bool),
+    content: impl FnOnce(&mut Vec<u8>),
+) {
+    let ip = header(version, source, id);
+    match version {
+        Version::V4 => {
+            let flags_offset = (offset >> 3) as u16 | u16::from(more) << 13;
+            put_ip(to, &Ip { flags_offset, ..ip }, &[], UDP, content);
+        }
+        Version::V6 => {
+            let place = (offset as u16 | u16::from(more)).to_be_bytes();
+            let front = [&[UDP, 0], &place[..], &id.to_be_bytes()].concat();
+            put_ip(to, &ip, &front, FRAGMENT, content);
+        }
+    }
+}
+
+/// The number of a good datagram, where its content is what was sent.
+pub(super) fn is_good(content: &[u8], expected: &mut Vec<u8>) -> Option<u64> {
+    let (number, rest) = content.split_first_chunk()?;
+    let number = u64::from_be_bytes(*number);
+    expected.clear();
+    put_content(expected, number as u32, 0, GOOD_LEN);
+    (rest == expected).then_some(number)
+}
+
+/// Payload of a flood's pieces, and of good datagrams beside their number, and where these are cut; in bytes.
+const FLOOD_LEN: usize = 1_000;
+const GOOD_LEN: usize = 1_600;
+const CUT: usize = 1_400;
+const GOOD_SOURCES: u64 = 64;
+/// Numbers of sources: of the good, and of the others.
+const GOOD_SOURCE: u32 = 1 << 16;
+const FLOOD_SOURCE: u32 = 1 << 17;
+pub(super) const PORT: u16 = 9_000;
+const UDP: u8 = 17;
+const FRAGMENT: u8 = 44;
