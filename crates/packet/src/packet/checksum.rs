@@ -1,0 +1,135 @@
+//! A packet's transport checksum -> whether it is right, half-filled or finished; the fields that it covers.
+//!
+//! An offloading sender leaves the pseudo-header's sum in the field; files hold such packets, and ports take them.
+
+use super::{Body, Checksum};
+use crate::ip::{TCP, UDP, Upper, pseudo_sum};
+use crate::sum::Sum;
+use crate::{tcp, udp};
+
+/// The transport checksum.
+impl Body {
+    /// Marks the checksum as half-filled where its field holds the pseudo-header's sum, as an offloading sender's
+    /// packets are captured, and does not by chance cover the bytes. For ports that cannot tell, such as files.
+    pub fn judge_checksum(&mut self) {
+        let Some((field_at, upper)) = self.checksum_field() else { return };
+        let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
+        // Senders that leave the length to their card leave it out of the sum too.
+        let without_len = pseudo_sum(self.addresses(), upper.protocol, 0);
+        let half_filled = |sum: Sum| self.word(field_at) == sum.fold();
+        let is_half = half_filled(half) || self.ip.length_missing && half_filled(without_len);
+        if is_half && !(half + Sum::of(self.upper_bytes(upper))).is_right() {
+            self.checksum = Checksum::Partial;
+        }
+    }
+
+    /// Is its checksum half-filled, and one that can be finished?
+    pub fn is_half_filled(&self) -> bool {
+        self.checksum == Checksum::Partial && self.checksum_field().is_some()
+    }
+
+    /// Finishes a half-filled checksum; true where there was one.
+    pub fn finish_checksum(&mut self) -> bool {
+        if self.checksum != Checksum::Partial {
+            return false;
+        }
+        let Some((field_at, upper)) = self.checksum_field() else { return false };
+        self.set_word(field_at, 0);
+        let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
+        let sum = half + Sum::of(self.upper_bytes(upper));
+        let checksum = if upper.protocol == UDP { udp::field(sum) } else { sum.checksum() };
+        self.set_word(field_at, checksum);
+        self.checksum = Checksum::Verified;
+        self.as_received = false;
+        true
+    }
+
+    /// Leaves the checksum of a packet to a card or kernel that finishes it, as it does for those of its own host: its field
+    /// then holds the pseudo-header's sum. Says where transport header and field start, from the IP header on; nothing
+    /// where there is no checksum that could be left, or where it may be wrong, which would be mended in silence.
+    pub fn leave_checksum(&mut self) -> Option<(usize, usize)> {
+        if self.checksum == Checksum::Unverified {
+            return None;
+        }
+        let (field_at, upper) = self.checksum_field()?;
+        if self.checksum == Checksum::Verified {
+            let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
+            self.set_word(field_at, half.fold());
+            self.checksum = Checksum::Partial;
+            self.as_received = false;
+        }
+        Some((usize::from(upper.at), field_at))
+    }
+
+    /// What the sum over a TCP or UDP packet with its checksum is wrong by; zero where it is right, where it is still to be
+    /// finished, and where there is none.
+    pub fn checksum_error(&self) -> Sum {
+        match self.checksum_field() {
+            Some((_, upper)) if self.checksum == Checksum::Unverified => {
+                pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len())
+                    + Sum::of(self.upper_bytes(upper))
+            }
+            _ => Sum::ZERO,
+        }
+    }
+
+    /// Writes the length that an offloading sender left out; true where it had.
+    pub fn finish_len(&mut self) -> bool {
+        if !self.ip.length_missing {
+            return false;
+        }
+        self.ip.length_missing = false;
+        self.seal();
+        if let Some(upper) = self.ip.upper
+            && let Some(field_at) = udp::missing_len_at(upper.protocol, self.upper_bytes(upper))
+        {
+            let len = self.upper_bytes(upper).len() as u16;
+            self.set_word(usize::from(upper.at) + field_at, len);
+        }
+        true
+    }
+
+    /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
+    pub fn has_canonical_checksums(&self) -> bool {
+        let Some(upper) = self.ip.upper else { return false };
+        let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
+        // 0xFFFF is what UDP writes for 0, and what nothing else would.
+        let is_canonical = upper.protocol == UDP || self.bytes().get(field_at..field_at + 2) != Some(&[0xFF, 0xFF]);
+        is_canonical && self.ip.checksum_is_canonical(self.header())
+    }
+
+    /// Where the checksum field stands in the packet, of a whole TCP or UDP packet that has one.
+    fn checksum_field(&self) -> Option<(usize, Upper)> {
+        if self.ip.fragment.is_some() {
+            return None;
+        }
+        let upper = self.ip.upper?;
+        let within = match upper.protocol {
+            TCP => tcp::checksum_at(self.upper_bytes(upper))?,
+            UDP => udp::checksum_at(self.upper_bytes(upper), self.ip.length_missing)?,
+            _ => return None,
+        };
+        Some((usize::from(upper.at) + within, upper))
+    }
+
+    /// The bytes behind the IP headers.
+    pub fn upper_bytes(&self, upper: Upper) -> &[u8] {
+        self.bytes().get(usize::from(upper.at)..).unwrap_or_default()
+    }
+
+    pub(crate) fn word(&self, at: usize) -> u16 {
+        match self.bytes().get(at..at + 2) {
+            Some(&[high, low]) => u16::from_be_bytes([high, low]),
+            _ => panic!("a header field lies in its packet"),
+        }
+    }
+
+    pub(crate) fn set_word(&mut self, at: usize, word: u16) {
+        self.memory.put(self.ip_at as usize + at, &word.to_be_bytes());
+    }
+
+    /// Is no longer what came.
+    pub(crate) fn touch(&mut self) {
+        self.as_received = false;
+    }
+}

@@ -1,0 +1,56 @@
+//! A packet on its way through -> the same with another link header, one hop less, or in a larger buffer.
+
+use super::{Body, Buffer, HEADROOM};
+use crate::ip::Shape;
+use crate::link::{LINK_LEN_MAX, Medium};
+
+/// What changes beside the payload.
+impl Body {
+    /// Takes away what stands behind the packet in its frame, where both together are longer than this, in bytes.
+    #[inline]
+    pub fn trim(&mut self, len_max: usize) {
+        if self.len() + usize::from(self.trailer_len) > len_max {
+            self.trailer_len = 0;
+        }
+    }
+
+    /// Puts another link header in front of the packet; the link's padding goes.
+    ///
+    /// # Panics
+    /// Where it is longer than [`LINK_LEN_MAX`].
+    pub fn relink(&mut self, medium: Medium, header: &[u8]) {
+        assert!(header.len() <= LINK_LEN_MAX, "a link header fits in front of its packet");
+        let start = self.ip_at() - header.len();
+        self.memory.put(start, header);
+        (self.link_len, self.medium, self.announced) = (header.len() as u8, medium, None);
+        self.trailer_len = 0;
+        self.as_received = false;
+    }
+
+    /// Hops that it may still take: time to live, or hop limit.
+    pub fn hops_left(&self) -> u8 {
+        self.ip.hops_left(self.header())
+    }
+
+    /// Takes one of them, as a router does that passes it on (R038).
+    pub fn take_hop(&mut self) {
+        let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
+        self.ip.take_hop(self.memory.bytes_mut(start..start + len));
+        self.ip.shape = Shape::CHANGED;
+        self.as_received = false;
+    }
+
+    /// Bytes that fit behind the packet in its buffer.
+    pub fn room(&self) -> usize {
+        (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())
+    }
+
+    /// Moves the packet to a larger buffer, its IP header to where content starts, and returns the smaller one.
+    pub fn move_to(&mut self, mut larger: Buffer) -> Buffer {
+        let (start, end) = (self.ip_at() - self.link_len(), self.ip_at() + self.len());
+        larger.put(HEADROOM - self.link_len(), self.memory.bytes(start..end));
+        self.ip_at = HEADROOM as u32;
+        core::mem::swap(&mut self.memory, &mut larger.0.memory);
+        larger
+    }
+}

@@ -1,0 +1,192 @@
+//! A packet -> what it says: header, payload, addresses, where it came from.
+
+use super::Body;
+use crate::ip::{Address, Ends, ICMPV6, Ip};
+use crate::link::{Hop, Ingress, Link, Medium, Origin, Tags};
+
+/// Reading a packet.
+impl Body {
+    /// What its IP header says.
+    #[inline(always)]
+    pub fn ip(&self) -> &Ip {
+        &self.ip
+    }
+
+    /// The whole frame: link header, packet and, as long as nothing has changed, the link's padding.
+    pub fn frame(&self) -> &[u8] {
+        let start = self.ip_at();
+        self.memory.bytes(start - self.link_len()..start + self.len() + usize::from(self.trailer_len))
+    }
+
+    /// The link header.
+    pub fn link(&self) -> &[u8] {
+        self.memory.bytes(self.ip_at() - self.link_len()..self.ip_at())
+    }
+
+    /// The IP header that every piece repeats, without a Fragment header.
+    #[inline(always)]
+    pub fn header(&self) -> &[u8] {
+        self.memory.bytes(self.ip_at()..self.ip_at() + usize::from(self.ip.header_len))
+    }
+
+    /// The payload that fragmentation divides.
+    #[inline(always)]
+    pub fn payload(&self) -> &[u8] {
+        self.memory.bytes(self.payload_at()..self.ip_at() + self.len())
+    }
+
+    /// The bytes of the packet from the IP header on.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.bytes(self.ip_at()..self.ip_at() + self.len())
+    }
+
+    /// Length of the packet, IP header counted, in bytes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.ip.len as usize
+    }
+
+    /// Never: a packet has a header.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Which two hosts it is between, as its header says it.
+    #[inline(always)]
+    pub fn ends(&self) -> Ends {
+        self.ip.ends(self.header())
+    }
+
+    /// Is it between these two?
+    #[inline(always)]
+    pub fn has_ends(&self, ends: &Ends) -> bool {
+        self.ip.has_ends(self.header(), ends)
+    }
+
+    /// Source and destination.
+    pub fn addresses(&self) -> (Address, Address) {
+        self.ip.addresses(self.header())
+    }
+
+    /// The VLANs that it travels in.
+    pub fn tags(&self) -> Tags {
+        self.origin.tags()
+    }
+
+    /// What its link header says.
+    pub fn link_header(&self) -> Link {
+        Link {
+            len: self.link_len(),
+            medium: self.medium,
+            version: self.announced,
+            tags: self.origin.tags(),
+            channel: self.origin.channel(),
+        }
+    }
+
+    /// Where it came from: port and VLANs.
+    #[inline(always)]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// What its link header is.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// The station that sent the frame, where the link header names it.
+    pub fn previous_hop(&self) -> Hop {
+        Hop::of(self.medium, self.link())
+    }
+
+    /// The port that it came from.
+    pub fn ingress(&self) -> Ingress {
+        self.origin.ingress()
+    }
+
+    /// True while these are, byte for byte, the packet that came.
+    pub fn is_as_received(&self) -> bool {
+        self.as_received && self.cut.is_none() && self.train.is_none()
+    }
+
+    /// True for a piece of a datagram, and for a datagram that came in pieces.
+    pub fn came_in_pieces(&self) -> bool {
+        self.longest_piece > 0 || self.ip.fragment.is_some()
+    }
+
+    /// Length of the longest piece that a joined datagram or fragment came in, IP header counted, in bytes.
+    pub fn longest_piece(&self) -> Option<usize> {
+        (self.longest_piece > 0).then_some(self.longest_piece as usize)
+    }
+
+    /// Says that the packet came in pieces, the longest of which had so many bytes, IP header counted; none: that it came whole.
+    pub fn set_longest_piece(&mut self, len: Option<usize>) {
+        self.longest_piece = len.unwrap_or_default() as u32;
+    }
+
+    /// Says that the packet came in pieces with this identification, the longest of which had so many bytes, IP header counted:
+    /// what a whole packet does not say itself.
+    pub fn set_pieces(&mut self, longest_piece: usize, id: u32) {
+        self.set_longest_piece(Some(longest_piece));
+        if !self.ip.is_numbered() {
+            self.ip.id = id;
+        }
+    }
+
+    /// The map of the buffer: which eights of bytes a sparse packet holds.
+    pub fn map(&self) -> &[u8] {
+        self.memory.map()
+    }
+
+    /// Bytes of memory that this packet pins.
+    pub fn pinned_len(&self) -> usize {
+        self.memory.pinned_len()
+    }
+
+    /// Bytes of payload that its buffer takes.
+    pub fn capacity(&self) -> usize {
+        self.memory.capacity()
+    }
+
+    #[inline(always)]
+    pub(super) fn ip_at(&self) -> usize {
+        self.ip_at as usize
+    }
+
+    /// Length of the link header, in bytes.
+    #[inline(always)]
+    pub fn link_len(&self) -> usize {
+        usize::from(self.link_len)
+    }
+
+    #[inline(always)]
+    pub(super) fn payload_at(&self) -> usize {
+        self.ip_at() + usize::from(self.ip.payload_at)
+    }
+}
+
+/// What only some packets are.
+impl Body {
+    /// True where a first piece lacks headers that it must hold (RFC 7112 section 5, R083).
+    pub fn lacks_headers(&self) -> bool {
+        self.ip.fragment.is_some() && self.ip.starts() && usize::from(self.ip.headers_end) > self.len()
+    }
+
+    /// Bytes of headers that stand in the payload and must all go into the first piece (RFC 7112 section 5, R082).
+    pub fn headers_in_payload_len(&self) -> usize {
+        usize::from(self.ip.headers_end).min(self.len()).saturating_sub(usize::from(self.ip.payload_at))
+    }
+
+    /// True for neighbour discovery, which may never come in fragments (RFC 6980 section 5, R103).
+    pub fn is_neighbour_discovery(&self) -> bool {
+        self.ip.upper.is_some_and(|upper| {
+            let kind = self.upper_bytes(upper).first();
+            upper.protocol == ICMPV6 && kind.is_some_and(|kind| NEIGHBOUR_DISCOVERY.contains(kind))
+        })
+    }
+}
+
+/// ICMPv6 types of neighbour discovery and its certificates (RFC 4861 section 4, RFC 3971 section 6.4).
+const NEIGHBOUR_DISCOVERY: [u8; 7] = [133, 134, 135, 136, 137, 148, 149];

@@ -1,0 +1,196 @@
+//! Pieces of a datagram, or segments of a flow -> one packet: headers taken over, payload appended, all sealed once.
+//!
+//! Whether pieces belong together is decided elsewhere; here their bytes and headers become those of one packet.
+
+use super::{Body, Buffer, Checksum, HEADROOM, Packet, fitting};
+use crate::cut::Cut;
+use crate::ip::{Ecn, Fragment, Ip, Shape, pseudo_sum};
+use crate::sum::Sum;
+use crate::tcp::TcpPart;
+use crate::train::Train;
+use crate::{tcp, udp};
+
+/// Joining: a run is a packet that still has holes.
+impl Packet {
+    /// Starts a run in `buffer` with the headers of `piece`, the first that came.
+    pub fn open(piece: &Packet, buffer: Buffer) -> Packet {
+        let Buffer(mut run) = buffer;
+        run.trailer_len = 0;
+        run.origin = piece.origin;
+        run.tag = piece.tag;
+        run.become_fresh(false);
+        run.take_headers(piece);
+        Packet(run)
+    }
+}
+
+/// What is done to a run.
+impl Body {
+    /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
+    /// R093).
+    pub fn take_headers(&mut self, piece: &Packet) {
+        let header_len = usize::from(piece.ip.header_len);
+        self.ip = piece.ip.without_fragment_header();
+        self.ip_at = (HEADROOM - header_len) as u32;
+        (self.link_len, self.medium, self.announced) = (piece.link_len, piece.medium, piece.announced);
+        let (start, end) = (piece.ip_at() - piece.link_len(), piece.ip_at() + header_len);
+        let front = self.memory.bytes_mut(HEADROOM - (end - start)..HEADROOM);
+        lanes::copy(front, piece.memory.bytes(start..end));
+    }
+
+    /// The place of the `len` bytes from `offset` on in the datagram.
+    #[inline(always)]
+    pub fn laid_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        self.memory.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
+    }
+
+    /// The bytes that are laid from `offset` on.
+    pub fn laid(&self, offset: usize, len: usize) -> &[u8] {
+        self.memory.bytes(HEADROOM + offset..HEADROOM + offset + len)
+    }
+
+    /// The map of the buffer, to be changed.
+    pub fn map_mut(&mut self) -> &mut [u8] {
+        self.memory.map_mut()
+    }
+
+    /// Moves a run, of which `laid_len` bytes are laid, to a larger buffer, and returns the smaller one.
+    pub fn grow(&mut self, mut larger: Buffer, laid_len: usize) -> Buffer {
+        let start = self.ip_at() - self.link_len();
+        larger.put(start, self.memory.bytes(start..HEADROOM + laid_len));
+        larger.map_mut().fill(0);
+        if let Some((front, _)) = larger.map_mut().split_at_mut_checked(self.memory.map().len()) {
+            front.copy_from_slice(self.memory.map());
+        }
+        core::mem::swap(&mut self.memory, &mut larger.0.memory);
+        larger
+    }
+
+    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `longest_piece` bytes; 0: it came
+    /// whole.
+    pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, longest_piece: u32) {
+        self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
+        self.ip.ecn = ecn;
+        self.ip.dont_fragment = dont_fragment;
+        self.ip.fragment = None;
+        self.longest_piece = longest_piece;
+        self.seal_as(None);
+    }
+
+    /// Makes a run that never completed a packet with holes, up to `payload_len` bytes long: it leaves by a sparse
+    /// cut, as fragments that carry what came. `more`: is the datagram's end still missing?
+    pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Cut) {
+        self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
+        if let Some(fragment) = &mut self.ip.fragment {
+            *fragment = Fragment { offset: 0, more, ..*fragment };
+        }
+        self.ip.ecn = ecn;
+        self.seal();
+        self.cut = Some(cut);
+    }
+
+    /// Takes the Fragment header out of an atomic fragment, which is a whole datagram (RFC 6946 section 4).
+    pub fn make_whole(&mut self) {
+        let header_len = usize::from(self.ip.header_len);
+        let moved_by = usize::from(self.ip.payload_at) - header_len;
+        let front = self.ip_at() - self.link_len();
+        let end = self.ip_at() + header_len;
+        self.memory.bytes_mut(front..end + moved_by).copy_within(..end - front, moved_by);
+        self.ip_at += moved_by as u32;
+        self.trailer_len = 0;
+        let payload_len = self.ip.payload_len();
+        self.ip = self.ip.without_fragment_header();
+        // Of IPv6 only pieces have one (RFC 8200 section 4.5).
+        self.ip.id = 0;
+        self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
+    }
+
+    /// Is another packet's link header, byte for byte, the same?
+    #[inline]
+    pub fn shares_link(&self, other: &Packet) -> bool {
+        self.link_len == other.link_len && (self.link_len == 0 || self.link() == other.link())
+    }
+
+    /// The `len` bytes of memory behind the packet's payload, if there are as many.
+    #[inline]
+    pub fn behind(&self, len: usize) -> Option<&[u8]> {
+        let end = self.ip_at() + self.len();
+        (len <= self.room()).then(|| self.memory.bytes(end..end + len))
+    }
+
+    /// The `len` bytes of memory behind the packet's payload.
+    #[inline]
+    pub fn behind_mut(&mut self, len: usize) -> &mut [u8] {
+        let end = self.ip_at() + self.len();
+        self.memory.bytes_mut(end..end + len)
+    }
+
+    /// Takes the `len` bytes behind the payload into the packet; the headers wait to be sealed.
+    #[inline]
+    pub fn lengthen(&mut self, len: usize) {
+        self.ip.len += len as u32;
+        self.trailer_len = 0;
+        self.as_received = false;
+    }
+
+    /// Puts the payload of the packet that follows behind this one's; the headers wait to be sealed.
+    pub fn append(&mut self, payload: &[u8]) {
+        self.behind_mut(payload.len()).copy_from_slice(payload);
+        self.lengthen(payload.len());
+    }
+
+    /// Could the headers of this fragment stand for the one that follows it in its datagram, too? Where they could not,
+    /// joining the two would lose what the second says.
+    pub fn shares_piece_header(&self, next: &Packet) -> bool {
+        self.link() == next.link() && self.ip.shares_piece_header(self.header(), next.header())
+    }
+
+    /// Makes a run of fragments, whose payloads were appended to the first one's, one fragment, or the whole datagram:
+    /// `more` is what the last one said, `longest_piece` the length of the longest, IP header counted, in bytes. IPv4 only.
+    pub fn seal_pieces(&mut self, more: bool, longest_piece: u32) {
+        let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
+        self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
+        self.longest_piece = longest_piece;
+        self.seal();
+    }
+
+    /// Makes a run of segments or datagrams, which share the headers of the first, one train. Its payload starts at
+    /// `payload_at`, in bytes from the IP header; `last` is what the last segment said, `payload_sum` the sum of all payload.
+    pub fn seal_train(&mut self, last: Option<&TcpPart>, payload_at: u16, payload_sum: Sum, train: Train) {
+        let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
+        let (start, len) = (self.ip_at(), self.len());
+        let pseudo = pseudo_sum(self.addresses(), upper.protocol, len - usize::from(upper.at));
+        let id = self.ip.id;
+        let headers = self.memory.bytes_mut(start..start + len);
+        let Some((ip_header, rest)) = headers.split_at_mut_checked(upper.at.into()) else {
+            panic!("a packet holds its headers")
+        };
+        let version = self.ip.version;
+        Ip::stamp_segment(version, ip_header, Ip::sum_of_rest(version, ip_header), rest.len(), id);
+        match last {
+            Some(last) => {
+                let header_len = usize::from(payload_at - upper.at);
+                tcp::seal(fitting(rest, header_len), last, pseudo + payload_sum);
+            }
+            None => udp::seal(rest, pseudo + payload_sum),
+        }
+        self.checksum = Checksum::Verified;
+        self.as_received = false;
+        self.train = Some(train);
+    }
+
+    /// Writes lengths, marks and checksum of the header.
+    pub(super) fn seal(&mut self) {
+        self.seal_as(self.ip.fragment);
+    }
+
+    /// Does the same, where it is known which part of a datagram the packet is.
+    #[inline]
+    fn seal_as(&mut self, fragment: Option<Fragment>) {
+        let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
+        self.ip.seal(self.memory.bytes_mut(start..start + len), fragment);
+        self.ip.shape = Shape::CHANGED;
+        self.trailer_len = 0;
+        self.as_received = false;
+    }
+}

@@ -1,0 +1,85 @@
+//! A packet that is too long, and the place of a piece -> the headers of that piece.
+
+use super::Packet;
+use crate::ip::{Common, Fragment, Ip};
+
+/// A header for the pieces of one packet: what they have in common is read once, what differs is written for each (G3).
+#[derive(Debug)]
+pub struct Template<'a> {
+    ip: &'a Ip,
+    /// Link and IP header of the packet.
+    front: &'a [u8],
+    link_len: usize,
+    /// Length of a header that repeats all of the packet's, and of one that does not start its datagram.
+    lens: [usize; 2],
+    /// Do pieces that do not start their datagram repeat all of it, too?
+    repeats_all: bool,
+    common: Common,
+    dont_fragment: bool,
+}
+
+impl<'a> Template<'a> {
+    /// The header of the pieces of `packet`.
+    #[inline]
+    pub fn new(packet: &'a Packet) -> Template<'a> {
+        let link_len = packet.link_len();
+        let [_, later_len] = packet.piece_header_lens();
+        let front =
+            packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
+        // What came in pieces with DF leaves in pieces with DF.
+        let dont_fragment = packet.ip.dont_fragment && packet.longest_piece().is_some();
+        let lens = [front.len() + packet.ip.fragment_header_len(), link_len + later_len];
+        let [whole, later] = lens;
+        Template {
+            // What is left out may be made up for by padding.
+            repeats_all: whole == later && !packet.ip.keeps_options_to_the_first(packet.header()),
+            ip: &packet.ip,
+            front,
+            link_len,
+            lens,
+            common: packet.ip.common(packet.header(), dont_fragment),
+            dont_fragment,
+        }
+    }
+
+    /// Writes the link and IP header of the piece with this place and `payload_len` bytes of payload to the front of
+    /// `room`, and returns it.
+    ///
+    /// # Panics
+    /// Where it does not fit.
+    #[inline]
+    pub fn stamp<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
+        let [whole, _] = self.lens;
+        if !self.repeats_all && fragment.offset > 0 {
+            return self.stamp_later(room, payload_len, fragment);
+        }
+        let header = fitting(room, whole);
+        let (front, _) = header.split_at_mut(self.front.len());
+        lanes::copy(front, self.front);
+        self.ip.stamp(header.get_mut(self.link_len..).unwrap_or_default(), self.common, payload_len, fragment);
+        header
+    }
+
+    /// What follows the first piece carries fewer options (RFC 791 section 3.1, R004).
+    #[cold]
+    fn stamp_later<'r>(&self, room: &'r mut [u8], payload_len: usize, fragment: Fragment) -> &'r [u8] {
+        let [_, later] = self.lens;
+        let all = fitting(room, later);
+        let (link, header) = all.split_at_mut(self.link_len);
+        let (link_from, header_from) = self.front.split_at(self.link_len);
+        link.copy_from_slice(link_from);
+        self.ip.later_header(header_from, header);
+        let common = self.ip.common(header, self.dont_fragment);
+        self.ip.stamp(header, common, payload_len, fragment);
+        all
+    }
+}
+
+/// The front of `room`.
+#[inline]
+pub(crate) fn fitting(room: &mut [u8], len: usize) -> &mut [u8] {
+    match room.get_mut(..len) {
+        Some(header) => header,
+        None => panic!("a header fits where it is written"),
+    }
+}

@@ -1,0 +1,88 @@
+//! A packet -> how many packets it stands for on the wire, and their lengths.
+
+use super::Body;
+use crate::cut::{Content, Shares};
+use crate::ip::{TCP, UDP};
+use crate::tcp::TcpFacts;
+use crate::{tcp, udp};
+
+/// What stands on the wire for this packet.
+impl Body {
+    /// The parts of the payload that leave in one piece each, where the packet is to be cut.
+    #[inline]
+    pub fn shares(&self) -> Option<Shares<'_>> {
+        let cut = self.cut.as_ref()?;
+        let map = (cut.content == Content::Sparse).then(|| self.map());
+        Some(Shares::new(cut, self.ip.payload_len(), self.piece_header_lens(), map))
+    }
+
+    /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
+    #[inline]
+    pub fn piece_header_lens(&self) -> [usize; 2] {
+        self.ip.piece_header_lens(self.header())
+    }
+
+    /// Does it stand for itself alone?
+    #[inline]
+    pub fn is_single(&self) -> bool {
+        self.cut.is_none() && self.train.is_none()
+    }
+
+    /// Packets on the wire.
+    pub fn wire_count(&self) -> usize {
+        match (self.cut, self.train) {
+            (None, None) => 1,
+            (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
+            (Some(_), _) => self.shares().map_or(1, |shares| shares.totals().0),
+        }
+    }
+
+    /// Length of the longest packet on the wire, IP header counted, in bytes.
+    pub fn wire_len(&self) -> usize {
+        match (self.shares(), self.train) {
+            (Some(shares), _) => {
+                let [first, later] = self.piece_header_lens();
+                shares.map(|share| share.len() + if share.start == 0 { first } else { later }).max().unwrap_or(0)
+            }
+            (None, Some(train)) => self.len() - self.train_len() + self.train_len().min(train.segment_len.into()),
+            (None, None) => self.len(),
+        }
+    }
+
+    /// Tells the length of each packet on the wire, IP header counted, in bytes.
+    pub fn each_wire_len(&self, mut tell: impl FnMut(usize)) {
+        if let Some(shares) = self.shares() {
+            let [first, later] = self.piece_header_lens();
+            shares.for_each(|share| tell(share.len() + if share.start == 0 { first } else { later }));
+        } else {
+            let payload_len = self.train_len();
+            let segment_len = self.train.map_or(payload_len, |train| usize::from(train.segment_len)).max(1);
+            let header_len = self.len() - payload_len;
+            (0..self.wire_count()).for_each(|index| {
+                tell(header_len + segment_len.min(payload_len - index * segment_len));
+            });
+        }
+    }
+
+    /// What the TCP header of a whole packet says.
+    #[inline]
+    pub fn tcp_facts(&self) -> Option<TcpFacts> {
+        let upper = self.ip.upper.filter(|upper| upper.protocol == TCP && self.ip.fragment.is_none())?;
+        TcpFacts::read(self.upper_bytes(upper))
+    }
+
+    /// Does it carry TCP?
+    pub fn is_tcp(&self) -> bool {
+        self.ip.upper.is_some_and(|upper| upper.protocol == TCP)
+    }
+
+    /// Bytes of payload of a train, which its segments share.
+    pub fn train_len(&self) -> usize {
+        let Some(upper) = self.ip.upper else { return 0 };
+        match upper.protocol {
+            TCP => tcp::payload_len(self.upper_bytes(upper)),
+            UDP => udp::UdpHeader::parse(self.upper_bytes(upper)).map_or(0, |(_, payload)| payload.len()),
+            _ => 0,
+        }
+    }
+}
