@@ -13,13 +13,15 @@
 //!
 //!     cargo test -p wideload-lanes --test floors -- --nocapture      also shows the circles that are tolerated
 
+mod workspace;
+
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemUse, Macro, Meta, UseTree, Visibility};
+use workspace::{Texts, crates, name_of, read, sources};
 
 /// The crates by their folders, the lowest floor first; those on one floor do not use each other.
 const FLOORS: [&[&str]; 10] = [
@@ -109,9 +111,6 @@ type Arrows = BTreeMap<(String, String), BTreeSet<Line>>;
 
 /// A file inside of `src`, and a line in it.
 type Line = (String, usize);
-
-/// The texts of a crate, by their paths inside of `src`.
-type Texts = BTreeMap<String, String>;
 
 /// What is wrong with a crate: circles without the tolerated imports, and tolerated imports that make no circle.
 fn judged(name: &str, arrows: &Arrows, tolerated: &[(&str, &str)]) -> String {
@@ -496,43 +495,6 @@ fn upward_dependencies(folder: &Path) -> Vec<String> {
 
 fn floor_of(name: &str) -> Option<usize> {
     FLOORS.iter().position(|floor| floor.contains(&name))
-}
-
-/// The folders of the workspace's crates.
-fn crates() -> Vec<PathBuf> {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates stand in a folder");
-    let entries = fs::read_dir(all).unwrap_or_else(|error| panic!("{}: {error}", all.display()));
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.expect("the folder is read").path()).collect();
-    folders.retain(|folder| folder.join("Cargo.toml").exists());
-    folders.sort();
-    assert!(folders.len() > 1, "{}: no crates", all.display());
-    folders
-}
-
-fn name_of(folder: &Path) -> String {
-    folder.file_name().expect("a folder has a name").to_string_lossy().into_owned()
-}
-
-/// The Rust sources in a folder, by their paths inside of it.
-fn sources(folder: &Path) -> Texts {
-    let mut texts = Texts::new();
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display())) {
-            let path = entry.expect("the folder is read").path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let inside = path.strip_prefix(folder).expect("it was found there").to_string_lossy().into_owned();
-                texts.insert(inside, read(&path));
-            }
-        }
-    }
-    texts
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn texts(files: &[(&str, &str)]) -> Texts {
