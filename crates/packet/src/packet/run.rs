@@ -1,4 +1,4 @@
-//! Pieces of a datagram, or segments of a flow -> one packet: headers taken over, payload appended, all sealed once.
+//! Pieces of a datagram, or segments of a flow -> one packet: headers taken over, payload appended, sealed once.
 //!
 //! Whether pieces belong together is decided elsewhere; here their bytes and headers become those of one packet.
 

@@ -1,7 +1,7 @@
 //! Frames of an interface -> packets and trains; wires -> frames on the interface: a packet socket.
 //!
-//! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes out. The
-//! host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
+//! The socket sees what comes in on the interface, before and beside the host's own stack, and nothing of what goes
+//! out. The host's stack sees it too: whoever forwards what comes in here has to see to it that the host does not.
 
 mod receiving;
 mod sending;

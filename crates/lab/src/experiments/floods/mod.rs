@@ -1,15 +1,16 @@
 //! Floods of fragments -> how many good datagrams still become whole, and how many by the live kernel.
 //!
-//! Good datagrams come in two pieces, at most half a millisecond apart, through a flood of first pieces that never become
-//! whole. The kernel's reassembler and the engine's may each hold 4 MiB. Two systems are live: pieces are written to a TUN device,
-//! those of the first two floods as fast as it takes them, those of the slow drip at its own pace. The kernel behind it either
-//! joins them for its own socket, or forwards them by another device to the engine, which joins them and writes what becomes whole
-//! to a host with such a socket. All of it is done by one thread, so no queue overflows, and what is lost is lost by who joins. A
-//! third is simulated, by the engine alone: two million pieces a second, the drip again at its own pace.
+//! Good datagrams come in two pieces, at most half a millisecond apart, through a flood of first pieces that never
+//! become whole. The kernel's reassembler and the engine's may each hold 4 MiB. Two systems are live: pieces are
+//! written to a TUN device, those of the first two floods as fast as it takes them, those of the slow drip at its
+//! own pace. The kernel behind it either joins them for its own socket, or forwards them by another device to the
+//! engine, which joins them and writes what becomes whole to a host with such a socket. All of it is done by one
+//! thread, so no queue overflows, and what is lost is lost by who joins. A third is simulated, by the engine alone:
+//! two million pieces a second, the drip again at its own pace.
 //!
-//! The slow drip needs patience: the kernel's table fills in some 12 seconds of 150 pieces a second, and is full from there on,
-//! as 30 seconds pass until it gives one up. So the pieces of 20 seconds come first, at once, and good datagrams only after them,
-//! while it goes on dripping.
+//! The slow drip needs patience: the kernel's table fills in some 12 seconds of 150 pieces a second, and is full
+//! from there on, as 30 seconds pass until it gives one up. So the pieces of 20 seconds come first, at once, and
+//! good datagrams only after them, while it goes on dripping.
 
 mod load;
 mod systems;

@@ -1,7 +1,7 @@
 //! The name of a kind -> what sockets of two hosts see: payload, errors, and what the kernel says beside a message.
 //!
-//! Each kind is a talk between two hosts, once for each version and direction. It notes what it sees, and nothing that is
-//! another each time: numbers of ports, times, how a stream was cut.
+//! Each kind is a talk between two hosts, once for each version and direction. It notes what it sees, and nothing
+//! that is another each time: numbers of ports, times, how a stream was cut.
 
 mod datagrams;
 mod headers;
