@@ -57,6 +57,11 @@ impl Connections {
             (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
             (mine, fresh) => *mine = fresh,
         }
+        self.forget_surplus();
+    }
+
+    /// Forgets the oldest beyond the limit, as far as they have no streams: those are for whoever can end them.
+    fn forget_surplus(&mut self) {
         while let Some((at, [None, None])) = self.flows.surplus() {
             self.forget(at);
         }
@@ -72,9 +77,7 @@ impl Connections {
     pub fn see(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {
         let mut found = self.flows.find(packet, toward.direction(), false, |_, _| None);
         self.see_found(now, packet, &mut found, toward, ledger);
-        while let Some((at, _)) = self.flows.surplus() {
-            self.forget(at);
-        }
+        self.forget_surplus();
     }
 
     /// The same, where it is known what the table says.
@@ -121,7 +124,7 @@ impl Connections {
     /// Its ends are as in [`hear`](Connections::hear), the narrow one first.
     pub fn hear_ack(&mut self, ends: [(Address, u16); 2], ack: u32) {
         if let Some(at) = self.flows.between(ends, Toward::Wide)
-            && let Some(raised) = self.flows.handshake_mut(at).as_mut().and_then(|it| it.raised.as_mut())
+            && let Some(raised) = self.flows.handshake_mut(at).and_then(|it| it.raised.as_mut())
         {
             raised.go_on_to(ack);
         }
@@ -182,9 +185,9 @@ impl Connections {
         self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged)
     }
 
-    /// Connections that are known.
+    /// Connections whose handshake is known.
     pub fn flow_count(&self) -> usize {
-        self.flows.count()
+        self.flows.handshake_count()
     }
 }
 

@@ -8,9 +8,10 @@ use crate::handshake::Handshake;
 use crate::held::{Handle, Held, Key};
 use crate::secret::{Secret, TableKey};
 use crate::toward::Toward;
+use core::net::IpAddr;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Packet, TcpFacts, TcpPart, Time};
+use packet::{Address, Packet, TcpFacts, TcpPart, Time, Version};
 
 /// The connections that are known.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct FlowTable {
     /// Do packets that came by several ports belong to several connections? Not at a border, whose two directions come
     /// by two.
     tells_ports_apart: bool,
+    handshake_count: usize,
 }
 
 /// A connection, and the stream of one of its directions; either may be gone.
@@ -38,6 +40,7 @@ pub(crate) struct FlowKey {
     pub(crate) narrow: Address,
     pub(crate) wide: Address,
     pub(crate) ports: [u16; 2],
+    version: Version,
     protocol: u8,
     /// VLANs and cooked interface.
     pub(crate) tags: u64,
@@ -85,6 +88,7 @@ impl FlowTable {
             flows: Held::new(limit, &[PATIENCE, SHORT_PATIENCE], secret),
             hints: no_hints(HINT_COUNT_MIN),
             tells_ports_apart,
+            handshake_count: 0,
         }
     }
 
@@ -139,11 +143,13 @@ impl FlowTable {
             },
         };
         let stream = self.stream(at, direction).unwrap_or(Handle::NONE);
-        if stream != hinted.stream {
+        if (at, stream) != (hinted.at, hinted.stream) {
             *self.hint(hash) = Hint { at, stream };
-            if let Some((tcp, at)) = continues(stream, packet) {
-                return Found::Alike { at, stream, tcp };
-            }
+        }
+        if stream != hinted.stream
+            && let Some((tcp, at)) = continues(stream, packet)
+        {
+            return Found::Alike { at, stream, tcp };
         }
         Found::Known(at, facts)
     }
@@ -164,7 +170,8 @@ impl FlowTable {
     }
 
     fn insert(&mut self, now: Time, key: FlowKey) -> Handle {
-        let at = self.flows.insert(now, key, Flow::default(), FLOW_CHARGE, SHORT_PATIENCE);
+        // Without a handshake it is as good as its streams, which are charged where they are.
+        let at = self.flows.insert(now, key, Flow::default(), 0, SHORT_PATIENCE);
         if 8 * self.flows.count() > self.hints.len() && self.hints.len() < HINT_COUNT_MAX {
             self.hints = no_hints(2 * self.hints.len());
         }
@@ -192,8 +199,15 @@ impl FlowTable {
 
     /// The same, to be changed.
     #[inline]
-    pub(crate) fn handshake_mut(&mut self, at: Handle) -> &mut Option<Handshake> {
-        &mut self.flows.at_mut(at).handshake
+    pub(crate) fn handshake_mut(&mut self, at: Handle) -> Option<&mut Handshake> {
+        self.flows.at_mut(at).handshake.as_mut()
+    }
+
+    /// The handshake of a connection of which none is known yet.
+    pub(crate) fn set_handshake(&mut self, at: Handle, handshake: Handshake) {
+        self.flows.at_mut(at).handshake = Some(handshake);
+        self.flows.charge(at, FLOW_CHARGE);
+        self.handshake_count += 1;
     }
 
     /// All connections of which a handshake is known.
@@ -216,8 +230,9 @@ impl FlowTable {
     /// A stream of a connection has begun in this direction with this packet.
     pub(crate) fn begin(&mut self, at: Handle, direction: usize, stream: Handle, packet: &Packet) {
         self.remember(packet, Hint { at, stream });
-        if let Some(place) = self.flows.at_mut(at).streams.get_mut(direction) {
-            *place = Some(stream);
+        match self.flows.at_mut(at).streams.get_mut(direction) {
+            Some(place) => *place = Some(stream),
+            None => panic!("a connection has two directions"),
         }
     }
 
@@ -246,10 +261,14 @@ impl FlowTable {
     pub(crate) fn expire(&mut self, now: Time, mut forgotten: impl FnMut(&Handshake)) {
         while let Some(at) = self.flows.late(now) {
             let flow = self.flows.at_mut(at);
-            if let Some(handshake) = flow.handshake.take() {
+            let handshake = flow.handshake.take();
+            let is_nothing = flow.is_nothing();
+            if let Some(handshake) = handshake {
                 forgotten(&handshake);
+                self.flows.charge(at, 0);
+                self.handshake_count -= 1;
             }
-            if flow.is_nothing() {
+            if is_nothing {
                 self.flows.remove(at);
             } else {
                 self.flows.touch(now, at, SHORT_PATIENCE);
@@ -272,7 +291,9 @@ impl FlowTable {
     /// Forgets a connection whose streams have ended.
     pub(crate) fn remove(&mut self, at: Handle) -> Option<Handshake> {
         self.flows.look(at)?;
-        self.flows.remove(at).handshake
+        let handshake = self.flows.remove(at).handshake;
+        self.handshake_count -= usize::from(handshake.is_some());
+        handshake
     }
 
     /// When [`expire`](FlowTable::expire) next has work.
@@ -285,10 +306,9 @@ impl FlowTable {
         self.flows.charged()
     }
 
-    /// Connections that are known.
-    #[inline]
-    pub(crate) fn count(&self) -> usize {
-        self.flows.count()
+    /// Connections whose handshake is known.
+    pub(crate) fn handshake_count(&self) -> usize {
+        self.handshake_count
     }
 
     /// Prefetches the hint for a packet.
@@ -395,7 +415,8 @@ impl FlowKey {
             Toward::Wide => (source, destination, [from, to]),
             Toward::Narrow => (destination, source, [to, from]),
         };
-        Some((FlowKey { narrow, wide, ports, protocol: upper.protocol, tags, port }, facts))
+        let (version, protocol) = (ip.version, upper.protocol);
+        Some((FlowKey { narrow, wide, ports, version, protocol, tags, port }, facts))
     }
 
     /// The TCP connection of packets from the first end to the second, which go toward this side without VLAN tags.
@@ -405,7 +426,8 @@ impl FlowKey {
             Toward::Narrow => [to, from],
         };
         let ports = [narrow.1, wide.1];
-        FlowKey { narrow: narrow.0, wide: wide.0, ports, protocol: TCP, tags: 0, port: 0 }
+        let version = if IpAddr::from(narrow.0).is_ipv4() { Version::V4 } else { Version::V6 };
+        FlowKey { narrow: narrow.0, wide: wide.0, ports, version, protocol: TCP, tags: 0, port: 0 }
     }
 }
 
@@ -417,7 +439,7 @@ impl Key for FlowKey {
     fn hash(&self, table: &TableKey) -> u64 {
         let [narrow, wide] = [self.narrow, self.wide].map(Address::number);
         let [narrow_port, wide_port] = self.ports.map(u64::from);
-        let ports = narrow_port | wide_port << 16 | u64::from(self.protocol) << 32;
+        let ports = narrow_port | wide_port << 16 | u64::from(self.protocol) << 32 | (self.version as u64) << 40;
         let [narrow, narrow_high, wide, wide_high] =
             [narrow as u64, (narrow >> 64) as u64, wide as u64, (wide >> 64) as u64];
         table.hash([narrow, narrow_high, wide, wide_high, ports, self.tags, self.port, 0])
@@ -446,7 +468,7 @@ fn no_hints(count: usize) -> Box<[Hint]> {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(7_440);
 /// The same of one that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
 pub(crate) const SHORT_PATIENCE: Duration = Duration::from_secs(240);
-/// What a connection is charged, in bytes: its slot, its source and their places in tables.
+/// What a connection with a handshake is charged, in bytes: its slot, its source and their places in tables.
 pub const FLOW_CHARGE: usize = 512;
 /// Connections whose place is remembered, at least and at most; powers of two.
 const HINT_COUNT_MIN: usize = 1 << 12;
@@ -493,6 +515,7 @@ mod tests {
             FlowKey { ports: [9, 8], ..key },
             FlowKey { ports: [7, 9], ..key },
             FlowKey { protocol: UDP, ..key },
+            FlowKey { version: Version::V6, ..key },
             FlowKey { tags: 1, ..key },
             FlowKey { port: 1, ..key },
         ];

@@ -96,9 +96,11 @@ impl Gateway {
     /// A gateway that holds nothing. Each direction has a pool of its own.
     ///
     /// # Panics
-    /// A border has two directions.
+    /// A border has two directions; none coalesces that has more.
     pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
         assert!(settings.border.is_none() || settings.sides.len() == 2, "a border has two directions");
+        let coalesces = settings.sides.iter().any(|side| side.coalesce.is_some());
+        assert!(!coalesces || settings.sides.len() <= 2, "a connection has two directions");
         let directions = settings.sides().enumerate().map(|(direction, side)| Direction {
             side: Side::new(&side, direction, secrets),
             out: side.output(pools(), secrets),
@@ -131,6 +133,9 @@ impl Gateway {
     }
 
     /// Takes all of a batch. What was late by `now` has been [expired](Gateway::expire) before.
+    ///
+    /// Where more connections are known than may be, one is given up, and what is held of it leaves in the other direction
+    /// too.
     #[inline]
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
         let Gateway { directions, connections, .. } = self;
@@ -350,11 +355,12 @@ impl Gateway {
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
         self.secrets = secrets;
         assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
+        // What was held finds its connections by the new rules.
+        self.connections.go_on_as(settings.connections(secrets));
         for (direction, side) in settings.sides().enumerate() {
             let (found, connections) = self.unpredicted(direction);
             found.replace(now, direction, side, connections, secrets);
         }
-        self.connections.go_on_as(settings.connections(secrets));
         self.forget_surplus(now);
     }
 

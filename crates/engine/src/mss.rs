@@ -241,7 +241,7 @@ impl Mss {
         }
         let at = flows.open(now, packet, found)?;
         let raised = Raised::of_sender(packet, len);
-        *flows.handshake_mut(at) = Some(Handshake { raised: Some(raised), ..Handshake::new(now) });
+        flows.set_handshake(at, Handshake { raised: Some(raised), ..Handshake::new(now) });
         flows.touch(now, at, SHORT_PATIENCE);
         Some(at)
     }
@@ -257,7 +257,7 @@ impl Mss {
         flows: &mut FlowTable,
     ) {
         let len = mss.saturating_add(headers_len(packet.ip()));
-        let Some(handshake) = flows.handshake_mut(at).as_mut().filter(|_| len > self.border.narrow_mtu) else {
+        let Some(handshake) = flows.handshake_mut(at).filter(|_| len > self.border.narrow_mtu) else {
             return;
         };
         let acked = before.raised.filter(|_| handshake.is_same(before)).and_then(|raised| raised.acked);
@@ -324,7 +324,7 @@ impl Mss {
         ledger: &mut Ledger,
     ) {
         let at = found.at().filter(|at| flows.handshake(*at).is_some());
-        let handshake = at.and_then(|at| flows.handshake_mut(at).as_mut());
+        let handshake = at.and_then(|at| flows.handshake_mut(at));
         let Some((at, handshake)) = at.zip(handshake) else {
             return self.follow_unknown(now, found, said, packet, toward, flows, ledger);
         };
@@ -442,9 +442,11 @@ fn remember(
     toward: Toward,
     flows: &mut FlowTable,
 ) -> Handshake {
-    let known = flows.handshake_mut(at);
-    let is_new = known.is_none();
-    let handshake = known.get_or_insert_with(|| Handshake::new(now));
+    let is_new = flows.handshake(at).is_none();
+    if is_new {
+        flows.set_handshake(at, Handshake::new(now));
+    }
+    let Some(handshake) = flows.handshake_mut(at) else { panic!("it was set") };
     if announced.opens && handshake.is_closing && !handshake.is_agreed {
         *handshake = handshake.anew(now);
     }

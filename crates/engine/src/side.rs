@@ -69,7 +69,7 @@ impl Side {
     ) {
         let Side { widening, narrowing } = self;
         if let Some(coalescer) = &mut widening.coalescer {
-            coalescer.end(now, stream, connections, &mut ToNarrowing { now, narrowing, out });
+            coalescer.end(now, stream, Event::RunEvicted, connections, &mut ToNarrowing { now, narrowing, out });
         }
     }
 
@@ -261,7 +261,8 @@ impl Side {
     /// Takes single packets of what another side held; they were counted when they came.
     fn take_held(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let mut take = |packet: Packet, out: &mut Output| {
-            let found = self.find(&packet, 0, connections);
+            let coalescer = self.widening.coalescer.as_ref();
+            let found = coalescer.map_or(Found::Nothing, |coalescer| coalescer.find(connections, &packet));
             self.push_received(now, packet, found, connections, out);
         };
         if packet.is_single() {

@@ -188,18 +188,15 @@ impl Coalescer {
                 return self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
             // By another port or in other VLANs: what came by this one ends here.
-            self.let_go(now, at, Event::RunPassed, connections, out);
-            if self.streams.peek(at).is_some() {
-                self.forget(at, connections);
-            }
+            self.end(now, at, Event::RunPassed, connections, out);
             found = self.find(connections, &packet);
         }
         match part(&packet, facts.as_ref(), &self.rules) {
             Some(part) => {
-                if let Some(at) =
-                    self.open(now, &mut found, &packet, part.tcp.map_or(0, |tcp| tcp.seq), connections)
-                {
-                    self.advance(now, at, packet, part, connections, out);
+                let next_seq = part.tcp.map_or(0, |tcp| tcp.seq);
+                match self.open(now, &mut found, &packet, next_seq, connections) {
+                    Some(at) => self.advance(now, at, packet, part, connections, out),
+                    None => out.forward(packet),
                 }
             }
             None => self.pass(now, None, packet, found, facts.as_ref(), connections, out),
@@ -297,9 +294,16 @@ impl Coalescer {
         }
     }
 
-    /// Ends a stream whose connection is given up.
-    pub(crate) fn end(&mut self, now: Time, at: Handle, connections: &mut Connections, out: &mut impl Next) {
-        self.let_go(now, at, Event::RunEvicted, connections, out);
+    /// Ends a stream: what it holds leaves by this rule.
+    pub(crate) fn end(
+        &mut self,
+        now: Time,
+        at: Handle,
+        event: Event,
+        connections: &mut Connections,
+        out: &mut impl Next,
+    ) {
+        self.let_go(now, at, event, connections, out);
         if self.streams.peek(at).is_some() {
             self.forget(at, connections);
         }

@@ -155,7 +155,7 @@ impl Stream {
         self.seen = None;
     }
 
-    /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Flow::take)
+    /// Takes in a segment that looks like others and comes next: the fast path. What this leaves alone, [`take`](Stream::take)
     /// judges.
     #[inline(always)]
     pub(crate) fn glance(

@@ -202,6 +202,11 @@ impl Worker {
             self.gateway.port_is_idle(now, way);
         }
         self.drain(way);
+        // A connection that was given up for memory may have held something in the other direction.
+        let other = 1 - way;
+        if self.gateway.output(other).queued_count() > 0 {
+            self.drain(other);
+        }
         turn
     }
 

@@ -254,6 +254,8 @@ impl Stand {
             packet.tag = now.nanos() + 1;
         }
         engine.push(*now, direction, batch);
+        let other = if toward == Toward::Wide { Toward::Narrow } else { Toward::Wide };
+        self.drain(other)?;
         self.drain(toward)
     }
 
