@@ -18,7 +18,6 @@ mod gateway;
 mod handshake;
 mod identify;
 mod join;
-mod land;
 mod ledger;
 mod mss;
 mod narrowing;
