@@ -130,7 +130,9 @@ fn a_record_of_an_interface_that_is_gone_goes_with_the_next_gateway() {
     let net = Net::new();
     let [one, _] = net.record_paths();
     net.run().kill();
-    let left = one.with_file_name(one.file_name().expect("it has one").to_string_lossy().replace("-2", "-4000"));
+    let name = one.file_name().expect("it has one").to_string_lossy();
+    let (of_namespace, _) = name.rsplit_once('-').expect("an interface's number is the last");
+    let left = one.with_file_name(format!("{of_namespace}-4000"));
     fs::copy(&one, &left).expect("there is room");
     net.run().end(Signal::TERM);
     assert!(!left.exists() && net.records() == 0);
