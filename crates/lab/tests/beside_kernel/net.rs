@@ -289,7 +289,7 @@ impl<'a> Datagrams<'a> {
         let mut errors = BTreeSet::new();
         let mut keep = |error: Option<io::Error>| errors.extend(error.and_then(|error| error.raw_os_error()));
         keep(sender.connect(self.target).err());
-        // One that was sent before, and comes late, is told from these.
+        // Numbers go on from one sending to the next, so that a late message of an earlier one is recognised.
         let first = SENT.fetch_add((COUNT * LENS.len()) as u64, Ordering::Relaxed);
         for (number, len) in (first..).zip((0..COUNT).flat_map(|_| LENS)) {
             let message = payload(number, len);
@@ -308,6 +308,7 @@ impl<'a> Datagrams<'a> {
         while let Ok(len) = receiver.recv(&mut room) {
             let number = u64::from_be_bytes(room[..8].try_into().unwrap());
             if number < first {
+                // Late; it counts as missing where it was sent.
                 continue;
             }
             assert!(seen.insert(number), "message {number} comes twice");
