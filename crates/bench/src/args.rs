@@ -32,6 +32,9 @@ pub struct Args {
     /// Where a current build of DPDK is, to be measured beside Debian's
     #[arg(long, value_name = "PATH")]
     pub dpdk: Option<PathBuf>,
+    /// Another build of this program, whose engine is measured in turns with this one's; its file's name names its rows
+    #[arg(long, value_name = "PATH")]
+    pub before: Option<PathBuf>,
     /// Measure Wideload and the plain loops beside it, and no peer
     #[arg(long)]
     pub alone: bool,

@@ -21,6 +21,8 @@ use std::{fs, io};
 pub struct Measurement {
     /// Whom to measure beside Wideload.
     pub peers: Peers,
+    /// Another build of this program.
+    pub before: Option<PathBuf>,
     /// Rounds of each workload.
     pub rounds: usize,
     /// Timed work of each system in each round, in milliseconds.
@@ -126,7 +128,7 @@ impl Measurement {
         }
     }
 
-    /// Wideload first, the plain loops, then peers.
+    /// Wideload first, another build of it, the plain loops, then peers.
     fn contenders(&self, workload: &Workload, input: &Rc<Input>) -> io::Result<Vec<Contender>> {
         let harness = std::env::current_exe()?;
         let own = |system: &str, words: Vec<String>, input: &Rc<Input>| {
@@ -134,6 +136,10 @@ impl Measurement {
             Contender::new(system, harness.clone(), arguments, input)
         };
         let mut all = vec![own(WIDELOAD, own_words(&workload.recipe), input)];
+        if let Some(before) = &self.before {
+            let arguments = all[0].arguments.clone();
+            all.push(Contender::new(&name_before(before), before.clone(), arguments, input));
+        }
         for system in references(workload) {
             all.push(own(system, vec![system.replace(' ', "-")], input));
         }
@@ -385,6 +391,11 @@ fn compare_with_best_case(rows: &mut [Row]) {
     if let (Some(ratio), Some(first)) = (best, rows.first_mut()) {
         first.remark = Some(format!("at {:.0} % of the best case's rate", ratio * 100.0));
     }
+}
+
+/// What another build's rows are called.
+fn name_before(program: &Path) -> String {
+    format!("{WIDELOAD} {}", program.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// What our own harness is told beside what every harness is.

@@ -171,6 +171,7 @@ mod tests {
         };
         let rows = [
             row(WIDELOAD, 10.0, None),
+            row("wideload 0123abc", 5.0, None),
             row("plain copy", 5.0, None),
             row("faster", 8.0, None),
             row("slower", 80.0, None),
@@ -187,7 +188,12 @@ mod tests {
         let page = page(&rows, &conditions);
         let behind = page.split("## Where").nth(1).unwrap().split("\n##").next().unwrap();
         assert!(behind.contains("faster takes 8.0 ns, x 0.80"), "{behind}");
-        assert!(!behind.contains("slower") && !behind.contains("plain copy") && !behind.contains("wrong"));
+        assert!(
+            !behind.contains("0123abc")
+                && !behind.contains("slower")
+                && !behind.contains("plain copy")
+                && !behind.contains("wrong")
+        );
         for expected in
             ["bench --quick", "kernel: Linux", "answers wrong: 3 of 64", "- dpdk: not there", "rounds: 5"]
         {

@@ -52,8 +52,10 @@ pub fn measure(args: &Args) -> Result<(), String> {
     if !args.quick && !counts {
         missing.push("instructions: valgrind is not installed; apt-get install valgrind".to_string());
     }
+    let before = args.before.as_ref().map(|path| path.canonicalize().map_err(|error| named(path, error)));
     let measurement = Measurement {
         peers,
+        before: before.transpose()?,
         rounds: args.rounds.unwrap_or(pace.rounds).max(1),
         ms: pace.ms,
         processor: last_processor().map_err(|error| format!("no processor to measure on: {error}"))?,

@@ -50,6 +50,25 @@ fn words_choose_workloads() {
 }
 
 #[test]
+fn another_build_takes_turns_under_its_files_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [other, json] = ["0123abc", "rows.json"].map(|name| folder.path().join(name));
+    std::fs::copy(env!("CARGO_BIN_EXE_bench"), &other).unwrap();
+    let words = ["--alone", "--rounds", "1", "--only", "checksum 1460"];
+    let output = bench(&words, &[("--before", &other), ("--json", &json)]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let systems: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["system"].as_str().unwrap()).collect();
+    assert_eq!(systems, ["wideload", "wideload 0123abc", "plain copy"]);
+    assert!(rows[1]["ratio"].as_f64().unwrap() > 0.0, "{rows}");
+
+    let none = bench(&words, &[("--before", Path::new("/nowhere/0123abc"))]);
+    assert_eq!(none.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&none.stderr);
+    assert!(said.starts_with("bench: /nowhere/0123abc: No such file"), "{said}");
+}
+
+#[test]
 fn a_place_that_cannot_be_written_is_said_before_anything_is_measured() {
     let place = Path::new("/nowhere/rows.json");
     let output = bench(&["--alone", "--quick"], &[("--json", place)]);
