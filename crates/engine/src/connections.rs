@@ -7,7 +7,6 @@
 //! asked for.
 
 use crate::flows::{FlowKey, FlowTable, Found};
-use crate::held::Handle;
 use crate::ledger::Ledger;
 use crate::mss::{Border, Mss, Raise};
 use crate::output::Output;
@@ -28,11 +27,10 @@ pub struct Connections {
 pub struct Connection(FlowKey);
 
 impl Connections {
-    /// Those of a border, remembered within `limit` bytes.
+    /// Those of a border. Handshakes are remembered within `limit` bytes, and pairs of hosts within a quarter as many.
     pub fn at_border(limit: usize, border: Border, secret: Secret) -> Connections {
-        let pairs_limit = limit / PAIRS_SHARE;
-        let flows = FlowTable::new(limit - pairs_limit, false, secret);
-        Connections { flows, mss: Some(Mss::new(pairs_limit, border, secret)) }
+        let flows = FlowTable::new(limit, false, secret);
+        Connections { flows, mss: Some(Mss::new(limit / PAIRS_SHARE, border, secret)) }
     }
 
     /// Those of any other gateway, as many as its sides hold streams of.
@@ -49,22 +47,33 @@ impl Connections {
         self
     }
 
-    /// Goes on with the limits and lengths of others, and what is known itself. Beyond the limit the oldest are forgotten,
-    /// unless they have streams.
+    /// Goes on with the limits and lengths of others, and what is known itself. What was announced to a border that ends
+    /// is forgotten with it: nobody sees what is announced from then on.
     pub fn go_on_as(&mut self, other: Connections) {
         self.flows.go_on_as(&other.flows);
         match (&mut self.mss, other.mss) {
             (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
-            (mine, fresh) => *mine = fresh,
+            (mine, fresh) => {
+                *mine = fresh;
+                self.flows.forget_handshakes();
+            }
         }
         self.forget_surplus();
     }
 
-    /// Forgets the oldest beyond the limit, as far as they have no streams: those are for whoever can end them.
-    fn forget_surplus(&mut self) {
-        while let Some((at, [None, None])) = self.flows.surplus() {
-            self.forget(at);
+    /// Forgets handshakes beyond the limit, of those hosts first that have the most. What is found of a packet may be
+    /// gone behind it.
+    #[inline]
+    pub(crate) fn forget_surplus(&mut self) {
+        if self.flows.has_surplus() {
+            self.forget_until_few();
         }
+    }
+
+    #[cold]
+    fn forget_until_few(&mut self) {
+        let Connections { flows, mss } = self;
+        flows.forget_surplus(|handshake| mss.iter_mut().for_each(|mss| mss.forgot(handshake)));
     }
 
     /// Are these a border's?
@@ -92,13 +101,6 @@ impl Connections {
     ) {
         if let Some(mss) = &mut self.mss {
             mss.see(now, packet, found, toward, &mut self.flows, ledger);
-        }
-    }
-
-    /// Forgets a connection whose streams have ended.
-    pub(crate) fn forget(&mut self, at: Handle) {
-        if let (Some(handshake), Some(mss)) = (self.flows.remove(at), &mut self.mss) {
-            mss.forgot(&handshake);
         }
     }
 
@@ -191,5 +193,5 @@ impl Connections {
     }
 }
 
-/// The part of the memory that is for pairs of hosts.
+/// Pairs of hosts have one byte for so many of handshakes.
 const PAIRS_SHARE: usize = 4;

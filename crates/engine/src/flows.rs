@@ -97,7 +97,7 @@ impl FlowTable {
         self.flows.set_key(key);
     }
 
-    /// Goes on with the limit of another table; beyond it the oldest are to be [given up](FlowTable::surplus).
+    /// Goes on with the limit of another table; beyond it handshakes are to be [forgotten](FlowTable::forget_surplus).
     pub(crate) fn go_on_as(&mut self, other: &FlowTable) {
         self.flows.set_limit(other.flows.limit());
         self.tells_ports_apart = other.tells_ports_apart;
@@ -262,17 +262,10 @@ impl FlowTable {
         // Each once: where time is at its end, one that stays is late again at once.
         for _ in 0..self.flows.count() {
             let Some(at) = self.flows.late(now) else { return };
-            let flow = self.flows.at_mut(at);
-            let handshake = flow.handshake.take();
-            let is_nothing = flow.is_nothing();
-            if let Some(handshake) = handshake {
+            if let Some(handshake) = self.forget_handshake(at) {
                 forgotten(&handshake);
-                self.flows.charge(at, 0);
-                self.handshake_count -= 1;
             }
-            if is_nothing {
-                self.flows.remove(at);
-            } else {
+            if self.flows.look(at).is_some_and(|(_, flow)| !flow.is_nothing()) {
                 self.flows.touch(now, at, SHORT_PATIENCE);
             }
         }
@@ -284,17 +277,33 @@ impl FlowTable {
         self.flows.has_surplus()
     }
 
-    /// The connection to give up, with its streams, as long as more is remembered than the limit allows.
-    pub(crate) fn surplus(&mut self) -> Option<(Handle, [Option<Handle>; 2])> {
-        let at = self.flows.surplus()?;
-        Some((at, self.flows.at_mut(at).streams))
+    /// Forgets handshakes beyond the limit, of those hosts first that have the most, and tells of each; a connection
+    /// stays as long as it has streams, which are charged where they are.
+    pub(crate) fn forget_surplus(&mut self, mut forgotten: impl FnMut(&Handshake)) {
+        while let Some(handshake) = self.flows.surplus().and_then(|at| self.forget_handshake(at)) {
+            forgotten(&handshake);
+        }
     }
 
-    /// Forgets a connection whose streams have ended.
-    pub(crate) fn remove(&mut self, at: Handle) -> Option<Handshake> {
-        self.flows.look(at)?;
-        let handshake = self.flows.remove(at).handshake;
+    /// Forgets all handshakes; a connection stays as long as it has streams.
+    pub(crate) fn forget_handshakes(&mut self) {
+        let known = self.flows.entries().filter(|(_, flow)| flow.handshake.is_some());
+        let known: Vec<_> = known.filter_map(|(key, _)| self.flows.find(key)).collect();
+        for at in known {
+            self.forget_handshake(at);
+        }
+    }
+
+    fn forget_handshake(&mut self, at: Handle) -> Option<Handshake> {
+        let flow = self.flows.at_mut(at);
+        let handshake = flow.handshake.take();
+        let is_nothing = flow.is_nothing();
         self.handshake_count -= usize::from(handshake.is_some());
+        if is_nothing {
+            self.flows.remove(at);
+        } else {
+            self.flows.charge(at, 0);
+        }
         handshake
     }
 

@@ -53,6 +53,7 @@
 //!   may cut, which is counted.
 //! - Nothing here knows the time, or draws a number: the same calls give the same packets.
 
+use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
 use crate::ledger::{Ledger, Tally};
 use crate::narrowing::Checksums;
@@ -63,7 +64,6 @@ use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage
 use crate::side::{Side, Widening};
 use crate::toward::Toward;
 use packet::{Address, Frame, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool, SegmentLimit, Time};
-use std::vec::Drain;
 
 /// All that a gateway does to packets.
 #[derive(Debug)]
@@ -98,9 +98,7 @@ impl Gateway {
     /// # Panics
     /// A border has two directions; none coalesces that has more.
     pub fn new(settings: &GatewaySettings, secrets: Secrets, mut pools: impl FnMut() -> Pool) -> Gateway {
-        assert!(settings.border.is_none() || settings.sides.len() == 2, "a border has two directions");
-        let coalesces = settings.sides.iter().any(|side| side.coalesce.is_some());
-        assert!(!coalesces || settings.sides.len() <= 2, "a connection has two directions");
+        settings.check_directions();
         let directions = settings.sides().enumerate().map(|(direction, side)| Direction {
             side: Side::new(&side, direction, secrets),
             out: side.output(pools(), secrets),
@@ -133,9 +131,6 @@ impl Gateway {
     }
 
     /// Takes all of a batch. What was late by `now` has been [expired](Gateway::expire) before.
-    ///
-    /// Where more connections are known than may be, one is given up, and what is held of it leaves in the other direction
-    /// too.
     #[inline]
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
         let Gateway { directions, connections, .. } = self;
@@ -146,24 +141,10 @@ impl Gateway {
         assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
         side.settle(now, &mut batch.split, &mut batch.frames, connections, out);
         let mut frames = batch.frames.drain(..);
-        while self.push_frames(now, direction, &mut frames) {
-            self.forget_surplus(now);
-        }
-    }
-
-    /// Takes frames. Says, when it ends, whether more connections are known than may be, which is to be mended before the
-    /// rest is taken.
-    #[inline]
-    fn push_frames(&mut self, now: Time, direction: usize, frames: &mut Drain<'_, Frame>) -> bool {
-        let Gateway { directions, connections, .. } = self;
-        let count = directions.len();
-        let Some(Direction { side, out, .. }) = directions.get_mut(direction) else {
-            no_direction(direction, count)
-        };
-        while !connections.flows.has_surplus() {
+        loop {
             let taken = side.take_front(now, frames.as_slice(), connections, out);
             if taken > 0 {
-                frames.take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
+                frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
                 continue;
             }
             side.prefetch(frames.as_slice(), connections);
@@ -173,25 +154,11 @@ impl Gateway {
                     let toward = Toward::of_direction(direction);
                     connections.see_found(now, &mut packet, &mut found, toward, &mut out.ledger);
                     side.push_found(now, packet, found, connections, out);
+                    connections.forget_surplus();
                 }
                 Some(Frame::Other(raw, unfit)) => out.pass(raw, unfit),
-                None => return false,
+                None => return,
             }
-        }
-        true
-    }
-
-    /// Gives up connections beyond the limit: what is held of them leaves first.
-    #[cold]
-    fn forget_surplus(&mut self, now: Time) {
-        while let Some((at, streams)) = self.connections.flows.surplus() {
-            let Gateway { directions, connections, .. } = self;
-            for (Direction { side, out, .. }, stream) in directions.iter_mut().zip(streams) {
-                if let Some(stream) = stream {
-                    side.end_stream(now, stream, connections, out);
-                }
-            }
-            connections.forget(at);
         }
     }
 
@@ -291,7 +258,7 @@ impl Gateway {
     /// Is nothing held that could overtake, or be overtaken by, segments that go on without being seen here?
     pub fn is_idle(&self, direction: usize) -> bool {
         let Direction { side, out, .. } = self.of(direction);
-        out.queued_count() == 0 && side.widening.coalescer.as_ref().is_none_or(|coalescer| coalescer.held().1 == 0)
+        out.queued_count() == 0 && side.widening.coalescer.as_ref().is_none_or(Coalescer::is_empty)
     }
 
     /// How predictions of places went in a direction.
@@ -352,7 +319,11 @@ impl Gateway {
 
     /// Goes on as other settings have it, with as many directions, drawing what is new from other secrets. What is
     /// held may still become longer by them, and no identification that was given out is given out again too soon.
+    ///
+    /// # Panics
+    /// As [`new`](Gateway::new), and where there would be more or fewer directions.
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
+        settings.check_directions();
         self.secrets = secrets;
         assert_eq!(settings.sides.len(), self.directions.len(), "a gateway keeps its directions");
         // What was held finds its connections by the new rules.
@@ -361,7 +332,6 @@ impl Gateway {
             let (found, connections) = self.unpredicted(direction);
             found.replace(now, direction, side, connections, secrets);
         }
-        self.forget_surplus(now);
     }
 
     /// The laws, between two batches: what came in a direction has left or is held, and every buffer on loan is
@@ -427,6 +397,9 @@ impl Direction {
         *reassembler = reassembler.take().or_else(|| settings.reassembler(secrets));
         *joiner = joiner.take().or_else(|| settings.joiner(secrets));
         *coalescer = coalescer.take().or_else(|| settings.coalescer(direction, secrets));
+        if let Some(coalescer) = coalescer {
+            coalescer.set_longer(settings.switch(SideStage::Segment));
+        }
         side.narrowing.segment = settings.switch(SideStage::Segment);
         side.narrowing.fragment = settings.switch(SideStage::Fragment);
         side.narrowing.trains = settings.trains();

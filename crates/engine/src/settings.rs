@@ -164,6 +164,14 @@ impl GatewaySettings {
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
+    /// # Panics
+    /// A border has two directions; none coalesces that has more.
+    pub(crate) fn check_directions(&self) {
+        assert!(self.border.is_none() || self.sides.len() == 2, "a border has two directions");
+        let coalesces = self.sides.iter().any(|side| side.coalesce.is_some());
+        assert!(!coalesces || self.sides.len() <= 2, "a connection has two directions");
+    }
+
     /// What remembers connections.
     pub(crate) fn connections(&self, secrets: Secrets) -> Connections {
         let Secrets { seed, table_key } = secrets;
@@ -310,7 +318,13 @@ impl SideSettings {
             Holding::Adaptive => Hold::Adaptive,
             Holding::Fixed(stretch) => Hold::Fixed(stretch),
         };
-        let rules = Rules { mode, hold, len_max: self.mtu, longer: self.segment, udp: self.coalesces_udp };
+        let rules = Rules {
+            mode,
+            hold,
+            len_max: self.mtu,
+            longer: self.switch(SideStage::Segment),
+            udp: self.coalesces_udp,
+        };
         let coalescer = Coalescer::new(self.memory, rules, self.exempt.clone(), seed);
         Some(coalescer.in_direction(direction).with_table_key(table_key))
     }

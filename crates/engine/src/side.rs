@@ -3,7 +3,6 @@
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::Found;
-use crate::held::Handle;
 use crate::join::{Join, Joiner};
 use crate::ledger::{Event, Tally};
 use crate::narrowing::{Narrowing, Role, take_singles};
@@ -56,20 +55,6 @@ impl Side {
             Some(coalescer) => coalescer.find(connections, packet),
             None if connections.is_border() => connections.flows.find(packet, direction, false, |_, _| None),
             None => Found::Nothing,
-        }
-    }
-
-    /// Ends what is coalesced of a connection that is given up.
-    pub(crate) fn end_stream(
-        &mut self,
-        now: Time,
-        stream: Handle,
-        connections: &mut Connections,
-        out: &mut Output,
-    ) {
-        let Side { widening, narrowing } = self;
-        if let Some(coalescer) = &mut widening.coalescer {
-            coalescer.end(now, stream, Event::RunEvicted, connections, &mut ToNarrowing { now, narrowing, out });
         }
     }
 
@@ -249,13 +234,14 @@ impl Side {
         if let Some(coalescer) = other.widening.coalescer {
             coalescer.forget_all(connections);
         }
-        packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
+        // First of all: what is taken may be cut under the next identification.
         if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.narrowing.role, other.narrowing.role) {
             mine.go_on_from(theirs);
         }
         if let (Some(mine), Some(theirs)) = (&mut self.narrowing.df_cut, other.narrowing.df_cut) {
             mine.go_on_from(theirs);
         }
+        packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
     }
 
     /// Takes single packets of what another side held; they were counted when they came.

@@ -19,7 +19,7 @@ use crate::flows::{FlowKey, Found};
 use crate::held::{Handle, Waiting};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
-use crate::rules::{Exempt, Hold, Mode, Rules};
+use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
 use crate::secret::Secret;
 use crate::sink::{CopyPayload, PayloadSink};
 use core::time::Duration;
@@ -295,14 +295,7 @@ impl Coalescer {
     }
 
     /// Ends a stream: what it holds leaves by this rule.
-    pub(crate) fn end(
-        &mut self,
-        now: Time,
-        at: Handle,
-        event: Event,
-        connections: &mut Connections,
-        out: &mut impl Next,
-    ) {
+    fn end(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
         self.let_go(now, at, event, connections, out);
         if self.streams.peek(at).is_some() {
             self.forget(at, connections);
@@ -334,6 +327,17 @@ impl Coalescer {
             Hold::Adaptive => HOLDS.into_iter().rfind(|patience| *patience <= hold).unwrap_or(HOLD_MIN),
             Hold::Fixed(_) => hold,
         }
+    }
+
+    /// Is nothing held?
+    pub fn is_empty(&self) -> bool {
+        // Whoever holds something waits no longer than that.
+        self.fresh_streams().next().is_none() && self.streams.oldest_within(self.longest_hold()).is_none()
+    }
+
+    /// May segments become longer than they left their sender, from here on?
+    pub(crate) fn set_longer(&mut self, longer: Switch) {
+        self.rules.longer = longer;
     }
 
     /// The packets that are held, counted anew, and the buffers that they lie in.
@@ -671,7 +675,6 @@ const IDLE: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
     use crate::output::Output;
-    use crate::rules::Switch;
     use fastrand::Rng;
     use packet::ip::{TCP, pseudo_sum};
     use packet::{Address, Checksum, Frame, Ingress, Medium, Pool, Sum};

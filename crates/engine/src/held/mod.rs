@@ -173,7 +173,7 @@ impl<K: Key, V> Held<K, V> {
         self.things.touch(now, handle, wanted);
     }
 
-    /// Moves a thing to the reserve; false where it is there.
+    /// Moves a thing to the reserve; false where it is there, or charged nothing.
     pub fn protect(&mut self, handle: Handle) -> bool {
         self.things.protect(handle)
     }
@@ -420,12 +420,14 @@ mod tests {
                     let (number, source) = (random.u32(..50), random.u8(..5));
                     let wanted = Duration::from_millis(random.u64(..4_000));
                     if self.held.find(&Name { number, source }).is_none() {
-                        self.insert(number, source, random.usize(..3_000), wanted);
+                        let charge = if random.u8(..8) > 0 { random.usize(..3_000) } else { 0 };
+                        self.insert(number, source, charge, wanted);
                     }
                 }
                 4 | 5 => {
                     if let Some(at) = any(self, random) {
-                        self.charge(at, random.usize(..9_000));
+                        let charge = if random.bool() { random.usize(..9_000) } else { 0 };
+                        self.charge(at, charge);
                     }
                 }
                 6 => {
@@ -480,9 +482,17 @@ mod tests {
 
         fn charge(&mut self, at: Handle, charge: usize) {
             self.held.charge(at, charge);
-            let thing = self.thing(at);
-            thing.charge = charge;
+            let index = self.things.iter().position(|thing| thing.handle == at).unwrap();
+            let thing = &mut self.things[index];
+            let before = std::mem::replace(&mut thing.charge, charge);
             let source = thing.name.source;
+            if charge == 0 {
+                thing.protected = None;
+            } else if before == 0 {
+                // Behind all others of its source.
+                let thing = self.things.remove(index);
+                self.things.push(thing);
+            }
             self.settle(source);
         }
 
@@ -490,7 +500,9 @@ mod tests {
             self.held.protect(at);
             let clock = self.tick();
             let thing = self.thing(at);
-            thing.protected.get_or_insert(clock);
+            if thing.charge > 0 {
+                thing.protected.get_or_insert(clock);
+            }
             let source = thing.name.source;
             self.settle(source);
         }
@@ -508,7 +520,8 @@ mod tests {
         }
 
         fn open(&self, source: u8) -> impl Iterator<Item = &Thing> {
-            let of_it = move |thing: &&Thing| thing.protected.is_none() && thing.name.source == source;
+            let of_it =
+                move |thing: &&Thing| thing.protected.is_none() && thing.charge > 0 && thing.name.source == source;
             self.things.iter().filter(of_it)
         }
 

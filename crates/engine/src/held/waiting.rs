@@ -30,9 +30,9 @@ pub trait Owned {
 
 /// Things that wait, within a limit of bytes.
 ///
-/// Invariants: every thing but the newest is in the line of its patience and in one line of ranks, its source's or the
-/// reserve; the newest came after all of those; a source is on a level as long as something unprotected of it is held;
-/// the charges of all things add up to `charged`.
+/// Invariants: every thing but the newest is in the line of its patience and, where it is charged anything, in one line
+/// of ranks, its source's or the reserve: giving up the others frees nothing. The newest came after all of those. A
+/// source is on a level as long as something unprotected of it is charged; the charges of all things add up to `charged`.
 #[derive(Debug)]
 pub struct Waiting<T> {
     slots: Slab<Slot<T>>,
@@ -81,7 +81,7 @@ struct Slot<T> {
 /// The line of ranks that a thing is in.
 #[derive(Clone, Copy, Debug)]
 enum Rank {
-    /// None: it is the newest.
+    /// None: it is the newest, or charged nothing.
     Nowhere,
     Reserve,
     /// That of this source.
@@ -219,27 +219,49 @@ impl<T: Owned> Waiting<T> {
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
             patience.line.push_back(&mut self.slots, at, |slot| &mut slot.by_patience);
         }
-        let source = self.source_of(address);
-        self.slots.at_mut(at).rank = Rank::Source(source);
-        self.enter_source(at, source, charge);
+        self.enter_ranks(at, address, charge);
     }
 
-    /// Charges a thing anew.
+    /// Puts a thing into the line of its source, where it is charged anything.
+    fn enter_ranks(&mut self, at: u32, address: Address, charge: usize) {
+        if charge > 0 {
+            let source = self.source_of(address);
+            self.slots.at_mut(at).rank = Rank::Source(source);
+            self.enter_source(at, source, charge);
+        }
+    }
+
+    /// Takes a thing out of its line of ranks.
+    fn leave_ranks(&mut self, at: u32, charge: usize) {
+        match core::mem::replace(&mut self.slots.at_mut(at).rank, Rank::Nowhere) {
+            Rank::Nowhere => {}
+            Rank::Reserve => {
+                self.reserve.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
+                self.reserve_charged -= charge;
+            }
+            Rank::Source(source) => self.leave_source(at, source, charge),
+        }
+    }
+
+    /// Charges a thing anew. One that was charged nothing goes to the end of its source's line.
     pub fn charge(&mut self, handle: Handle, charge: usize) {
         let slot = self.slots.at_mut(handle.0);
         if slot.charge == charge {
             return;
         }
         let before = core::mem::replace(&mut slot.charge, charge);
-        let rank = slot.rank;
+        let (rank, address) = (slot.rank, slot.value.as_ref().map(Owned::source));
         self.charged = self.charged - before + charge;
-        if handle.0 != self.newest {
-            self.line_up();
+        if handle.0 == self.newest {
+            return;
         }
-        match rank {
-            Rank::Nowhere => {}
-            Rank::Reserve => self.reserve_charged = self.reserve_charged - before + charge,
-            Rank::Source(source) => self.move_source(source, before, charge),
+        self.line_up();
+        match (rank, address) {
+            (Rank::Nowhere, Some(address)) => self.enter_ranks(handle.0, address, charge),
+            (Rank::Nowhere, None) => {}
+            _ if charge == 0 => self.leave_ranks(handle.0, before),
+            (Rank::Reserve, _) => self.reserve_charged = self.reserve_charged - before + charge,
+            (Rank::Source(source), _) => self.move_source(source, before, charge),
         }
     }
 
@@ -273,7 +295,7 @@ impl<T: Owned> Waiting<T> {
         }
     }
 
-    /// Moves a thing to the reserve; false where it is there.
+    /// Moves a thing to the reserve; false where it is there, or charged nothing.
     pub fn protect(&mut self, handle: Handle) -> bool {
         self.line_up();
         let slot = self.slots.at_mut(handle.0);
@@ -301,18 +323,11 @@ impl<T: Owned> Waiting<T> {
     fn leave_lines(&mut self, at: u32) {
         self.line_up();
         let slot = self.slots.at(at);
-        let (charge, rank) = (slot.charge, slot.rank);
+        let charge = slot.charge;
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
             patience.line.unlink(&mut self.slots, at, |slot| &mut slot.by_patience);
         }
-        match rank {
-            Rank::Nowhere => {}
-            Rank::Reserve => {
-                self.reserve.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
-                self.reserve_charged -= charge;
-            }
-            Rank::Source(source) => self.leave_source(at, source, charge),
-        }
+        self.leave_ranks(at, charge);
     }
 
     /// When the next thing's patience ends.
@@ -361,7 +376,7 @@ impl<T: Owned> Waiting<T> {
         if self.has_surplus() { self.weakest() } else { None }
     }
 
-    /// The thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
+    /// The charged thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
     /// source that has been longest among those that hold the most.
     pub fn weakest(&mut self) -> Option<Handle> {
         self.line_up();

@@ -159,7 +159,7 @@ impl Stand {
         let sources = ["192.0.2.1".parse().expect("it is one"), "2001:db8::1".parse().expect("it is one")];
         let answers = Answers::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
         Stand {
-            mss: Connections::at_border(limit * 4 / 3, border.clone(), Secret::new(2)),
+            mss: Connections::at_border(limit, border.clone(), Secret::new(2)),
             border,
             limit,
             out: Output::new(Pool::new(64 << 20), Some(answers)),
@@ -172,7 +172,7 @@ impl Stand {
 
     /// Begins anew by what the border says by now.
     fn renew(&mut self) {
-        self.mss = Connections::at_border(self.limit * 4 / 3, self.border.clone(), Secret::new(2));
+        self.mss = Connections::at_border(self.limit, self.border.clone(), Secret::new(2));
     }
 
     fn of_narrow(&self, version: u8, port: u16) -> Spec {

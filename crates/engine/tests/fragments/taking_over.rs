@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
 use wideload_engine::{
-    Coalescer, Connections, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, Late, Limits, Mode,
-    Narrowing, Output, Pieces, Prefixes, Reassembler, Role, Rules, RunsBy, Secret, Side, Switch, Widening,
+    Batch, Coalescer, Connections, Event, Full, Gateway, GatewaySettings, Hold, Holding, Identifiers, Join,
+    JoinLimits, Joiner, Late, Limits, Mode, Narrowing, Output, Pieces, Position, Prefixes, Reassembler, Role,
+    Rules, RunsBy, Secret, Secrets, Side, SideSettings, Switch, Way, Widening,
 };
 
 #[test]
@@ -131,6 +132,54 @@ fn no_identification_is_given_out_again_too_soon() {
         let old = std::mem::replace(&mut rig.side, Side { widening: Widening::default(), narrowing: fresh });
         rig.side.take_over(rig.now, old, &mut rig.connections, &mut rig.out);
     }
+}
+
+#[test]
+fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
+    let settings = |coalesces_udp| {
+        let side = SideSettings::new(1_500, Position::Source);
+        let hold = Holding::Fixed(Duration::from_millis(10));
+        GatewaySettings::one(SideSettings { coalesce: Some(Mode::Resize), coalesces_udp, hold, ..side })
+    };
+    // Drawn anew from the same secret, all that was given out would be given out again.
+    let secrets = Secrets::both(Secret::new(1));
+    let mut gateway = Gateway::new(&settings(true), secrets, || Pool::new(8 << 20));
+    let mut ids = Vec::new();
+    let mut batch = Batch::default();
+    let mut push = |gateway: &mut Gateway, count: u32| {
+        for id in 0..count {
+            let frame = udp(4).id(id).payload(vec![7; 3_000]).bytes();
+            let (_, pool) = gateway.places(0);
+            assert!(batch.receive(&frame, Medium::Ip, Ingress(0), None, pool));
+        }
+        gateway.push(Time::ZERO, 0, &mut batch);
+    };
+    push(&mut gateway, 3);
+    gateway.release(Time::ZERO, 0);
+    ids.extend(first_ids(&mut gateway));
+    push(&mut gateway, 3);
+    assert_eq!((ids.len(), first_ids(&mut gateway).len()), (3, 0), "they wait for more");
+    gateway.replace(Time::ZERO, &settings(false), secrets);
+    ids.extend(first_ids(&mut gateway));
+    push(&mut gateway, 3);
+    ids.extend(first_ids(&mut gateway));
+    assert_eq!((ids.len(), ids.iter().collect::<HashSet<_>>().len()), (9, 9), "{ids:?}");
+}
+
+/// Identifications of the datagrams that leave.
+fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
+    let mut ids = Vec::new();
+    while let Some(Way::Forward(packet)) = gateway.next(0) {
+        let mut pieces = Pieces::of(&packet);
+        while let Some(piece) = pieces.next() {
+            let seen = Seen::of(&[piece.header, piece.payload].concat());
+            if !ids.contains(&seen.id) {
+                ids.push(seen.id);
+            }
+        }
+        gateway.done(0, packet);
+    }
+    ids
 }
 
 /// A side that is changed now and then.

@@ -112,12 +112,11 @@ impl Worker {
     pub fn run(&mut self) {
         // Whoever worked on these ports before may have lent otherwise.
         self.revoke();
-        let mut turn = Turn::Busy;
+        let mut turns = [Turn::Busy; 2];
         while self.orders.go_on() && !self.has_heir {
-            let ready = self.wait(turn);
+            let ready = self.wait(turns);
             let now = self.clock.now();
             self.orders.beat();
-            turn = Turn::Idle;
             // What is late leaves before what comes.
             self.gateway.expire(now);
             for way in [TO_NARROW, TO_WIDE] {
@@ -129,10 +128,10 @@ impl Worker {
                 self.renew(now);
             }
             for way in [TO_NARROW, TO_WIDE] {
-                let looks = ready[way] || self.ends[way].seems_down();
-                if looks && self.receive(way, now) == Turn::Busy {
-                    turn = Turn::Busy;
-                } else {
+                // One that was busy is asked once more: it says that nothing is left.
+                let looks = ready[way] || turns[way] == Turn::Busy || self.ends[way].seems_down();
+                turns[way] = if looks { self.receive(way, now) } else { Turn::Idle };
+                if turns[way] == Turn::Idle {
                     self.settle(way);
                 }
                 if !self.ends[way].is_up && self.ends[way].mend(now, self.gateway.output_mut(way)) == Mended::Anew {
@@ -163,16 +162,15 @@ impl Worker {
     }
 
     /// Which ends, and whether orders, want a look; at the latest when something that is held becomes late.
-    fn wait(&mut self, turn: Turn) -> [bool; 3] {
+    fn wait(&mut self, turns: [Turn; 2]) -> [bool; 3] {
         let now = self.clock.now();
-        let timeout = match turn {
-            Turn::Busy => Duration::ZERO,
-            Turn::Idle => {
-                let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
-                let deadline = self.gateway.next_deadline().into_iter().chain(self.renewal).chain(leaving).min();
-                let patience = self.orders.patience();
-                deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
-            }
+        let timeout = if turns.contains(&Turn::Busy) {
+            Duration::ZERO
+        } else {
+            let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
+            let deadline = self.gateway.next_deadline().into_iter().chain(self.renewal).chain(leaving).min();
+            let patience = self.orders.patience();
+            deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
         };
         // A port that is down would wake us for ever; it is looked at now and then.
         let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(MEND_EVERY) };
@@ -202,11 +200,6 @@ impl Worker {
             self.gateway.port_is_idle(now, way);
         }
         self.drain(way);
-        // A connection that was given up for memory may have held something in the other direction.
-        let other = 1 - way;
-        if self.gateway.output(other).queued_count() > 0 {
-            self.drain(other);
-        }
         turn
     }
 
