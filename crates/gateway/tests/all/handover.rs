@@ -2,8 +2,8 @@
 //! for ever.
 
 use engine::{
-    Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets, SideSettings,
-    Switch,
+    Event, Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets,
+    SideSettings, Switch,
 };
 use linux::clock::Clock;
 use packet::{Frame, Ingress, Medium, Packet, Pool};
@@ -294,6 +294,35 @@ fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
 }
 
 #[test]
+fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
+    let (reins, orders) = orders().expect("there is room");
+    let side = SideSettings {
+        coalesce: Some(Mode::Resize),
+        hold: Holding::Burst,
+        ..SideSettings::new(9_000, Position::Transit)
+    };
+    let left = Left::default();
+    let frames = [1, 101, 201, 301].map(|seq| segment(1_000, seq, &[7; 100]).bytes());
+    let port = Memory::new(&frames, &left).in_batches_of(2);
+    let ends = [End::new(Box::new(port), 9_000), End::new(Memory::port(&[], &left), 9_000)];
+    let mut worker = Worker::new(Clock::start(), ends, gateway(side), orders);
+    let running = thread::spawn(move || worker.run());
+    has_taken(&reins, 4);
+    let (to, from) = mpsc::channel();
+    let tells = move |_, gateway: &mut Gateway| {
+        let ends = [Event::RunAtEnd, Event::RunLate].map(|event| gateway.ledger(0).event(event).packets);
+        to.send(ends).expect("somebody listens");
+    };
+    // A run that waits for its timer has left by then.
+    thread::sleep(Duration::from_millis(5));
+    assert!(reins.give(Order::Change(Box::new(tells))));
+    assert_eq!(from.recv().expect("it obeys"), [1, 0]);
+    reins.stop();
+    running.join().expect("it ends");
+    assert_eq!(left.lock().expect("nobody panics").len(), 1, "one run");
+}
+
+#[test]
 fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
     let (reins, orders) = orders().expect("there is room");
     let (to, from) = mpsc::channel();
@@ -380,6 +409,8 @@ struct Memory {
     bell: OwnedFd,
     frames: VecDeque<Vec<u8>>,
     left: Left,
+    /// Frames that it gives at once.
+    batch_count: usize,
     /// Is it to panic once it has given its frames?
     panics: bool,
 }
@@ -391,7 +422,17 @@ impl Memory {
 
     fn new(frames: &[Vec<u8>], left: &Left) -> Memory {
         let bell = eventfd(u32::from(!frames.is_empty()), EventfdFlags::NONBLOCK).expect("there is room");
-        Memory { bell, frames: frames.iter().cloned().collect(), left: Arc::clone(left), panics: false }
+        Memory {
+            bell,
+            frames: frames.iter().cloned().collect(),
+            left: Arc::clone(left),
+            batch_count: usize::MAX,
+            panics: false,
+        }
+    }
+
+    fn in_batches_of(self, batch_count: usize) -> Memory {
+        Memory { batch_count, ..self }
     }
 
     fn that_panics(self) -> Memory {
@@ -417,14 +458,16 @@ impl Port for Memory {
     }
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
-        let mut bell = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut bell);
-        let count = self.frames.len();
-        for frame in self.frames.drain(..) {
+        let count = self.frames.len().min(self.batch_count);
+        if count == self.frames.len() {
+            let mut bell = [0; 8];
+            let _ = rustix::io::read(&self.bell, &mut bell);
+        }
+        for frame in self.frames.drain(..count) {
             frames.push(Frame::Ip(Frame::copy(&frame, Medium::Ip, ingress, pool).expect("it is a packet")));
         }
         assert!(!self.panics || count == 0, "on purpose");
-        Ok(Received { count, lost_count: 0, was_last: true })
+        Ok(Received { count, lost_count: 0, was_last: count < self.batch_count })
     }
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
