@@ -24,7 +24,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, Once, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -72,13 +72,31 @@ impl fmt::Debug for Ties {
     }
 }
 
+/// How a process ends in which a worker panics.
+struct Ending {
+    tell: Tell,
+    crew: Vec<Reins>,
+    once: Once,
+}
+
+impl Ending {
+    /// Has the other workers let go of what they hold, tells what is lost with all of them, and ends the process. Who
+    /// panics meanwhile waits for that: it has said what is lost with it.
+    fn end(&self) {
+        self.once.call_once(|| {
+            (self.tell)(Reins::stop_all(&self.crew, SIBLINGS_PATIENCE));
+            process::exit(PANICKED);
+        });
+    }
+}
+
 /// What a worker begins with.
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
     legacies: Vec<Legacy>,
-    /// Who hears of a panic, before the process ends; none: the thread ends alone.
-    tell: Option<Tell>,
+    /// How the process ends where one panics; none: the thread ends alone.
+    ending: Option<Arc<Ending>>,
     openers: [Opener; 2],
     stations: Option<Arc<Stations>>,
 }
@@ -140,6 +158,8 @@ impl Service {
             ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
         let stations = (config.role == Role::Border).then(Arc::<Stations>::default);
         let places = places(&config, note.is_none(), pulse.as_ref())?;
+        let crew = places.iter().map(|(reins, ..)| reins.clone()).collect();
+        let ending = tell.map(|tell| Arc::new(Ending { tell, crew, once: Once::new() }));
         legacies.resize(ports.len(), Vec::new());
         let (crew, seized, losses) = (Vec::new(), Arc::default(), Losses::default());
         let mut service = Service { config, offloads, crew, note, seized, gro: None, losses };
@@ -148,7 +168,7 @@ impl Service {
                 ports,
                 place,
                 legacies,
-                tell: tell.clone(),
+                ending: ending.clone(),
                 openers: openers.clone(),
                 stations: stations.clone(),
             };
@@ -339,8 +359,8 @@ fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::
 }
 
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
-    let Start { ports: [wide, narrow], place: (reins, orders, siblings), legacies, tell, openers, stations } =
-        start;
+    let Start { ports: [wide, narrow], place, legacies, ending, openers, stations } = start;
+    let (reins, orders, siblings) = place;
     let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
     let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
     let ends = [
@@ -352,18 +372,14 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
     let mut worker = worker.on(path);
     let _above = privileges::above_others(config.priority);
-    let said = reins.clone();
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))
         .spawn(move || {
             let ended = catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&legacies)));
-            match (ended, tell) {
+            match (ended, ending) {
                 (Ok(()), _) => {}
                 (Err(cause), None) => resume_unwind(cause),
-                (Err(_), Some(tell)) => {
-                    tell(said.last().map(|last| last.losses).unwrap_or_default());
-                    process::exit(PANICKED);
-                }
+                (Err(_), Some(ending)) => ending.end(),
             }
         })
         .map_err(|error| io::Error::new(error.kind(), format!("cannot start a thread: {error}")))?;
@@ -372,5 +388,8 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
 
 /// How long workers may take to go on by another configuration.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the other workers may take to let go of what they hold where one panics: half of what a keeper waits for
+/// a word.
+const SIBLINGS_PATIENCE: Duration = Duration::from_millis(500);
 /// Exit status of a process whose worker panicked: that of Rust's own.
 const PANICKED: i32 = 101;

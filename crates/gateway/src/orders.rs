@@ -2,7 +2,7 @@
 
 use crate::handover::Will;
 use crate::mailbox::Mailbox;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Losses, Snapshot};
 use crate::sync::{Arc, Bell, Mutex};
 use engine::{Gateway, GatewaySettings, Secrets};
 use offload::pulse::Pulse;
@@ -14,7 +14,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What a worker can be told beside to stop.
 pub enum Order {
@@ -217,6 +218,24 @@ impl Reins {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Tells all of these workers to let go of what they hold, and to end; waits for them, but no longer than this.
+    /// What was lost with those that have ended: what one holds that has not, it does not say.
+    pub fn stop_all(workers: &[Reins], patience: Duration) -> Losses {
+        workers.iter().for_each(Reins::stop);
+        let until = Instant::now() + patience;
+        let mut losses = Losses::default();
+        for worker in workers {
+            let last = loop {
+                match worker.last() {
+                    None if Instant::now() < until => thread::sleep(END_LOOK),
+                    last => break last,
+                }
+            };
+            last.into_iter().for_each(|last| losses += last.losses);
+        }
+        losses
+    }
+
     /// Has the worker get around, if it is able to.
     pub fn nudge(&self) {
         self.shared.bell.ring();
@@ -232,5 +251,7 @@ impl Reins {
 const BEAT: Duration = Duration::from_millis(250);
 /// The same where packets pass without it: thrice within the patience of its pulse.
 const QUICK: Duration = Duration::from_millis(15);
+/// How often is looked whether workers have ended.
+const END_LOOK: Duration = Duration::from_millis(1);
 /// How long a worker may take to answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);

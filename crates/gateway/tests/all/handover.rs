@@ -39,6 +39,35 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
 }
 
 #[test]
+fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_is_not_waited_for() {
+    let (mut holds, reins, left) = worker(&[piece(0, 800, true), piece(800, 400, true)]);
+    let (mut panics, other_reins, _) = worker(&[]);
+    let (mut hangs, hung_reins, _) = worker(&[]);
+    let running = thread::spawn(move || holds.run_guarded(&[]));
+    let panicking = thread::spawn(move || panics.run_guarded(&[]));
+    has_taken(&reins, 2);
+    assert!(other_reins.give(Order::Change(Box::new(|_, _| panic!("on purpose")))));
+    assert!(panicking.join().is_err(), "the panic goes on");
+    assert_eq!(Reins::stop_all(&[other_reins.clone(), reins.clone()], PATIENCE), Losses::default());
+    let left: usize = left.lock().expect("nobody panics").iter().map(|frame| frame.len() - 20).sum();
+    assert_eq!(left, 1_200, "all that was held has left");
+    running.join().expect("it ends");
+
+    let (wakes, sleeps) = mpsc::channel::<()>();
+    let hanging = thread::spawn(move || hangs.run_guarded(&[]));
+    let hang = move |_, _: &mut Gateway| {
+        // It wakes when the other end is gone.
+        let _ = sleeps.recv();
+    };
+    assert!(hung_reins.give(Order::Change(Box::new(hang))));
+    let began = Instant::now();
+    Reins::stop_all(&[hung_reins, reins], Duration::from_millis(20));
+    assert!(began.elapsed() < PATIENCE, "it does not wait for ever");
+    drop(wakes);
+    hanging.join().expect("it ends");
+}
+
+#[test]
 fn what_one_worker_holds_another_goes_on_with() {
     let (mut first, reins, left) = worker(&[piece(0, 800, true), piece(1_600, 100, false)]);
     let running = thread::spawn(move || first.run());
@@ -476,6 +505,9 @@ impl Port for Memory {
         Ok(wires.len())
     }
 }
+
+/// Longer than what is waited for takes.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn piece(offset: usize, len: usize, more: bool) -> Vec<u8> {
     ip(4).id(9).part(offset, vec![5; len], more).bytes()
