@@ -39,6 +39,8 @@ pub struct Heritage {
     pub legacies: Vec<Vec<Legacy>>,
     /// Frames that came cut, and are lost.
     pub cut_count: u64,
+    /// Whole frames that are lost: they are for no worker or way that there is, or came behind what is no frame.
+    pub untaken_count: u64,
 }
 
 impl Will {
@@ -78,9 +80,9 @@ impl Will {
 /// that one is lost, and what came before it is whole.
 pub fn read(pipe: OwnedFd, count: usize) -> Heritage {
     let mut pipe = BufReader::new(File::from(pipe));
-    let mut heritage = Heritage { legacies: vec![Vec::new(); count], cut_count: 0 };
+    let mut heritage = Heritage { legacies: vec![Vec::new(); count], ..Heritage::default() };
     loop {
-        match next(&mut pipe, &mut heritage.legacies) {
+        match next(&mut pipe, &mut heritage) {
             Ok(true) => {}
             Ok(false) => return heritage,
             Err(_) => {
@@ -92,27 +94,72 @@ pub fn read(pipe: OwnedFd, count: usize) -> Heritage {
 }
 
 /// Reads a frame for the worker that it is for; false where nothing more comes.
-fn next(pipe: &mut impl BufRead, legacies: &mut [Vec<Legacy>]) -> io::Result<bool> {
-    let mut front = [0; FRONT_LEN];
-    let [first, rest @ ..] = &mut front;
+fn next(pipe: &mut impl BufRead, heritage: &mut Heritage) -> io::Result<bool> {
+    let mut bytes = [0; FRONT_LEN];
+    let [first, rest @ ..] = &mut bytes;
     let Some(begins) = pipe.by_ref().bytes().next() else { return Ok(false) };
     *first = begins?;
     pipe.read_exact(rest)?;
-    let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = front;
-    let (worker, way) = (u16::from_ne_bytes([w0, w1]), usize::from(way));
-    let [longest_piece, id, len] = [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
-    let len = len as usize;
-    let to = legacies.get_mut(usize::from(worker)).filter(|_| way < 2 && len <= FRAME_LEN_MAX);
-    let Some(to) = to else {
+    let front = Front::of(bytes);
+    if front.len > FRAME_LEN_MAX {
+        let mut behind = Vec::new();
+        pipe.read_to_end(&mut behind)?;
+        heritage.untaken_count += count_behind(&behind, heritage.legacies.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, "what another process held is no frame"));
-    };
-    let mut frame = vec![0; len];
+    }
+    let mut frame = vec![0; front.len];
     pipe.read_exact(&mut frame)?;
-    to.push(Legacy { way, longest_piece, id, frame });
+    let Front { worker, way, longest_piece, id, .. } = front;
+    match heritage.legacies.get_mut(worker).filter(|_| way < 2) {
+        Some(to) => to.push(Legacy { way, longest_piece, id, frame }),
+        None => heritage.untaken_count += 1,
+    }
     Ok(true)
+}
+
+/// Whole frames that can be told among bytes behind what is no frame: those in rows, each of which begins where the
+/// one before it ends.
+fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
+    let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| Front::of(*front));
+    let is_one = |front: &Front| {
+        front.worker < worker_count && front.way < 2 && (FRAME_LEN_MIN..=FRAME_LEN_MAX).contains(&front.len)
+    };
+    let (mut at, mut count) = (0, 0);
+    while at < bytes.len() {
+        let (mut end, mut row) = (at, 0);
+        while let Some(front) = front(end).filter(is_one) {
+            end += FRONT_LEN + front.len;
+            row += u64::from(end <= bytes.len());
+        }
+        // One alone may be anything.
+        (at, count) = if row > 1 { (end, count + row) } else { (at + 1, count) };
+    }
+    count
+}
+
+/// What stands before a frame.
+struct Front {
+    worker: usize,
+    way: usize,
+    longest_piece: u32,
+    id: u32,
+    /// Of the frame, in bytes.
+    len: usize,
+}
+
+impl Front {
+    fn of(bytes: [u8; FRONT_LEN]) -> Front {
+        let [w0, w1, way, p0, p1, p2, p3, i0, i1, i2, i3, l0, l1, l2, l3] = bytes;
+        let [longest_piece, id, len] =
+            [[p0, p1, p2, p3], [i0, i1, i2, i3], [l0, l1, l2, l3]].map(u32::from_ne_bytes);
+        let worker = usize::from(u16::from_ne_bytes([w0, w1]));
+        Front { worker, way: usize::from(way), longest_piece, id, len: len as usize }
+    }
 }
 
 /// What stands before a frame: two bytes of number, one of way, three times four of what it came in and its length.
 const FRONT_LEN: usize = 15;
 /// Longest frame, in bytes: the longest packet behind any link header.
 const FRAME_LEN_MAX: usize = 66 << 10;
+/// Shortest frame, in bytes: an IPv4 header.
+const FRAME_LEN_MIN: usize = 20;

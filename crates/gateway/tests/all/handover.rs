@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, ip, tcp, udp};
 use wideload_gateway::endpoint::End;
 use wideload_gateway::figures::{Figures, Gap};
-use wideload_gateway::handover::{self, Legacy, Will};
+use wideload_gateway::handover::{self, Heritage, Legacy, Will};
 use wideload_gateway::orders::{Order, Orders, Reins, orders};
 use wideload_gateway::siblings::Siblings;
 use wideload_gateway::snapshot::{Losses, Snapshot};
@@ -187,9 +187,33 @@ fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
         assert_eq!((heritage.legacies[0].len(), heritage.cut_count), (1, 1), "{rest}");
         assert_eq!(heritage.legacies[0][0].frame, packet.frame());
     }
-    let no_tenth_worker = [&[9, 0, 1][..], &[0; 12]].concat();
-    let heritage = handover::read(pipe_with(&[&bytes[..], &no_tenth_worker].concat()), 1);
-    assert_eq!((heritage.legacies[0].len(), heritage.cut_count), (1, 1));
+}
+
+#[test]
+fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_counted() {
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    let mut packet = segment_of_worker(0);
+    Will::each(write, 1)[0].write(1, &mut packet).expect("somebody reads");
+    let mut frame = vec![0; 400];
+    let len = rustix::io::read(&read, &mut frame).expect("something is there");
+    frame.truncate(len);
+    let but = |at: usize, value: u8| {
+        let mut frame = frame.clone();
+        frame[at] = value;
+        frame
+    };
+    let (no_tenth_worker, no_third_way, too_long) = (but(0, 9), but(2, 2), but(14, 1));
+    for (between, taken, lost) in [
+        (&no_tenth_worker, 3, (1, 0)),
+        (&no_third_way, 3, (1, 0)),
+        // Nobody knows where it ends; those behind it stand in a row.
+        (&too_long, 1, (2, 1)),
+    ] {
+        let text = [&frame[..], between, &frame, &frame].concat();
+        let Heritage { legacies, untaken_count, cut_count } = handover::read(pipe_with(&text), 1);
+        assert_eq!((legacies[0].len(), (untaken_count, cut_count)), (taken, lost));
+        assert!(legacies[0].iter().all(|legacy| legacy.frame == packet.frame()));
+    }
 }
 
 #[test]
