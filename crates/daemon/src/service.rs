@@ -64,6 +64,34 @@ pub struct Ties {
     pub losses: Losses,
     /// Has it know what is lost with a worker that panics.
     pub tell: Tell,
+    /// What another process left.
+    pub waiting: Waiting,
+}
+
+/// Frames that another process left, until a worker has them. Those that no worker ever has are told as lost.
+pub struct Waiting {
+    count: usize,
+    tell: Tell,
+}
+
+impl Waiting {
+    /// All of these.
+    pub fn new(legacies: &[Vec<Legacy>], tell: Tell) -> Waiting {
+        Waiting { count: legacies.iter().map(Vec::len).sum(), tell }
+    }
+
+    /// A worker has so many of them.
+    fn are_taken(&mut self, count: usize) {
+        self.count -= count;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            (self.tell)(Losses { untaken: self.count as u64, ..Losses::default() });
+        }
+    }
 }
 
 impl fmt::Debug for Ties {
@@ -138,9 +166,10 @@ impl Service {
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
         legacies: Vec<Vec<Legacy>>,
-        Ties { openers, pulse, losses, tell }: Ties,
+        Ties { openers, pulse, losses, tell, mut waiting }: Ties,
     ) -> io::Result<Service> {
-        let mut service = Service::assemble(config, ports, legacies, openers, pulse, Some(tell))?;
+        let told = Some((tell, &mut waiting));
+        let mut service = Service::assemble(config, ports, legacies, openers, pulse, told)?;
         service.losses = losses;
         Ok(service)
     }
@@ -151,8 +180,9 @@ impl Service {
         mut legacies: Vec<Vec<Legacy>>,
         openers: [Opener; 2],
         pulse: Option<Arc<Pulse>>,
-        tell: Option<Tell>,
+        told: Option<(Tell, &mut Waiting)>,
     ) -> io::Result<Service> {
+        let (tell, mut waiting) = told.unzip();
         let note = reopen::note(&config);
         let offloads =
             ports.last().map_or([Offloads::default(); 2], |ports| ports.each_ref().map(|it| it.offloads()));
@@ -172,7 +202,11 @@ impl Service {
                 openers: openers.clone(),
                 stations: stations.clone(),
             };
+            let count = start.legacies.len();
             service.crew.push(hire(&service.config, number, start)?);
+            if let Some(waiting) = &mut waiting {
+                waiting.are_taken(count);
+            }
         }
         Ok(service)
     }
@@ -393,3 +427,23 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SIBLINGS_PATIENCE: Duration = Duration::from_millis(500);
 /// Exit status of a process whose worker panicked: that of Rust's own.
 const PANICKED: i32 = 101;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_no_worker_has_when_a_process_ends_are_told_as_lost() {
+        let legacies =
+            [2, 0, 3].map(|count| vec![Legacy { way: 0, longest_piece: 0, id: 0, frame: Vec::new() }; count]);
+        let told = Arc::new(Mutex::new(Losses::default()));
+        for (taken, untaken) in [(0, 5), (2, 3), (5, 0)] {
+            let losses = Arc::clone(&told);
+            let tell: Tell = Arc::new(move |more| *reopen::locked(&losses) += more);
+            let mut waiting = Waiting::new(&legacies, tell);
+            waiting.are_taken(taken);
+            drop(waiting);
+            assert_eq!(std::mem::take(&mut *reopen::locked(&told)), Losses { untaken, ..Losses::default() });
+        }
+    }
+}

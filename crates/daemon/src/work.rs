@@ -10,7 +10,7 @@ use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, hear, say};
 use crate::metrics::Metrics;
 use crate::privileges;
 use crate::reopen::{self, Asking, Opener, locked, open};
-use crate::service::{Service, Tell, Ties};
+use crate::service::{Service, Tell, Ties, Waiting};
 use config::{Config, Stage};
 use gateway::handover::{self, Heritage};
 use gateway::snapshot::Losses;
@@ -43,31 +43,31 @@ pub fn work(socket: OwnedFd) -> io::Result<()> {
     let pulse = handed.next(begin.has_pulse)?.map(|memory| Pulse::adopt(memory, config.workers)).transpose()?;
     let heritage = handed.next(begin.has_heritage)?;
     let ready = || say(&socket, &ToKeeper::Ready, &[]);
-    let (ports, Heritage { legacies, cut_count }) = if adopted.iter().flatten().all(Option::is_some) {
+    let has_all = adopted.iter().flatten().all(Option::is_some);
+    if has_all {
         privileges::give_up(config.user.as_deref())?;
-        ready()?;
-        (complete(adopted, &config)?, inherit(heritage, &config))
-    } else {
-        // To open a port takes rights, and that whoever had it has ended.
-        ready()?;
-        let inherited = inherit(heritage, &config);
-        let ports = complete(adopted, &config)?;
+    }
+    ready()?;
+    let Heritage { legacies, cut_count, untaken_count } = inherit(heritage, &config);
+    let told = Arc::clone(&socket);
+    let tell: Tell = Arc::new(move |losses| tell(&told, losses));
+    let lost = Losses { cut: cut_count, untaken: untaken_count, ..Losses::default() };
+    tell(lost);
+    let waiting = Waiting::new(&legacies, Arc::clone(&tell));
+    // To open a port takes rights, and that whoever had it has ended.
+    let ports = complete(adopted, &config)?;
+    if !has_all {
         privileges::give_up(config.user.as_deref())?;
-        (ports, inherited)
-    };
+    }
     let asking = [0, 1].map(|end| {
         let asked = Arc::clone(&socket);
         let ask = move |end, index| say(&asked, &ToKeeper::Reopen { end, index }, &[]);
         Arc::new(Asking::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
     });
     let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
-    let told = Arc::clone(&socket);
-    let tell: Tell = Arc::new(move |losses| tell(&told, losses));
-    let cut = Losses { cut: cut_count, ..Losses::default() };
-    tell(cut);
     let mut losses = begin.losses;
-    losses += cut;
-    let ties = Ties { openers, pulse: pulse.map(Arc::new), losses, tell };
+    losses += lost;
+    let ties = Ties { openers, pulse: pulse.map(Arc::new), losses, tell, waiting };
     let service = Service::start_on(config, ports, legacies, ties)?;
     drop(above);
     let desk = Desk::new(Arc::clone(&socket));
