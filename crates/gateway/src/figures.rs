@@ -268,7 +268,7 @@ counters! {
     Lost of Losses {
         Untaken "untaken" "packets" untaken "Packets that a worker was to hand over and its successor did not take: dropped."
         Cut "cut" "frames" cut "Frames that a worker handed over and that came cut, for its process had ended: dropped."
-        Panicked "panicked" "frames" panicked "Frames that a worker had in hand when it panicked: dropped."
+        Panicked "panicked" "packets" panicked "Packets that a worker had in hand when it panicked: dropped."
     }
 }
 
@@ -321,6 +321,13 @@ impl Figures {
         let mut all = Part::default();
         workers.iter().for_each(|worker| all += worker);
         Figures { all, workers, ..Figures::default() }
+    }
+
+    /// Packets on the wire that came or were to leave and whose end the laws do not know.
+    pub(crate) fn missed_count(&self) -> u64 {
+        let ways = self.all.ways().map(|(_, way)| way.unexplained.packets);
+        let ends = self.all.ends().map(|(_, end)| end.unexplained);
+        ways.into_iter().chain(ends).filter_map(|count| u64::try_from(count).ok()).sum()
     }
 }
 

@@ -137,6 +137,11 @@ impl Sender {
         self.batch.drain(..).for_each(|leaving| out.done(leaving.packet));
     }
 
+    /// Takes back what is in the batch, of which nobody knows any more how much was sent.
+    pub fn abandon(&mut self) -> impl Iterator<Item = Packet> {
+        self.batch.drain(..).map(|leaving| leaving.packet)
+    }
+
     /// Sends a frame that is no packet of the engine.
     pub fn pass(&mut self, frame: &[u8], port: &mut dyn Port) {
         let wires = [Wire { header: frame, payload: &[], to_do: ToDo::default() }];

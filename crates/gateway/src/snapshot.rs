@@ -89,7 +89,7 @@ pub struct Losses {
     pub untaken: u64,
     /// Frames that were handed over and came cut.
     pub cut: u64,
-    /// Frames that a worker had in hand when it panicked.
+    /// Packets on the wire that a worker had in hand when it panicked.
     pub panicked: u64,
 }
 

@@ -4,6 +4,7 @@
 //! What is lost by that is counted, and told by the worker that comes next.
 
 use super::Worker;
+use crate::figures::Figures;
 use crate::handover::{Legacy, Will};
 use crate::orders::Replacement;
 use crate::path::{TO_NARROW, TO_WIDE};
@@ -11,6 +12,15 @@ use crate::siblings::{Rebuilt, Siblings};
 use engine::{Batch, Way};
 use packet::{Frame, Ingress, Packet, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// What a worker had in hand when it panicked.
+#[derive(Clone, Copy, Debug, Default)]
+struct InHand {
+    /// Packets on the wire that came and that the engine has not seen.
+    received_count: usize,
+    /// The buffers that they lay in.
+    buffer_count: usize,
+}
 
 impl Worker {
     /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves
@@ -21,11 +31,11 @@ impl Worker {
             self.inherit(legacies);
             self.run();
         }));
+        let mut in_hand = InHand::default();
         if ran.is_err() {
             // What was amiss once may be so again: then what is held is lost.
             let _ = catch_unwind(AssertUnwindSafe(|| {
-                // What was being received is lost, and nothing waits for it.
-                self.batch = Batch::default();
+                in_hand = self.drop_what_is_in_hand();
                 [TO_NARROW, TO_WIDE].into_iter().for_each(|way| {
                     self.gateway.push(self.clock.now(), way, &mut Batch::default());
                 });
@@ -36,7 +46,7 @@ impl Worker {
         // The same.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             if ran.is_err() {
-                self.count_gone();
+                self.count_gone(in_hand);
             }
             let last = self.snapshot();
             self.orders.leave(last);
@@ -46,15 +56,45 @@ impl Worker {
         }
     }
 
-    /// Counts what a panic ended, once all has left that could: every frame lies in a buffer of its own, and
-    /// whichever is on loan and not with a port, nobody has any more.
-    fn count_gone(&mut self) {
-        for way in [TO_NARROW, TO_WIDE] {
-            let lent_count = self.gateway.output(way).pool.lent_count();
-            self.gone_counts[way] = lent_count.saturating_sub(self.ends[way].port.kept_count());
+    /// Drops what was being received, for which nothing waits, and what was being sent, for some of it may have left.
+    fn drop_what_is_in_hand(&mut self) -> InHand {
+        let Batch { split, frames } = std::mem::take(&mut self.batch);
+        let packet_count = |frame: &Frame| match frame {
+            Frame::Ip(packet) => packet.wire_count(),
+            Frame::Other(..) => 1,
+        };
+        let received_count = split.len() + frames.iter().map(packet_count).sum::<usize>();
+        for end in &mut self.ends {
+            for packet in end.sender.abandon() {
+                // Each way has a pool of its own.
+                match packet.ingress().0 as usize {
+                    way @ (TO_NARROW | TO_WIDE) => self.gateway.done(way, packet),
+                    _ => drop(packet),
+                }
+            }
         }
-        let gone_count = self.gone_counts.iter().sum::<usize>() + self.legacy_count;
-        self.losses.panicked = gone_count as u64;
+        InHand { buffer_count: split.len() + frames.len(), received_count }
+    }
+
+    /// Counts what a panic ended, once all has left that could: what was received and not looked at, what is still
+    /// held, and what the laws miss between them and the ports. Where that is less than the buffers that nobody has
+    /// any more, each of these had at least one.
+    fn count_gone(&mut self, in_hand: InHand) {
+        let mut held_count = 0;
+        for way in [TO_NARROW, TO_WIDE] {
+            let (held, buffer_count) = self.gateway.held(way);
+            held_count += held.packets;
+            let out = self.gateway.output(way);
+            let accounted = buffer_count + out.queued_count() + self.ends[way].port.kept_count();
+            self.gone_counts[way] = out.pool.lent_count().saturating_sub(accounted);
+        }
+        let queued_count =
+            [TO_NARROW, TO_WIDE].map(|way| self.gateway.output(way).queued_count()).iter().sum::<usize>();
+        let buffer_count = self.gone_counts.iter().sum::<usize>() + queued_count;
+        let buffer_count = buffer_count.saturating_sub(in_hand.buffer_count) as u64;
+        let missed_count = Figures::of(&[self.snapshot()]).missed_count();
+        let unseen_count = (in_hand.received_count + self.legacy_count) as u64;
+        self.losses.panicked = unseen_count + held_count + missed_count.max(buffer_count);
     }
 
     /// Takes what another process held, before anything is received. What that one knew of its connections is not

@@ -261,6 +261,25 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
     assert_adds_up(&last);
 }
 
+// A datagram lies in one buffer. Of its three fragments one has left when the port panics; who sent them again would
+// send that twice.
+#[test]
+fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it_is_counted() {
+    let (reins, orders) = orders().expect("there is room");
+    let left = Left::default();
+    let frames = [0, 800, 1_600, 2_400].map(|offset| piece(offset, 800, offset < 2_400));
+    let narrow = Memory::new(&[], &left).that_panics_behind(1);
+    let ends = [End::new(Memory::port(&frames, &left), 9_000), End::new(Box::new(narrow), 1_400)];
+    let gateway = gateway(SideSettings::new(1_400, Position::Source));
+    let mut worker = Worker::new(Clock::start(), ends, gateway, orders);
+    let ended = thread::spawn(move || worker.run_guarded(&[])).join();
+    assert!(ended.is_err(), "the panic goes on");
+    assert_eq!(left.lock().expect("nobody panics").iter().map(Vec::len).collect::<Vec<_>>(), [1_396]);
+    let last = reins.last().expect("it said how things were");
+    assert_eq!(last.losses, Losses { panicked: 2, ..Losses::default() });
+    assert_eq!(last.ways[0].broken, None, "its buffers are where they belong");
+}
+
 /// Is nothing left unexplained of a worker that has ended?
 #[track_caller]
 fn assert_adds_up(last: &Snapshot) {
@@ -466,6 +485,8 @@ struct Memory {
     batch_count: usize,
     /// Is it to panic once it has given its frames?
     panics: bool,
+    /// How many wires it takes before it panics once, where it does.
+    panics_behind: Option<usize>,
 }
 
 impl Memory {
@@ -475,13 +496,8 @@ impl Memory {
 
     fn new(frames: &[Vec<u8>], left: &Left) -> Memory {
         let bell = eventfd(u32::from(!frames.is_empty()), EventfdFlags::NONBLOCK).expect("there is room");
-        Memory {
-            bell,
-            frames: frames.iter().cloned().collect(),
-            left: Arc::clone(left),
-            batch_count: usize::MAX,
-            panics: false,
-        }
+        let (frames, left) = (frames.iter().cloned().collect(), Arc::clone(left));
+        Memory { bell, frames, left, batch_count: usize::MAX, panics: false, panics_behind: None }
     }
 
     fn in_batches_of(self, batch_count: usize) -> Memory {
@@ -490,6 +506,10 @@ impl Memory {
 
     fn that_panics(self) -> Memory {
         Memory { panics: true, ..self }
+    }
+
+    fn that_panics_behind(self, count: usize) -> Memory {
+        Memory { panics_behind: Some(count), ..self }
     }
 }
 
@@ -524,7 +544,10 @@ impl Port for Memory {
     }
 
     fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
-        let mut left = self.left.lock().expect("nobody panics");
+        let taken = self.panics_behind.unwrap_or(usize::MAX).min(wires.len());
+        self.panics_behind = self.panics_behind.map(|count| count - taken).filter(|_| taken > 0);
+        assert!(taken > 0, "on purpose");
+        let (wires, mut left) = (&wires[..taken], self.left.lock().expect("nobody panics"));
         left.extend(wires.iter().map(|wire| [wire.header, wire.payload].concat()));
         Ok(wires.len())
     }
