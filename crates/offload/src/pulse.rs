@@ -157,10 +157,9 @@ fn now() -> u64 {
     now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
-/// Bytes of so many beats, and of as many as the program at a [border's](crate::leases) socket may read; the kernel maps
-/// whole pages.
+/// Bytes of so many beats, as in programs before this one: maps go from one to the next. The kernel maps whole pages.
 fn len(count: usize) -> usize {
-    count.max(leases::WORKERS_MAX) * WORD_LEN
+    count * WORD_LEN
 }
 
 /// A worker that has not written for so long is taken for one that hangs.
@@ -175,12 +174,35 @@ const NOTHING: i32 = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
     #[test]
     fn the_beats_of_several_workers_are_watched() {
         let pulse = Pulse::new(3).expect("the test runs as root");
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         pulse.hush(socket.as_fd(), None).expect("the kernel takes it");
+    }
+
+    #[test]
+    fn beats_that_a_program_before_this_one_wrote_are_watched_at_a_border_by_who_has_the_rights_of_the_service() {
+        let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
+        let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
+        let maps = [1, 3, leases::WORKERS_MAX].map(|count| {
+            let len = count * WORD_LEN;
+            (count, bpf::shared_block(names::HEARTBEAT, len as u32).expect("the test runs as root"))
+        });
+        // Rights are a thread's own.
+        let with_few = std::thread::spawn(move || {
+            let few = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+            let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
+            set_capabilities(None, few).expect("a thread may give up rights");
+            for (count, map) in maps {
+                let pulse = Pulse::adopt(map, count).expect("it is such a map");
+                (0..count).for_each(|number| pulse.beat(number));
+                pulse.hush(socket.as_fd(), Some((flows.as_fd(), Some(1)))).expect("the kernel takes it");
+            }
+        });
+        with_few.join().expect("the kernel takes them");
     }
 
     #[test]

@@ -8,10 +8,11 @@
 use crate::bpf::{self, IF_EQUAL, Instruction, Kind, R0, R1, RIGHTS, Step, jump, load_word};
 use crate::names::{self, Name};
 use aya_obj::Object;
+use aya_obj::generated::bpf_insn;
 use linux::failure::advised;
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// What is settled when a program is loaded. It reads that in `.rodata`, which is frozen, and which no worker has.
@@ -76,9 +77,29 @@ pub(super) fn load(
     ];
     let maps = maps.map(|(name, map)| (name, map.as_raw_fd(), &defined[name]));
     object.relocate_maps(maps.into_iter(), &HashSet::new()).expect(OURS);
+    if beats.worker_count > 0 {
+        let (map, count) = (beats.map.as_raw_fd(), beats.worker_count);
+        object.functions.values_mut().for_each(|function| keep_to_workers(&mut function.instructions, map, count));
+    }
     let instructions = object.functions.values().flat_map(|function| &function.instructions);
     let instructions = instructions.map(Instruction::from).collect::<Vec<_>>();
     bpf::load(name, kind, 0, &instructions).map_err(|refusal| refusal.about(what))
+}
+
+/// Has a program read the first worker's beat wherever it would read that of a worker that is not there. It never does,
+/// but verifiers before Linux 6.17 look at that too, where they allow for what a processor guesses; and the map of beats,
+/// of a program before this one too, has room for the workers that are there.
+fn keep_to_workers(instructions: &mut [bpf_insn], map: RawFd, worker_count: usize) {
+    for at in 2..instructions.len() {
+        let [address, _, read] = &mut instructions[at - 2..=at] else { continue };
+        if (address.code, address.src_reg(), address.imm) != (LOAD_ADDRESS, OF_A_VALUE, map) {
+            continue;
+        }
+        assert!(read.code == READ_LONG && read.src_reg() == address.dst_reg(), "{OURS}: it reads a beat here");
+        if read.off as usize >= worker_count * size_of::<u64>() {
+            read.off = 0;
+        }
+    }
 }
 
 /// The program for a socket, by which flows leave by the interface `to`; while a beat is missing, the socket gets
@@ -129,6 +150,11 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("flow_offload.bpf.o"));
 /// Why it can be read.
 const OURS: &str = "the object is part of the program, and a test loads all of it";
+/// How instructions begin that take an address inside a map's value (BPF_LD | BPF_DW | BPF_IMM and
+/// BPF_PSEUDO_MAP_VALUE of linux/bpf.h), and that read eight bytes (BPF_LDX | BPF_DW | BPF_MEM).
+const LOAD_ADDRESS: u8 = 0x18;
+const OF_A_VALUE: u8 = 2;
+const READ_LONG: u8 = 0x79;
 /// What is tried where a program is to stand at a socket.
 pub(crate) const AT_A_SOCKET: &str = "cannot keep from a socket what passes without it";
 /// The note on a packet: "wide" in ASCII, the length of its segments, the interface that it leaves by, and the
@@ -144,3 +170,32 @@ pub(super) const HEADERS_NOTE_AT: i16 = 60;
 /// How much segments may become longer or shorter, in bytes. Programs outlive a restart: not more than those of older
 /// versions can.
 const CHANGE_MAX: u32 = 16_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_reads_no_beat_of_a_worker_that_is_not_there() {
+        for count in [1, 3, WORKERS_MAX] {
+            let mut object = Object::parse(&OBJECT.0).expect(OURS);
+            object.functions.retain(|_, function| function.name == names::FLOW_SOCKET.text());
+            let maps = std::mem::take(&mut object.maps);
+            let numbers = [(".bss.flows", 11), (".bss.beats", BEATS), (".rodata", 13), ("wl_flow_room", 14)];
+            let numbers = numbers.iter().map(|(name, number)| (*name, *number, &maps[*name]));
+            object.relocate_maps(numbers, &HashSet::new()).expect(OURS);
+            let function = object.functions.values_mut().next().expect("it is there");
+            keep_to_workers(&mut function.instructions, BEATS, count);
+            let reads = function.instructions.windows(3).filter(|three| three[0].code == LOAD_ADDRESS);
+            let reads = reads.filter(|three| three[0].src_reg() == OF_A_VALUE && three[0].imm == BEATS);
+            let mut places: Vec<_> = reads.map(|three| three[2].off as usize / 8).collect();
+            places.sort_unstable();
+            assert_eq!(places.len(), WORKERS_MAX);
+            places.dedup();
+            assert!(places.iter().copied().eq(0..count), "{places:?}");
+        }
+    }
+
+    /// A number of a descriptor.
+    const BEATS: RawFd = 12;
+}
