@@ -61,6 +61,12 @@ pub trait Port: Send {
         0
     }
 
+    /// Does it hold wires that it took and the kernel has not sent yet? They leave with the next ones that it is
+    /// given, and when it is asked to receive.
+    fn has_unsent(&mut self) -> bool {
+        false
+    }
+
     /// What of the flows that come in by it the kernel passes on by itself; none where it cannot.
     fn leases(&mut self) -> Option<&mut Leases> {
         None

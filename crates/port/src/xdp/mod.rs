@@ -201,9 +201,9 @@ impl XdpSocket {
         }
         self.rings.received.release();
         self.rings.fill.publish();
+        // What cannot go out waits for the next wires; whether the interface is up is asked below.
+        let _ = self.is_through();
         if received.count == 0 {
-            // What cannot go out waits for the next wires; whether the interface is up is asked below.
-            let _ = self.is_through();
             socket::look(&self.socket).map_err(|error| {
                 let what = format!("{}: cannot receive", self.address);
                 sentence(&what, &error, "the interface is down or gone; set it up")
@@ -390,6 +390,10 @@ impl Port for XdpSocket {
     fn unsent(&mut self) -> u64 {
         self.unsent
     }
+
+    fn has_unsent(&mut self) -> bool {
+        self.rings.sending.left_count() > 0
+    }
 }
 
 impl Rings {
@@ -483,3 +487,51 @@ const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
 /// Where a frame starts in its buffer's memory.
 const FRAME_AT: usize = HEADROOM - ETHERNET_LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::namespace::Namespace;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn wires_that_the_kernel_has_not_sent_yet_leave_when_it_is_asked_to_receive() {
+        Namespace::new().expect("the test runs as root").enter(|| {
+            let mut netlink = Netlink::open().expect("a socket is free");
+            let here = Namespace::here().expect("/proc is there");
+            netlink.make_veth("near", "far", &here).expect("the names are free");
+            ["near", "far"].iter().for_each(|name| netlink.set_up(name).expect("it is there"));
+            let open = |name| XdpSocket::open(name, &Options::default()).expect("it is there");
+            let (mut near, mut far) = (open("near"), open("far"));
+            let frame = [[2; 12].as_slice(), &[0x88, 0xB5], &[7; 86]].concat();
+            let wire = Wire { header: &frame, payload: &[], to_do: ToDo::default() };
+            let mut pool = Pool::new(1 << 20);
+            let mut comes = |far: &mut XdpSocket, patience| {
+                let until = Instant::now() + patience;
+                let mut frames = Vec::new();
+                while Instant::now() < until {
+                    far.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
+                    let is_ours = |came: &Frame| matches!(came, Frame::Other(raw, _) if raw.frame() == frame);
+                    if frames.drain(..).any(|came| is_ours(&came)) {
+                        return true;
+                    }
+                }
+                false
+            };
+            // An interface that is just up drops what it is given for a moment.
+            while !comes(&mut far, Duration::from_millis(1)) {
+                assert_eq!(near.transmit(&[wire]).expect("it is up"), 1);
+            }
+            while comes(&mut far, Duration::from_millis(20)) {}
+            assert!(!near.has_unsent(), "all has left");
+            // As where the kernel shows no progress.
+            near.put(&wire);
+            near.rings.sending.publish();
+            assert!(near.has_unsent());
+            assert!(!comes(&mut far, Duration::from_millis(20)), "nobody sends it");
+            near.receive(Ingress(0), &mut Pool::new(1 << 20), &mut Vec::new()).expect("it is up");
+            assert!(!near.has_unsent());
+            assert!(comes(&mut far, Duration::from_secs(10)));
+        });
+    }
+}
