@@ -480,7 +480,10 @@ mod tests {
     use super::program::{HEADERS_NOTE_AT, NOTE_AT, NOTED, SEGMENT_NOTE_AT, TO_NOTE_AT};
     use super::*;
     use crate::pulse::Pulse;
+    use linux::namespace::Namespace;
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    use std::os::fd::AsRawFd;
+    use std::time::Instant;
 
     #[test]
     fn a_train_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
@@ -805,53 +808,62 @@ mod tests {
         }
     }
 
-    // The last piece is the packet itself: of a payload of one to eight pieces, each is the last once.
+    // The last piece is the packet itself, at which the test looks; the others come out at the other end of a cable.
     #[test]
     fn each_piece_of_a_packet_that_is_cut_has_headers_of_its_own() {
-        let program = load((names::FLOW_INGRESS, Kind::Classifier), Settings::default());
-        // The kernel tries a program with no more than a page.
-        let piece = 400_usize;
-        for (version, ip_len) in [(4, 20), (6, 40)] {
-            for (len, last_len) in
-                (1..9).flat_map(|number| [(number * piece, piece), (number * piece - 7, piece - 7)])
-            {
-                let number = len.div_ceil(piece) - 1;
-                let tcp = 14 + ip_len;
-                let spoken = |len, seq: u32, flags, id: u16| {
-                    let mut frame = frame(Packet { version, flags, len, ..LONG });
-                    frame[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
-                    if version == 4 {
-                        frame[18..20].copy_from_slice(&id.to_be_bytes());
-                        let sum = packet::Sum::of(&frame[14..34]).checksum();
-                        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        Namespace::new().expect("the test runs as root").enter(|| {
+            let cable = Cable::new();
+            for (version, ip_len) in [(4, 20), (6, 40)] {
+                for number in 1..9 {
+                    for len in [number * PIECE_LEN, number * PIECE_LEN - 7] {
+                        assert_is_cut(&cable, version, 14 + ip_len, len);
                     }
-                    half_sum(version, &mut frame);
-                    frame
-                };
-                // Sequence and identification wrap; CWR, PSH and ACK are set.
-                let mut whole = spoken(len, u32::MAX - 700, 0x98, 0xFFFE);
-                let payload_at = tcp + 20;
-                whole[payload_at..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 / 3) as u8);
-                let mut told = [0_u8; TOLD_LEN];
-                let notes = [
-                    (NOTE_AT, NOTED.cast_unsigned()),
-                    (SEGMENT_NOTE_AT, piece as u32),
-                    (TO_NOTE_AT, 1),
-                    (HEADERS_NOTE_AT, payload_at as u32),
-                ];
-                for (at, value) in notes {
-                    told[at as usize..at as usize + 4].copy_from_slice(&value.to_ne_bytes());
                 }
-                let mut left = Vec::new();
-                let said = bpf::run_left(program.as_fd(), &whole, &told, &mut left).expect("it runs");
-                assert_eq!(said, 7, "it goes on by another interface");
-                let behind = number * piece;
-                let seq = (u32::MAX - 700).wrapping_add(behind as u32);
-                let flags = if number == 0 { 0x98 } else { 0x18 };
-                let mut expected = spoken(last_len, seq, flags, 0xFFFE_u16.wrapping_add(number as u16));
-                expected[payload_at..].copy_from_slice(&whole[payload_at + behind..]);
-                assert_eq!(left, expected, "version {version}, {len} bytes");
             }
+        });
+    }
+
+    /// A packet whose TCP header stands there, with so much payload, leaves in pieces as they are to be.
+    fn assert_is_cut(cable: &Cable, version: u8, tcp: usize, len: usize) {
+        let payload_at = tcp + 20;
+        let spoken = |len, seq: u32, flags, id: u16| {
+            let mut frame = frame(Packet { version, flags, len, ..LONG });
+            frame[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
+            if version == 4 {
+                frame[18..20].copy_from_slice(&id.to_be_bytes());
+                let sum = packet::Sum::of(&frame[14..34]).checksum();
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            half_sum(version, &mut frame);
+            frame
+        };
+        // Sequence and identification wrap; PSH and ACK are set.
+        let mut whole = spoken(len, u32::MAX - 700, 0x18, 0xFFFE);
+        whole[payload_at..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 / 3) as u8);
+        let mut told = [0_u8; TOLD_LEN];
+        let notes = [
+            (NOTE_AT, NOTED.cast_unsigned()),
+            (SEGMENT_NOTE_AT, PIECE_LEN as u32),
+            (TO_NOTE_AT, cable.index),
+            (HEADERS_NOTE_AT, payload_at as u32),
+        ];
+        for (at, value) in notes {
+            told[at as usize..at as usize + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let mut left = Vec::new();
+        let said = bpf::run_left(cable.program.as_fd(), &whole, &told, &mut left).expect("it runs");
+        assert_eq!(said, 7, "it goes on by another interface");
+        let count = len.div_ceil(PIECE_LEN);
+        let mut pieces: Vec<_> = (1..count).map(|_| cable.next()).collect();
+        pieces.push(left);
+        for (number, piece) in pieces.iter().enumerate() {
+            let behind = number * PIECE_LEN;
+            let flags = if number + 1 == count { 0x18 } else { 0x10 };
+            let seq = (u32::MAX - 700).wrapping_add(behind as u32);
+            let len = PIECE_LEN.min(len - behind);
+            let mut expected = spoken(len, seq, flags, 0xFFFE_u16.wrapping_add(number as u16));
+            expected[payload_at..].copy_from_slice(&whole[payload_at + behind..][..len]);
+            assert_eq!(*piece, expected, "version {version}, piece {number} of {count}, {len} bytes");
         }
     }
 
@@ -1075,6 +1087,70 @@ mod tests {
         }
     }
 
+    /// A cable, and the program that cuts what goes into it.
+    struct Cable {
+        program: OwnedFd,
+        /// Number of the interface at its near end.
+        index: u32,
+        /// At its far end.
+        socket: OwnedFd,
+    }
+
+    impl Cable {
+        /// One in the namespace of this thread, once frames come through.
+        fn new() -> Cable {
+            let mut netlink = Netlink::open().expect("a socket is free");
+            let here = Namespace::here().expect("/proc is there");
+            netlink.make_veth("near", "far", &here).expect("the names are free");
+            ["near", "far"].iter().for_each(|name| netlink.set_up(name).expect("it is there"));
+            let [near, far] = ["near", "far"].map(|name| netlink.interface(name).expect("it is there").index);
+            let program = load((names::FLOW_INGRESS, Kind::Classifier), Settings::default());
+            let (cable, probe) = (Cable { program, index: near, socket: tap(far) }, tap(near));
+            let frame = frame(Packet { len: 100, ..LONG });
+            // An interface that is just up drops what it is given for a moment.
+            while cable.comes(Duration::from_millis(1)).is_none_or(|came| came != frame) {
+                rustix::io::write(&probe, &frame).expect("the interface is up");
+            }
+            while cable.comes(Duration::from_millis(20)).is_some() {}
+            cable
+        }
+
+        /// What comes out next.
+        fn next(&self) -> Vec<u8> {
+            self.comes(Duration::from_secs(10)).expect("it comes")
+        }
+
+        /// The next frame of the test; kernels say something of their own, too.
+        fn comes(&self, patience: Duration) -> Option<Vec<u8>> {
+            let until = Instant::now() + patience;
+            while Instant::now() < until {
+                let mut frame = vec![0; 2_000];
+                match rustix::io::read(&self.socket, &mut frame) {
+                    Ok(len) if frame[..12] == [2; 12] => return Some(frame[..len].to_vec()),
+                    Ok(_) => {}
+                    Err(_) => std::thread::yield_now(),
+                }
+            }
+            None
+        }
+    }
+
+    /// A packet socket on an interface, which never waits.
+    fn tap(index: u32) -> OwnedFd {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let socket = linux::device::socket(libc::AF_PACKET, kind).expect("the test runs as root");
+        // SAFETY: all zeros are an address.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index.cast_signed();
+        let len = size_of::<libc::sockaddr_ll>() as u32;
+        // SAFETY: the kernel reads one address, which outlives the call.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+        assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+        socket
+    }
+
     /// A program, with a table of its own.
     fn load(program: (names::Name, Kind), settings: Settings<'_>) -> OwnedFd {
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
@@ -1127,6 +1203,8 @@ mod tests {
     const LONG: Packet = Packet { len: 2_000, segment_len: 0, ..TRAIN };
     /// As the program has it.
     const SINGLES_MAX: usize = 8;
+    /// Payload of pieces, in bytes: the kernel tries a program with no more than a page.
+    const PIECE_LEN: usize = 400;
     /// Where `struct __sk_buff` has the count of a train's segments and their length.
     const SEGMENT_COUNT_AT: i16 = 164;
     const SEGMENT_LEN_AT: i16 = 176;
