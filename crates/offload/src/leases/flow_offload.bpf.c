@@ -439,9 +439,8 @@ INLINE int cut(struct __sk_buff *skb, __u32 piece_max, __u32 headers_len)
         }
         __u32 packet_len = headers_len + len - ETHERNET_LEN;
         said.tcp.seq = NETWORK32(seq + sent);
-        /* Only the first says that the window was reduced, only the last that what came so far is to be pushed (RFC
-         * 3168 section 6.1.2). */
-        said.tcp.flags = flags & (number ? ~CWR : ~0) & ~(PSH & below_zero(-rest));
+        /* Only the last says that what came so far is to be pushed. One with CWR does not come here. */
+        said.tcp.flags = flags & ~(PSH & below_zero(-rest));
         /* TCP's sum is that of its pseudo-header. */
         if (is_ipv4(skb)) {
             __u64 more = write(&said.v4.len, packet_len), sum = (__u16)~said.v4.sum + more;

@@ -790,6 +790,13 @@ mod tests {
             whole[if version == 4 { 50 } else { 70 }] ^= 1;
             assert_eq!(stand.says_of(&whole, long), Said::Kept);
             stand.settle(1);
+            // CWR and AE.
+            for (at, flags) in [(1, 0x80), (0, 0x01)] {
+                let mut marked = half_summed.clone();
+                marked[if version == 4 { 46 } else { 66 } + at] |= flags;
+                assert_eq!(stand.says_of(&marked, long), Said::Kept, "{flags:#x}");
+                stand.settle(1);
+            }
             let mut padded = half_summed.clone();
             padded.push(0);
             assert_eq!(stand.says_of(&padded, long), Said::Kept);
