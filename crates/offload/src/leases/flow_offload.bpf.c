@@ -5,7 +5,7 @@
  * the leases.
  *
  * The object beside this file is what is loaded. After a change, with clang 14 of Debian 12:
- * clang-14 -target bpfel -mcpu=v3 -O2 -I/usr/include/$(uname -m)-linux-gnu \ \ \ \ \
+ * clang-14 -target bpfel -mcpu=v3 -O2 -I/usr/include/$(uname -m)-linux-gnu \
  *     -c flow_offload.bpf.c -o flow_offload.bpf.o */
 #include "kernel.h"
 
@@ -31,7 +31,27 @@ struct table {
     __u64 left, received, done, to, frames, packets_in, packets_out, bytes, lost, last_of_some;
     struct lease leases[1024];
 };
-_Static_assert(sizeof(struct lease) == 128 && __builtin_offsetof(struct table, leases) == 128, "layout.rs");
+#define IS_AT(structure, field, at) _Static_assert(__builtin_offsetof(struct structure, field) == at, "layout.rs")
+_Static_assert(sizeof(struct lease) == 128, "layout.rs");
+IS_AT(lease, until, 0);
+IS_AT(lease, last, 8);
+IS_AT(lease, len_max, 16);
+IS_AT(lease, singles, 20);
+IS_AT(lease, used, 21);
+IS_AT(lease, grows, 22);
+IS_AT(lease, has_ack, 23);
+IS_AT(lease, flow, 24);
+IS_AT(lease, acked, 64);
+IS_AT(table, left, 0);
+IS_AT(table, received, 8);
+IS_AT(table, done, 16);
+IS_AT(table, to, 24);
+IS_AT(table, frames, 32);
+IS_AT(table, packets_in, 40);
+IS_AT(table, packets_out, 48);
+IS_AT(table, bytes, 56);
+IS_AT(table, lost, 64);
+IS_AT(table, leases, 128);
 
 struct ipv4 {
     __u8 version_and_len, service;
