@@ -32,6 +32,8 @@ pub struct KeptPort {
     pub told: HandedPort,
     /// What it is handed: to read and write first.
     pub descriptors: Vec<OwnedFd>,
+    /// Why no flow that comes in by it is offloaded, where some could be.
+    pub why_no_leases: Option<String>,
 }
 
 /// What is spoken to from outside.
@@ -112,7 +114,7 @@ impl KeptPort {
         if is_of_one_process(&address) {
             let index = index_of(&address);
             let told = HandedPort { address, offloads: None, index, count: 0 };
-            return Ok(KeptPort { told, descriptors: Vec::new() });
+            return Ok(KeptPort { told, descriptors: Vec::new(), why_no_leases: None });
         }
         let port = open(config, end, number)?;
         let Offloads { checksum, tcp, udp } = trial::both(port.offloads(), trusted);
@@ -121,7 +123,7 @@ impl KeptPort {
         let descriptors =
             port.fds().into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
         let told = HandedPort { address, offloads: Some([checksum, tcp, udp]), index, count: descriptors.len() };
-        Ok(KeptPort { told, descriptors })
+        Ok(KeptPort { told, descriptors, why_no_leases: port.why_no_leases().map(str::to_owned) })
     }
 
     /// The ports of one end of all workers, opened anew; none where its interface is the one that it was, or is
@@ -168,6 +170,11 @@ pub fn set_targets(ports: &[KeptPort]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Why flows are not offloaded, in a sentence; nothing where they are, or are not to be.
+pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
+    reasons.find_map(|why| Some(format!("flow offload is off: {}", why?)))
 }
 
 /// Number of the interface at the other end of the worker whose port stands there.
@@ -325,7 +332,7 @@ impl Inherited {
         told.iter()
             .map(|(told, numbers)| {
                 let descriptors = numbers.iter().map(|number| self.take(*number)).collect::<io::Result<_>>()?;
-                Ok(KeptPort { told: told.clone(), descriptors })
+                Ok(KeptPort { told: told.clone(), descriptors, why_no_leases: None })
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
 use crate::gro::Gro;
+use crate::kept::offload_doubt;
 use crate::own_addresses;
 use crate::privileges;
 use crate::reopen::{self, Opener, Reopening, open};
@@ -139,6 +140,7 @@ impl Service {
         let ports = (0..config.workers)
             .map(|number| Ok([open(&config, 0, number)?, open(&config, 1, number)?]))
             .collect::<io::Result<Vec<_>>>()?;
+        let doubt = offload_doubt(ports.iter().flatten().map(|port| port.why_no_leases()));
         let seized = Arc::new(Mutex::new(Seized::default()));
         let opener = |end| -> io::Result<Opener> {
             let reopening = Reopening::new(&config, end, Arc::clone(&seized))?;
@@ -151,6 +153,7 @@ impl Service {
         let gro = service.gro.insert(Gro::default());
         // Without it, packets come one by one.
         let doubts = gro.suit(&service.config);
+        let doubts: Vec<_> = doubts.into_iter().chain(doubt).collect();
         if !doubts.is_empty() {
             service.note.get_or_insert(doubts.join("; "));
         }

@@ -72,6 +72,11 @@ pub trait Port: Send {
         None
     }
 
+    /// Why the kernel passes none on where it [may](crate::Options::may_lend), if that is so.
+    fn why_no_leases(&self) -> Option<&str> {
+        None
+    }
+
     /// Says that nothing is left of what it gave so far: flows that the kernel may pass on can go on there.
     fn settle(&mut self) {}
 

@@ -7,6 +7,7 @@ use port_support::{
     Namespace, Told, drain, drain_at_least, forward_until, into_buffer, ip, ours, plain, receive_one, run, send,
     settle, to_nobody, transfer, wait,
 };
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -29,6 +30,24 @@ fn a_stream_of_jumbo_frames_crosses_two_packet_sockets_in_trains() {
     let (told, spent, elapsed) = cross(9_000, &[], 64 << 20);
     assert!(told.train_count > 0, "{told:?}");
     report("trains of jumbo frames", told, spent, elapsed);
+}
+
+#[test]
+fn where_flows_cannot_be_offloaded_the_port_works_and_says_why() {
+    Namespace::new().run(|| {
+        ip("link add pa type veth peer name pb");
+        let open =
+            |may_lend| PacketSocket::open("pa", &Options { may_lend, ..Options::default() }).expect("it is there");
+        assert_eq!(open(true).why_no_leases(), None);
+        // Rights are a thread's own.
+        let few = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+        let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
+        set_capabilities(None, few).expect("a thread may give up rights");
+        let port = open(true);
+        let why = port.why_no_leases().expect("it says why");
+        assert!(why.contains("cannot have the kernel pass packets on: Operation not permitted"), "{why}");
+        assert_eq!(open(false).why_no_leases(), None, "it was not to");
+    });
 }
 
 #[test]

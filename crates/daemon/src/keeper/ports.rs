@@ -46,6 +46,7 @@ impl Keeper {
             None => self.seized = Some(Seized::start(&self.config, self.pulse.clone(), Vec::new())?),
         }
         self.suit_gro();
+        self.say_offload_doubt(&ports);
         for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
             *place = port;
         }

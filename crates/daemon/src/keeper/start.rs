@@ -6,7 +6,7 @@ use super::{Failure, Keeper, START_PATIENCE, read};
 use crate::claims::Claims;
 use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
-use crate::kept::{Doors, Estate, Inherited, KeptPort};
+use crate::kept::{self, Doors, Estate, Inherited, KeptPort};
 use crate::notify::Notify;
 use crate::own_addresses;
 use crate::roles::Seized;
@@ -44,6 +44,7 @@ impl Keeper {
         keeper.claims = claims;
         keeper.warn();
         unseen.iter().chain(&doubts).for_each(|doubt| keeper.say(doubt));
+        keeper.say_offload_doubt(&keeper.ports);
         keeper.suit_gro();
         if keeper.config.fail == Fail::Open || keeper.config.is_beside_kernel() {
             keeper.pulse = Some(Arc::new(Pulse::new(keeper.config.workers)?));
@@ -171,6 +172,12 @@ impl Keeper {
         let (doubts, claimed) = self.claims.renew(&self.config);
         doubts.iter().for_each(|doubt| self.say(doubt));
         claimed
+    }
+
+    /// Says why flows that come in by these ports are not offloaded.
+    pub(super) fn say_offload_doubt(&self, ports: &[KeptPort]) {
+        let reasons = ports.iter().map(|port| port.why_no_leases.as_deref());
+        kept::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
     }
 
     /// Has GRO on at the interfaces where the configuration says so.

@@ -37,6 +37,8 @@ pub struct PacketSocket {
     /// The interface went down, and was not seen up since.
     is_down: bool,
     leases: Option<Leases>,
+    /// Why it has none where it was to have some.
+    why_no_leases: Option<String>,
 }
 
 impl PacketSocket {
@@ -76,11 +78,12 @@ impl PacketSocket {
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         // Nothing comes before it is joined: all that does is numbered.
         let may_lend = options.may_lend && medium == Medium::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
-        let (leases, filter) =
-            may_lend.then(|| Leases::open(index.cast_unsigned(), options.lends_to).ok()).flatten().unzip();
+        let opened = may_lend.then(|| Leases::open(index.cast_unsigned(), options.lends_to)).transpose();
+        let why_no_leases = opened.as_ref().err().map(ToString::to_string);
+        let (leases, filter) = opened.ok().flatten().unzip();
         tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
-        Ok(PacketSocket { leases, ..fresh })
+        Ok(PacketSocket { leases, why_no_leases, ..fresh })
     }
 
     /// A socket that is set up, on an interface with this number, medium and MTU.
@@ -103,6 +106,7 @@ impl PacketSocket {
             missed: 0,
             is_down: false,
             leases: None,
+            why_no_leases: None,
         }
     }
 
@@ -296,6 +300,10 @@ impl Port for PacketSocket {
 
     fn leases(&mut self) -> Option<&mut Leases> {
         self.leases.as_mut()
+    }
+
+    fn why_no_leases(&self) -> Option<&str> {
+        self.why_no_leases.as_deref()
     }
 
     fn settle(&mut self) {
