@@ -100,10 +100,11 @@ impl End {
         self.lent_before.and(self.port.leases().map(|leases| leases.passed()).unwrap_or_default())
     }
 
-    /// Were packets dropped since it was last asked because the port is down? Who only sends would not hear of it.
-    pub(crate) fn seems_down(&mut self) -> bool {
+    /// Were packets dropped since it was last asked because the port is down, or does it hold what the kernel has not
+    /// sent? Who only sends would not hear of it.
+    pub(crate) fn wants_a_look(&mut self) -> bool {
         let before = std::mem::replace(&mut self.down_count, self.sender.sent().down);
-        before != self.down_count
+        before != self.down_count || self.port.has_unsent()
     }
 
     /// The longest frame that carries no IP packet and fits.

@@ -129,7 +129,7 @@ impl Worker {
             }
             for way in [TO_NARROW, TO_WIDE] {
                 // One that was busy is asked once more: it says that nothing is left.
-                let looks = ready[way] || turns[way] == Turn::Busy || self.ends[way].seems_down();
+                let looks = ready[way] || turns[way] == Turn::Busy || self.ends[way].wants_a_look();
                 turns[way] = if looks { self.receive(way, now) } else { Turn::Idle };
                 if turns[way] == Turn::Idle {
                     self.settle(way);
@@ -174,6 +174,8 @@ impl Worker {
         };
         // A port that is down would wake us for ever; it is looked at now and then.
         let timeout = if self.ends.iter().all(|end| end.is_up) { timeout } else { timeout.min(MEND_EVERY) };
+        let has_unsent = self.ends.iter_mut().any(|end| end.port.has_unsent());
+        let timeout = if has_unsent { timeout.min(UNSENT_EVERY) } else { timeout };
         let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
         fds.push(PollFd::from_borrowed_fd(self.orders.fd(), PollFlags::IN));
         let up = self.ends.iter().filter(|end| end.is_up);
@@ -352,5 +354,7 @@ fn thread_time() -> Duration {
 
 /// Where orders stand among what is waited for.
 const ORDERS: usize = 2;
+/// How often a port sends again what the kernel has left to it.
+const UNSENT_EVERY: Duration = Duration::from_millis(1);
 /// Frames that a port gives at once.
 const FRAME_COUNT: usize = 64;
