@@ -330,12 +330,12 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
     }
 }
 
-/// A side that joins nothing.
 /// A table without connections.
 fn none() -> Connections {
     Connections::new(Secret::new(7))
 }
 
+/// A side that joins nothing.
 fn narrow(narrowing: Narrowing) -> Side {
     Side { widening: Widening::default(), narrowing }
 }
