@@ -187,6 +187,11 @@ impl Connections {
         self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged)
     }
 
+    /// The limit, in bytes; none that is ever reached where there is no border.
+    pub fn limit(&self) -> usize {
+        self.flows.limit().saturating_add(self.mss.as_ref().map_or(0, Mss::pairs_limit))
+    }
+
     /// Connections whose handshake is known.
     pub fn flow_count(&self) -> usize {
         self.flows.handshake_count()

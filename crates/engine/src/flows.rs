@@ -317,6 +317,11 @@ impl FlowTable {
         self.flows.charged()
     }
 
+    /// The limit, in bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.flows.limit()
+    }
+
     /// Connections whose handshake is known.
     pub(crate) fn handshake_count(&self) -> usize {
         self.handshake_count

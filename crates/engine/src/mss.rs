@@ -185,6 +185,11 @@ impl Mss {
         self.pairs.charged()
     }
 
+    /// The limit for pairs of hosts, in bytes.
+    pub(crate) fn pairs_limit(&self) -> usize {
+        self.pairs.limit()
+    }
+
     /// A SYN or SYN-ACK: its sender's announcement is remembered, and another one goes on.
     #[expect(clippy::too_many_arguments, reason = "all that a handshake changes")]
     fn shake(

@@ -487,15 +487,20 @@ impl Way {
                 return net.breaks(Law::Conservation, || what);
             }
         }
-        self.check_limits(engine.side(self.at), net);
+        self.check_limits(engine, net);
     }
 
-    fn check_limits(&self, side: &Side, net: &mut Net) {
+    fn check_limits(&self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Holding);
-        let charges = side.widening.charges();
+        let charges = engine.side(self.at).widening.charges();
         let limit = self.limit;
         if charges.iter().any(|charged| *charged > limit) {
             net.breaks(Law::Holding, || format!("stages hold {charges:?} bytes, {limit} each at most"));
+        }
+        if let Some([charged, limit]) = engine.connections().map(|known| [known.charged(), known.limit()])
+            && charged > limit
+        {
+            net.breaks(Law::Holding, || format!("connections are charged {charged} bytes, {limit} at most"));
         }
     }
 

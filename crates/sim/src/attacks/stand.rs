@@ -349,6 +349,11 @@ impl Way {
         if charges.iter().any(|charged| *charged > self.limit) {
             return Err(format!("stages hold {charges:?} bytes, {} each at most", self.limit));
         }
+        if let Some([charged, limit]) = engine.connections().map(|known| [known.charged(), known.limit()])
+            && charged > limit
+        {
+            return Err(format!("connections are charged {charged} bytes, {limit} at most"));
+        }
         self.since_walk += 1;
         if self.since_walk >= self.walk_len {
             // A poisoned key is charged so much, and has no buffer.
