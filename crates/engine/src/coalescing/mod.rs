@@ -877,36 +877,6 @@ mod tests {
         assert!(seen.iter().all(|count| *count > 100), "each end is seen: {seen:?}");
     }
 
-    #[test]
-    fn a_batch_is_taken_as_its_packets_are() {
-        for seed in 0..60 {
-            let mut random = Rng::with_seed(seed);
-            let rules = Rules {
-                mode: *random.choice(&[Mode::Reversible, Mode::Resize]).unwrap(),
-                hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
-                len_max: *random.choice(&[1_000, 4_000]).unwrap(),
-                longer: Switch::Off,
-                udp: false,
-            };
-            let mut one_by_one = Half::new(&rules, false);
-            let mut at_once = Half::new(&rules, false);
-            // Sometimes more than stay near.
-            let flows: usize = *random.choice(&[3, 2 * NEAR_COUNT]).unwrap();
-            let mut talks: Vec<Talk> = (0..flows).map(|port| Talk::new(port, &mut random)).collect();
-            let mut now = Time::from_nanos(1_000_000_000);
-            for step in 0..40 {
-                now = now + Duration::from_micros(*random.choice(&[1, 40, 400, 3_000]).unwrap());
-                let frames: Vec<Vec<u8>> =
-                    (0..random.usize(1..100)).map(|_| talks[random.usize(..flows)].say(&mut random)).collect();
-                let checksum = *random.choice(&[Checksum::Unverified, Checksum::Verified]).unwrap();
-                let said =
-                    [one_by_one.take(now, &frames, checksum, false), at_once.take(now, &frames, checksum, true)];
-                let [one, other] = &said;
-                assert!(one == other, "seed {seed}, step {step}: {}", difference(one, other));
-            }
-        }
-    }
-
     /// Where two descriptions part.
     fn difference(one: &str, other: &str) -> String {
         let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
@@ -955,35 +925,6 @@ mod tests {
                 self.coalescer.settle();
             }
             let gone = self.drain();
-            self.tell(gone)
-        }
-
-        /// All that can be seen of packets that come one by one, or at once.
-        fn take(&mut self, now: Time, frames: &[Vec<u8>], checksum: Checksum, at_once: bool) -> String {
-            self.coalescer.expire(now, &mut self.connections, &mut self.out);
-            let mut gone = self.drain();
-            if !at_once {
-                for frame in frames {
-                    self.push(now, frame, checksum);
-                    gone.extend(self.drain());
-                }
-                return self.tell(gone);
-            }
-            let pool = &mut self.out.pool;
-            let mut read = |frame: &Vec<u8>| {
-                let mut packet = Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap();
-                packet.checksum = checksum;
-                packet
-            };
-            let batch: Vec<Frame> = frames.iter().map(|frame| Frame::Ip(read(frame))).collect();
-            let mut batch = batch.into_iter();
-            while let [_, ..] = batch.as_slice() {
-                self.coalescer.prefetch(batch.as_slice(), &self.connections, &CopyPayload);
-                if let Some(Frame::Ip(packet)) = batch.next() {
-                    self.coalescer.push(now, packet, &mut self.connections, &mut self.out);
-                }
-                gone.extend(self.drain());
-            }
             self.tell(gone)
         }
 

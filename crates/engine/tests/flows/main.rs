@@ -1,5 +1,6 @@
 //! Segments: coalescing, cutting, MSS.
 
+mod batches;
 mod coalescing;
 mod coalescing_conformance;
 mod coalescing_laws;

@@ -1,0 +1,285 @@
+//! Frames in batches, and the same frames one by one, through a border that rejoins and coalesces in both directions -> the
+//! same packets in the same order, and the same ledgers.
+
+use super::rig::*;
+use core::time::Duration;
+use fastrand::Rng;
+use std::collections::VecDeque;
+use wideload_engine::packet::{Ingress, Medium, Pool, Time};
+use wideload_engine::{
+    Batch, Event, Gateway, GatewaySettings, Guesses, Guessing, Holding, Join, Late, Mode, Pieces, Prefixes, Reason,
+    Secret, Secrets, Stand, Toward, Way,
+};
+
+#[test]
+fn a_batch_is_taken_as_its_packets_are() {
+    let (mut guesses, mut events) = (Guesses::default(), [0; EVENTS.len()]);
+    each_seed("batches", 100, |seed| {
+        let mut random = Rng::with_seed(seed);
+        let settings = settings(&mut random);
+        let [mut one_by_one, mut at_once] = [1, usize::MAX].map(|batch_len| Half::new(&settings, batch_len));
+        let mut traffic = Traffic::draw(&mut random);
+        let mut now = Time::from_nanos(1_000_000_000);
+        for step in 0..40 {
+            now = now + Duration::from_micros(*random.choice(&[0, 1, 40, 400, 3_000, 80_000]).unwrap());
+            let toward = *random.choice(&[Toward::Wide, Toward::Wide, Toward::Narrow]).unwrap();
+            let batch = traffic.batch(toward, &mut random);
+            let is_idle = random.bool();
+            let [one, other] =
+                [&mut one_by_one, &mut at_once].map(|half| half.take(now, toward.direction(), &batch, is_idle));
+            assert!(one == other, "seed {seed}, step {step}: {}", difference(&one, &other));
+        }
+        let [one, other] = [&mut one_by_one, &mut at_once].map(|half| half.end(now));
+        assert!(one == other, "seed {seed}, at the end: {}", difference(&one, &other));
+        for direction in BOTH {
+            let seen = at_once.gateway.guesses(direction);
+            guesses.right += seen.right;
+            guesses.made += seen.made;
+            guesses.copied_out_bytes += seen.copied_out_bytes;
+            let ledger = at_once.gateway.ledger(direction);
+            events.iter_mut().zip(EVENTS).for_each(|(count, event)| *count += ledger.event(event).packets);
+        }
+    });
+    println!("{guesses:?}, {events:?}");
+    // Of batches that never come to any of this it would say nothing.
+    assert!(guesses.right > 1_500 && guesses.made - guesses.right > 1_500, "{guesses:?}");
+    assert!(guesses.copied_out_bytes > 500_000, "{guesses:?}");
+    assert!(events.iter().all(|count| *count > 200), "{:?}", EVENTS.iter().zip(events).collect::<Vec<_>>());
+}
+
+/// A border, and how many frames are pushed at once there, at most.
+struct Half {
+    gateway: Gateway,
+    batch_len: usize,
+}
+
+impl Half {
+    fn new(settings: &GatewaySettings, batch_len: usize) -> Half {
+        Half { gateway: Gateway::new(settings, Secrets::both(Secret::new(5)), || Pool::new(1 << 28)), batch_len }
+    }
+
+    /// Takes frames of one moment. All that can be seen of it.
+    fn take(&mut self, now: Time, direction: usize, frames: &[Vec<u8>], is_idle: bool) -> Told {
+        self.gateway.expire(now);
+        for frames in frames.chunks(self.batch_len.min(frames.len())) {
+            let mut batch = Batch::default();
+            let (mut places, pool) = self.gateway.places(direction);
+            let ingress = Ingress(direction as u32);
+            for frame in frames {
+                assert!(batch.receive(frame, Medium::Ip, ingress, places.as_mut(), pool), "the pool is large");
+            }
+            self.gateway.push(now, direction, &mut batch);
+            assert!(batch.split.is_empty() && batch.frames.is_empty());
+        }
+        if is_idle {
+            self.gateway.port_is_idle(now, direction);
+        }
+        self.tell()
+    }
+
+    fn end(&mut self, now: Time) -> Told {
+        self.gateway.flush(now);
+        let told = self.tell();
+        for direction in BOTH {
+            assert_eq!(self.gateway.output(direction).pool.lent_count(), 0);
+        }
+        told
+    }
+
+    fn tell(&mut self) -> Told {
+        let gone = BOTH.map(|direction| self.drain(direction));
+        let said = BOTH.map(|direction| self.tell_of(direction));
+        let connections = self.gateway.connections().expect("it is a border");
+        assert!(connections.charged() <= connections.limit());
+        (format!("{} {} {said:?}", connections.charged(), connections.flow_count()), gone)
+    }
+
+    fn tell_of(&self, direction: usize) -> String {
+        self.gateway.check(direction).unwrap();
+        let widening = &self.gateway.side(direction).widening;
+        let held = (widening.held(), widening.charges(), self.gateway.next_deadline_of(direction));
+        let lent_count = self.gateway.output(direction).pool.lent_count();
+        let ledger = self.gateway.ledger(direction);
+        let events: Vec<_> = Event::ALL.iter().map(|event| (event.name(), ledger.event(*event))).collect();
+        let fates = |reason: &Reason| (reason.name(), ledger.retired(*reason), ledger.passed(*reason));
+        let fates: Vec<_> = Reason::ALL.iter().map(fates).collect();
+        let totals = (ledger.received, ledger.forwarded);
+        format!("{held:?} {lent_count} {totals:?} {events:?} {fates:?}")
+    }
+
+    fn drain(&mut self, direction: usize) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        while let Some(way) = self.gateway.next(direction) {
+            match way {
+                Way::Forward(packet) | Way::Answer(packet) => {
+                    let is = (packet.train, packet.checksum, packet.longest_piece(), packet.is_as_received());
+                    let mut pieces = Pieces::of(&packet);
+                    while let Some(piece) = pieces.next() {
+                        gone.push((format!("{is:?}"), [piece.header, piece.payload].concat()));
+                    }
+                    self.gateway.done(direction, packet);
+                }
+                Way::Pass(raw, unfit) => {
+                    gone.push((format!("{unfit:?}"), raw.frame().to_vec()));
+                    let out = self.gateway.output_mut(direction);
+                    out.ledger.pass(unfit.into(), raw.frame().len());
+                    out.pool.give(raw.into_buffer());
+                }
+            }
+        }
+        gone
+    }
+}
+
+/// A border that rejoins fragments and coalesces in both directions, at times for fewer connections than there are.
+fn settings(random: &mut Rng) -> GatewaySettings {
+    let mut settings = GatewaySettings::usual(Stand::Border, 9_000, 1_500);
+    settings.flow_count = *random.choice(&[8, 1_000]).unwrap();
+    for side in &mut settings.sides {
+        side.joins =
+            Prefixes::new(*random.choice(&[Join::Destination, Join::Destination, Join::Graceful]).unwrap());
+        side.coalesce = Some(*random.choice(&[Mode::Resize, Mode::Reversible]).unwrap());
+        side.hold = *random.choice(&[Holding::Burst, Holding::Adaptive, Holding::Fixed(HOLD)]).unwrap();
+        side.memory = *random.choice(&[30_000, 300_000, 1 << 24]).unwrap();
+        side.late = *random.choice(&[Late::Retire, Late::Release { mtu: side.mtu }]).unwrap();
+        side.fragment_patience = random.bool().then_some(Duration::from_millis(50));
+        side.guessing = Guessing::Always;
+        side.answer_from = Some(VERSIONS.map(|version| host(version, 9)));
+    }
+    settings
+}
+
+/// Hosts that talk across a border, and what happens to their frames on the way.
+struct Traffic {
+    /// By direction: those that are sent datagrams, and the connections.
+    talks: [Vec<Talk>; 2],
+    /// Of so many frames one is another's than the last, swapped, repeated, lost.
+    turn: usize,
+    swap: usize,
+    repeat: usize,
+    lose: usize,
+    past: Vec<Vec<u8>>,
+}
+
+/// One direction of a connection, or of datagrams between two hosts.
+struct Talk {
+    like: Spec,
+    /// Payload of a segment or of a datagram, and of a packet into which it comes cut, if it does.
+    len: usize,
+    cut_len: usize,
+    next: u32,
+    left: VecDeque<Vec<u8>>,
+}
+
+impl Traffic {
+    fn draw(random: &mut Rng) -> Traffic {
+        let count = *random.choice(&[1, 2, 6, 24]).unwrap();
+        let draw = |toward: Toward, random: &mut Rng| {
+            (0..count).map(|number| Talk::draw(toward, number, random)).collect::<Vec<_>>()
+        };
+        let mut talks = [Vec::new(), Vec::new()];
+        for toward in [Toward::Wide, Toward::Narrow] {
+            talks[toward.direction()] = draw(toward, random);
+        }
+        let mut one_in = || *random.choice(&[7, 40, 300, usize::MAX]).unwrap();
+        let [turn, swap, repeat, lose] = [(); 4].map(|()| one_in());
+        Traffic { talks, turn, swap, repeat, lose, past: Vec::new() }
+    }
+
+    fn batch(&mut self, toward: Toward, random: &mut Rng) -> Vec<Vec<u8>> {
+        let happens = |one_in: usize, random: &mut Rng| one_in < usize::MAX && random.usize(..one_in) == 0;
+        let talks = &mut self.talks[toward.direction()];
+        let mut batch: Vec<Vec<u8>> = Vec::new();
+        let mut speaking = random.usize(..talks.len());
+        for _ in 0..random.usize(1..=64) {
+            if happens(self.turn, random) {
+                speaking = random.usize(..talks.len());
+            }
+            let frame = talks[speaking].say(random);
+            if happens(self.repeat, random) && !self.past.is_empty() {
+                batch.push(random.choice(&self.past).unwrap().clone());
+            }
+            if self.past.len() < 30 || random.u8(..20) == 0 {
+                self.past.truncate(29);
+                self.past.insert(0, frame.clone());
+            }
+            if !happens(self.lose, random) {
+                batch.push(frame);
+            }
+            if happens(self.swap, random) && batch.len() > 1 {
+                let last = batch.len() - 1;
+                batch.swap(last, random.usize(last.saturating_sub(4)..last));
+            }
+        }
+        if batch.is_empty() {
+            batch.push(talks[speaking].say(random));
+        }
+        batch
+    }
+}
+
+impl Talk {
+    fn draw(toward: Toward, number: u32, random: &mut Rng) -> Talk {
+        let version = *random.choice(&[4, 4, 6]).unwrap();
+        let is_tcp = random.u8(..5) < 3;
+        let ports = [1_000 + number as u16, 80];
+        let like = if is_tcp { tcp(version) } else { udp(version).ip_flags(0) };
+        let like = like.between(10 + number % 5, 1).ports(ports[0], ports[1]);
+        let like = match toward {
+            Toward::Wide => like,
+            Toward::Narrow => like.turned(),
+        };
+        let like = if is_tcp && random.bool() { like.stamped(7, 8) } else { like };
+        let wide_len = if toward == Toward::Narrow { 8_000 } else { 1_400 };
+        let len = if is_tcp { random.usize(1..wide_len) } else { random.usize(600..20_000) };
+        let cut_len = match (is_tcp, random.u8(..6)) {
+            // Segments in pieces, and few of them.
+            (true, 0) => 200,
+            (true, _) => usize::MAX,
+            (false, _) => *random.choice(&[400, 1_000, 1_480]).unwrap(),
+        };
+        Talk { like: Spec { seq: random.u32(..), ..like }, len, cut_len, next: 0, left: VecDeque::new() }
+    }
+
+    fn say(&mut self, random: &mut Rng) -> Vec<u8> {
+        while self.left.is_empty() {
+            let is_tcp = self.like.protocol == TCP;
+            let like = self.like.clone().id(self.next);
+            let packet = match random.u8(..30) {
+                _ if self.next == 0 && is_tcp => like.flags(SYN).options([2, 4, 0x22, 0]),
+                0 if is_tcp => like,
+                1 if is_tcp => like.noise(self.len).flags(ACK | FIN),
+                2..5 if is_tcp => like.noise(self.len).flags(ACK | PSH),
+                5 => like.noise(random.usize(1..=self.len)),
+                6 => like.noise(self.len).sum(Summed::Off(1)),
+                _ => like.noise(self.len),
+            };
+            self.next += 1;
+            self.like.seq = self.like.seq.wrapping_add(packet.payload.len() as u32);
+            match packet.upper().len() <= self.cut_len {
+                true => self.left.push_back(packet.bytes()),
+                false => self.left.extend(packet.ip_flags(0).parts(self.cut_len)),
+            }
+        }
+        self.left.pop_front().expect("something is said")
+    }
+}
+
+/// Where what was told of both halves parts, as far as it is counters; else the first packets that differ.
+fn difference((one, one_gone): &Told, (other, other_gone): &Told) -> String {
+    let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    let end = |text: &str| text.chars().skip(at.saturating_sub(60)).take(200).collect::<String>();
+    let pairs = one_gone.iter().flatten().zip(other_gone.iter().flatten());
+    let packets = pairs.filter(|(one, other)| one != other).take(1);
+    format!("{} instead of {}, {:02x?}", end(other), end(one), packets.collect::<Vec<_>>())
+}
+
+/// Counters, and what left in each direction.
+type Told = (String, [Vec<Gone>; 2]);
+/// A packet that left: what is said of it beside its bytes, and these.
+type Gone = (String, Vec<u8>);
+
+const BOTH: [usize; 2] = [0, 1];
+const HOLD: Duration = Duration::from_micros(300);
+/// What has to happen for the comparison to say something.
+const EVENTS: [Event; 5] = [Event::Reassembled, Event::Gathered, Event::Sorted, Event::RunEvicted, Event::Segments];
