@@ -4,6 +4,7 @@
 use crate::address;
 use crate::bend::Bend;
 use crate::flow::{Kind as FlowKind, connection_of};
+use crate::link::Departure;
 use crate::net::Net;
 use crate::topology::{self, GatewayRole};
 use crate::way::{Way, Ways};
@@ -52,17 +53,19 @@ impl Gateway {
         Gateway { ways, wires, config: config.clone(), node, is_only: true }
     }
 
-    /// Takes a frame that came in by a port: 0 is the wide one.
-    pub fn take(&mut self, net: &mut Net, port: usize, frame: &[u8]) {
+    /// Takes frames that came in by a port at one moment: 0 is the wide one.
+    pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
         // Hosts are behind the wide ends of gateways that face each other: what comes from between them was counted.
         if port == 0 || self.is_only {
-            let ports = wire::tcp_ports(frame);
             let of = |number: usize| net.flows.get(number).is_some_and(|flow| flow.plan.kind == FlowKind::Tcp);
-            net.taken_in += 1;
-            net.tcp_taken_in += u64::from(ports.and_then(connection_of).is_some_and(|(number, _)| of(number)));
+            let connections =
+                frames.iter().filter_map(|frame| wire::tcp_ports(frame.frame()).and_then(connection_of));
+            let tcp_count = connections.filter(|(number, _)| of(*number)).count();
+            net.taken_in += frames.len() as u64;
+            net.tcp_taken_in += tcp_count as u64;
         }
         let wires = self.wires;
-        self.ways.take(net, port, port, frame, &|way, _| Some(wires[way]));
+        self.ways.take(net, port, port, frames, &|way, _| Some(wires[way]));
     }
 
     /// Nothing more arrives by this port for a moment.

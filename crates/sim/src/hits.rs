@@ -2,7 +2,7 @@
 
 use crate::laws::Law;
 use crate::topology::Role;
-use engine::{Event, Ledger, Reason};
+use engine::{Event, Guesses, Ledger, Reason};
 
 /// How often each thing was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,37 @@ pub struct Hits {
     pub reasons: [u64; Reason::ALL.len()],
     /// What was done to packets.
     pub events: [u64; Event::ALL.len()],
+    /// How frames were received.
+    pub receiving: [u64; Receiving::ALL.len()],
+}
+
+/// How frames came to an engine, in all roles that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Receiving {
+    /// With others, in one batch.
+    InBatches,
+    /// Their payloads to places that were predicted.
+    Predicted,
+    /// Of those, to where they belong.
+    PredictedRight,
+    /// Of those, to where they do not.
+    PredictedWrong,
+}
+
+impl Receiving {
+    /// All of them, in the order in which tables show them.
+    pub const ALL: [Receiving; 4] =
+        [Receiving::InBatches, Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiving::InBatches => "in batches",
+            Receiving::Predicted => "predicted",
+            Receiving::PredictedRight => "predicted right",
+            Receiving::PredictedWrong => "predicted wrong",
+        }
+    }
 }
 
 /// What can go wrong in a network, without any fault of who stands in it.
@@ -106,6 +137,7 @@ impl Hits {
             laws: [0; Law::ALL.len()],
             reasons: [0; Reason::ALL.len()],
             events: [0; Event::ALL.len()],
+            receiving: [0; Receiving::ALL.len()],
         }
     }
 
@@ -116,6 +148,15 @@ impl Hits {
         }
         for (count, event) in self.events.iter_mut().zip(Event::ALL) {
             *count += ledger.event(*event).packets;
+        }
+    }
+
+    /// Counts how predictions went.
+    pub fn add_guesses(&mut self, guesses: Guesses) {
+        let Guesses { made, right, .. } = guesses;
+        let kinds = [Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
+        for (kind, count) in kinds.into_iter().zip([made, right, made - right]) {
+            self.receiving[kind as usize] += count;
         }
     }
 
@@ -132,16 +173,19 @@ impl Hits {
         let laws = Law::ALL.iter().zip(self.laws).map(|(law, count)| ("law", law.name(), count));
         let in_reach = |(reason, _): &(&Reason, u64)| !OUT_OF_REACH.contains(*reason);
         let reasons = Reason::ALL.iter().zip(self.reasons).filter(in_reach);
-        roles.chain(faults).chain(laws).chain(reasons.map(|(reason, count)| ("reason", reason.name(), count)))
+        let reasons = reasons.map(|(reason, count)| ("reason", reason.name(), count));
+        let receiving = Receiving::ALL.iter().zip(self.receiving).map(|(it, count)| ("frames", it.name(), count));
+        roles.chain(faults).chain(laws).chain(reasons).chain(receiving)
     }
 
     fn all(&self) -> impl Iterator<Item = &u64> {
-        self.roles.iter().chain(&self.faults).chain(&self.laws).chain(&self.reasons).chain(&self.events)
+        let Hits { roles, faults, laws, reasons, events, receiving } = self;
+        roles.iter().chain(faults).chain(laws).chain(reasons).chain(events).chain(receiving)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Hits { roles, faults, laws, reasons, events } = self;
-        roles.iter_mut().chain(faults).chain(laws).chain(reasons).chain(events)
+        let Hits { roles, faults, laws, reasons, events, receiving } = self;
+        roles.iter_mut().chain(faults).chain(laws).chain(reasons).chain(events).chain(receiving)
     }
 }
 

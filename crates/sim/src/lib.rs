@@ -33,7 +33,7 @@ mod world;
 
 pub use bend::Bend;
 pub use draw::Dice;
-pub use hits::{Fault, Hits, OUT_OF_REACH};
+pub use hits::{Fault, Hits, OUT_OF_REACH, Receiving};
 pub use laws::{Broken, Law};
 pub use scene::{BadScene, Scene};
 pub use topology::{Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};

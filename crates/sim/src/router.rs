@@ -2,6 +2,7 @@
 
 use crate::address;
 use crate::gateway::PATIENCE_MAX;
+use crate::link::Departure;
 use crate::net::Net;
 use crate::topology;
 use crate::way::{Way, Ways};
@@ -48,18 +49,20 @@ impl Router {
         Router { kind, ways, routes, wires, touched: Vec::new(), stray_count: 0, node }
     }
 
-    /// Takes a frame that came in by a port.
-    pub fn take(&mut self, net: &mut Net, port: usize, frame: &[u8]) {
-        let Router { ways, routes, wires, touched, .. } = self;
-        let to = wire::destination(frame).and_then(|host| *routes.get(usize::from(host))?);
-        let Some(to) = to.map(usize::from) else {
-            self.stray_count += 1;
-            return;
-        };
-        if !touched.contains(&to) {
-            touched.push(to);
+    /// Takes frames that came in by a port at one moment: those that leave by one port, one behind the other, together.
+    pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
+        let Router { ways, routes, wires, touched, stray_count, .. } = self;
+        let to = |frame: &Departure| *routes.get(usize::from(wire::destination(frame.frame())?))?;
+        for frames in frames.chunk_by(|one, other| to(one) == to(other)) {
+            let Some(to) = frames.first().and_then(to).map(usize::from) else {
+                *stray_count += frames.len() as u64;
+                continue;
+            };
+            if !touched.contains(&to) {
+                touched.push(to);
+            }
+            ways.take(net, to, port, frames, &|_, answer| leads(answer, routes, wires));
         }
-        ways.take(net, to, port, frame, &|_, answer| leads(answer, routes, wires));
     }
 
     /// Nothing more arrives for a moment.

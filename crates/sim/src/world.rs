@@ -6,7 +6,7 @@ use crate::gateway::Gateway;
 use crate::hits::{Fault, Hits};
 use crate::host::Host;
 use crate::laws::{Broken, Law};
-use crate::link::{Link, Shape, Tally};
+use crate::link::{Departure, Link, Shape, Tally};
 use crate::net::{HostRules, Net, Wire};
 use crate::router::Router;
 use crate::scene::Scene;
@@ -25,6 +25,8 @@ pub struct World {
     nodes: Vec<Node>,
     changes: Vec<Change>,
     topology: Topology,
+    /// Frames that have arrived at one port at this moment.
+    arrived: Vec<Departure>,
 }
 
 /// What stands at a place.
@@ -188,7 +190,7 @@ impl World {
                 }
             }
         }
-        World { net, nodes, changes: changes.clone(), topology: topology.clone() }
+        World { net, nodes, changes: changes.clone(), topology: topology.clone(), arrived: Vec::new() }
     }
 
     /// Runs until nothing more happens, or a law breaks.
@@ -205,7 +207,7 @@ impl World {
     }
 
     fn step(&mut self, now: Time, what: What) {
-        let World { net, nodes, changes, topology } = self;
+        let World { net, nodes, changes, topology, arrived } = self;
         net.now = now;
         net.event += 1;
         let (kind, number) = match what {
@@ -220,7 +222,7 @@ impl World {
         match what {
             What::Arrive(_) => {
                 let node = net.wires[number].to;
-                arrive(net, &mut nodes[node], number);
+                arrive(net, &mut nodes[node], number, arrived);
                 plan_wake(net, &mut nodes[node], node);
             }
             What::Wake(_) => {
@@ -388,11 +390,11 @@ fn messages(net: &Net) -> impl Iterator<Item = &Flow> {
 }
 
 impl Node {
-    fn take(&mut self, net: &mut Net, port: usize, frame: &[u8]) {
+    fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
         match self {
-            Node::Host(host) => host.take(net, frame),
-            Node::Router(router) => router.take(net, port, frame),
-            Node::Gateway(gateway) => gateway.take(net, port, frame),
+            Node::Host(host) => frames.iter().for_each(|frame| host.take(net, frame.frame())),
+            Node::Router(router) => router.take(net, port, frames),
+            Node::Gateway(gateway) => gateway.take(net, port, frames),
         }
     }
 
@@ -433,26 +435,21 @@ impl Node {
 }
 
 /// Takes a batch of what has arrived at the far end of a wire.
-fn arrive(net: &mut Net, node: &mut Node, number: usize) {
+fn arrive(net: &mut Net, node: &mut Node, number: usize, arrived: &mut Vec<Departure>) {
     net.arrived(number);
-    let (port, is_up) = (net.wires[number].port, net.wires[number].is_up);
-    let mut is_idle = false;
-    for _ in 0..BATCH {
-        let Some(departure) = net.wires[number].link.pop(net.now) else {
-            is_idle = true;
-            break;
-        };
-        match is_up {
-            true => node.take(net, port, departure.frame()),
-            false => {
-                let wire = &mut net.wires[number];
-                wire.down_count += 1;
-                wire.cut_off.frames += 1;
-                wire.cut_off.bytes += departure.frame().len() as u64;
-            }
-        }
-        net.wires[number].link.give_back(departure);
+    let Net { wires, now, .. } = net;
+    let wire = &mut wires[number];
+    arrived.extend(core::iter::from_fn(|| wire.link.pop(*now)).take(BATCH));
+    let (port, is_idle) = (wire.port, arrived.len() < BATCH);
+    if wire.is_up {
+        node.take(net, port, arrived);
+    } else {
+        wire.down_count += arrived.len() as u64;
+        wire.cut_off.frames += arrived.len() as u64;
+        wire.cut_off.bytes += arrived.iter().map(|departure| departure.frame().len() as u64).sum::<u64>();
     }
+    let link = &mut net.wires[number].link;
+    arrived.drain(..).for_each(|departure| link.give_back(departure));
     net.plan_arrival(number);
     match node {
         Node::Host(_) => {}

@@ -232,7 +232,7 @@ impl Swarm {
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_tour = self.is_tour();
-        for kind in ["role", "fault", "law", "reason"] {
+        for kind in ["role", "fault", "law", "reason", "frames"] {
             writeln!(f, "{kind:<24}{:>16}", "hits")?;
             for hit in self.hits.iter().filter(|hit| hit.kind == kind && (is_tour || hit.count > 0)) {
                 writeln!(f, "  {:<22}{:>16}", hit.name, hit.count)?;

@@ -37,18 +37,17 @@ impl Bystanders {
     }
 
     /// Hands on what they send at this turn.
-    pub fn each_due(&mut self, mut send: impl FnMut(&[u8]) -> Verdict) -> Verdict {
+    pub fn each_due(&mut self, mut send: impl FnMut(Vec<u8>)) {
         self.turn += 1;
         match self.turn % self.every {
             0 => {
                 let [first, second] = self.datagram();
                 self.late = Some(second);
-                send(&first)?;
-                let segments = self.segments();
-                segments.iter().try_for_each(|frame| send(frame))
+                send(first);
+                self.segments().into_iter().for_each(send);
             }
-            1 => self.late.take().map_or(Ok(()), |frame| send(&frame)),
-            _ => Ok(()),
+            1 => self.late.take().into_iter().for_each(send),
+            _ => {}
         }
     }
 

@@ -7,6 +7,7 @@
 use super::bystanders::Bystanders;
 use super::craft;
 use crate::address;
+use crate::draw::Dice;
 use crate::gateway::{patience, settings};
 use crate::topology::Gateway;
 use crate::wire;
@@ -16,6 +17,7 @@ use engine::{
     Batch, Event, Gateway as Engine, Ledger, Pieces, Reason, Secret, Secrets, Side, Tally, Toward, Way as Leaving,
 };
 use packet::{Frame, Ingress, Ip, Link, Medium, Packet, Pool, Time};
+use std::borrow::Cow;
 
 /// A gateway under attack.
 pub struct Stand {
@@ -33,6 +35,8 @@ pub struct Stand {
     /// Packets that the attack sent.
     pub packets: u64,
     bystanders: Option<Bystanders>,
+    /// How many frames come at once is drawn from it.
+    dice: Dice,
     left: Vec<Left>,
     bytes: Vec<u8>,
 }
@@ -92,6 +96,7 @@ impl Stand {
             has_right_sums: true,
             packets: 0,
             bystanders: None,
+            dice: Dice::new(seed),
             left: Vec::new(),
             bytes: Vec::new(),
         }
@@ -105,19 +110,39 @@ impl Stand {
 
     /// Takes a frame of the attack that leaves by the end `toward`, at this moment of the attack.
     pub fn push(&mut self, at: Duration, toward: Toward, frame: &[u8]) -> Verdict {
-        self.forget();
-        self.pass_time(at)?;
-        self.packets += 1;
-        let ingress = Ingress(self.ingress << 1 | toward as u32);
-        self.take(toward, self.medium, ingress, frame)?;
-        let Some(mut bystanders) = self.bystanders.take() else { return Ok(()) };
-        let outcome = bystanders.each_due(|frame| self.take(Toward::Wide, Medium::Ip, Ingress(7), frame));
-        let arrived = self.bystanders_take(&mut bystanders);
-        self.bystanders = Some(bystanders);
-        outcome.and(arrived)
+        self.push_burst(at, toward, [frame])
     }
 
-    /// Takes frames that come one after the other, `gap` apart, and keeps all that leaves.
+    /// The same of several frames, which come at once.
+    fn push_burst<'a>(
+        &mut self,
+        at: Duration,
+        toward: Toward,
+        frames: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Verdict {
+        self.forget();
+        self.pass_time(at)?;
+        let ingress = Ingress(self.ingress << 1 | toward as u32);
+        let mut bystanders = self.bystanders.take();
+        let is_shared = (toward, self.medium) == (Toward::Wide, Medium::Ip);
+        let (mut burst, mut others) = (Vec::new(), Vec::new());
+        for frame in frames {
+            self.packets += 1;
+            burst.push((ingress, Cow::Borrowed(frame)));
+            let beside = if is_shared { &mut burst } else { &mut others };
+            if let Some(bystanders) = &mut bystanders {
+                bystanders.each_due(|frame| beside.push((Ingress(7), Cow::Owned(frame))));
+            }
+        }
+        self.take(toward, self.medium, &burst)?;
+        self.take(Toward::Wide, Medium::Ip, &others)?;
+        let Some(mut bystanders) = bystanders else { return Ok(()) };
+        let arrived = self.bystanders_take(&mut bystanders);
+        self.bystanders = Some(bystanders);
+        arrived
+    }
+
+    /// Takes frames that come one after the other, `gap` apart or several at once, and keeps all that leaves.
     pub fn push_all<'a>(
         &mut self,
         at: Duration,
@@ -126,8 +151,13 @@ impl Stand {
         frames: impl IntoIterator<Item = &'a Vec<u8>>,
     ) -> Result<Vec<Vec<u8>>, String> {
         let mut left = Vec::new();
-        for (number, frame) in frames.into_iter().enumerate() {
-            self.push(at + gap * number as u32, toward, frame)?;
+        let mut frames = frames.into_iter().map(Vec::as_slice).peekable();
+        let mut came_count = 0;
+        while frames.peek().is_some() {
+            let count = self.dice.one_of(&BURSTS);
+            let burst = frames.by_ref().take(count);
+            self.push_burst(at + gap * came_count as u32, toward, burst)?;
+            came_count += count;
             left.extend(self.left().filter(|out| !out.is_answer).map(|out| out.frame.to_vec()));
         }
         self.rest()?;
@@ -235,18 +265,25 @@ impl Stand {
         Ok(())
     }
 
-    fn take(&mut self, toward: Toward, medium: Medium, ingress: Ingress, frame: &[u8]) -> Verdict {
+    /// Takes frames that come at once, each with where it comes from: one batch, as a live port gives it.
+    fn take(&mut self, toward: Toward, medium: Medium, burst: &[(Ingress, Cow<'_, [u8]>)]) -> Verdict {
+        if burst.is_empty() {
+            return Ok(());
+        }
         let Stand { engine, batch, ways, now, .. } = self;
         let direction = toward.direction();
         let came = &mut ways[direction].came;
         let (mut places, pool) = engine.places(direction);
-        batch.receive(frame, medium, ingress, places.as_mut(), pool);
-        for split in &mut batch.split {
-            let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
-            if let Ok(ip) = Ip::parse(&frame[link_len..]) {
-                *came += Tally::new(1, ip.payload_len());
+        for (ingress, frame) in burst {
+            let split_count = batch.split.len();
+            batch.receive(frame, medium, *ingress, places.as_mut(), pool);
+            if let Some(split) = batch.split.get_mut(split_count) {
+                let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
+                if let Ok(ip) = Ip::parse(&frame[link_len..]) {
+                    *came += Tally::new(1, ip.payload_len());
+                }
+                split.mark(now.nanos() + 1, false);
             }
-            split.mark(now.nanos() + 1, false);
         }
         for frame in &mut batch.frames {
             let Frame::Ip(packet) = frame else { continue };
@@ -367,3 +404,5 @@ impl Way {
 
 /// The ends of a gateway.
 const BOTH: [Toward; 2] = [Toward::Wide, Toward::Narrow];
+/// Frames that come at once.
+const BURSTS: [usize; 6] = [1, 1, 1, 2, 5, 64];
