@@ -11,8 +11,8 @@ use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets, SideSettings,
-    Toward,
+    Border, FLOW_CHARGE, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets,
+    SideSettings, Toward,
 };
 
 /// A gateway with two ends.
@@ -150,7 +150,8 @@ pub fn settings(
     GatewaySettings {
         sides: sides.into(),
         border: is_border.then(|| Border::usual(wide_mtu, narrow_mtu)),
-        flow_count: FLOW_COUNT,
+        // Who is short of memory remembers fewer.
+        flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }
 }
 
@@ -170,7 +171,7 @@ fn widening(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     }
 }
 
-/// Connections that a border remembers.
+/// Connections that a border remembers, at most.
 pub const FLOW_COUNT: usize = 4_096;
 /// Age that a run reaches at most, where none is told to wait longer.
 const RUN_AGE_MAX: Duration = Duration::from_millis(20);

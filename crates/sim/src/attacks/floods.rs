@@ -137,7 +137,7 @@ pub fn error_paths(field: &mut Field) -> Verdict {
 }
 
 /// rel:A40: flows without number, each with a segment behind a hole that is never filled: what waits stays within its limit and is
-/// let go, not lost.
+/// let go, not lost. Each begins with a SYN, so the table of connections is full too.
 pub fn holes(field: &mut Field) -> Verdict {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
@@ -146,8 +146,8 @@ pub fn holes(field: &mut Field) -> Verdict {
     for number in 0..field.times(1_000_000, 8_000) {
         let head = head(false, (number >> 16) as u16, 2, TCP, number as u32 & 0xFFFF);
         let ports = [number as u16, 80];
-        for seq in [1, 1_001] {
-            let frame = craft::segment(&head, &Tcp::of(ports, seq), &[3; 100]);
+        for (seq, flags, len) in [(0, craft::SYN, 0), (1, craft::ACK, 100), (1_001, craft::ACK, 100)] {
+            let frame = craft::segment(&head, &Tcp { flags, ..Tcp::of(ports, seq) }, &vec![3; len]);
             stand.push(Duration::from_micros(number), Toward::Wide, &frame)?;
             came += 1;
             went += stand.left().count();
@@ -235,7 +235,9 @@ pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
             let head = Head { protocol: TCP, ..head };
             let seq = 1_000 * field.dice.below(20) as u32;
             let len = field.dice.one_of(&[0, 1, 999, 1_000, 1_000, 1_000, 4_000]);
-            let flags = craft::ACK | if field.dice.one_in(6) { craft::PSH } else { 0 };
+            let flags = craft::ACK
+                | if field.dice.one_in(6) { craft::PSH } else { 0 }
+                | if field.dice.one_in(12) { craft::SYN } else { 0 };
             craft::segment(&head, &Tcp { flags, ..Tcp::of([field.dice.below(3) as u16, 80], seq) }, &vec![5; len])
         }
     }
