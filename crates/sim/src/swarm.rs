@@ -474,6 +474,9 @@ impl Drawing {
                 Sizes::Between(1, 1_600),
                 Sizes::Mixed(200, 60),
                 Sizes::Between(1, 9_000),
+                // Datagrams alike in pieces alike: where the next ones belong can be predicted.
+                Sizes::Fixed(4_000),
+                Sizes::Fixed(9_000),
                 Sizes::Full,
             ]),
         };
