@@ -172,11 +172,6 @@ pub fn set_targets(ports: &[KeptPort]) -> io::Result<()> {
     Ok(())
 }
 
-/// Why flows are not offloaded, in a sentence; nothing where they are, or are not to be.
-pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
-    reasons.find_map(|why| Some(format!("flow offload is off: {}", why?)))
-}
-
 /// Number of the interface at the other end of the worker whose port stands there.
 fn target(ports: &[KeptPort], place: usize) -> Option<u32> {
     ports.get(place ^ 1).and_then(|other| other.told.index)

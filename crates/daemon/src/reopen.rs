@@ -154,6 +154,11 @@ impl fmt::Debug for Asking {
     }
 }
 
+/// Why flows are not offloaded, in a sentence; nothing where they are, or are not to be.
+pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
+    reasons.find_map(|why| Some(format!("flow offload is off: {}", why?)))
+}
+
 /// Opens the port of one end of a worker, in the namespace of this thread. Those of several workers share what
 /// comes: to be opened in the order of their numbers.
 ///

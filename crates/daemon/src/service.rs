@@ -1,10 +1,9 @@
 //! A configuration in, workers that run out: in this process, on ports that this thread may open.
 
 use crate::gro::Gro;
-use crate::kept::offload_doubt;
 use crate::own_addresses;
 use crate::privileges;
-use crate::reopen::{self, Opener, Reopening, open};
+use crate::reopen::{self, Opener, Reopening, offload_doubt, open};
 use crate::roles::Seized;
 use config::{Config, OwnAddresses, Role};
 use gateway::build::{self, draw_secrets, lends, replacement};

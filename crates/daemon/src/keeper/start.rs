@@ -6,9 +6,10 @@ use super::{Failure, Keeper, START_PATIENCE, read};
 use crate::claims::Claims;
 use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
-use crate::kept::{self, Doors, Estate, Inherited, KeptPort};
+use crate::kept::{Doors, Estate, Inherited, KeptPort};
 use crate::notify::Notify;
 use crate::own_addresses;
+use crate::reopen;
 use crate::roles::Seized;
 use crate::service::stays;
 use crate::trial;
@@ -177,7 +178,7 @@ impl Keeper {
     /// Says why flows that come in by these ports are not offloaded.
     pub(super) fn say_offload_doubt(&self, ports: &[KeptPort]) {
         let reasons = ports.iter().map(|port| port.why_no_leases.as_deref());
-        kept::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
+        reopen::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
     }
 
     /// Has GRO on at the interfaces where the configuration says so.
