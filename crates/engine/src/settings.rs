@@ -164,6 +164,8 @@ impl GatewaySettings {
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
+    /// Are there as many directions as a gateway of these settings can have?
+    ///
     /// # Panics
     /// A border has two directions; none coalesces that has more.
     pub(crate) fn check_directions(&self) {

@@ -116,11 +116,6 @@ impl Ways {
         }
         let Ways { engine, batch, all, .. } = self;
         all[at].take(engine, batch, net, port, frames);
-        for way in all {
-            if way.at != at && engine.output(way.at).queued_count() > 0 {
-                way.drain(engine, net, back);
-            }
-        }
     }
 
     /// Nothing more arrives for this direction: what was held for that leaves.

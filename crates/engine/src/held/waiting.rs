@@ -376,8 +376,8 @@ impl<T: Owned> Waiting<T> {
         if self.has_surplus() { self.weakest() } else { None }
     }
 
-    /// The charged thing to give up where memory is needed: of the reserve when that is over its part, else the oldest of the
-    /// source that has been longest among those that hold the most.
+    /// The thing to give up where memory is needed, one that is charged something: of the reserve when that is over its
+    /// part, else the oldest of the source that has been longest among those that hold the most.
     pub fn weakest(&mut self) -> Option<Handle> {
         self.line_up();
         if self.reserve_charged > self.reserve_limit {

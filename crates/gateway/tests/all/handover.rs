@@ -175,12 +175,8 @@ fn left_of(gateway: Gateway, legacies: &[Legacy]) -> Vec<Vec<u8>> {
 
 #[test]
 fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
-    let (read, write) = rustix::pipe::pipe().expect("there is room");
     let mut packet = segment_of_worker(0);
-    Will::each(write, 1)[0].write(1, &mut packet).expect("somebody reads");
-    let mut bytes = vec![0; 400];
-    let len = rustix::io::read(&read, &mut bytes).expect("something is there");
-    bytes.truncate(len);
+    let bytes = handed(&mut packet);
     for rest in [1, 14, 15, 50] {
         let text = [&bytes[..], &bytes[..rest]].concat();
         let heritage = handover::read(pipe_with(&text), 1);
@@ -191,12 +187,8 @@ fn where_a_will_breaks_off_what_is_whole_is_taken_and_what_is_cut_is_counted() {
 
 #[test]
 fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_counted() {
-    let (read, write) = rustix::pipe::pipe().expect("there is room");
     let mut packet = segment_of_worker(0);
-    Will::each(write, 1)[0].write(1, &mut packet).expect("somebody reads");
-    let mut frame = vec![0; 400];
-    let len = rustix::io::read(&read, &mut frame).expect("something is there");
-    frame.truncate(len);
+    let frame = handed(&mut packet);
     let but = |at: usize, value: u8| {
         let mut frame = frame.clone();
         frame[at] = value;
@@ -403,6 +395,16 @@ fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
     assert!(from.recv_timeout(Duration::from_secs(10)).is_err_and(|why| why == RecvTimeoutError::Disconnected));
     let (to, _from) = mpsc::channel();
     assert!(!reins.give(Order::Tell(to)), "it has ended");
+}
+
+/// What a worker writes to hand a packet of the other way over.
+fn handed(packet: &mut Packet) -> Vec<u8> {
+    let (read, write) = rustix::pipe::pipe().expect("there is room");
+    Will::each(write, 1)[0].write(1, packet).expect("somebody reads");
+    let mut bytes = vec![0; 400];
+    let len = rustix::io::read(&read, &mut bytes).expect("something is there");
+    bytes.truncate(len);
+    bytes
 }
 
 /// Waits until a worker has taken so many frames.
