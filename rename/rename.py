@@ -28,7 +28,7 @@ DEFINED = {
     "fn": r"\bfn (%s)\b",
     "mod": r"\bmod (%s);",
     "field": r"^\s+" + VISIBLE + r"(%s):",
-    "variant": r"^\s+(%s)\b\s*(?:[,({]|$)",
+    "variant": r"^\s+(%s)\b\s*(?:[,({=]|$)",
 }
 # How long rust-analyzer may take to read the workspace, and to answer, in seconds.
 PATIENCE = 900
