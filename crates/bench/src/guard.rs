@@ -94,6 +94,12 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
             let way = own_way(&workload, folder.path())?;
             let parses = way.count_of("tcp::Segment::parse");
             let functions = way.functions().count();
+            if functions < FEWEST_FUNCTIONS {
+                let build = "RUSTFLAGS=\"-C no-prepopulate-passes\" cargo run --profile ways -p bench -- ways";
+                return Err(format!(
+                    "{workload}: {functions} functions seen, as this build inlines calls; use {build}"
+                ));
+            }
             println!("{functions:>5} {:>7.1} {parses:>6.2}  {}: {workload}", way.crossings, workload.function);
             println!("{:>22}of {:?}", "", way.crates());
             if all {
@@ -103,6 +109,9 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// A packet goes through more functions than this in a build without inlining.
+const FEWEST_FUNCTIONS: usize = 10;
 
 /// What is followed where nothing is asked for.
 const WAYS: [&str; 2] =

@@ -79,7 +79,7 @@ impl Way {
 
     /// How often a packet calls functions whose names end so.
     pub fn count_of(&self, end: &str) -> f64 {
-        self.calls.iter().filter(|(name, _)| name.ends_with(end)).map(|(_, count)| count).sum()
+        self.calls.iter().filter(|(name, _)| name.ends_with(end)).fold(0.0, |sum, (_, count)| sum + count)
     }
 
     /// Their crates, and how many functions of each there are.
