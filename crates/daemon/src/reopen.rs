@@ -154,7 +154,7 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// Why flows are not offloaded, in a sentence; nothing where they are, or are not to be.
+/// The reason why flows are not offloaded, as one sentence; `None` where they are, or where offload is not wanted.
 pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
     reasons.find_map(|why| Some(format!("flow offload is off: {}", why?)))
 }

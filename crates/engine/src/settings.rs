@@ -164,7 +164,7 @@ impl GatewaySettings {
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
-    /// Are there as many directions as a gateway of these settings can have?
+    /// Checks that there are as many directions as such a gateway can have.
     ///
     /// # Panics
     /// A border has two directions; none coalesces that has more.

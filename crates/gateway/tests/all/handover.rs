@@ -397,7 +397,7 @@ fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
     assert!(!reins.give(Order::Tell(to)), "it has ended");
 }
 
-/// What a worker writes to hand a packet of the other way over.
+/// The bytes that a worker writes when it hands over a packet of the other direction.
 fn handed(packet: &mut Packet) -> Vec<u8> {
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     Will::each(write, 1)[0].write(1, packet).expect("somebody reads");
