@@ -9,9 +9,10 @@ use crate::rows::{Row, WIDELOAD};
 use crate::wire::{IPV4_LEN, Pair, Place, UDP, noise, put, seal_ipv4};
 use crate::workload::{Function, flows};
 use engine::{
-    Batch, Gateway, GatewaySettings, Join, Late, Mode, Position, Prefixes, Secret, Secrets, SideSettings, Way,
+    Batch, Egress, FragmentPolicy, Gateway, GatewaySettings, Late, Mode, Position, Prefixes, Secret, Secrets,
+    SideSettings,
 };
-use packet::{Ingress, Medium, Pool, Time};
+use packet::{Ingress, LinkType, Pool, Time};
 use std::time::{Duration, Instant};
 
 /// Has the name of its row all of these words?
@@ -72,7 +73,7 @@ impl Stream {
     fn new() -> Stream {
         let side = SideSettings {
             memory: HELD_LEN / 2,
-            joins: Prefixes::new(Join::Destination),
+            joins: Prefixes::new(FragmentPolicy::Reassemble),
             late: Late::Retire,
             coalesce: Some(Mode::Resize),
             ..SideSettings::new(u16::MAX, Position::Transit)
@@ -110,13 +111,13 @@ impl Stream {
             let Stream { gateway, batch, .. } = self;
             gateway.expire(now);
             let (mut places, pool) = gateway.places(0);
-            batch.receive(bytes, Medium::Ip, Ingress(0), places.as_mut(), pool);
+            batch.receive(bytes, LinkType::Ip, Ingress(0), places.as_mut(), pool);
             gateway.push(now, 0, batch);
             while let Some(way) = gateway.next(0) {
-                let Way::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
+                let Egress::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
                 gateway.done(0, packet);
             }
-            self.held_max = self.held_max.max(self.gateway.side(0).widening.charged());
+            self.held_max = self.held_max.max(self.gateway.side(0).aggregation.charged());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The first bytes of a file in, its format out.
 
-use packet::{Medium, Time};
+use packet::{LinkType, Time};
 use pcap_parser::parse_pcap_header;
 
 /// How a capture is laid out.
@@ -50,13 +50,13 @@ pub enum Variant {
 /// packets of that type are not looked into.
 ///
 /// 12 and 14 are what some systems' own number for raw IP (DLT_RAW) became in files.
-pub fn medium(link_type: u32) -> Option<Medium> {
+pub fn medium(link_type: u32) -> Option<LinkType> {
     match link_type {
-        1 => Some(Medium::Ethernet),
-        12 | 14 | 101 | 228 | 229 => Some(Medium::Ip),
-        0 | 108 => Some(Medium::Loopback),
-        113 => Some(Medium::Cooked),
-        276 => Some(Medium::Cooked2),
+        1 => Some(LinkType::Ethernet),
+        12 | 14 | 101 | 228 | 229 => Some(LinkType::Ip),
+        0 | 108 => Some(LinkType::Loopback),
+        113 => Some(LinkType::Cooked),
+        276 => Some(LinkType::Cooked2),
         _ => None,
     }
 }

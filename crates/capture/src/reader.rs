@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use packet::{Medium, Time};
+use packet::{LinkType, Time};
 
 use crate::error::{Counted, Error, Grouped};
 use crate::format::{
@@ -124,7 +124,7 @@ pub struct Record<'a> {
     /// What it starts with, as a number from the LINKTYPE_ registry.
     pub link_type: u32,
     /// The same, where it can be looked into.
-    pub medium: Option<Medium>,
+    pub medium: Option<LinkType>,
     /// When it was captured, since 1970; `None` in a simple packet block, which does not say.
     pub time: Option<Time>,
     /// Its length on the wire, in bytes; more than `data` holds where the capture cut it.

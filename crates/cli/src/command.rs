@@ -4,7 +4,7 @@ use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
 use crate::rewrite::{self, Sink, Stop};
 use capture::{Compression, Item, Reader, Record, Writer};
-use engine::{Event, Pieces, Reason};
+use engine::{Event, Reason, WirePackets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use packet::{Packet, Time};
 use std::fmt::Display;
@@ -131,7 +131,7 @@ impl<W: Write> Sink for CaptureFile<W> {
     }
 
     fn packet(&mut self, interface: u32, time: Time, packet: &Packet) -> Result<(), capture::Error> {
-        let mut pieces = Pieces::of(packet);
+        let mut pieces = WirePackets::of(packet);
         while let Some(piece) = pieces.next() {
             self.writer.packet(interface, Some(time), &[piece.header, piece.payload])?;
         }

@@ -8,11 +8,11 @@ use capture::{Item, Reader, Record};
 use core::net::IpAddr;
 use core::time::Duration;
 use engine::{
-    Batch, Exempt, Gateway, GatewaySettings, Guessing, Holding, JOIN_PATIENCE, Join, Ledger, Limits, Mode,
-    Position, Prefix, Prefixes, Reason, Secret, Secrets, SideSettings, Switch, TRANSIT_PATIENCE, Tally, Trains,
-    Way,
+    Batch, Egress, Exempt, FragmentPolicy, Gateway, GatewaySettings, Holding, JOIN_PATIENCE, Ledger, Limits, Mode,
+    PlacementMode, Position, Prefix, Prefixes, Reason, Secret, Secrets, SegmentSize, SideSettings,
+    TRANSIT_PATIENCE, Tally, Toggle,
 };
-use packet::{Fill, Frame, Ingress, NoPacket, Packet, Pool, Time, Unfit};
+use packet::{CopyError, Frame, Ingress, Packet, ParseError, Pool, Split, Time};
 use std::collections::VecDeque;
 use std::io::Read;
 
@@ -32,7 +32,7 @@ pub struct Settings {
     /// How long segments wait.
     pub hold: Holding,
     /// How a cut shares a payload out.
-    pub fill: Fill,
+    pub fill: Split,
     /// What may be held, and how long.
     pub limits: Limits,
     /// How long a datagram may be on its way: no identifier is used again sooner.
@@ -47,15 +47,15 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
     /// Fragments become whole datagrams.
-    pub reassemble: Switch,
+    pub reassemble: Toggle,
     /// Fragments are joined on the way.
-    pub join: Option<Join>,
+    pub join: Option<FragmentPolicy>,
     /// TCP segments are joined.
     pub coalesce: Option<Mode>,
     /// TCP is cut into segments.
-    pub segment: Switch,
+    pub segment: Toggle,
     /// Anything is cut into fragments.
-    pub fragment: Switch,
+    pub fragment: Toggle,
 }
 
 /// Who stands where the packets pass.
@@ -242,7 +242,7 @@ impl Rewriter {
         match self.read(record) {
             Ok(mut packet) => {
                 self.input.count(record.data.len(), packet.len());
-                packet.judge_checksum();
+                packet.detect_checksum();
                 packet.tag = record.number;
                 self.batch.frames.push(Frame::Ip(packet));
                 self.gateway.push(self.clock.now, ONLY, &mut self.batch);
@@ -301,7 +301,7 @@ impl Rewriter {
                 Err(Reason::SnapCut)
             }
             Ok(packet) => Ok(packet),
-            Err(NoPacket::Unfit(Unfit::Truncated)) if is_cut => Err(Reason::SnapCut),
+            Err(CopyError::Unfit(ParseError::Truncated)) if is_cut => Err(Reason::SnapCut),
             Err(no_packet) => Err(no_packet.into()),
         }
     }
@@ -328,8 +328,8 @@ impl Rewriter {
     fn drain<S: Sink>(&mut self, current: Option<&Record<'_>>, sink: &mut S) -> Result<(), S::Error> {
         while let Some(way) = self.gateway.next(ONLY) {
             let packet = match way {
-                Way::Forward(packet) | Way::Answer(packet) => packet,
-                Way::Pass(_, unfit) => panic!("what carries no packet went past the engine: {unfit:?}"),
+                Egress::Forward(packet) | Egress::IcmpReply(packet) => packet,
+                Egress::PassThrough(_, unfit) => panic!("what carries no packet went past the engine: {unfit:?}"),
             };
             match current {
                 Some(record) if packet.is_as_received() && packet.tag == record.number => {
@@ -361,12 +361,12 @@ fn side(settings: &Settings) -> SideSettings {
     let Stages { reassemble, join, coalesce, segment, fragment } = settings.stages;
     let how = match (join, reassemble) {
         (Some(join), _) => join,
-        (None, Switch::On) => Join::Destination,
-        (None, Switch::Off) => Join::Off,
+        (None, Toggle::On) => FragmentPolicy::Reassemble,
+        (None, Toggle::Off) => FragmentPolicy::Off,
     };
     let joins = match settings.join_for.as_slice() {
         [] => Prefixes::new(how),
-        named => named.iter().fold(Prefixes::new(Join::Off), |joins, prefix| joins.with(*prefix, how)),
+        named => named.iter().fold(Prefixes::new(FragmentPolicy::Off), |joins, prefix| joins.with(*prefix, how)),
     };
     let (position, answer_from) = match settings.role {
         As::Host => (Position::Source, None),
@@ -379,14 +379,14 @@ fn side(settings: &Settings) -> SideSettings {
         fragment_patience: patience.or((position == Position::Transit).then_some(TRANSIT_PATIENCE)),
         join_patience: patience.unwrap_or(JOIN_PATIENCE),
         // Nothing is received anywhere but in the order of the file.
-        guessing: Guessing::Never,
+        placement: PlacementMode::Never,
         coalesce,
         hold: settings.hold,
         exempt: settings.exempt.clone(),
         segment,
         fragment,
         fill: settings.fill,
-        trains: [Trains::Resized; 2],
+        segment_size: [SegmentSize::Maximise; 2],
         id_lifetime: settings.lifetime,
         answer_from,
         ..SideSettings::new(settings.mtu, position)

@@ -4,8 +4,8 @@ use crate::args::{Restart, Run};
 use crate::check::unsuited;
 use crate::command::{Status, failed, tell};
 use daemon::control::Client;
-use daemon::keeper::{self, Failure};
-use daemon::work;
+use daemon::supervisor::{self, Failure};
+use daemon::worker_process;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -14,7 +14,7 @@ pub fn run(args: &Run) -> Status {
     if args.check {
         return check(args);
     }
-    match keeper::run(&args.config) {
+    match supervisor::run(&args.config) {
         Ok(()) => Status::Done,
         Err(Failure::Config(problems)) => {
             tell(&problems);
@@ -26,14 +26,14 @@ pub fn run(args: &Run) -> Status {
 
 fn check(args: &Run) -> Status {
     if let Some(version) = args.after
-        && version != keeper::VERSION
+        && version != supervisor::VERSION
     {
         return failed(&format!(
             "takes over from version {}, not {version}; stop the one that runs first",
-            keeper::VERSION
+            supervisor::VERSION
         ));
     }
-    match keeper::read(&args.config) {
+    match supervisor::read(&args.config) {
         Ok((_, config)) => {
             config.warnings.iter().for_each(tell);
             unsuited(&config).map_or(Status::Done, |said| failed(&said))
@@ -47,7 +47,7 @@ fn check(args: &Run) -> Status {
 
 /// `wideload restart`: waits for what comes of it.
 pub fn restart(args: &Restart) -> Status {
-    let config = match keeper::read(&args.config) {
+    let config = match supervisor::read(&args.config) {
         Ok((_, config)) => config,
         Err(problems) => {
             tell(&problems);
@@ -63,7 +63,7 @@ pub fn restart(args: &Restart) -> Status {
 
 /// `wideload work`: what `wideload run` starts; its keeper is at the other end of standard input.
 pub fn work() -> Status {
-    match io::stdin().as_fd().try_clone_to_owned().and_then(work::work) {
+    match io::stdin().as_fd().try_clone_to_owned().and_then(worker_process::work) {
         Ok(()) => Status::Done,
         Err(error) => failed(&error),
     }

@@ -6,7 +6,7 @@
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
 use daemon::control::{Client, find};
-use gateway::figures::{Came, Count, EndFigures, Figures, Part, StageFigures, WayFigures, Went};
+use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, Part, StageFigures, Stats, Went};
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
@@ -121,7 +121,7 @@ fn run(args: &Top) -> io::Result<()> {
     outcome
 }
 
-fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut before: Figures) -> io::Result<()> {
+fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut before: Stats) -> io::Result<()> {
     let mut view = View::between(&before, &before);
     let mut next = Instant::now() + FIRST;
     loop {
@@ -152,7 +152,7 @@ fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut be
 ///
 /// # Errors
 /// Nobody answered at that path for five seconds.
-pub fn status(path: &Path, client: &mut Client) -> io::Result<Figures> {
+pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
     let until = Instant::now() + SUCCESSOR_PATIENCE;
     let mut outcome = client.status();
     while outcome.is_err() && Instant::now() < until {
@@ -178,7 +178,7 @@ fn screen(view: &View, frame: &mut Frame<'_>) {
 
 impl View {
     /// What happened from one picture to the next.
-    pub fn between(before: &Figures, after: &Figures) -> View {
+    pub fn between(before: &Stats, after: &Stats) -> View {
         let pace = Pace { seconds: after.seconds - before.seconds };
         let (old, new) = (&before.all, &after.all);
         let to_wide =
@@ -377,9 +377,9 @@ impl Pace {
     fn way(
         self,
         way: &'static str,
-        ways: [&WayFigures; 2],
-        from: [&EndFigures; 2],
-        to: [&EndFigures; 2],
+        ways: [&DirectionFigures; 2],
+        from: [&EndpointFigures; 2],
+        to: [&EndpointFigures; 2],
     ) -> WayView {
         // What the kernel passes on by itself comes and goes, too; of that, ports count the payload.
         let offloaded = from.map(|end| end.came(Came::LentBytes));

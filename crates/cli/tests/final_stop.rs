@@ -3,7 +3,7 @@
 //! It needs root, and touches nothing but the namespaces that it makes.
 
 use lab::net::Offloading;
-use lab::trio::{NARROW, Trio, WIDE, v4, v6};
+use lab::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +31,7 @@ fn connections_with_a_raised_mss_go_on_over_a_bridge_after_a_final_stop() {
         thread::sleep(Duration::from_millis(700));
         let words = gateway.end(Signal::TERM);
         assert!(words.iter().any(|word| word.contains("told the wide hosts of 3 connections")), "{words:?}");
-        net.trio.bridge().expect("the kernel can do it");
+        net.three_hosts.bridge().expect("the kernel can do it");
         for (what, connection) in [("idle", &mut idle), ("idle too", &mut other)] {
             let began = Instant::now();
             connection.send(400_000);
@@ -68,7 +68,7 @@ fn a_reload_and_a_restart_tell_nobody_and_a_final_stop_tells_those_that_were_the
     let words = gateway.end(Signal::TERM);
     assert!(words.iter().any(|word| word.contains("told the wide hosts of 1 connection ")), "{words:?}");
     assert_eq!(words.iter().filter(|word| word.contains("told the wide hosts")).count(), 1, "{words:?}");
-    net.trio.bridge().expect("the kernel can do it");
+    net.three_hosts.bridge().expect("the kernel can do it");
     let before = busy.came();
     thread::sleep(Duration::from_secs(2));
     assert!(busy.came() - before > 1 << 20);
@@ -82,14 +82,14 @@ fn a_killed_border_leaves_connections_that_hang_until_their_hosts_are_told() {
     let mut connection = net.connection(4);
     connection.send(300_000);
     gateway.kill();
-    net.trio.bridge().expect("the kernel can do it");
+    net.three_hosts.bridge().expect("the kernel can do it");
     connection.keep_sending();
     let before = connection.came();
     thread::sleep(Duration::from_secs(3));
     let meanwhile = connection.came() - before;
     println!("{meanwhile} bytes in 3 s");
     assert!(meanwhile < 100_000, "{meanwhile} bytes came");
-    let [wide, ..] = net.trio.names();
+    let [wide, ..] = net.three_hosts.names();
     net.ip(&["route", "replace", "10.77.0.2", "dev", wide, "mtu", "1500"]);
     let before = connection.came();
     thread::sleep(Duration::from_secs(5));
@@ -100,7 +100,7 @@ fn a_killed_border_leaves_connections_that_hang_until_their_hosts_are_told() {
 
 /// Three hosts, and the configuration of a border between them.
 struct Net {
-    trio: Trio,
+    three_hosts: ThreeHosts,
     _folder: TempDir,
     config: PathBuf,
 }
@@ -116,21 +116,21 @@ struct Connection {
 
 impl Net {
     fn new(offloading: Offloading) -> Net {
-        let trio = Trio::new([9_000, 1_500], offloading).expect("tests of a live gateway run as root");
+        let three_hosts = ThreeHosts::new([9_000, 1_500], offloading).expect("tests of a live gateway run as root");
         let folder = TempDir::new().expect("there is room");
         let (config, control) = (folder.path().join("border.toml"), folder.path().join("border.sock"));
         let more = format!(
             "control = \"{}\"\nanswer-from = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"\n",
             control.display()
         );
-        fs::write(&config, trio.border(&more, "", "")).expect("there is room");
-        Net { trio, _folder: folder, config }
+        fs::write(&config, three_hosts.border(&more, "", "")).expect("there is room");
+        Net { three_hosts, _folder: folder, config }
     }
 
     fn run(&self) -> Gateway {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideload"));
         command.arg("run").arg(&self.config).stderr(Stdio::piped());
-        let mut process = self.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+        let mut process = self.three_hosts.middle.space().enter(|| command.spawn()).expect("it starts");
         let lines = BufReader::new(process.stderr.take().expect("it was asked for")).lines();
         let words = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&words);
@@ -142,13 +142,13 @@ impl Net {
             assert!(Instant::now() < until, "{:?}", words.lock());
             thread::sleep(Duration::from_millis(2));
         }
-        self.trio.settle().expect("packets pass");
+        self.three_hosts.settle().expect("packets pass");
         Gateway(process, words)
     }
 
     /// What the command says at the wide host.
     fn ip(&self, arguments: &[&str]) -> String {
-        let told = self.trio.wide.space().enter(|| Command::new("ip").args(arguments).output());
+        let told = self.three_hosts.wide.space().enter(|| Command::new("ip").args(arguments).output());
         let told = told.expect("it runs");
         assert!(told.status.success(), "{arguments:?}: {told:?}");
         String::from_utf8_lossy(&told.stdout).into_owned()
@@ -163,9 +163,9 @@ impl Net {
     fn connection(&self, version: u8) -> Connection {
         let of = |host| -> IpAddr { if version == 4 { v4(host) } else { v6(host) } };
         let listen = || TcpListener::bind(SocketAddr::new(of(NARROW), 0));
-        let listener = self.trio.narrow.space().enter(listen).expect("the address is its own");
+        let listener = self.three_hosts.narrow.space().enter(listen).expect("the address is its own");
         let target = listener.local_addr().expect("it is bound");
-        let stream = self.trio.wide.space().enter(|| TcpStream::connect(target)).expect("packets pass");
+        let stream = self.three_hosts.wide.space().enter(|| TcpStream::connect(target)).expect("packets pass");
         assert_eq!(stream.peer_addr().expect("it is open").ip(), of(NARROW));
         assert_eq!(stream.local_addr().expect("it is open").ip(), of(WIDE));
         let (mut taken, _) = listener.accept().expect("it was opened");

@@ -3,7 +3,7 @@
 //! It needs root, and touches nothing but the namespaces that it makes, and records in /run/wideload that name them.
 
 use lab::net::Offloading;
-use lab::trio::Trio;
+use lab::three_hosts::ThreeHosts;
 use linux::features::{Features, Switch, set};
 use linux::namespace::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
@@ -160,7 +160,7 @@ fn files_in_the_way_of_records_are_neither_read_followed_nor_removed() {
 
 /// Three hosts, and the configuration of a border between them.
 struct Net {
-    trio: Trio,
+    three_hosts: ThreeHosts,
     folder: TempDir,
     config: PathBuf,
 }
@@ -170,10 +170,11 @@ struct Gateway(Child);
 
 impl Net {
     fn new() -> Net {
-        let trio = Trio::new([9_000, 1_500], Offloading::Off).expect("tests of a live gateway run as root");
+        let three_hosts =
+            ThreeHosts::new([9_000, 1_500], Offloading::Off).expect("tests of a live gateway run as root");
         let folder = TempDir::new().expect("there is room");
         let config = folder.path().join("border.toml");
-        let net = Net { trio, folder, config };
+        let net = Net { three_hosts, folder, config };
         net.write("", "");
         net
     }
@@ -181,16 +182,16 @@ impl Net {
     fn write(&self, more: &str, side: &str) {
         let control = self.folder.path().join("border.sock");
         let more = format!("{more}control = \"{}\"\n", control.display());
-        fs::write(&self.config, self.trio.border(&more, side, side)).expect("the file can be written");
+        fs::write(&self.config, self.three_hosts.border(&more, side, side)).expect("the file can be written");
     }
 
     fn interfaces(&self) -> [String; 2] {
-        let [_, wide, narrow, _] = self.trio.names();
+        let [_, wide, narrow, _] = self.three_hosts.names();
         [wide.to_owned(), narrow.to_owned()]
     }
 
     fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
-        let space: &Namespace = self.trio.middle.space();
+        let space: &Namespace = self.three_hosts.middle.space();
         space.enter(f)
     }
 
@@ -208,7 +209,8 @@ impl Net {
         let cookie = self.enter(|| Namespace::cookie().expect("Linux is new enough"));
         fs::create_dir_all("/run/wideload").expect("tests run as root");
         self.interfaces().map(|name| {
-            let index = self.trio.middle.tell(|netlink| Ok(netlink.interface(&name)?.index)).expect("it is there");
+            let index =
+                self.three_hosts.middle.tell(|netlink| Ok(netlink.interface(&name)?.index)).expect("it is there");
             PathBuf::from(format!("/run/wideload/gro-{cookie}-{index}"))
         })
     }
@@ -218,7 +220,7 @@ impl Net {
     }
 
     fn command(&self, arguments: &[&str]) -> Output {
-        self.trio.middle.space().enter(|| Command::new(PROGRAM).args(arguments).output()).expect("it runs")
+        self.three_hosts.middle.space().enter(|| Command::new(PROGRAM).args(arguments).output()).expect("it runs")
     }
 
     /// Starts one, and waits until it works.

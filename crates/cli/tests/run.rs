@@ -2,11 +2,11 @@
 //!
 //! It needs root, and touches nothing but the namespaces that it makes.
 
-use gateway::figures::Gap;
+use gateway::stats::Gap;
 use lab::net::{End, Offloading, cable};
-use lab::pair::Pair;
+use lab::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use lab::traffic::{self, Messages};
-use lab::trio::{NARROW, Trio, WIDE, v4, v6};
+use lab::two_hosts::TwoHosts;
 use linux::addresses::Prefix;
 use port::helper::Direction;
 use rustix::net::sockopt;
@@ -32,7 +32,7 @@ fn streams_end_whole_though_worker_processes_are_killed() {
     let mut kills = 0;
     thread::scope(|scope| {
         let one = |seed: u64| {
-            let (from, to) = (net.trio.narrow.space(), net.trio.wide.space());
+            let (from, to) = (net.three_hosts.narrow.space(), net.three_hosts.wide.space());
             traffic::tcp(from, to, v4(WIDE), 16 << 20, seed).expect("it ends")
         };
         let transfers: Vec<_> = (0..10).map(|seed| scope.spawn(move || one(seed))).collect();
@@ -108,7 +108,7 @@ fn packets_pass_unchanged_while_a_worker_process_hangs_where_failing_open_is_ask
         gateway.tell(Signal::USR2);
         gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
         assert!(
-            traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 1 << 20, 3)
+            traffic::tcp(net.three_hosts.narrow.space(), net.three_hosts.wide.space(), v4(WIDE), 1 << 20, 3)
                 .expect("it passes")
                 .intact
         );
@@ -120,18 +120,23 @@ fn packets_pass_unchanged_while_a_worker_process_hangs_where_failing_open_is_ask
 #[test]
 fn what_the_kernel_offers_is_tried_before_it_is_trusted_and_nothing_of_that_stays() {
     let net = Net::new("");
-    let here = || net.trio.middle.tell(|netlink| netlink.interfaces()).expect("the kernel says it").len();
+    let here = || net.three_hosts.middle.tell(|netlink| netlink.interfaces()).expect("the kernel says it").len();
     let before = here();
     let text = fs::read_to_string(&net.config).expect("it was written");
     let config = config::Config::parse(&text, "border.toml").expect("it is right");
     let began = Instant::now();
-    let proofs = net.trio.middle.space().enter(|| daemon::trial::try_offloads(&config)).expect("it can be tried");
+    let proofs = net
+        .three_hosts
+        .middle
+        .space()
+        .enter(|| daemon::offload_probe::try_offloads(&config))
+        .expect("it can be tried");
     println!("tried in {:.1?}", began.elapsed());
     let all = port::Offloads { checksum: true, tcp: true, udp: true };
     for proof in &proofs {
         assert_eq!((proof.offloads, &proof.doubts), (all, &Vec::new()));
     }
-    assert_eq!(daemon::trial::doubts(&proofs), None);
+    assert_eq!(daemon::offload_probe::doubts(&proofs), None);
     let gateway = net.run();
     assert!(!gateway.said("done here"), "{:?}", gateway.words());
     assert_eq!(here(), before, "no device stays");
@@ -179,13 +184,14 @@ fn a_restart_loses_and_reorders_nothing() {
 fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
     let net = Net::new("join = \"hop\"\npatience = \"5s\"");
     let mut gateway = net.run();
-    let [wide_name, _, _, narrow_name] = net.trio.names();
+    let [wide_name, _, _, narrow_name] = net.three_hosts.names();
     let open = |host: &lab::net::Host, name: &str| {
         host.space()
             .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
             .expect("it is there")
     };
-    let (mut wide, mut narrow) = (open(&net.trio.wide, wide_name), open(&net.trio.narrow, narrow_name));
+    let (mut wide, mut narrow) =
+        (open(&net.three_hosts.wide, wide_name), open(&net.three_hosts.narrow, narrow_name));
     for (round, signal) in [Signal::HUP, Signal::USR2, Signal::HUP, Signal::USR2].into_iter().enumerate() {
         let pieces = pieces(round as u16);
         for (index, piece) in pieces.iter().enumerate() {
@@ -199,7 +205,7 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
                         > round
                 });
             }
-            let wire = port::Wire { header: piece, payload: &[], to_do: port::ToDo::default() };
+            let wire = port::TxFrame { header: piece, payload: &[], to_do: port::TxOffload::default() };
             assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
         }
         let whole = receive(wide.as_mut(), round as u16);
@@ -214,16 +220,16 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
     let net = Net::new("join = \"hop\"\npatience = \"60s\"");
     let mut gateway = net.run();
     let status = || daemon::control::Client::connect(&net.control).and_then(|mut client| client.status());
-    let name = net.trio.names()[3];
+    let name = net.three_hosts.names()[3];
     let mut narrow = net
-        .trio
+        .three_hosts
         .narrow
         .space()
         .enter(|| port::open(&format!("packet:{name}"), &port::Options::default()))
         .expect("it is there");
     let [first_piece, _, last_piece] = pieces(1).try_into().expect("it has three");
     for piece in [&first_piece, &last_piece] {
-        let wire = port::Wire { header: piece, payload: &[], to_do: port::ToDo::default() };
+        let wire = port::TxFrame { header: piece, payload: &[], to_do: port::TxOffload::default() };
         assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
     }
     until(|| status().is_ok_and(|figures| figures.all.to_wide.held.packets == 2));
@@ -252,7 +258,8 @@ fn a_stream_goes_on_over_restarts() {
     let mut gateway = net.run();
     thread::scope(|scope| {
         let transfer = scope.spawn(|| {
-            traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 64 << 20, 9).expect("it ends")
+            traffic::tcp(net.three_hosts.narrow.space(), net.three_hosts.wide.space(), v4(WIDE), 64 << 20, 9)
+                .expect("it ends")
         });
         for round in 0..10 {
             gateway.tell(Signal::USR2);
@@ -287,7 +294,7 @@ fn flows_are_lent_to_the_kernel_again_whatever_became_of_the_worker_process() {
                 "nothing" => {}
                 made_anew => {
                     net.make_anew(made_anew.starts_with("wide"));
-                    net.trio.settle().expect("it works again");
+                    net.three_hosts.settle().expect("it works again");
                 }
             }
             assert!(net.lent_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
@@ -324,7 +331,8 @@ fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
     fs::copy(PROGRAM, &program).expect("there is room");
     let gateway = net.run_command(Command::new(&program));
     let worker = gateway.worker();
-    let taken = net.trio.middle.space().enter(|| std::net::TcpListener::bind("0.0.0.0:9911")).expect("it is free");
+    let taken =
+        net.three_hosts.middle.space().enter(|| std::net::TcpListener::bind("0.0.0.0:9911")).expect("it is free");
     net.write_with("metrics = \"0.0.0.0:9911\"\n", "");
     let refused = |why: &str| {
         let told = net.restart();
@@ -345,7 +353,7 @@ fn the_command_says_why_a_gateway_was_not_restarted_and_the_gateway_goes_on() {
     net.write_with("metrics = \"0.0.0.0:9911\"\n", "");
     let told = net.restart();
     assert!(told.status.success(), "{told:?}");
-    let taken = net.trio.middle.space().enter(|| std::net::TcpListener::bind("0.0.0.0:9911"));
+    let taken = net.three_hosts.middle.space().enter(|| std::net::TcpListener::bind("0.0.0.0:9911"));
     assert!(taken.is_err(), "it listens there");
     assert!(gateway.end().success());
 }
@@ -396,7 +404,7 @@ fn a_gateway_goes_on_where_the_pipe_for_what_it_says_is_full() {
     rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::empty()).expect("it is open");
     let mut command = Command::new(PROGRAM);
     command.arg("run").arg(&net.config).stderr(Stdio::from(write));
-    let spawned = net.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+    let spawned = net.three_hosts.middle.space().enter(|| command.spawn()).expect("it starts");
     let gateway = Gateway { process: spawned, words: Arc::default(), last_worker: Mutex::new(0) };
     net.answers();
     assert!(net.restart().status.success());
@@ -411,7 +419,7 @@ fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
     let mut command = Command::new(PROGRAM);
     command.arg("run").arg(&net.config).stderr(Stdio::from(full));
-    let spawned = net.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+    let spawned = net.three_hosts.middle.space().enter(|| command.spawn()).expect("it starts");
     let gateway = Gateway { process: spawned, words: Arc::default(), last_worker: Mutex::new(0) };
     net.answers();
     assert!(net.restart().status.success());
@@ -421,7 +429,7 @@ fn a_gateway_goes_on_where_nobody_reads_what_it_says() {
 
     let mut command = Command::new(PROGRAM);
     command.arg("run").arg(&net.config).stderr(Stdio::piped());
-    let mut spawned = net.trio.middle.space().enter(|| command.spawn()).expect("it starts");
+    let mut spawned = net.three_hosts.middle.space().enter(|| command.spawn()).expect("it starts");
     drop(spawned.stderr.take());
     let gateway = Gateway { process: spawned, words: Arc::default(), last_worker: Mutex::new(0) };
     net.answers();
@@ -513,10 +521,11 @@ fn after_three_deaths_the_next_one_joins_nothing_until_it_is_reloaded() {
     }
     assert!(gateway.said("joins nothing until it is reloaded"), "{:?}", gateway.words());
     let wide_packets = |net: &Net| {
-        let before = net.trio.counters().expect("the kernel counts")[0].received;
-        let transfer = traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 8 << 20, 7);
+        let before = net.three_hosts.counters().expect("the kernel counts")[0].received;
+        let transfer =
+            traffic::tcp(net.three_hosts.narrow.space(), net.three_hosts.wide.space(), v4(WIDE), 8 << 20, 7);
         assert!(transfer.expect("it ends").intact);
-        let after = net.trio.counters().expect("the kernel counts")[0].received;
+        let after = net.three_hosts.counters().expect("the kernel counts")[0].received;
         (after.byte_count - before.byte_count) / (after.packet_count - before.packet_count)
     };
     let mean = wide_packets(&net);
@@ -550,7 +559,7 @@ fn the_worker_process_has_no_rights() {
 
 #[test]
 fn a_worker_process_without_rights_answers_who_asks() {
-    use daemon::control::{Client, Direction, Request, Turn};
+    use daemon::control::{Client, Direction, Request, Toggle};
     let net = Net::new("");
     let gateway = net.run();
     let before = gateway.worker();
@@ -558,7 +567,7 @@ fn a_worker_process_without_rights_answers_who_asks() {
     let status = client.status().expect("it answers");
     assert!(status.all.to_wide.broken.is_empty());
     assert!(status.workers.iter().all(|worker| worker.wakes > 0), "it can still say how often it slept");
-    let bypass = Request::Bypass { stage: "segment".to_owned(), way: Direction::Both, switch: Turn::Off };
+    let bypass = Request::Bypass { stage: "segment".to_owned(), way: Direction::Both, switch: Toggle::Off };
     for request in [Request::Version {}, bypass, Request::Reload { config: net.config.clone() }] {
         client.ask(&request).unwrap_or_else(|error| panic!("{request:?}: {error}"));
     }
@@ -576,15 +585,27 @@ fn an_interface_made_anew_is_opened_again_for_a_worker_process_without_rights() 
         for round in 0..4 {
             net.make_anew(round % 2 == 0);
             let began = Instant::now();
-            net.trio.settle().expect("packets pass again");
-            let transfer = traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 1 << 20, round);
+            net.three_hosts.settle().expect("packets pass again");
+            let transfer = traffic::tcp(
+                net.three_hosts.narrow.space(),
+                net.three_hosts.wide.space(),
+                v4(WIDE),
+                1 << 20,
+                round,
+            );
             assert!(transfer.expect("it passes again").intact, "{:?}", gateway.words());
             println!(
                 "{workers} workers: 1 MiB has passed {:.0?} after an interface was made anew",
                 began.elapsed()
             );
             assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-            let back = traffic::tcp(net.trio.wide.space(), net.trio.narrow.space(), v4(NARROW), 1 << 20, round);
+            let back = traffic::tcp(
+                net.three_hosts.wide.space(),
+                net.three_hosts.narrow.space(),
+                v4(NARROW),
+                1 << 20,
+                round,
+            );
             assert!(back.expect("it passes again").intact);
         }
         assert_eq!(gateway.worker(), before, "it cost no worker process: {:?}", gateway.words());
@@ -604,8 +625,9 @@ fn an_interface_made_anew_during_a_restart_is_opened_again_too() {
             gateway.tell(Signal::USR2);
             gateway.wait_for(|words| words.iter().skip(count).any(|word| word.contains("restart")));
         });
-        net.trio.settle().expect("packets pass again");
-        let transfer = traffic::tcp(net.trio.narrow.space(), net.trio.wide.space(), v4(WIDE), 1 << 20, round);
+        net.three_hosts.settle().expect("packets pass again");
+        let transfer =
+            traffic::tcp(net.three_hosts.narrow.space(), net.three_hosts.wide.space(), v4(WIDE), 1 << 20, round);
         assert!(transfer.expect("it passes again").intact, "{:?}", gateway.words());
     }
     assert!(gateway.end().success());
@@ -616,12 +638,12 @@ fn an_interface_that_is_down_for_a_while_costs_no_worker_process() {
     let net = Net::new("");
     let gateway = net.run();
     let before = gateway.worker();
-    let [_, to_wide, to_narrow, _] = net.trio.names();
+    let [_, to_wide, to_narrow, _] = net.three_hosts.names();
     for name in [to_wide, to_narrow] {
-        net.trio.middle.tell(|netlink| netlink.set_down(name)).expect("it is there");
+        net.three_hosts.middle.tell(|netlink| netlink.set_down(name)).expect("it is there");
         thread::sleep(Duration::from_millis(400));
-        net.trio.middle.tell(|netlink| netlink.set_up(name)).expect("it is there");
-        net.trio.settle().expect("packets pass again");
+        net.three_hosts.middle.tell(|netlink| netlink.set_up(name)).expect("it is there");
+        net.three_hosts.settle().expect("packets pass again");
     }
     assert_eq!(gateway.worker(), before, "{:?}", gateway.words());
     assert!(gateway.end().success());
@@ -716,14 +738,14 @@ fn a_wide_interface_carries_on_without_its_worker_restarts_without_loss_and_leav
 
 /// Two hosts on one link, the first of which has a wide interface.
 struct Wide {
-    pair: Pair,
+    pair: TwoHosts,
     config: PathBuf,
     _folder: TempDir,
 }
 
 impl Wide {
     fn new() -> Wide {
-        let pair = Pair::new(1_500, Offloading::Off).expect("tests of a live gateway run as root");
+        let pair = TwoHosts::new(1_500, Offloading::Off).expect("tests of a live gateway run as root");
         let folder = TempDir::new().expect("there is room");
         let (config, control) = (folder.path().join("wide.toml"), folder.path().join("wide.sock"));
         let more = format!("control = \"{}\"\nuser = \"nobody\"", control.display());
@@ -772,7 +794,7 @@ fn a_worker_process_that_works_on_xdp_is_killed_restarted_and_replaced() {
     net.use_xdp();
     let mut gateway = net.run();
     let transfer = |seed| {
-        let (narrow, wide) = (net.trio.narrow.space(), net.trio.wide.space());
+        let (narrow, wide) = (net.three_hosts.narrow.space(), net.three_hosts.wide.space());
         for (from, to, host) in [(narrow, wide, WIDE), (wide, narrow, NARROW)] {
             assert!(traffic::tcp(from, to, v4(host), 4 << 20, seed).expect("it ends").intact);
         }
@@ -798,7 +820,7 @@ fn a_worker_process_that_works_on_xdp_is_killed_restarted_and_replaced() {
     transfer(2);
     net.make_anew(false);
     let began = Instant::now();
-    net.trio.settle().expect("packets pass again");
+    net.three_hosts.settle().expect("packets pass again");
     println!("by another AF_XDP port after {:.0?}", began.elapsed());
     transfer(3);
     assert!(gateway.end().success());
@@ -898,7 +920,8 @@ fn a_worker_process_ends_with_its_keeper() {
 fn only_one_runs_by_a_configuration() {
     let net = Net::new("");
     let gateway = net.run();
-    let second = net.trio.middle.space().enter(|| Command::new(PROGRAM).arg("run").arg(&net.config).output());
+    let second =
+        net.three_hosts.middle.space().enter(|| Command::new(PROGRAM).arg("run").arg(&net.config).output());
     let second = second.expect("it runs");
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("answers there; stop it"), "{second:?}");
@@ -916,11 +939,11 @@ fn no_two_gateways_serve_one_interface() {
         let other = net.folder.path().join("other.toml");
         let text = fs::read_to_string(&net.config).expect("it was written").replace("border.sock", "other.sock");
         fs::write(&other, text).expect("there is room");
-        let [_, to_wide, to_narrow, _] = net.trio.names();
+        let [_, to_wide, to_narrow, _] = net.three_hosts.names();
         let refused = |names: &[&str]| {
             let mut command = Command::new(PROGRAM);
             command.arg("run").arg(&other);
-            let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+            let told = net.three_hosts.middle.space().enter(|| command.output()).expect("it runs");
             let served = |name: &&str| {
                 let process = gateway.process.id();
                 format!(
@@ -937,7 +960,7 @@ fn no_two_gateways_serve_one_interface() {
         assert!(net.restart().status.success());
         refused(&[to_wide, to_narrow]);
         net.make_anew(true);
-        net.trio.settle().expect("it works again");
+        net.three_hosts.settle().expect("it works again");
         refused(&[to_wide, to_narrow]);
         // The other interface is claimed by itself.
         let text = fs::read_to_string(&other).expect("it was written");
@@ -948,7 +971,7 @@ fn no_two_gateways_serve_one_interface() {
         gateway.tell(Signal::HUP);
         gateway.wait_for(|words| words.iter().any(|word| word.ends_with(": reloaded")));
         assert!(gateway.end().success());
-        let next = Gateway::start(Command::new(PROGRAM), net.trio.middle.space(), &other);
+        let next = Gateway::start(Command::new(PROGRAM), net.three_hosts.middle.space(), &other);
         assert!(next.end().success());
     }
 }
@@ -977,7 +1000,7 @@ fn a_file_where_the_control_socket_is_to_be_stays() {
     for arguments in [&["run"][..], &["run", "--check"], &["check"]] {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).arg(&net.config);
-        let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+        let told = net.three_hosts.middle.space().enter(|| command.output()).expect("it runs");
         assert_eq!(told.status.code(), Some(1), "{told:?}");
         assert!(String::from_utf8_lossy(&told.stderr).ends_with(&said), "{told:?}");
         assert_eq!(fs::read_to_string(&net.control).expect("it stays"), "dear");
@@ -999,17 +1022,18 @@ fn a_file_that_took_the_place_of_the_control_socket_stays() {
 #[test]
 fn an_interface_whose_mtu_is_another_is_named_with_the_command_that_mends_it() {
     let net = Net::new("");
-    let [_, _, to_narrow, _] = net.trio.names();
+    let [_, _, to_narrow, _] = net.three_hosts.names();
     let mut gateway = net.run();
     assert!(!gateway.words().iter().any(|word| word.contains("its MTU is")), "{:?}", gateway.words());
-    let set_mtu = |mtu| net.trio.middle.tell(|netlink| netlink.set_mtu(to_narrow, mtu)).expect("it is there");
+    let set_mtu =
+        |mtu| net.three_hosts.middle.tell(|netlink| netlink.set_mtu(to_narrow, mtu)).expect("it is there");
     set_mtu(1_400);
     let mend = format!("run `ip link set dev {to_narrow} mtu 1500`");
     gateway
         .wait_for(|words| words.iter().any(|word| word.contains("its MTU is 1400 bytes") && word.contains(&mend)));
     let mut command = Command::new(PROGRAM);
     command.arg("check").arg(&net.config);
-    let told = net.trio.middle.space().enter(|| command.output()).expect("it runs");
+    let told = net.three_hosts.middle.space().enter(|| command.output()).expect("it runs");
     assert!(told.status.success() && String::from_utf8_lossy(&told.stderr).contains(&mend), "{told:?}");
     assert!(gateway.end().success());
 }
@@ -1028,7 +1052,7 @@ fn a_wrong_file_is_refused_with_line_and_key() {
 
 /// Three hosts, and the configuration of a border between them.
 struct Net {
-    trio: Trio,
+    three_hosts: ThreeHosts,
     offloading: Offloading,
     folder: TempDir,
     config: PathBuf,
@@ -1063,10 +1087,10 @@ impl Net {
     }
 
     fn over(wide: &str, offloading: Offloading) -> Net {
-        let trio = Trio::new([9_000, 1_500], offloading).expect("tests of a live gateway run as root");
+        let three_hosts = ThreeHosts::new([9_000, 1_500], offloading).expect("tests of a live gateway run as root");
         let folder = TempDir::new().expect("there is room");
         let (config, control) = (folder.path().join("border.toml"), folder.path().join("border.sock"));
-        let net = Net { trio, offloading, folder, config, control };
+        let net = Net { three_hosts, offloading, folder, config, control };
         net.write(wide);
         net
     }
@@ -1078,12 +1102,12 @@ impl Net {
     fn write_with(&self, more: &str, wide: &str) {
         let control = self.control.display();
         let more = format!("{more}control = \"{control}\"\nuser = \"nobody\"\n[mss]\nraise = \"always\"");
-        fs::write(&self.config, self.trio.border(&more, wide, "")).expect("the file can be written");
+        fs::write(&self.config, self.three_hosts.border(&more, wide, "")).expect("the file can be written");
     }
 
     /// Has the narrow end be an AF_XDP port.
     fn use_xdp(&self) {
-        let [_, _, to_narrow, _] = self.trio.names();
+        let [_, _, to_narrow, _] = self.three_hosts.names();
         let text = fs::read_to_string(&self.config).expect("it was written");
         let text = text.replace(&format!("packet:{to_narrow}"), &format!("xdp:{to_narrow}"));
         fs::write(&self.config, text).expect("the file can be written");
@@ -1096,19 +1120,19 @@ impl Net {
 
     /// The same, while something else happens in between.
     fn make_anew_after(&self, is_wide: bool, meanwhile: impl FnOnce()) {
-        let [wide, to_wide, to_narrow, narrow] = self.trio.names();
+        let [wide, to_wide, to_narrow, narrow] = self.three_hosts.names();
         let (host, name, own, number, mtu) = if is_wide {
-            (&self.trio.wide, wide, to_wide, WIDE, 9_000)
+            (&self.three_hosts.wide, wide, to_wide, WIDE, 9_000)
         } else {
-            (&self.trio.narrow, narrow, to_narrow, NARROW, 1_500)
+            (&self.three_hosts.narrow, narrow, to_narrow, NARROW, 1_500)
         };
         // As a card that was pulled and put in again: others remember its address.
         let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).expect("it is there").expect("it has one");
-        self.trio.middle.tell(|netlink| netlink.remove(own)).expect("it is there");
+        self.three_hosts.middle.tell(|netlink| netlink.remove(own)).expect("it is there");
         let addresses = [Prefix::new(v4(number), 24), Prefix::new(v6(number), 64)];
         let ends = [
             End { host, interface: name, mtu, addresses: &addresses },
-            End { host: &self.trio.middle, interface: own, mtu, addresses: &[] },
+            End { host: &self.three_hosts.middle, interface: own, mtu, addresses: &[] },
         ];
         let make = || cable(ends, self.offloading).expect("it was there before");
         thread::scope(|scope| {
@@ -1131,7 +1155,8 @@ impl Net {
             client.status().expect("it answers").all.narrow.came["lent_bytes"]
         };
         let before = lent();
-        let transfer = traffic::tcp(self.trio.narrow.space(), self.trio.wide.space(), v4(WIDE), LENT_LEN, 5);
+        let transfer =
+            traffic::tcp(self.three_hosts.narrow.space(), self.three_hosts.wide.space(), v4(WIDE), LENT_LEN, 5);
         assert!(transfer.expect("it passes").intact);
         (lent() - before) as usize
     }
@@ -1164,8 +1189,8 @@ impl Net {
     }
 
     fn run_command(&self, command: Command) -> Gateway {
-        let gateway = Gateway::start(command, self.trio.middle.space(), &self.config);
-        if let Err(error) = self.trio.settle() {
+        let gateway = Gateway::start(command, self.three_hosts.middle.space(), &self.config);
+        if let Err(error) = self.three_hosts.settle() {
             panic!("{error}: {:?}", gateway.words());
         }
         gateway
@@ -1173,12 +1198,12 @@ impl Net {
 
     /// Sends a datagram of this length each `step`.
     fn stream(&self, step: Duration, len: usize) -> Stream {
-        let receiver = self.trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)));
+        let receiver = self.three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)));
         let receiver = receiver.expect("the address is its own");
         sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).expect("tests run as root");
         receiver.set_read_timeout(Some(Duration::from_millis(2_500))).expect("it is open");
         let target = receiver.local_addr().expect("it is bound");
-        let sender = self.trio.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0)));
+        let sender = self.three_hosts.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0)));
         let sender = sender.expect("the address is its own");
         let stop = Arc::new(AtomicBool::new(false));
         let stops = Arc::clone(&stop);

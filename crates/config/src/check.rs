@@ -6,7 +6,7 @@ use crate::settings::{DontFragment, Fail, Raise, Role, Stage};
 use crate::table::Given;
 use crate::value::{Kind, shown_stretch};
 use core::time::Duration;
-use engine::{Holding, Join, Switch};
+use engine::{FragmentPolicy, Holding, Toggle};
 
 /// Notes what is wrong across keys, and what smells.
 pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
@@ -31,7 +31,7 @@ pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
             && let Some(at) = side.df.is(DontFragment::Cut)
         {
             let what = format!("{} does not cut what its sender forbids to cut", called(role));
-            notes.amiss(at, side.table.name_of("df"), what, "leave it out, or give role = \"border\"");
+            notes.error(at, side.table.name_of("df"), what, "leave it out, or give role = \"border\"");
         }
     }
     check_bypass(said, role, &sides, notes);
@@ -45,14 +45,14 @@ fn check_mtu(side: &SideSaid<'_>, notes: &mut Notes) {
     let is_tap = side.port.here().is_some_and(|port| port.value.kind == Kind::Tap);
     if is_tap && mtu.value > TAP_MTU_MAX {
         let what = format!("{} is above the {TAP_MTU_MAX} of a tap", mtu.value);
-        notes.amiss(mtu.at, side.table.name_of("mtu"), what, format!("give 68 to {TAP_MTU_MAX}"));
+        notes.error(mtu.at, side.table.name_of("mtu"), what, format!("give 68 to {TAP_MTU_MAX}"));
     }
     if mtu.value < IPV6_MTU_MIN {
         let what = format!(
             "{} is below the 1280 that every link of IPv6 takes, so its datagrams are not cut to fit",
             mtu.value
         );
-        notes.smell(mtu.at, side.table.name_of("mtu"), what, "give 1280 or more if IPv6 is to pass");
+        notes.warning(mtu.at, side.table.name_of("mtu"), what, "give 1280 or more if IPv6 is to pass");
     }
 }
 
@@ -63,7 +63,7 @@ fn check_hold(side: &SideSaid<'_>, notes: &mut Notes) {
     {
         let what = format!("{} is long enough for senders to slow down or to send again", shown_stretch(stretch));
         let mend = "give \"burst\", \"adaptive\" or at most \"20ms\"";
-        notes.smell(hold.at, side.table.name_of("hold"), what, mend);
+        notes.warning(hold.at, side.table.name_of("hold"), what, mend);
     }
 }
 
@@ -72,16 +72,16 @@ fn check_pair(wide: &SideSaid<'_>, narrow: &SideSaid<'_>, notes: &mut Notes) {
         && one.value.interface == other.value.interface
     {
         let what = format!("{} is the interface of both sides", other.value.interface);
-        notes.amiss(other.at, "narrow.port", what, "give each side its own");
+        notes.error(other.at, "narrow.port", what, "give each side its own");
     }
     if let (Some(one), Some(other)) = (wide.mtu.here(), narrow.mtu.here()) {
         if one.value < other.value {
             let what = format!("{} is below the narrow side's {}", one.value, other.value);
-            notes.amiss(one.at, "wide.mtu", what, "give the wide side the larger MTU, or swap the sides");
+            notes.error(one.at, "wide.mtu", what, "give the wide side the larger MTU, or swap the sides");
         }
         if one.value == other.value {
             let what = format!("{} is the MTU of both sides, so nothing needs another size", one.value);
-            notes.smell(one.at, "wide.mtu", what, "give each side the MTU of its link");
+            notes.warning(one.at, "wide.mtu", what, "give each side the MTU of its link");
         }
     }
 }
@@ -96,11 +96,11 @@ fn check_mss(said: &Said<'_>, notes: &mut Notes) {
             ..SAFE_LEN_MIN => "leave it out, since the MTU is below 576 too".to_owned(),
             mtu => format!("give 576 to {mtu}"),
         };
-        notes.amiss(safe.at, "mss.safe", what, mend);
+        notes.error(safe.at, "mss.safe", what, mend);
     }
     if let Some(at) = said.mss.raise.is(Raise::Always) {
         let what = "what comes back another way than through here may be longer than that way takes";
-        notes.smell(at, "mss.raise", what, "give \"both-ways\" unless all ways lead through here");
+        notes.warning(at, "mss.raise", what, "give \"both-ways\" unless all ways lead through here");
     }
 }
 
@@ -109,31 +109,31 @@ fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
         && let Some(at) = said.mss_at
     {
         let what = format!("{} raises no MSS", called(role));
-        notes.amiss(at, "mss", what, "leave [mss] out, or give role = \"border\"");
+        notes.error(at, "mss", what, "leave [mss] out, or give role = \"border\"");
     }
     if role != Role::WideInterface
         && let Some(at) = said.wide_interface_at
     {
         let what = format!("{} has no routes of its own", called(role));
-        notes.amiss(at, "wide-interface", what, "leave [wide-interface] out, or give role = \"wide-interface\"");
+        notes.error(at, "wide-interface", what, "leave [wide-interface] out, or give role = \"wide-interface\"");
     }
     if role != Role::WideInterface
         && let Some(at) = said.limits.datagram_lifetime_at
     {
         let what = format!("{} gives out no identifiers", called(role));
-        notes.amiss(at, "limits.datagram-lifetime", what, "leave it out, or give role = \"wide-interface\"");
+        notes.error(at, "limits.datagram-lifetime", what, "leave it out, or give role = \"wide-interface\"");
     }
     if role != Role::Border
         && let Some(at) = said.limits.flows_at
     {
         let what = format!("{} remembers no MSS, so this limits nothing", called(role));
-        notes.smell(at, "limits.flows", what, "leave it out");
+        notes.warning(at, "limits.flows", what, "leave it out");
     }
     if role != Role::Border
         && let Some(answers) = said.answer_from.here()
     {
         let what = "the host's kernel sends the ICMP errors here, so this has no effect";
-        notes.smell(answers.at, "answer-from", what, "leave it out");
+        notes.warning(answers.at, "answer-from", what, "leave it out");
     }
 }
 
@@ -141,12 +141,12 @@ fn check_fail(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut 
     let Some(at) = said.fail.is(Fail::Open) else { return };
     if role != Role::Border {
         let what = "the kernel has all fragments while no worker works, so this has no effect";
-        return notes.smell(at, "fail", what, "leave it out");
+        return notes.warning(at, "fail", what, "leave it out");
     }
     let is_packet = |side: &SideSaid<'_>| side.port.here().is_none_or(|port| port.value.kind == Kind::Packet);
     if !sides.iter().all(|side| is_packet(side)) {
         let what = "the kernel passes packets on by itself only between two packet: ports";
-        notes.amiss(at, "fail", what, "leave it out, or write packet:NAME for both");
+        notes.error(at, "fail", what, "leave it out, or write packet:NAME for both");
     }
 }
 
@@ -161,7 +161,7 @@ fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     };
     if (role, side.which, port.value.kind) == (Role::WideInterface, Which::Wide, Kind::Tun) {
         let what = "the host itself needs no device: what it sends is taken at the narrow interface";
-        return notes.amiss(
+        return notes.error(
             port.at,
             side.table.name_of("port"),
             what,
@@ -178,37 +178,37 @@ fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     }
     let name = Kind::NAMES.iter().find(|(_, kind)| *kind == port.value.kind).map_or("", |(name, _)| *name);
     let what = format!("{} has no {name} on its {} side", called(role), side.which.name());
-    notes.amiss(port.at, side.table.name_of("port"), what, format!("write {wanted}"));
+    notes.error(port.at, side.table.name_of("port"), what, format!("write {wanted}"));
 }
 
 fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if let Some(join) = side.join.here()
-        && join.value != Join::Off
+        && join.value != FragmentPolicy::Off
     {
-        if side.reassemble.is(Switch::On).is_some() {
+        if side.reassemble.is(Toggle::On).is_some() {
             let what = "fragments are reassembled already";
-            notes.amiss(join.at, name("join"), what, "leave out either reassemble or join");
+            notes.error(join.at, name("join"), what, "leave out either reassemble or join");
         } else if matches!(side.reassemble, Given::Not) && side.reassembles_by_role(role) {
             let what = format!("{} reassembles fragments already", called(role));
-            notes.amiss(join.at, name("join"), what, "leave it out, or write reassemble = false beside it");
+            notes.error(join.at, name("join"), what, "leave it out, or write reassemble = false beside it");
         }
     }
-    if let Some(at) = side.fragment.is(Switch::Off)
-        && side.joins_as(Join::Hop, role)
+    if let Some(at) = side.fragment.is(Toggle::Off)
+        && side.joins_as(FragmentPolicy::ReassembleHop, role)
     {
         let what = "what is joined by \"hop\" must be cut again, and nothing is";
-        notes.amiss(at, name("fragment"), what, "write true, or join otherwise");
+        notes.error(at, name("fragment"), what, "write true, or join otherwise");
     }
     if let Some(patience) = side.patience.here()
         && patience.value > GRACEFUL_PATIENCE_MAX
-        && side.joins_as(Join::Graceful, role)
+        && side.joins_as(FragmentPolicy::Merge, role)
     {
         let most = shown_stretch(GRACEFUL_PATIENCE_MAX);
         let stretch = shown_stretch(patience.value);
         let what =
             format!("{stretch} is long enough for identifiers to come round while fragments are joined gracefully");
-        notes.amiss(patience.at, name("patience"), what, format!("give at most \"{most}\""));
+        notes.error(patience.at, name("patience"), what, format!("give at most \"{most}\""));
     }
 }
 
@@ -221,16 +221,23 @@ fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         let hold = side.hold.here().map(|at| (at.at, "hold"));
         let exempt = side.exempt.here().filter(|list| !list.value.is_empty()).map(|at| (at.at, "exempt"));
         for (at, key) in hold.into_iter().chain(exempt) {
-            notes.smell(at, name(key), what, mend);
+            notes.warning(at, name(key), what, mend);
         }
     }
-    let joins = [Join::Destination, Join::Hop, Join::Graceful].iter().any(|join| side.joins_as(*join, role));
+    let joins = [FragmentPolicy::Reassemble, FragmentPolicy::ReassembleHop, FragmentPolicy::Merge]
+        .iter()
+        .any(|join| side.joins_as(*join, role));
     if let Some(patience) = side.patience.here()
         && side.join(role).is_some()
         && !joins
     {
         let what = "no fragments are held on this side, so this has no effect";
-        notes.smell(patience.at, name("patience"), what, "write reassemble = true or join too, or leave this out");
+        notes.warning(
+            patience.at,
+            name("patience"),
+            what,
+            "write reassemble = true or join too, or leave this out",
+        );
     }
 }
 
@@ -242,15 +249,15 @@ fn check_bypass(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mu
         let works = match stage.value {
             Stage::Mss | Stage::Lease => role == Role::Border,
             Stage::Coalesce => sides.iter().any(|side| side.coalesce(role) != Some(None)),
-            Stage::Reassemble => sides.iter().any(|side| side.joins_as(Join::Destination, role)),
-            Stage::Join => {
-                sides.iter().any(|side| side.joins_as(Join::Hop, role) || side.joins_as(Join::Graceful, role))
-            }
+            Stage::Reassemble => sides.iter().any(|side| side.joins_as(FragmentPolicy::Reassemble, role)),
+            Stage::Join => sides.iter().any(|side| {
+                side.joins_as(FragmentPolicy::ReassembleHop, role) || side.joins_as(FragmentPolicy::Merge, role)
+            }),
             Stage::Segment | Stage::Fragment => true,
         };
         if !works {
             let what = "this stage works on no side, so leaving it out has no effect";
-            notes.smell(stage.at, "bypass", what, "leave it out of the list");
+            notes.warning(stage.at, "bypass", what, "leave it out of the list");
         }
     }
 }

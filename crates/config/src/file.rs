@@ -36,7 +36,7 @@ impl Config {
             Err(error) => {
                 let (text, _) = bytes.split_at(error.valid_up_to());
                 let mut notes = Notes::default();
-                notes.amiss(text.len(), "", "this letter is no UTF-8", "save the file as UTF-8");
+                notes.error(text.len(), "", "this letter is no UTF-8", "save the file as UTF-8");
                 let [problems, _] = notes.sorted(&String::from_utf8_lossy(text), &file);
                 Err(problems)
             }

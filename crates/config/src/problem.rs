@@ -127,19 +127,19 @@ impl Notes {
             key.strip_prefix(table.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         if !self.meant.iter().any(is_in) {
-            self.amiss(at, key, what, mend);
+            self.error(at, key, what, mend);
         }
     }
 
     /// What is wrong with several keys together: where all of the file could be read.
-    pub fn amiss(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
+    pub fn error(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         if self.garbled_at.is_none() {
             self.wrong(at, key, Wrong::new(what, mend));
         }
     }
 
     /// What is right and hardly meant.
-    pub fn smell(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
+    pub fn warning(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         self.smells.push(Note { at, key: key.into(), wrong: Wrong::new(what, mend) });
     }
 

@@ -12,9 +12,10 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use engine::{
-    Exempt, FLOW_COUNT, Holding, Join, MEMORY, Mode, Prefix, SAFE_LEN, SideSettings, SideStage, Switch, Toward,
+    Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SideSettings, SideStage, Toggle,
+    Toward,
 };
-use packet::Fill;
+use packet::Split;
 use std::path::PathBuf;
 use toml::de::DeValue;
 
@@ -47,15 +48,15 @@ pub(crate) struct SideSaid<'a> {
     pub port: Given<Port>,
     pub mtu: Given<u16>,
     pub coalesce: Given<Option<Mode>>,
-    pub reassemble: Given<Switch>,
-    pub join: Given<Join>,
-    pub join_for: Given<Vec<(At<Prefix>, At<Join>)>>,
-    pub segment: Given<Switch>,
-    pub fragment: Given<Switch>,
+    pub reassemble: Given<Toggle>,
+    pub join: Given<FragmentPolicy>,
+    pub join_for: Given<Vec<(At<Prefix>, At<FragmentPolicy>)>>,
+    pub segment: Given<Toggle>,
+    pub fragment: Given<Toggle>,
     pub df: Given<DontFragment>,
     pub hold: Given<Holding>,
     pub patience: Given<Duration>,
-    pub even: Given<Switch>,
+    pub even: Given<Toggle>,
     pub offloads: Given<Offloads>,
     pub exempt: Given<Vec<At<Exempt>>>,
 }
@@ -96,8 +97,8 @@ pub(crate) enum Offloads {
 /// What a role does on a side where the file says nothing.
 struct Usual {
     coalesce: Option<Mode>,
-    reassemble: Switch,
-    segment: Switch,
+    reassemble: Toggle,
+    segment: Toggle,
     hold: Holding,
 }
 
@@ -201,7 +202,7 @@ impl<'a> Said<'a> {
             return Some(PathBuf::from(path));
         }
         let what = format!("{} is longer than the {SOCKET_PATH_LEN_MAX} bytes of a socket's path", quoted(&path));
-        notes.amiss(0, "control", what, "give a shorter one, or the file a shorter name");
+        notes.error(0, "control", what, "give a shorter one, or the file a shorter name");
         None
     }
 
@@ -256,9 +257,9 @@ impl<'a> SideSaid<'a> {
     }
 
     /// How fragments are joined; none where what is said is wrong.
-    pub fn join(&self, role: Role) -> Option<Join> {
-        match (self.reassemble.or(self.usual(role).reassemble)?, self.join.or(Join::Off)?) {
-            (Switch::On, Join::Off) => Some(Join::Destination),
+    pub fn join(&self, role: Role) -> Option<FragmentPolicy> {
+        match (self.reassemble.or(self.usual(role).reassemble)?, self.join.or(FragmentPolicy::Off)?) {
+            (Toggle::On, FragmentPolicy::Off) => Some(FragmentPolicy::Reassemble),
             (_, join) => Some(join),
         }
     }
@@ -269,14 +270,14 @@ impl<'a> SideSaid<'a> {
     }
 
     /// Are fragments for any destination joined so, where all that is said about it is right?
-    pub fn joins_as(&self, join: Join, role: Role) -> bool {
+    pub fn joins_as(&self, join: FragmentPolicy, role: Role) -> bool {
         let for_some = self.join_for.here().is_some_and(|list| list.value.iter().any(|(_, how)| how.value == join));
         for_some || self.join(role) == Some(join)
     }
 
     /// Is it reassembled on this side where the file does not say so?
     pub fn reassembles_by_role(&self, role: Role) -> bool {
-        self.usual(role).reassemble == Switch::On
+        self.usual(role).reassemble == Toggle::On
     }
 
     /// Where it names no port, it has that of what the host sends by the narrow side.
@@ -299,13 +300,13 @@ impl<'a> SideSaid<'a> {
             join: self.join(role)?,
             join_for: self.join_for.or(Vec::new())?.into_iter().map(|(to, how)| (to.value, how.value)).collect(),
             segment: self.segment.or(self.usual(role).segment)?,
-            fragment: self.fragment.or(Switch::On)?,
+            fragment: self.fragment.or(Toggle::On)?,
             df: self.df.or(DontFragment::Refuse)?,
             hold: self.hold.or(self.usual(role).hold)?,
             patience: self.patience.here().map(|at| at.value),
-            fill: if self.even.or(Switch::Off)? == Switch::On { Fill::Even } else { Fill::Full },
-            offloads: if offloads == Offloads::None { Switch::Off } else { Switch::On },
-            gro: if role == Role::Border && offloads == Offloads::All { Switch::On } else { Switch::Off },
+            fill: if self.even.or(Toggle::Off)? == Toggle::On { Split::Balanced } else { Split::Max },
+            offloads: if offloads == Offloads::None { Toggle::Off } else { Toggle::On },
+            gro: if role == Role::Border && offloads == Offloads::All { Toggle::On } else { Toggle::Off },
             exempt: self.exempt.or(Vec::new())?.into_iter().map(|at| at.value).collect(),
         })
     }
@@ -318,7 +319,7 @@ impl<'a> SideSaid<'a> {
         Usual {
             // Where the host's kernel goes on with it, its own GRO joins TCP.
             coalesce: usual.coalesce.or((toward == Toward::Wide && is_guest).then_some(Mode::Resize)),
-            reassemble: if usual.has(SideStage::Reassemble) { Switch::On } else { Switch::Off },
+            reassemble: if usual.has(SideStage::Reassemble) { Toggle::On } else { Toggle::Off },
             segment: usual.segment,
             hold: usual.hold,
         }
@@ -382,14 +383,14 @@ fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix
 }
 
 /// How fragments for some destinations are joined.
-fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<Join>)>> {
+fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<FragmentPolicy>)>> {
     let tables = match side.tables("for", notes) {
         Given::As(tables) => tables,
         Given::Wrong => return Given::Wrong,
         Given::Not => return Given::Not,
     };
     let said: Vec<_> = tables.value.iter().map(|table| one_for(table, notes)).collect();
-    let mut joins: Vec<(At<Prefix>, At<Join>)> = Vec::new();
+    let mut joins: Vec<(At<Prefix>, At<FragmentPolicy>)> = Vec::new();
     for (table, (prefix, join)) in tables.value.iter().zip(&said) {
         let (Some(prefix), Some(join)) = (prefix.here(), join.here()) else {
             continue;
@@ -404,7 +405,7 @@ fn join_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<Jo
     if joins.len() == said.len() { Given::As(At { at: tables.at, value: joins }) } else { Given::Wrong }
 }
 
-fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Join>) {
+fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<FragmentPolicy>) {
     table.check_keys(&FOR, notes, |key| {
         SIDE.contains(&key).then(|| "write it in the side's own table, in front of this one".to_owned())
     });
@@ -418,14 +419,14 @@ fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Join>)
             notes.missing(table.at, table.name_of("join"), "how fragments are joined is missing", mend);
             Given::Wrong
         }
-        (Given::As(At { value: Switch::On, .. }), Given::As(join)) if join.value != Join::Off => {
+        (Given::As(At { value: Toggle::On, .. }), Given::As(join)) if join.value != FragmentPolicy::Off => {
             let what = "fragments for this prefix are reassembled already";
-            notes.amiss(join.at, table.name_of("join"), what, "leave out either reassemble or join");
+            notes.error(join.at, table.name_of("join"), what, "leave out either reassemble or join");
             Given::Wrong
         }
-        (Given::As(At { at, value: Switch::On }), _) => Given::As(At { at, value: Join::Destination }),
+        (Given::As(At { at, value: Toggle::On }), _) => Given::As(At { at, value: FragmentPolicy::Reassemble }),
         (_, Given::As(join)) => Given::As(join),
-        (Given::As(At { at, .. }), Given::Not) => Given::As(At { at, value: Join::Off }),
+        (Given::As(At { at, .. }), Given::Not) => Given::As(At { at, value: FragmentPolicy::Off }),
     };
     (prefix, join)
 }
@@ -518,7 +519,8 @@ const TABLES: [(&str, &[&str]); 5] =
 
 const MODES: [(&str, Option<Mode>); 3] =
     [("resize", Some(Mode::Resize)), ("reversible", Some(Mode::Reversible)), ("off", None)];
-const JOINS: [(&str, Join); 3] = [("graceful", Join::Graceful), ("hop", Join::Hop), ("off", Join::Off)];
+const JOINS: [(&str, FragmentPolicy); 3] =
+    [("graceful", FragmentPolicy::Merge), ("hop", FragmentPolicy::ReassembleHop), ("off", FragmentPolicy::Off)];
 const DFS: [(&str, DontFragment); 2] = [("refuse", DontFragment::Refuse), ("cut", DontFragment::Cut)];
 const RAISES: [(&str, Raise); 3] =
     [("never", Raise::Never), ("both-ways", Raise::BothWays), ("always", Raise::Always)];

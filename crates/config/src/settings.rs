@@ -3,8 +3,8 @@
 use crate::problem::Problems;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use engine::{Exempt, Holding, Join, Mode, Prefix, Prefixes, Stand, Switch};
-use packet::Fill;
+use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, Toggle};
+use packet::Split;
 use std::path::PathBuf;
 
 /// All that a live gateway is told before it starts.
@@ -120,13 +120,13 @@ pub struct SideConfig {
     /// How TCP segments are joined.
     pub coalesce: Option<Mode>,
     /// How fragments are joined.
-    pub join: Join,
+    pub join: FragmentPolicy,
     /// How they are joined for some destinations.
-    pub join_for: Vec<(Prefix, Join)>,
+    pub join_for: Vec<(Prefix, FragmentPolicy)>,
     /// Is TCP that is too long cut into segments?
-    pub segment: Switch,
+    pub segment: Toggle,
     /// Is what is too long cut into fragments?
-    pub fragment: Switch,
+    pub fragment: Toggle,
     /// What becomes of UDP and ICMP datagrams with DF that are too long.
     pub df: DontFragment,
     /// How long segments are held for the next of their flow.
@@ -134,11 +134,11 @@ pub struct SideConfig {
     /// How long a datagram's other fragments are waited for; none: as is usual in its role.
     pub patience: Option<Duration>,
     /// How a cut shares a payload out.
-    pub fill: Fill,
+    pub fill: Split,
     /// Is what the kernel or the card can do left to it?
-    pub offloads: Switch,
+    pub offloads: Toggle,
     /// Is GRO switched on at its `packet:` interface while the gateway runs?
-    pub gro: Switch,
+    pub gro: Toggle,
     /// Flows that are never held.
     pub exempt: Vec<Exempt>,
 }
@@ -216,12 +216,12 @@ impl Config {
 
 impl SideConfig {
     /// How fragments are joined, by their destination.
-    pub fn joins(&self) -> Prefixes<Join> {
+    pub fn joins(&self) -> Prefixes<FragmentPolicy> {
         self.join_for.iter().fold(Prefixes::new(self.join), |joins, (prefix, join)| joins.with(*prefix, *join))
     }
 
     /// Are fragments for any destination joined so?
-    pub fn joins_as(&self, join: Join) -> bool {
+    pub fn joins_as(&self, join: FragmentPolicy) -> bool {
         self.join == join || self.join_for.iter().any(|(_, other)| *other == join)
     }
 }
@@ -233,11 +233,11 @@ impl Role {
     }
 
     /// What the engine calls it.
-    pub fn stand(self) -> Stand {
+    pub fn stand(self) -> GatewayRole {
         match self {
-            Role::WideInterface => Stand::WideInterface,
-            Role::Router => Stand::Router,
-            Role::Border => Stand::Border,
+            Role::WideInterface => GatewayRole::WideInterface,
+            Role::Router => GatewayRole::Router,
+            Role::Border => GatewayRole::Border,
         }
     }
 

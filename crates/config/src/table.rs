@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The value of a key that must be there; `mend` is what to do where it is not.
+    /// The value of a key that must be there; `try_reopen` is what to do where it is not.
     pub fn need<T>(&self, key: &str, mend: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
         match self.take(key, notes, read) {
             Given::Not => {

@@ -5,7 +5,7 @@ use crate::spelling::nearest;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
-use engine::{Exempt, Prefix, Switch};
+use engine::{Exempt, Prefix, Toggle};
 use std::path::PathBuf;
 use toml::de::DeValue;
 
@@ -76,10 +76,10 @@ pub(crate) fn number(value: &DeValue<'_>, bounds: RangeInclusive<u32>, example: 
 }
 
 /// `true` or `false`.
-pub(crate) fn switch(value: &DeValue<'_>) -> Result<Switch, Wrong> {
+pub(crate) fn switch(value: &DeValue<'_>) -> Result<Toggle, Wrong> {
     match value {
-        DeValue::Boolean(true) => Ok(Switch::On),
-        DeValue::Boolean(false) => Ok(Switch::Off),
+        DeValue::Boolean(true) => Ok(Toggle::On),
+        DeValue::Boolean(false) => Ok(Toggle::Off),
         DeValue::String(_) => Err(wrong_type(value, "true or false, without quotation marks")),
         _ => Err(wrong_type(value, "true or false")),
     }

@@ -1,7 +1,7 @@
 //! Configurations in, what the gateway takes them for out, or where they are wrong.
 
-use engine::{Join, Mode, SAFE_LEN, Switch};
-use packet::Fill;
+use engine::{FragmentPolicy, Mode, SAFE_LEN, Toggle};
+use packet::Split;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn every_key_has_its_effect() {
     assert_eq!((wide.port.as_str(), wide.mtu, wide.coalesce), ("packet:lan0", 9_000, Some(Mode::Reversible)));
     assert_eq!(
         (wide.join, wide.segment, wide.fragment, wide.fill),
-        (Join::Off, Switch::On, Switch::On, Fill::Full)
+        (FragmentPolicy::Off, Toggle::On, Toggle::On, Split::Max)
     );
     assert_eq!(
         (wide.hold, wide.patience),
@@ -95,15 +95,15 @@ fn every_key_has_its_effect() {
         .replace("[\":22\", \"192.0.2.0/24:53\"]", "[\"[2001:db8::]/32:22\", \"192.0.2.7\", \"10.0.0.0/8:80\"]");
     let config = valid(&turned);
     let wide = &config.wide;
-    assert_eq!((wide.hold, wide.fill, wide.offloads), (Holding::Adaptive, Fill::Even, Switch::Off));
-    assert_eq!((wide.segment, wide.fragment, wide.coalesce), (Switch::Off, Switch::Off, None));
+    assert_eq!((wide.hold, wide.fill, wide.offloads), (Holding::Adaptive, Split::Balanced, Toggle::Off));
+    assert_eq!((wide.segment, wide.fragment, wide.coalesce), (Toggle::Off, Toggle::Off, None));
     let exempt = "[(Some(2001:db8::/32), Some(22)), (Some(192.0.2.7/32), None), (Some(10.0.0.0/8), Some(80))]";
     assert_eq!(shown(&wide.exempt), exempt);
     assert_eq!((config.limits.memory, config.mss.raise), (4 << 30, Raise::Never));
 
     let config = valid(WIDE_INTERFACE);
     assert_eq!(format!("{:?}", config.wide_interface.prefixes), "[10.0.0.0/8, 2001:db8::/32]");
-    assert_eq!((config.narrow.fill, config.limits.datagram_lifetime), (Fill::Even, Duration::from_secs(2)));
+    assert_eq!((config.narrow.fill, config.limits.datagram_lifetime), (Split::Balanced, Duration::from_secs(2)));
 }
 
 #[test]
@@ -125,19 +125,19 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
         assert!(config.wide_interface.prefixes.is_empty());
         for side in [&config.wide, &config.narrow] {
             let hold = if config.role == Role::Border { Holding::Adaptive } else { Holding::Burst };
-            assert_eq!((side.hold, side.patience, side.fill), (hold, None, Fill::Full));
-            assert_eq!((side.offloads, side.fragment), (Switch::On, Switch::On));
+            assert_eq!((side.hold, side.patience, side.fill), (hold, None, Split::Max));
+            assert_eq!((side.offloads, side.fragment), (Toggle::On, Toggle::On));
             assert!(side.exempt.is_empty() && side.join_for.is_empty());
         }
     }
     let stages = |side: &SideConfig| (side.join, side.coalesce, side.segment);
-    assert_eq!(stages(&wide_interface.wide), (Join::Destination, None, Switch::On));
+    assert_eq!(stages(&wide_interface.wide), (FragmentPolicy::Reassemble, None, Toggle::On));
     assert_eq!(wide_interface.wide.port, "egress:b");
-    assert_eq!(stages(&wide_interface.narrow), (Join::Off, None, Switch::On));
-    assert_eq!(stages(&border.wide), (Join::Off, Some(Mode::Resize), Switch::On));
-    assert_eq!(stages(&border.narrow), (Join::Off, None, Switch::On));
-    assert_eq!(stages(&router.wide), (Join::Off, None, Switch::Off));
-    assert_eq!(stages(&router.narrow), (Join::Off, None, Switch::Off));
+    assert_eq!(stages(&wide_interface.narrow), (FragmentPolicy::Off, None, Toggle::On));
+    assert_eq!(stages(&border.wide), (FragmentPolicy::Off, Some(Mode::Resize), Toggle::On));
+    assert_eq!(stages(&border.narrow), (FragmentPolicy::Off, None, Toggle::On));
+    assert_eq!(stages(&router.wide), (FragmentPolicy::Off, None, Toggle::Off));
+    assert_eq!(stages(&router.narrow), (FragmentPolicy::Off, None, Toggle::Off));
     let raises = [&wide_interface, &border, &router].map(|config| config.mss.raise);
     assert_eq!(raises, [Raise::Never, Raise::BothWays, Raise::Never]);
 
@@ -149,13 +149,19 @@ fn what_a_file_leaves_out_is_as_its_role_has_it() {
 fn the_joining_of_a_destination_is_that_of_its_longest_prefix() {
     let side = valid(BORDER).wide;
     let joins = side.joins();
-    for (address, join) in
-        [("198.51.100.7", Join::Graceful), ("2001:db8::7", Join::Destination), ("192.0.2.1", Join::Off)]
-    {
+    for (address, join) in [
+        ("198.51.100.7", FragmentPolicy::Merge),
+        ("2001:db8::7", FragmentPolicy::Reassemble),
+        ("192.0.2.1", FragmentPolicy::Off),
+    ] {
         let ip: std::net::IpAddr = address.parse().unwrap();
         assert_eq!(*joins.get(ip.into()), join, "{address}");
     }
-    assert!(side.joins_as(Join::Graceful) && side.joins_as(Join::Off) && !side.joins_as(Join::Hop));
+    assert!(
+        side.joins_as(FragmentPolicy::Merge)
+            && side.joins_as(FragmentPolicy::Off)
+            && !side.joins_as(FragmentPolicy::ReassembleHop)
+    );
 }
 
 #[test]

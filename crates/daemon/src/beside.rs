@@ -10,12 +10,12 @@
 use crate::ports::{address, interface_of};
 use crate::wide_routes::WideRoutes;
 use config::{Config, Role};
-use engine::{Join, Switch};
+use engine::{FragmentPolicy, Toggle};
 use linux::monitor::{Change, Monitor};
 use linux::netlink::Netlink;
-use offload::pulse::Pulse;
+use offload::pulse::Heartbeat;
 use offload::redirect::{Links, Pair, Redirect, Taking, Target};
-use packet::Medium;
+use packet::LinkType;
 use port::Address;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -54,7 +54,7 @@ impl Beside {
     ///
     /// # Errors
     /// What the kernel refuses; nothing stays changed.
-    pub fn start(config: &Config, pulse: Option<Arc<Pulse>>, before: Vec<(Spot, Links)>) -> io::Result<Beside> {
+    pub fn start(config: &Config, pulse: Option<Arc<Heartbeat>>, before: Vec<(Spot, Links)>) -> io::Result<Beside> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (orders, taken) = mpsc::channel();
         let (tell, told) = mpsc::channel();
@@ -200,7 +200,7 @@ impl Follower {
 /// What stands in the kernel.
 struct Standing {
     config: Config,
-    pulse: Option<Arc<Pulse>>,
+    pulse: Option<Arc<Heartbeat>>,
     /// First to end: what is too long would be lost.
     routes: Option<WideRoutes>,
     redirects: Vec<(Wanted, Redirect)>,
@@ -216,7 +216,7 @@ struct Standing {
 struct Wanted {
     interface: u32,
     helper: u32,
-    medium: Medium,
+    medium: LinkType,
     what: What,
 }
 
@@ -235,7 +235,7 @@ enum What {
 }
 
 impl Standing {
-    fn new(config: Config, pulse: Option<Arc<Pulse>>, before: Vec<(Spot, Links)>) -> Standing {
+    fn new(config: Config, pulse: Option<Arc<Heartbeat>>, before: Vec<(Spot, Links)>) -> Standing {
         Standing { config, pulse, routes: None, redirects: Vec::new(), is_ending: false, doubt: None, before }
     }
 
@@ -338,7 +338,7 @@ fn wanted(config: &Config, netlink: &mut Netlink) -> io::Result<Vec<Wanted>> {
         Role::Border => {}
         Role::Router => {
             for (from, to, side) in [(&narrow, &wide, &config.wide), (&wide, &narrow, &config.narrow)] {
-                let tcp = side.coalesce.is_some() || side.segment == Switch::On;
+                let tcp = side.coalesce.is_some() || side.segment == Toggle::On;
                 if !joins(side) && !tcp {
                     continue;
                 }
@@ -377,7 +377,9 @@ fn rule_in_doubt(netlink: &mut Netlink, config: &Config) -> Option<String> {
 
 /// Are fragments for anybody joined on the way to this side?
 fn joins(side: &config::SideConfig) -> bool {
-    [Join::Destination, Join::Hop, Join::Graceful].into_iter().any(|join| side.joins_as(join))
+    [FragmentPolicy::Reassemble, FragmentPolicy::ReassembleHop, FragmentPolicy::Merge]
+        .into_iter()
+        .any(|join| side.joins_as(join))
 }
 
 /// An interface and its helper, both of which are there.
@@ -385,7 +387,7 @@ fn joins(side: &config::SideConfig) -> bool {
 struct Found {
     interface: u32,
     helper: u32,
-    medium: Medium,
+    medium: LinkType,
 }
 
 impl Found {

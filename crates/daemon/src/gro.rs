@@ -8,7 +8,7 @@
 
 use crate::claims;
 use config::{Config, SideConfig};
-use engine::Switch;
+use engine::Toggle;
 use linux::features::{self, Features, Previous};
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
@@ -84,7 +84,7 @@ impl Gro {
             let Some(name) = packet_interface(side) else { continue };
             // One that is not there is missed by who opens it.
             let Ok(interface) = netlink.interface(&name) else { continue };
-            if side.gro == Switch::On {
+            if side.gro == Toggle::On {
                 wanted.push(interface.index);
                 if self.changed.iter().all(|changed| changed.index != interface.index) {
                     let outcome = self.begin(&name, interface.index, cookie);
@@ -207,7 +207,7 @@ pub fn undo() -> io::Result<Vec<String>> {
 /// What a border will switch on where it runs by this configuration, and what it cannot: a sentence each.
 pub fn foresee(config: &Config) -> Vec<String> {
     let of = |side: &SideConfig| {
-        let name = packet_interface(side).filter(|_| side.gro == Switch::On)?;
+        let name = packet_interface(side).filter(|_| side.gro == Toggle::On)?;
         let features = Features::of(&name).ok().filter(|features| !features.is_on(GRO))?;
         Some(if features.can_change(GRO) {
             format!("{name}: GRO is off; it is on while the gateway runs, unless offloads = \"as-is\"")

@@ -5,25 +5,25 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
-pub mod desk;
 pub mod gro;
 pub mod interface_watch;
-pub mod keeper;
 pub mod messages;
 pub mod metrics;
 pub mod notify;
+pub mod offload_probe;
 pub mod own_addresses;
 pub mod privileges;
 pub mod reopen;
 pub mod roles;
 pub mod service;
-pub mod trial;
+pub mod supervisor;
+pub mod supervisor_client;
 pub mod voice;
 pub mod wide_routes;
-pub mod work;
+pub mod worker_process;
 
 mod beside;
 mod claims;
-mod doors;
-mod kept;
+mod fd_store;
+mod listeners;
 mod ports;

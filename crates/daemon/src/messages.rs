@@ -1,7 +1,7 @@
 //! What the keeper and its worker process say to each other in, messages on their socket out; and back.
 
 use config::OwnAddresses;
-use gateway::orders::Farewell;
+use gateway::commands::Farewell;
 use gateway::snapshot::Losses;
 use linux::descriptors;
 use port::Offloads;

@@ -4,9 +4,9 @@
 //! the ledger that say why something ended have one name and a label `reason`, and what each reason means is told
 //! by `wideload_reason_info`. Workers are summed up, but for their processor time.
 
-use crate::doors::{Door, Guest, Host};
+use crate::listeners::{Connection, Door, Serve};
 use engine::{Event, Reason};
-use gateway::figures::{Came, Count, EndFigures, Figures, Guessed, Lost, Shared, Watch, WayFigures, Went};
+use gateway::stats::{Came, Count, DirectionFigures, EndpointFigures, Guessed, Lost, Shared, Stats, Watch, Went};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -38,7 +38,7 @@ impl Metrics {
 ///
 /// # Panics
 /// Never: nothing can be wrong with writing to memory.
-pub fn text(figures: &Figures) -> String {
+pub fn text(figures: &Stats) -> String {
     let mut registry = Registry::with_prefix("wideload");
     registry.register_collector(Box::new(Page(figures.clone())));
     let mut text = String::new();
@@ -51,7 +51,7 @@ struct Fetched {
     watch: Watch,
 }
 
-impl Host for Fetched {
+impl Serve for Fetched {
     type Listener = TcpListener;
     type Stream = TcpStream;
 
@@ -61,7 +61,7 @@ impl Host for Fetched {
         Ok(stream)
     }
 
-    fn serve(&self, mut guest: Guest<'_, TcpStream>) {
+    fn serve(&self, mut guest: Connection<'_, TcpStream>) {
         let deadline = Instant::now() + PATIENCE;
         let answer = match request(&mut guest, deadline) {
             Ok(Some(head)) => self.answer(&head),
@@ -138,7 +138,7 @@ impl Answer {
 }
 
 /// All up to the empty line; none where it is too long.
-fn request(guest: &mut Guest<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
+fn request(guest: &mut Connection<'_, TcpStream>, deadline: Instant) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
     while bytes.len() < REQUEST_LEN_MAX {
@@ -153,7 +153,7 @@ fn request(guest: &mut Guest<'_, TcpStream>, deadline: Instant) -> io::Result<Op
 
 /// Closes such that what was said arrives, whatever the other still sends: a socket that is closed with something
 /// unread in it takes back what it said.
-fn part(mut guest: Guest<'_, TcpStream>, deadline: Instant) {
+fn part(mut guest: Connection<'_, TcpStream>, deadline: Instant) {
     if guest.stream.shutdown(Shutdown::Write).is_err() {
         return;
     }
@@ -169,7 +169,7 @@ fn part(mut guest: Guest<'_, TcpStream>, deadline: Instant) {
 
 /// All metrics of a moment.
 #[derive(Debug)]
-struct Page(Figures);
+struct Page(Stats);
 
 /// A value of a metric.
 #[derive(Clone, Copy, Debug)]
@@ -185,13 +185,13 @@ enum Value {
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// Writes metrics, all values of one name together.
-struct Sheet<'e, 'w> {
+struct MetricsText<'e, 'w> {
     encoder: &'e mut DescriptorEncoder<'w>,
 }
 
 impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut sheet = Sheet { encoder: &mut encoder };
+        let mut sheet = MetricsText { encoder: &mut encoder };
         sheet.about(&self.0)?;
         sheet.ways(&self.0)?;
         sheet.events(&self.0)?;
@@ -200,9 +200,9 @@ impl Collector for Page {
     }
 }
 
-impl Sheet<'_, '_> {
-    fn about(&mut self, figures: &Figures) -> fmt::Result {
-        let Figures { name, version, role, .. } = figures;
+impl MetricsText<'_, '_> {
+    fn about(&mut self, figures: &Stats) -> fmt::Result {
+        let Stats { name, version, role, .. } = figures;
         let labels = vec![("name", &name[..]), ("version", &version[..]), ("role", &role[..])];
         self.write("build", "Which gateway it is.", None, [(labels, Value::Info)])?;
         self.write(
@@ -234,15 +234,21 @@ impl Sheet<'_, '_> {
         self.write("reason", "What the reasons mean.", None, rows)
     }
 
-    fn ways(&mut self, figures: &Figures) -> fmt::Result {
+    fn ways(&mut self, figures: &Stats) -> fmt::Result {
         self.way_counts(figures, "received", "IP packets that came", |way| way.received)?;
         self.way_counts(figures, "forwarded", "Packets that went on, as they stand on the wire", |way| {
             way.forwarded
         })?;
         self.totals(figures, "all_received", "All IP packets that came, those of offloaded flows too", 0)?;
         self.totals(figures, "all_forwarded", "All packets that went on, those of offloaded flows too", 1)?;
-        self.reasons(figures, "passed", ["frames", ""], "Frames that passed as they came", WayFigures::passed)?;
-        self.reasons(figures, "retired", ["packets", "payload"], "Packets that ended", WayFigures::retired)?;
+        self.reasons(
+            figures,
+            "passed",
+            ["frames", ""],
+            "Frames that passed as they came",
+            DirectionFigures::passed,
+        )?;
+        self.reasons(figures, "retired", ["packets", "payload"], "Packets that ended", DirectionFigures::retired)?;
         let held = "Packets that are held";
         self.levels(figures, "held", packets(), held, |way| way.held.packets)?;
         self.levels(figures, "held_payload", Unit::Bytes, "Payload that is held", |way| way.held.bytes)?;
@@ -262,10 +268,10 @@ impl Sheet<'_, '_> {
     /// A family for the packets and one for the bytes of what each way counts once.
     fn way_counts(
         &mut self,
-        figures: &Figures,
+        figures: &Stats,
         name: &str,
         what: &str,
-        of: impl Fn(&WayFigures) -> Count,
+        of: impl Fn(&DirectionFigures) -> Count,
     ) -> fmt::Result {
         let rows = |part: fn(Count) -> u64| {
             let ways = figures.all.ways().into_iter();
@@ -277,7 +283,7 @@ impl Sheet<'_, '_> {
     }
 
     /// The same of all that passes, the worker or not: what came (0), or what went (1).
-    fn totals(&mut self, figures: &Figures, name: &str, what: &str, which: usize) -> fmt::Result {
+    fn totals(&mut self, figures: &Stats, name: &str, what: &str, which: usize) -> fmt::Result {
         let totals = figures.all.totals();
         let rows = |part: fn(Count) -> u64| {
             let row = |(label, counts): &(&'static str, [Count; 2])| {
@@ -293,11 +299,11 @@ impl Sheet<'_, '_> {
     /// The same by reason; `unit` names what is counted and whose bytes.
     fn reasons(
         &mut self,
-        figures: &Figures,
+        figures: &Stats,
         name: &str,
         [unit, bytes_of]: [&str; 2],
         what: &str,
-        of: impl Fn(&WayFigures, Reason) -> Count,
+        of: impl Fn(&DirectionFigures, Reason) -> Count,
     ) -> fmt::Result {
         let rows = |part: fn(Count) -> u64| {
             let ways = figures.all.ways().into_iter();
@@ -318,17 +324,17 @@ impl Sheet<'_, '_> {
 
     fn levels(
         &mut self,
-        figures: &Figures,
+        figures: &Stats,
         name: &str,
         unit: Unit,
         what: &str,
-        of: impl Fn(&WayFigures) -> u64,
+        of: impl Fn(&DirectionFigures) -> u64,
     ) -> fmt::Result {
         let rows = figures.all.ways().into_iter().map(|(label, way)| (vec![("way", label)], Value::Level(of(way))));
         self.write(name, &format!("{what}."), Some(unit), rows)
     }
 
-    fn stages(&mut self, figures: &Figures) -> fmt::Result {
+    fn stages(&mut self, figures: &Stats) -> fmt::Result {
         let rows = || {
             let ways = figures.all.ways().into_iter();
             ways.flat_map(|(label, way)| way.stages.iter().map(move |stage| (label, stage)))
@@ -340,12 +346,13 @@ impl Sheet<'_, '_> {
         self.write("stage_held_payload", "Payload that the stage holds.", Some(Unit::Bytes), held)
     }
 
-    fn events(&mut self, figures: &Figures) -> fmt::Result {
+    fn events(&mut self, figures: &Stats) -> fmt::Result {
         for event in Event::ALL {
             let rows = |part: fn(Count) -> u64| {
                 let ways = figures.all.ways().into_iter();
-                let row =
-                    |(label, way): (_, &WayFigures)| (vec![("way", label)], Value::Total(part(way.event(*event))));
+                let row = |(label, way): (_, &DirectionFigures)| {
+                    (vec![("way", label)], Value::Total(part(way.event(*event))))
+                };
                 ways.map(row).collect::<Vec<_>>()
             };
             let name = format!("event_{}", event.name());
@@ -356,7 +363,7 @@ impl Sheet<'_, '_> {
         Ok(())
     }
 
-    fn ends(&mut self, figures: &Figures) -> fmt::Result {
+    fn ends(&mut self, figures: &Stats) -> fmt::Result {
         let up = figures.all.ends().map(|(label, end)| (label, end, Value::Level(end.is_up.into())));
         self.write_ends("port_up", "Does the port work?", None, up)?;
         for counter in Came::ALL {
@@ -372,7 +379,7 @@ impl Sheet<'_, '_> {
         Ok(())
     }
 
-    fn laws(&mut self, figures: &Figures) -> fmt::Result {
+    fn laws(&mut self, figures: &Stats) -> fmt::Result {
         let ways = figures.all.ways();
         let what = "Packets that came or were made, less those that left, were used or are held: not 0 is a mistake in the program.";
         let rows = ways.map(|(label, way)| (vec![("way", label)], Value::Gap(way.unexplained.packets)));
@@ -393,7 +400,7 @@ impl Sheet<'_, '_> {
         name: &str,
         help: &str,
         unit: Option<Unit>,
-        rows: [(&'static str, &EndFigures, Value); 2],
+        rows: [(&'static str, &EndpointFigures, Value); 2],
     ) -> fmt::Result {
         let rows = rows.map(|(label, end, value)| (vec![("end", label), ("port", &end.address[..])], value));
         self.write(name, help, unit, rows)

@@ -6,13 +6,13 @@
 //! find it too.
 
 use crate::ports;
-use crate::roles::Seized;
+use crate::roles::HostChanges;
 use config::{Config, SideConfig};
-use engine::Switch;
+use engine::Toggle;
 use gateway::build;
 use linux::netlink::Netlink;
 use offload::steer;
-use port::{Address, Fanout, Offloads, Options, Port, Spread};
+use port::{Address, Fanout, FanoutMode, Offloads, Options, Port};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 pub struct Reopening {
     config: Config,
     end: usize,
-    seized: Arc<Mutex<Seized>>,
+    seized: Arc<Mutex<HostChanges>>,
     state: Mutex<State>,
 }
 
@@ -72,7 +72,7 @@ impl Reopening {
     ///
     /// # Errors
     /// The interface is not there.
-    pub fn new(config: &Config, end: usize, seized: Arc<Mutex<Seized>>) -> io::Result<Reopening> {
+    pub fn new(config: &Config, end: usize, seized: Arc<Mutex<HostChanges>>) -> io::Result<Reopening> {
         let index = match foreign(config, end)? {
             Some(name) => Some(Netlink::open()?.interface(&name)?.index),
             None => None,
@@ -167,8 +167,8 @@ pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> 
 pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Port>> {
     let side = side(config, end);
     let offloads = match side.offloads {
-        Switch::On => Options::default().offloads,
-        Switch::Off => Offloads::default(),
+        Toggle::On => Options::default().offloads,
+        Toggle::Off => Offloads::default(),
     };
     let may_lend = build::can_lend(config);
     let other = if may_lend { foreign(config, 1 - end)? } else { None };
@@ -178,7 +178,8 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
     let mtu = Some(side.mtu.into());
     let mut options = Options { mtu, offloads, may_lend, lends_to, counts_drops, ..Options::default() };
     if config.workers > 1 {
-        let spread = if steer::allowed().is_ok() { Spread::Steered(config.workers as u16) } else { Spread::Flow };
+        let spread =
+            if steer::allowed().is_ok() { FanoutMode::Steered(config.workers as u16) } else { FanoutMode::Flow };
         let index = match foreign(config, end)? {
             Some(name) => Netlink::open()?.interface(&name)?.index,
             None => 0,

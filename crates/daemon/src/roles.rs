@@ -6,7 +6,7 @@ use config::{Config, SideConfig};
 use linux::addresses;
 use linux::netlink::Netlink;
 use offload::intercept::Intercept;
-use offload::pulse::Pulse;
+use offload::pulse::Heartbeat;
 use offload::redirect::Links;
 use port::Address;
 use std::io;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 /// What the host's kernel leaves to the gateway, until this is dropped.
 #[derive(Debug, Default)]
-pub struct Seized {
+pub struct HostChanges {
     /// Of a bump in the wire: each with the number of its interface; none where the host can do without.
     intercepts: Vec<(u32, Option<Intercept>)>,
     /// Of a router and of a host.
     beside: Option<Beside>,
 }
 
-impl Seized {
+impl HostChanges {
     /// Has the kernel of this thread's namespace leave to the gateway what is the gateway's: to be called once all
     /// ports are open, so that nothing is lost between. Where there is a pulse, the kernel keeps fragments while it
     /// is silent. `before` is what the program before this one left.
@@ -32,10 +32,10 @@ impl Seized {
     /// What the kernel refuses; nothing stays changed.
     pub(crate) fn start(
         config: &Config,
-        pulse: Option<Arc<Pulse>>,
+        pulse: Option<Arc<Heartbeat>>,
         before: Vec<(Spot, Links)>,
-    ) -> io::Result<Seized> {
-        let mut seized = Seized::default();
+    ) -> io::Result<HostChanges> {
+        let mut seized = HostChanges::default();
         if config.is_beside_kernel() {
             seized.beside = Some(Beside::start(config, pulse, before)?);
         } else {

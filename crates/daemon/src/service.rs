@@ -4,20 +4,20 @@ use crate::gro::Gro;
 use crate::own_addresses;
 use crate::privileges;
 use crate::reopen::{self, Opener, Reopening, offload_doubt, open};
-use crate::roles::Seized;
+use crate::roles::HostChanges;
 use config::{Config, OwnAddresses, Role};
 use gateway::build::{self, draw_secrets, lends, replacement};
-use gateway::endpoint::{End, Reopen};
-use gateway::figures::Watch;
-use gateway::handover::{Legacy, Will};
-use gateway::orders::{Farewell, Order, Orders, Reins, orders};
+use gateway::commands::{Command, Commands, Farewell, WorkerHandle, commands};
+use gateway::endpoint::{Endpoint, Reopen};
+use gateway::handover::{HandedFrame, HandoffWriter};
 use gateway::path::Path;
-use gateway::siblings::Siblings;
+use gateway::peer_handoff::PeerHandoff;
 use gateway::snapshot::{Losses, Snapshot};
 use gateway::stations::Stations;
+use gateway::stats::Watch;
 use gateway::worker::{FAREWELL_PATIENCE, Worker};
 use linux::clock::Clock;
-use offload::pulse::Pulse;
+use offload::pulse::Heartbeat;
 use port::{Offloads, Port};
 use std::fmt;
 use std::io;
@@ -37,7 +37,7 @@ pub struct Service {
     note: Option<String>,
     /// What the host has given up for it, where this process has the right to ask for that; it is put back when
     /// this ends.
-    seized: Arc<Mutex<Seized>>,
+    seized: Arc<Mutex<HostChanges>>,
     /// Interfaces at which it switched GRO on; none where another process has seen to that.
     gro: Option<Gro>,
     /// What was lost before it began.
@@ -47,7 +47,7 @@ pub struct Service {
 /// A worker on its thread.
 #[derive(Debug)]
 struct Member {
-    reins: Reins,
+    reins: WorkerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,7 +59,7 @@ pub struct Ties {
     /// Have it open the ports of the wide end and the narrow one anew.
     pub openers: [Opener; 2],
     /// Where workers say that they work, if packets pass without them.
-    pub pulse: Option<Arc<Pulse>>,
+    pub pulse: Option<Arc<Heartbeat>>,
     /// What was lost before.
     pub losses: Losses,
     /// Has it know what is lost with a worker that panics.
@@ -76,7 +76,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// All of these.
-    pub fn new(legacies: &[Vec<Legacy>], tell: Tell) -> Waiting {
+    pub fn new(legacies: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
         Waiting { count: legacies.iter().map(Vec::len).sum(), tell }
     }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for Ties {
 /// How a process ends in which a worker panics.
 struct Ending {
     tell: Tell,
-    crew: Vec<Reins>,
+    crew: Vec<WorkerHandle>,
     once: Once,
 }
 
@@ -112,7 +112,7 @@ impl Ending {
     /// panics meanwhile waits for that: it has said what is lost with it.
     fn end(&self) {
         self.once.call_once(|| {
-            (self.tell)(Reins::stop_all(&self.crew, SIBLINGS_PATIENCE));
+            (self.tell)(WorkerHandle::stop_all(&self.crew, SIBLINGS_PATIENCE));
             process::exit(PANICKED);
         });
     }
@@ -122,7 +122,7 @@ impl Ending {
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
-    legacies: Vec<Legacy>,
+    legacies: Vec<HandedFrame>,
     /// How the process ends where one panics; none: the thread ends alone.
     ending: Option<Arc<Ending>>,
     openers: [Opener; 2],
@@ -140,7 +140,7 @@ impl Service {
             .map(|number| Ok([open(&config, 0, number)?, open(&config, 1, number)?]))
             .collect::<io::Result<Vec<_>>>()?;
         let doubt = offload_doubt(ports.iter().flatten().map(|port| port.why_no_leases()));
-        let seized = Arc::new(Mutex::new(Seized::default()));
+        let seized = Arc::new(Mutex::new(HostChanges::default()));
         let opener = |end| -> io::Result<Opener> {
             let reopening = Reopening::new(&config, end, Arc::clone(&seized))?;
             Ok(Arc::new(move |number| reopening.port(number)))
@@ -148,7 +148,7 @@ impl Service {
         let openers = [opener(0)?, opener(1)?];
         let mut service = Service::assemble(config, ports, Vec::new(), openers, None, None)?;
         service.seized = seized;
-        *reopen::locked(&service.seized) = Seized::start(&service.config, None, Vec::new())?;
+        *reopen::locked(&service.seized) = HostChanges::start(&service.config, None, Vec::new())?;
         let gro = service.gro.insert(Gro::default());
         // Without it, packets come one by one.
         let doubts = gro.suit(&service.config);
@@ -167,7 +167,7 @@ impl Service {
     pub fn start_on(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
-        legacies: Vec<Vec<Legacy>>,
+        legacies: Vec<Vec<HandedFrame>>,
         Ties { openers, pulse, losses, tell, mut waiting }: Ties,
     ) -> io::Result<Service> {
         let told = Some((tell, &mut waiting));
@@ -179,9 +179,9 @@ impl Service {
     fn assemble(
         config: Config,
         ports: Vec<[Box<dyn Port>; 2]>,
-        mut legacies: Vec<Vec<Legacy>>,
+        mut legacies: Vec<Vec<HandedFrame>>,
         openers: [Opener; 2],
-        pulse: Option<Arc<Pulse>>,
+        pulse: Option<Arc<Heartbeat>>,
         told: Option<(Tell, &mut Waiting)>,
     ) -> io::Result<Service> {
         let (tell, mut waiting) = told.unzip();
@@ -225,13 +225,13 @@ impl Service {
 
     /// Has all workers get around, those that are able to.
     pub fn nudge(&self) {
-        self.crew.iter().for_each(|member| member.reins.nudge());
+        self.crew.iter().for_each(|member| member.reins.wake());
     }
 
     /// Ends, and writes what is held to a pipe. Returns what is lost by that.
     pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
-        for (member, will) in self.crew.iter().zip(Will::each(pipe, self.crew.len())) {
-            member.reins.give(Order::HandOver(will));
+        for (member, will) in self.crew.iter().zip(HandoffWriter::each(pipe, self.crew.len())) {
+            member.reins.give(Command::HandOver(will));
         }
         self.join();
         let mut losses = Losses::default();
@@ -258,7 +258,7 @@ impl Service {
     }
 
     /// What asks the workers, and tells them.
-    pub fn reins(&self) -> Vec<Reins> {
+    pub fn reins(&self) -> Vec<WorkerHandle> {
         self.crew.iter().map(|member| member.reins.clone()).collect()
     }
 
@@ -274,7 +274,7 @@ impl Service {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
             let replacement = replacement(&config, self.offloads, draw_secrets()?, done.clone());
-            if !member.reins.give(Order::Replace(Box::new(replacement))) {
+            if !member.reins.give(Command::Replace(Box::new(replacement))) {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
             }
         }
@@ -294,7 +294,7 @@ impl Service {
     pub fn farewell(&self) -> Farewell {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
-            member.reins.give(Order::Farewell(done.clone()));
+            member.reins.give(Command::Farewell(done.clone()));
         }
         drop(done);
         let until = Instant::now() + FAREWELL_PATIENCE + PATIENCE;
@@ -377,33 +377,33 @@ pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
 }
 
 /// What connects a worker with who tells it what to do, and with its siblings.
-type Place = (Reins, Orders, Option<Siblings>);
+type Place = (WorkerHandle, Commands, Option<PeerHandoff>);
 
-fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Pulse>>) -> io::Result<Vec<Place>> {
-    let orders = |number| {
-        let (reins, orders) = orders()?;
-        Ok((reins, orders.with_pulse(pulse.map(|pulse| (Arc::clone(pulse), number)))))
+fn places(config: &Config, is_steered: bool, pulse: Option<&Arc<Heartbeat>>) -> io::Result<Vec<Place>> {
+    let commands = |number| {
+        let (reins, commands) = commands()?;
+        Ok((reins, commands.with_pulse(pulse.map(|pulse| (Arc::clone(pulse), number)))))
     };
-    let (reins, orders): (Vec<_>, Vec<_>) =
-        (0..config.workers).map(orders).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+    let (reins, commands): (Vec<_>, Vec<_>) =
+        (0..config.workers).map(commands).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
     let mut siblings = Vec::new();
     if config.workers > 1 && is_steered {
-        siblings = Siblings::of(&reins);
+        siblings = PeerHandoff::of(&reins);
     }
     let mut siblings = siblings.into_iter();
-    Ok(reins.into_iter().zip(orders).map(|(reins, orders)| (reins, orders, siblings.next())).collect())
+    Ok(reins.into_iter().zip(commands).map(|(reins, commands)| (reins, commands, siblings.next())).collect())
 }
 
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     let Start { ports: [wide, narrow], place, legacies, ending, openers, stations } = start;
-    let (reins, orders, siblings) = place;
+    let (reins, commands, siblings) = place;
     let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
     let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
     let ends = [
-        End::new(wide, config.wide.mtu).with_reopen(wide_again),
-        End::new(narrow, config.narrow.mtu).with_reopen(narrow_again),
+        Endpoint::new(wide, config.wide.mtu).with_reopen(wide_again),
+        Endpoint::new(narrow, config.narrow.mtu).with_reopen(narrow_again),
     ];
-    let worker = Worker::new(Clock::start(), ends, gateway, orders);
+    let worker = Worker::new(Clock::start(), ends, gateway, commands);
     let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
     let worker = worker.with_siblings(siblings).with_stations(stations).lending(lends(config));
     let mut worker = worker.on(path);
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn frames_that_no_worker_has_when_a_process_ends_are_told_as_lost() {
         let legacies =
-            [2, 0, 3].map(|count| vec![Legacy { way: 0, longest_piece: 0, id: 0, frame: Vec::new() }; count]);
+            [2, 0, 3].map(|count| vec![HandedFrame { way: 0, longest_piece: 0, id: 0, frame: Vec::new() }; count]);
         let told = Arc::new(Mutex::new(Losses::default()));
         for (taken, untaken) in [(0, 5), (2, 3), (5, 0)] {
             let losses = Arc::clone(&told);

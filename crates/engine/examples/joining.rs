@@ -3,9 +3,10 @@
 //!     cargo run --release -p wideload-engine --example joining
 
 use std::time::Duration;
-use wideload_engine::packet::{Ingress, Medium, Pool, Sum, Time};
+use wideload_engine::packet::{Ingress, LinkType, Pool, Sum, Time};
 use wideload_engine::{
-    Batch, Full, Gateway, GatewaySettings, Join, Position, Prefixes, Secret, Secrets, SideSettings, Way as Leaving,
+    Batch, Egress as Leaving, FragmentPolicy, Full, Gateway, GatewaySettings, Position, Prefixes, Secret, Secrets,
+    SideSettings,
 };
 
 /// Who joins.
@@ -53,7 +54,7 @@ fn left_count(way: Way, mtu: u16, datagrams: usize, buffers: usize) -> u64 {
 fn push(gateway: &mut Gateway, now: Time, frame: &[u8]) {
     let mut batch = Batch::default();
     let (mut places, pool) = gateway.places(0);
-    assert!(batch.receive(frame, Medium::Ip, Ingress(0), places.as_mut(), pool), "the pool is large");
+    assert!(batch.receive(frame, LinkType::Ip, Ingress(0), places.as_mut(), pool), "the pool is large");
     gateway.push(now, 0, &mut batch);
 }
 
@@ -67,10 +68,10 @@ fn drain(gateway: &mut Gateway) {
 /// A router that joins in this way within so many bytes.
 fn gateway(way: Way, mtu: u16, bytes: usize) -> Gateway {
     let (joins, mtu, join_full) = match way {
-        Way::Graceful(full) => (Join::Graceful, mtu, full),
-        Way::Hop => (Join::Hop, mtu, Full::Pass),
+        Way::Graceful(full) => (FragmentPolicy::Merge, mtu, full),
+        Way::Hop => (FragmentPolicy::ReassembleHop, mtu, Full::Pass),
         // No link follows.
-        Way::Destination => (Join::Destination, u16::MAX, Full::Pass),
+        Way::Destination => (FragmentPolicy::Reassemble, u16::MAX, Full::Pass),
     };
     let joins = Prefixes::new(joins);
     let side = SideSettings { memory: bytes, joins, join_full, ..SideSettings::new(mtu, Position::Transit) };
@@ -81,7 +82,7 @@ fn gateway(way: Way, mtu: u16, bytes: usize) -> Gateway {
 fn run_charge(mtu: u16) -> usize {
     let mut gateway = gateway(Way::Graceful(Full::Pass), mtu, 1 << 20);
     push(&mut gateway, Time::ZERO, &fragment(0, 0));
-    gateway.side(0).widening.charged()
+    gateway.side(0).aggregation.charged()
 }
 
 /// The fragment of a host's datagram whose payload starts there.

@@ -7,12 +7,12 @@
 //! asked for.
 
 use crate::flows::{FlowKey, FlowTable, Found};
+use crate::keyed_hash::Secret;
 use crate::ledger::Ledger;
 use crate::mss::{Border, Mss, Raise};
 use crate::output::Output;
-use crate::secret::Secret;
 use crate::toward::Toward;
-use packet::icmp::Complaint;
+use packet::icmp::IcmpError;
 use packet::{Address, Frame, Ingress, Packet, SegmentLimit, Time};
 
 /// The table of connections, and the rules of a border for them.
@@ -100,7 +100,7 @@ impl Connections {
         ledger: &mut Ledger,
     ) {
         if let Some(mss) = &mut self.mss {
-            mss.see(now, packet, found, toward, &mut self.flows, ledger);
+            mss.on_packet(now, packet, found, toward, &mut self.flows, ledger);
         }
     }
 
@@ -115,16 +115,16 @@ impl Connections {
     /// Packets of a connection go on toward this side without being seen here: from the first of these ends to the
     /// second, addresses and ports, without VLAN tags. How long its packets may be, IP header counted, in bytes; none
     /// where nothing is known of its handshake.
-    pub fn hear(&mut self, now: Time, ends: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
+    pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
         let mss = self.mss.as_mut()?;
         let at = self.flows.between(ends, toward).filter(|at| self.flows.handshake(*at).is_some())?;
-        mss.hear(now, at, toward, &mut self.flows);
+        mss.on_offloaded(now, at, toward, &mut self.flows);
         Some(mss.limit(self.flows.handshake(at), toward))
     }
 
     /// The narrow end of a connection whose packets go on without being seen here has acknowledged all before this byte.
-    /// Its ends are as in [`hear`](Connections::hear), the narrow one first.
-    pub fn hear_ack(&mut self, ends: [(Address, u16); 2], ack: u32) {
+    /// Its ends are as in [`on_offloaded`](Connections::on_offloaded), the narrow one first.
+    pub fn on_offloaded_ack(&mut self, ends: [(Address, u16); 2], ack: u32) {
         if let Some(at) = self.flows.between(ends, Toward::Wide)
             && let Some(raised) = self.flows.handshake_mut(at).and_then(|it| it.raised.as_mut())
         {
@@ -162,7 +162,7 @@ impl Connections {
         let frame = raised.and_then(|raised| raised.segment((key.wide, wide_port), (key.narrow, narrow_port)));
         let Some((frame, medium)) = frame else { return false };
         let Ok(about) = Frame::copy(&frame, medium, ingress, &mut out.pool) else { return false };
-        let is_told = out.tell(Complaint::TooBig { mtu: mss.border.narrow_mtu }, &about);
+        let is_told = out.tell(IcmpError::TooBig { mtu: mss.border.narrow_mtu }, &about);
         out.done(about);
         is_told
     }

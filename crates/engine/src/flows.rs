@@ -5,18 +5,18 @@
 //! stream expects, nothing else has to be compared.
 
 use crate::handshake::Handshake;
-use crate::held::{Handle, Held, Key};
-use crate::secret::{Secret, TableKey};
+use crate::held::{FairTable, Handle, Key};
+use crate::keyed_hash::{Secret, TableKey};
 use crate::toward::Toward;
 use core::net::IpAddr;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Packet, TcpFacts, TcpPart, Time, Version};
+use packet::{Address, Packet, TcpFacts, TcpSegmentFacts, Time, Version};
 
 /// The connections that are known.
 #[derive(Debug)]
 pub(crate) struct FlowTable {
-    flows: Held<FlowKey, Flow>,
+    flows: FairTable<FlowKey, Flow>,
     /// Where the last packets belonged, by their [`FlowHash`]: eight times as many places as there are connections, so
     /// that few share one.
     hints: Box<[Hint]>,
@@ -72,7 +72,7 @@ pub(crate) enum Found {
         /// What is coalesced of it.
         stream: Handle,
         /// What moves.
-        tcp: TcpPart,
+        tcp: TcpSegmentFacts,
     },
 }
 
@@ -85,7 +85,7 @@ impl FlowTable {
     /// One that remembers within `limit` bytes.
     pub(crate) fn new(limit: usize, tells_ports_apart: bool, secret: Secret) -> FlowTable {
         FlowTable {
-            flows: Held::new(limit, &[PATIENCE, SHORT_PATIENCE], secret),
+            flows: FairTable::new(limit, &[PATIENCE, SHORT_PATIENCE], secret),
             hints: no_hints(HINT_COUNT_MIN),
             tells_ports_apart,
             handshake_count: 0,
@@ -111,7 +111,7 @@ impl FlowTable {
         packet: &Packet,
         direction: usize,
         takes_udp: bool,
-        continues: impl Fn(Handle, &Packet) -> Option<(TcpPart, Handle)>,
+        continues: impl Fn(Handle, &Packet) -> Option<(TcpSegmentFacts, Handle)>,
     ) -> Found {
         let is_of_one = packet.ip().upper.is_some_and(|it| it.protocol == TCP || takes_udp && it.protocol == UDP);
         let Some(hash) = FlowHash::of(packet).filter(|_| is_of_one) else { return Found::Nothing };
@@ -129,13 +129,13 @@ impl FlowTable {
         hash: FlowHash,
         packet: &Packet,
         direction: usize,
-        continues: impl Fn(Handle, &Packet) -> Option<(TcpPart, Handle)>,
+        continues: impl Fn(Handle, &Packet) -> Option<(TcpSegmentFacts, Handle)>,
     ) -> Found {
         let Some((key, facts)) = FlowKey::of(packet, direction, self.tells_ports_apart) else {
             return Found::Nothing;
         };
         let hinted = *self.hint(hash);
-        let at = match self.flows.recall(hinted.at, &key) {
+        let at = match self.flows.get_for_key(hinted.at, &key) {
             Some(_) => hinted.at,
             None => match self.flows.find(&key) {
                 Some(at) => at,
@@ -180,7 +180,7 @@ impl FlowTable {
 
     /// What a connection is found by.
     pub(crate) fn key(&self, at: Handle) -> FlowKey {
-        match self.flows.glimpse(at) {
+        match self.flows.get_entry(at) {
             Some((key, _)) => *key,
             None => panic!("a connection that was found is known"),
         }
@@ -194,7 +194,7 @@ impl FlowTable {
     /// What is known of the handshake of a connection.
     #[inline]
     pub(crate) fn handshake(&self, at: Handle) -> Option<&Handshake> {
-        self.flows.peek(at)?.handshake.as_ref()
+        self.flows.get(at)?.handshake.as_ref()
     }
 
     /// The same, to be changed.
@@ -218,7 +218,7 @@ impl FlowTable {
     /// What is coalesced of a connection in a direction.
     #[inline]
     pub(crate) fn stream(&self, at: Handle, direction: usize) -> Option<Handle> {
-        self.flows.peek(at)?.stream(direction)
+        self.flows.get(at)?.stream(direction)
     }
 
     fn remember(&mut self, packet: &Packet, hint: Hint) {
@@ -238,7 +238,7 @@ impl FlowTable {
 
     /// A stream has ended; without any, nothing is known of a connection without a handshake.
     pub(crate) fn end(&mut self, at: Handle, direction: usize, stream: Handle) {
-        if let Some((_, flow)) = self.flows.look(at)
+        if let Some((_, flow)) = self.flows.get_mut(at)
             && let Some(place) = flow.streams.get_mut(direction)
             && place.take_if(|known| *known == stream).is_some()
             && flow.is_nothing()
@@ -254,7 +254,7 @@ impl FlowTable {
 
     /// A connection that has opened is forgotten after those that have not.
     pub(crate) fn protect(&mut self, at: Handle) {
-        self.flows.protect(at);
+        self.flows.move_to_reserve(at);
     }
 
     /// Forgets handshakes that are late, and tells of each; a connection stays as long as it has streams.
@@ -265,7 +265,7 @@ impl FlowTable {
             if let Some(handshake) = self.forget_handshake(at) {
                 forgotten(&handshake);
             }
-            if self.flows.look(at).is_some_and(|(_, flow)| !flow.is_nothing()) {
+            if self.flows.get_mut(at).is_some_and(|(_, flow)| !flow.is_nothing()) {
                 self.flows.touch(now, at, SHORT_PATIENCE);
             }
         }
@@ -274,13 +274,13 @@ impl FlowTable {
     /// Is more remembered than the limit allows?
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
-        self.flows.has_surplus()
+        self.flows.is_over_limit()
     }
 
     /// Forgets handshakes beyond the limit, of those hosts first that have the most, and tells of each; a connection
     /// stays as long as it has streams, which are charged where they are.
     pub(crate) fn forget_surplus(&mut self, mut forgotten: impl FnMut(&Handshake)) {
-        while let Some(handshake) = self.flows.surplus().and_then(|at| self.forget_handshake(at)) {
+        while let Some(handshake) = self.flows.over_limit().and_then(|at| self.forget_handshake(at)) {
             forgotten(&handshake);
         }
     }
@@ -339,7 +339,7 @@ impl FlowTable {
     #[inline]
     pub(crate) fn prefetch(&self, packet: &Packet) -> Option<Handle> {
         let Hint { at, stream } = *self.hint_at(FlowHash::of(packet)?);
-        self.flows.foresee(at);
+        self.flows.prefetch(at);
         Some(stream)
     }
 
@@ -494,7 +494,7 @@ const HINT_COUNT_MAX: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::{Frame, Ingress, Medium, Pool, Sum};
+    use packet::{Frame, Ingress, LinkType, Pool, Sum};
 
     #[test]
     fn connections_of_one_pair_of_hosts_differ_in_both_hashes_by_either_port() {
@@ -506,7 +506,7 @@ mod tests {
             frame[10..12].copy_from_slice(&checksum.to_be_bytes());
             frame.extend([source.to_be_bytes(), destination.to_be_bytes()].concat());
             frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0, 0, 0, 0, 0, 0]);
-            let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut pool).unwrap();
+            let packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut pool).unwrap();
             let (key, _) = FlowKey::of(&packet, 0, true).unwrap();
             let FlowHash(hash) = FlowHash::of(&packet).unwrap();
             pool.give(packet.into_buffer());

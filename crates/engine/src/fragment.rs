@@ -3,19 +3,19 @@
 //! Nothing is copied but the header, and the first piece is ready before the second exists (G3, G4, C7); a packet's
 //! pieces come one after the other, so nothing interleaves them (C16).
 
-use crate::segment::{Piece, Segments};
-use packet::{Cut, Fragment, PIECE_HEADER_LEN_MAX, Packet, Shares, Template};
+use crate::segment::{Segments, WirePacket};
+use packet::{Fragment, FragmentRanges, Fragmentation, PIECE_HEADER_LEN_MAX, Packet, Template};
 
 /// The pieces that a packet leaves in, one at a time; a packet that is not to be cut is its own only piece.
 #[derive(Debug)]
-pub struct Pieces<'a> {
-    cuts: Cuts<'a>,
+pub struct WirePackets<'a> {
+    cuts: FragmentWriter<'a>,
     room: [u8; PIECE_HEADER_LEN_MAX],
 }
 
 /// The same, each header written where the caller says: so many can leave at once.
 #[derive(Debug)]
-pub struct Cuts<'a> {
+pub struct FragmentWriter<'a> {
     packet: &'a Packet,
     state: State<'a>,
 }
@@ -30,16 +30,16 @@ enum State<'a> {
 /// The fragments that a packet leaves in.
 #[derive(Debug)]
 struct Cutting<'a> {
-    shares: Shares<'a>,
+    shares: FragmentRanges<'a>,
     template: Template<'a>,
     base: Fragment,
     payload: &'a [u8],
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> WirePackets<'a> {
     /// The pieces of `packet`, as its `cut` says.
-    pub fn of(packet: &'a Packet) -> Pieces<'a> {
-        Pieces { cuts: Cuts::of(packet), room: [0; PIECE_HEADER_LEN_MAX] }
+    pub fn of(packet: &'a Packet) -> WirePackets<'a> {
+        WirePackets { cuts: FragmentWriter::of(packet), room: [0; PIECE_HEADER_LEN_MAX] }
     }
 
     /// The next piece.
@@ -47,20 +47,20 @@ impl<'a> Pieces<'a> {
         clippy::should_implement_trait,
         reason = "each piece borrows the room that the next one is written to"
     )]
-    pub fn next(&mut self) -> Option<Piece<'_>> {
+    pub fn next(&mut self) -> Option<WirePacket<'_>> {
         self.cuts.next(&mut self.room)
     }
 }
 
-impl<'a> Cuts<'a> {
+impl<'a> FragmentWriter<'a> {
     /// The pieces of `packet`, as its `cut` says.
     #[inline]
-    pub fn of(packet: &'a Packet) -> Cuts<'a> {
-        let state = match (packet.shares(), packet.cut) {
+    pub fn of(packet: &'a Packet) -> FragmentWriter<'a> {
+        let state = match (packet.shares(), packet.fragmentation) {
             (Some(shares), Some(cut)) => State::Cutting(Cutting::new(packet, shares, cut)),
             _ => Segments::of(packet).map_or(State::Uncut { sent: false }, State::Segmenting),
         };
-        Cuts { packet, state }
+        FragmentWriter { packet, state }
     }
 
     /// The next piece. Its header is written to the front of `room`, which has [`PIECE_HEADER_LEN_MAX`] bytes, or as many as
@@ -69,7 +69,7 @@ impl<'a> Cuts<'a> {
     /// # Panics
     /// Where the header does not fit.
     #[inline]
-    pub fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<Piece<'r>>
+    pub fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<WirePacket<'r>>
     where
         'a: 'r,
     {
@@ -77,7 +77,7 @@ impl<'a> Cuts<'a> {
             State::Uncut { sent: true } => None,
             State::Uncut { sent } => {
                 *sent = true;
-                Some(Piece { header: self.packet.frame(), payload: &[] })
+                Some(WirePacket { header: self.packet.frame(), payload: &[] })
             }
             State::Cutting(cutting) => cutting.next(room),
             State::Segmenting(segments) => segments.next(room),
@@ -87,7 +87,7 @@ impl<'a> Cuts<'a> {
 
 impl<'a> Cutting<'a> {
     #[inline]
-    fn new(packet: &'a Packet, shares: Shares<'a>, cut: Cut) -> Cutting<'a> {
+    fn new(packet: &'a Packet, shares: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
         // A piece that is cut again keeps its place and the end of its datagram (RFC 791 section 3.2, R003).
         let (offset, more) = packet.ip().fragment.map_or((0, false), |piece| (piece.offset, piece.more));
         let base = Fragment { id: cut.id, offset, more };
@@ -95,7 +95,7 @@ impl<'a> Cutting<'a> {
     }
 
     #[inline]
-    fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<Piece<'r>>
+    fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<WirePacket<'r>>
     where
         'a: 'r,
     {
@@ -105,7 +105,7 @@ impl<'a> Cutting<'a> {
         assert!(offset <= OFFSET_MAX, "no piece starts behind the last offset that a header can say");
         let payload = self.payload.get(share).unwrap_or_default();
         let fragment = Fragment { offset: offset as u16, more, ..self.base };
-        Some(Piece { header: self.template.stamp(room, payload.len(), fragment), payload })
+        Some(WirePacket { header: self.template.stamp(room, payload.len(), fragment), payload })
     }
 }
 

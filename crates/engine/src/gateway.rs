@@ -56,14 +56,16 @@
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
 use crate::ledger::{Ledger, Tally};
-use crate::narrowing::Checksums;
-use crate::output::{Output, Way};
-use crate::reassembly::Guesses;
-use crate::rules::Switch;
+use crate::output::{Egress, Output};
+use crate::reassembly::PlacementStats;
+use crate::rules::Toggle;
 use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
-use crate::side::{Side, Widening};
+use crate::side::{Aggregation, Side};
+use crate::sizing::Checksums;
 use crate::toward::Toward;
-use packet::{Address, Frame, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool, SegmentLimit, Time};
+use packet::{
+    Address, Frame, HEADROOM, Ingress, Link, LinkType, Packet, PayloadSlots, Pool, SegmentLimit, SplitFrame, Time,
+};
 
 /// All that a gateway does to packets.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Frames whose payload lies at its predicted place: one for each place, in their order.
-    pub split: Vec<Landed>,
+    pub split: Vec<SplitFrame>,
     /// Frames that lie in one buffer each.
     pub frames: Vec<Frame>,
 }
@@ -89,7 +91,7 @@ struct Direction {
     side: Side,
     out: Output,
     /// How predictions of stages went that have ended.
-    guesses_before: Guesses,
+    guesses_before: PlacementStats,
 }
 
 impl Gateway {
@@ -103,7 +105,7 @@ impl Gateway {
             side: Side::new(&side, direction, secrets),
             out: side.output(pools(), secrets),
             settings: side,
-            guesses_before: Guesses::default(),
+            guesses_before: PlacementStats::default(),
         });
         Gateway { directions: directions.collect(), connections: settings.connections(secrets), secrets }
     }
@@ -116,7 +118,7 @@ impl Gateway {
     /// [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over), [`switch`](Gateway::switch),
     /// [`replace`](Gateway::replace).
     #[inline]
-    pub fn places(&mut self, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
+    pub fn places(&mut self, direction: usize) -> (Option<PayloadSlots<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
         side.predict(None, &mut out.pool);
         (side.places(), &mut out.pool)
@@ -124,7 +126,7 @@ impl Gateway {
 
     /// The same for a port that has seen the header of the next packet, and can still choose a place for its
     /// payload.
-    pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<Places<'_>>, &mut Pool) {
+    pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<PayloadSlots<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
         side.predict(Some(next), &mut out.pool);
         (side.places(), &mut out.pool)
@@ -217,7 +219,7 @@ impl Gateway {
     /// What leaves next, counted as gone, but for frames that carry no packet: whoever sends these
     /// [counts](Ledger::pass) them.
     #[inline]
-    pub fn next(&mut self, direction: usize) -> Option<Way> {
+    pub fn next(&mut self, direction: usize) -> Option<Egress> {
         self.of_mut(direction).out.next_way()
     }
 
@@ -252,17 +254,17 @@ impl Gateway {
 
     /// Packets and payload that are held in a direction, and the buffers that they lie in.
     pub fn held(&self, direction: usize) -> (Tally, usize) {
-        self.of(direction).side.widening.held()
+        self.of(direction).side.aggregation.held()
     }
 
     /// Is nothing held that could overtake, or be overtaken by, segments that go on without being seen here?
     pub fn is_idle(&self, direction: usize) -> bool {
         let Direction { side, out, .. } = self.of(direction);
-        out.queued_count() == 0 && side.widening.coalescer.as_ref().is_none_or(Coalescer::is_empty)
+        out.queued_count() == 0 && side.aggregation.coalescer.as_ref().is_none_or(Coalescer::is_empty)
     }
 
     /// How predictions of places went in a direction.
-    pub fn guesses(&self, direction: usize) -> Guesses {
+    pub fn placement_stats(&self, direction: usize) -> PlacementStats {
         let Direction { side, guesses_before, .. } = self.of(direction);
         guesses_before.and(side.guesses())
     }
@@ -295,8 +297,8 @@ impl Gateway {
 
     /// Packets of a connection go on in this direction without being seen here, to the second of its ends. How long
     /// the segments of its GSO packets may leave; none where it is not known, or more is done to them.
-    pub fn hear(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
-        let limit = self.connections.hear(now, ends, Toward::of_direction(direction))?;
+    pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], direction: usize) -> Option<SegmentLimit> {
+        let limit = self.connections.on_offloaded(now, ends, Toward::of_direction(direction))?;
         self.side(direction).resizes_to(limit)
     }
 
@@ -305,13 +307,13 @@ impl Gateway {
     pub fn set_checksums(&mut self, direction: usize, checksums: Checksums) {
         let Direction { settings, side, .. } = self.of_mut(direction);
         settings.checksums = checksums;
-        side.narrowing.checksums = checksums;
+        side.sizing.checksums = checksums;
     }
 
     /// Switches a stage of a direction, if its settings have it. One that is switched off lets go of what it holds
     /// first, through all that follows it; one that is switched on begins anew; one that works already goes on as
     /// it is.
-    pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Switch) {
+    pub fn switch(&mut self, now: Time, direction: usize, stage: SideStage, switch: Toggle) {
         let secrets = self.secrets;
         let (found, connections) = self.unpredicted(direction);
         found.switch(now, (direction, stage), switch, connections, secrets);
@@ -375,13 +377,13 @@ impl Direction {
         &mut self,
         now: Time,
         (direction, stage): (usize, SideStage),
-        switch: Switch,
+        switch: Toggle,
         connections: &mut Connections,
         secrets: Secrets,
     ) {
         let Direction { settings, side, out, guesses_before } = self;
         settings.left_out.retain(|other| *other != stage);
-        if switch == Switch::Off {
+        if switch == Toggle::Off {
             settings.left_out.push(stage);
         }
         if !settings.rejoins() {
@@ -393,16 +395,16 @@ impl Direction {
             connections,
             out,
         );
-        let Widening { reassembler, joiner, coalescer, .. } = &mut side.widening;
+        let Aggregation { reassembler, joiner, coalescer, .. } = &mut side.aggregation;
         *reassembler = reassembler.take().or_else(|| settings.reassembler(secrets));
         *joiner = joiner.take().or_else(|| settings.joiner(secrets));
         *coalescer = coalescer.take().or_else(|| settings.coalescer(direction, secrets));
         if let Some(coalescer) = coalescer {
             coalescer.set_longer(settings.switch(SideStage::Segment));
         }
-        side.narrowing.segment = settings.switch(SideStage::Segment);
-        side.narrowing.fragment = settings.switch(SideStage::Fragment);
-        side.narrowing.trains = settings.trains();
+        side.sizing.segment = settings.switch(SideStage::Segment);
+        side.sizing.fragment = settings.switch(SideStage::Fragment);
+        side.sizing.trains = settings.segment_size();
     }
 
     fn replace(
@@ -431,9 +433,9 @@ impl Batch {
     pub fn receive(
         &mut self,
         frame: &[u8],
-        medium: Medium,
+        medium: LinkType,
         ingress: Ingress,
-        places: Option<&mut Places<'_>>,
+        places: Option<&mut PayloadSlots<'_>>,
         pool: &mut Pool,
     ) -> bool {
         let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
@@ -453,7 +455,7 @@ impl Batch {
                 if !behind.is_empty() {
                     buffer.put(at + header.len() + place.len(), behind);
                 }
-                match Landed::of(buffer, at, len, front, place, medium, ingress) {
+                match SplitFrame::of(buffer, at, len, front, place, medium, ingress) {
                     Ok(split) => self.split.push(split),
                     Err(whole) => self.frames.push(Frame::read(whole, at, len, medium, ingress)),
                 }

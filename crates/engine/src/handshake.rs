@@ -7,13 +7,13 @@
 
 use crate::raised::Raised;
 use crate::toward::Toward;
-use packet::{Announced, Ip, SegmentLimit, Time, tcp};
+use packet::{Ip, MssOption, SegmentLimit, Time, tcp};
 
 /// What is known of a connection, by its two ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
-    pub(crate) narrow: End,
-    pub(crate) wide: End,
+    pub(crate) narrow: Announcement,
+    pub(crate) wide: Announcement,
     /// The SYNs of the narrow end and of the wide one that began no connection yet, as their sender may begin another one.
     pub(crate) offers: [Option<Offers>; 2],
     /// Has a SYN-ACK acknowledged a SYN that passed?
@@ -33,7 +33,7 @@ pub(crate) struct Handshake {
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct End {
+pub(crate) struct Announcement {
     /// Longest packet that it takes, IP header counted, in bytes; 0 where that is not known.
     pub(crate) len_max: u16,
     /// Is that more than it announced, since every host takes as much?
@@ -57,14 +57,14 @@ pub(crate) struct End {
 /// What the SYNs of one end would announce, if they began a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offers {
-    pub(crate) last: End,
+    pub(crate) last: Announcement,
     /// What all of them allow: each may be the one that is answered where this cannot be seen.
-    pub(crate) least: End,
+    pub(crate) least: Announcement,
 }
 
 impl Handshake {
     pub(crate) fn new(now: Time) -> Handshake {
-        let (narrow, wide) = (End::default(), End::default());
+        let (narrow, wide) = (Announcement::default(), Announcement::default());
         let [is_agreed, has_accurate_ecn, is_open, is_closing, is_judged] = [false; 5];
         Handshake {
             narrow,
@@ -81,7 +81,7 @@ impl Handshake {
     }
 
     /// What the wide host's SYN with this sequence number announced, if it passed.
-    pub(crate) fn asked(&self, seq: u32) -> Option<End> {
+    pub(crate) fn asked(&self, seq: u32) -> Option<Announcement> {
         let [_, offered] = self.offers.map(|offers| Some(offers?.last));
         let began = Some(self.wide).filter(|wide| wide.opened && !wide.is_stale);
         offered.into_iter().chain(began).find(|end| end.seq == seq)
@@ -98,15 +98,15 @@ impl Handshake {
     }
 
     /// A SYN came: says whether it changed what is known. Of several that may begin the connection, each may be the one that does.
-    pub(crate) fn open(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
+    pub(crate) fn open(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
         let lives = self.is_agreed;
-        let offer = End::announcing(announced, ip);
+        let offer = Announcement::announcing(announced, ip);
         let end = self.sender(toward);
         let is_again = end.len_max > 0 && !end.is_stale && end.seq == announced.seq;
         let is_first = end.len_max == 0 || end.is_stale;
         if is_again || is_first && !lives {
             let least = if is_first { offer } else { end.least(&offer) };
-            *end = End { opened: true, has_passed: true, has_answered: end.has_answered, ..least };
+            *end = Announcement { opened: true, has_passed: true, has_answered: end.has_answered, ..least };
             return !lives;
         }
         if !lives {
@@ -118,7 +118,7 @@ impl Handshake {
     }
 
     /// A SYN-ACK came: says whether it changed what is known.
-    pub(crate) fn answer(&mut self, announced: &Announced, ip: &Ip, toward: Toward) -> bool {
+    pub(crate) fn answer(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
         // A forged end proves nothing: until a handshake is whole, the connection before it counts.
         let lives = self.is_agreed;
         let answered = announced.ack.wrapping_sub(1);
@@ -127,8 +127,8 @@ impl Handshake {
         let is_known = receiver.len_max > 0 && !receiver.is_stale && receiver.opened && receiver.seq == answered;
         let sender = self.sender(toward);
         let is_again = sender.len_max > 0 && !sender.is_stale && sender.seq == announced.seq;
-        let end = End::announcing(announced, ip);
-        let passed = End { opened: sender.opened, ..end };
+        let end = Announcement::announcing(announced, ip);
+        let passed = Announcement { opened: sender.opened, ..end };
         let agrees = ACCURATE_ECN_ANSWERS.contains(&announced.accurate_ecn_field);
         match (offered, is_known) {
             _ if lives && offered.is_none() => {
@@ -152,7 +152,7 @@ impl Handshake {
             // Its SYN went another way: what it announces holds, and nothing becomes longer.
             (None, false) => {
                 let least = if sender.len_max == 0 || sender.is_stale { passed } else { sender.least(&passed) };
-                *sender = End { has_answered: true, ..least };
+                *sender = Announcement { has_answered: true, ..least };
                 return true;
             }
         }
@@ -207,12 +207,13 @@ impl Handshake {
 
     /// The next connection between the same ports; until its ends announce anew, what they did counts.
     pub(crate) fn anew(&self, now: Time) -> Handshake {
-        let again = |end: &End| End { len_max: end.len_max, is_stale: true, ..End::default() };
+        let again =
+            |end: &Announcement| Announcement { len_max: end.len_max, is_stale: true, ..Announcement::default() };
         Handshake { narrow: again(&self.narrow), wide: again(&self.wide), ..Handshake::new(now) }
     }
 
     /// The end that sends packets toward this side.
-    pub(crate) fn sender(&mut self, toward: Toward) -> &mut End {
+    pub(crate) fn sender(&mut self, toward: Toward) -> &mut Announcement {
         match toward {
             Toward::Wide => &mut self.narrow,
             Toward::Narrow => &mut self.wide,
@@ -238,7 +239,7 @@ impl Handshake {
     }
 
     /// The end that takes them, to be changed.
-    pub(crate) fn receiver_mut(&mut self, toward: Toward) -> &mut End {
+    pub(crate) fn receiver_mut(&mut self, toward: Toward) -> &mut Announcement {
         match toward {
             Toward::Wide => &mut self.wide,
             Toward::Narrow => &mut self.narrow,
@@ -246,7 +247,7 @@ impl Handshake {
     }
 
     /// The end that takes them.
-    pub(crate) fn receiver(&self, toward: Toward) -> &End {
+    pub(crate) fn receiver(&self, toward: Toward) -> &Announcement {
         match toward {
             Toward::Wide => &self.wide,
             Toward::Narrow => &self.narrow,
@@ -254,10 +255,10 @@ impl Handshake {
     }
 }
 
-impl End {
+impl Announcement {
     /// This, as far as both announcements allow.
-    pub(crate) fn least(&self, other: &End) -> End {
-        End {
+    pub(crate) fn least(&self, other: &Announcement) -> Announcement {
+        Announcement {
             len_max: self.len_max.min(other.len_max),
             is_below_floor: self.is_below_floor || other.is_below_floor,
             is_fast_open: self.is_fast_open || other.is_fast_open,
@@ -267,9 +268,9 @@ impl End {
     }
 
     /// The sender of a SYN or SYN-ACK.
-    pub(crate) fn announcing(announced: &Announced, ip: &Ip) -> End {
+    pub(crate) fn announcing(announced: &MssOption, ip: &Ip) -> Announcement {
         let floor = ip.mss_default();
-        End {
+        Announcement {
             len_max: announced.mss.max(floor).saturating_add(headers_len(ip)),
             is_below_floor: announced.mss < floor,
             seq: announced.seq,
@@ -277,14 +278,14 @@ impl End {
             has_passed: true,
             is_fast_open: announced.is_fast_open,
             asks_accurate_ecn: announced.accurate_ecn_field == ACCURATE_ECN_ASKED,
-            ..End::default()
+            ..Announcement::default()
         }
     }
 }
 
 impl Offers {
     /// These and one more SYN of the same end. A SYN that is repeated announces the least of what it did.
-    pub(crate) fn with(before: Option<Offers>, offer: End) -> Offers {
+    pub(crate) fn with(before: Option<Offers>, offer: Announcement) -> Offers {
         let Some(before) = before else { return Offers { last: offer, least: offer } };
         let last = if before.last.seq == offer.seq { offer.least(&before.last) } else { offer };
         Offers { last, least: before.least.least(&offer) }

@@ -12,31 +12,31 @@
 //! A router is told not to join (RFC 1812 section 5.2.6, R031), unless those of one network agree on it (R010): a side does
 //! it only where it is asked for by name (rel:C1). IPv6 fragments pass: they are as long as their sender made them (R087).
 
-use crate::held::{Handle, Held, Key};
+use crate::held::{FairTable, Handle, Key};
+use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::reassembly::{DatagramKey, Hints, fault};
-use crate::secret::{Secret, TableKey};
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use packet::{Address, Buffer, Fragment, Packet, Time};
 
 /// What a side does with the fragments for a destination (C14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Join {
+pub enum FragmentPolicy {
     /// They pass.
     Off,
     /// They become whole datagrams, whoever cut them: the host is behind us.
-    Destination,
+    Reassemble,
     /// They become whole datagrams, as the previous hop cut them, and are cut again for the next (C15).
-    Hop,
+    ReassembleHop,
     /// They become longer fragments, as long as they come in order and the next link takes them (C10).
-    Graceful,
+    Merge,
 }
 
 /// How much a joiner may hold, how long, and for whom.
 #[derive(Clone, Copy, Debug)]
-pub struct JoinLimits {
+pub struct MergeLimits {
     /// Bytes of buffers. An open run counts as much as the longest packet that it may become would pin.
     pub bytes: usize,
     /// How long a run may wait, counted from its first fragment (rel:G18).
@@ -102,11 +102,11 @@ pub enum RunsBy {
 /// # out.done(late);
 /// ```
 #[derive(Debug)]
-pub struct Joiner {
-    runs: Held<RunKey, Run>,
+pub struct FragmentMerger {
+    runs: FairTable<RunKey, Run>,
     /// How far the datagrams came of which no run is open, where more may come.
-    passed: Held<DatagramKey, Passed>,
-    limits: JoinLimits,
+    passed: FairTable<DatagramKey, DeliveredUpTo>,
+    limits: MergeLimits,
     mtu: u16,
     run_hints: Hints<HINT_COUNT>,
     passed_hints: Hints<HINT_COUNT>,
@@ -123,14 +123,14 @@ struct Run {
     packet: Packet,
     /// Do others follow the last one in the datagram?
     more: bool,
-    passed: Passed,
+    passed: DeliveredUpTo,
     came: Tally,
     longest: u32,
 }
 
 /// How far a datagram came.
 #[derive(Clone, Copy, Debug)]
-struct Passed {
+struct DeliveredUpTo {
     /// Where the highest of its bytes that came ends, in bytes.
     top: usize,
     /// Did every fragment start where the one before it ended, and the first at 0?
@@ -140,7 +140,7 @@ struct Passed {
 }
 
 /// A fragment that came.
-struct Newcomer {
+struct Arrival {
     packet: Packet,
     datagram: DatagramKey,
     /// Its bytes in the datagram.
@@ -151,13 +151,13 @@ struct Newcomer {
     is_sound: bool,
 }
 
-impl Joiner {
+impl FragmentMerger {
     /// A joiner that makes packets of at most `mtu` bytes. The pool that it draws on must allow more than its limit: what
     /// has left keeps its buffer until the port has sent it.
-    pub fn new(limits: JoinLimits, mtu: u16, secret: Secret) -> Joiner {
-        Joiner {
-            runs: Held::new(limits.bytes, &[limits.patience], secret),
-            passed: Held::new(PASSED_COUNT, &[REPEATED_WITHIN], secret),
+    pub fn new(limits: MergeLimits, mtu: u16, secret: Secret) -> FragmentMerger {
+        FragmentMerger {
+            runs: FairTable::new(limits.bytes, &[limits.patience], secret),
+            passed: FairTable::new(PASSED_COUNT, &[REPEATED_WITHIN], secret),
             limits,
             mtu,
             run_hints: Hints::new(),
@@ -166,7 +166,7 @@ impl Joiner {
     }
 
     /// Finds what is held by this key.
-    pub fn with_table_key(mut self, key: Secret) -> Joiner {
+    pub fn with_table_key(mut self, key: Secret) -> FragmentMerger {
         self.runs.set_key(key);
         self.passed.set_key(key);
         self
@@ -179,7 +179,7 @@ impl Joiner {
         while let Some(at) = self.passed.late(now) {
             self.passed.remove(at);
         }
-        let newcomer = Newcomer::of(packet, fragment);
+        let newcomer = Arrival::of(packet, fragment);
         let key = self.limits.runs.key(newcomer.datagram);
         if let Err(at) = self.run_hints.seek(&self.runs, &key, fragment.id) {
             match self.refuses(now, at, &newcomer, out) {
@@ -223,7 +223,7 @@ impl Joiner {
     }
 
     /// Why a fragment does not join the run, if it does not. Makes room where it does.
-    fn refuses(&mut self, now: Time, at: Handle, newcomer: &Newcomer, out: &mut impl Next) -> Option<Event> {
+    fn refuses(&mut self, now: Time, at: Handle, newcomer: &Arrival, out: &mut impl Next) -> Option<Event> {
         let run = self.runs.at_mut(at);
         let payload_len = newcomer.payload_len();
         if run.datagram != newcomer.datagram {
@@ -243,10 +243,10 @@ impl Joiner {
         }
     }
 
-    fn append(&mut self, now: Time, at: Handle, newcomer: Newcomer, out: &mut impl Next) {
+    fn append(&mut self, now: Time, at: Handle, newcomer: Arrival, out: &mut impl Next) {
         let run = self.runs.at_mut(at);
         run.append(&newcomer);
-        out.done(newcomer.packet);
+        out.recycle(newcomer.packet);
         let event = match (run.more, run.packet.ip().starts()) {
             (false, true) => Event::JoinedWhole,
             (false, false) => Event::JoinedLast,
@@ -258,12 +258,12 @@ impl Joiner {
 
     /// With no run open for it, a fragment starts one: where it lies beyond all that has passed of its datagram, where there
     /// is something to wait for, and room. Else it passes.
-    fn open(&mut self, now: Time, key: RunKey, newcomer: Newcomer, out: &mut impl Next) {
+    fn open(&mut self, now: Time, key: RunKey, newcomer: Arrival, out: &mut impl Next) {
         let charge = self.charge_of(newcomer.packet.pinned_len());
         let has_room = self.make_room(now, charge, None, out);
         let id = newcomer.packet.ip().id;
         let before = match self.passed_hints.seek(&self.passed, &newcomer.datagram, id) {
-            Ok(_) => Passed::NOTHING,
+            Ok(_) => DeliveredUpTo::NOTHING,
             Err(at) => *self.passed.at_mut(at),
         };
         let joins = newcomer.start >= before.top && newcomer.waits(self.mtu);
@@ -289,17 +289,17 @@ impl Joiner {
 
     /// Remembers how far a datagram came, unless it passed in order to its end. Nothing makes this last longer: its
     /// identification will be another's.
-    fn remember(&mut self, now: Time, datagram: &DatagramKey, id: u32, passed: Passed) {
+    fn remember(&mut self, now: Time, datagram: &DatagramKey, id: u32, passed: DeliveredUpTo) {
         match self.passed_hints.seek(&self.passed, datagram, id) {
             Err(at) if passed.is_over => drop(self.passed.remove(at)),
             Err(at) => *self.passed.at_mut(at) = passed,
             Ok(_) if passed.is_over => {}
             Ok(vacancy) => {
-                let at = self.passed.fill(now, vacancy, *datagram, passed, 1, REPEATED_WITHIN);
+                let at = self.passed.insert_vacant(now, vacancy, *datagram, passed, 1, REPEATED_WITHIN);
                 self.passed_hints.set(id, at);
             }
         }
-        if let Some(at) = self.passed.surplus() {
+        if let Some(at) = self.passed.over_limit() {
             self.passed.remove(at);
         }
     }
@@ -339,12 +339,12 @@ impl Joiner {
 }
 
 impl Run {
-    fn new(first: Newcomer, passed: Passed) -> Run {
-        let Newcomer { packet, datagram, more, .. } = first;
+    fn new(first: Arrival, passed: DeliveredUpTo) -> Run {
+        let Arrival { packet, datagram, more, .. } = first;
         Run { datagram, more, passed, came: Tally::of(&packet), longest: packet.ip().len, packet }
     }
 
-    fn append(&mut self, newcomer: &Newcomer) {
+    fn append(&mut self, newcomer: &Arrival) {
         self.packet.append(newcomer.packet.payload());
         self.more = newcomer.more;
         self.passed = self.passed.and(newcomer);
@@ -363,21 +363,21 @@ impl Run {
     }
 }
 
-impl Passed {
+impl DeliveredUpTo {
     /// Nothing has passed.
-    const NOTHING: Passed = Passed { top: 0, in_order: true, is_over: false };
+    const NOTHING: DeliveredUpTo = DeliveredUpTo { top: 0, in_order: true, is_over: false };
 
     /// How far it came with this fragment, joined or not.
-    fn and(self, newcomer: &Newcomer) -> Passed {
+    fn and(self, newcomer: &Arrival) -> DeliveredUpTo {
         let in_order = self.in_order && newcomer.is_sound && newcomer.start == self.top;
-        Passed { top: self.top.max(newcomer.end), in_order, is_over: in_order && !newcomer.more }
+        DeliveredUpTo { top: self.top.max(newcomer.end), in_order, is_over: in_order && !newcomer.more }
     }
 }
 
-impl Newcomer {
-    fn of(packet: Packet, fragment: Fragment) -> Newcomer {
+impl Arrival {
+    fn of(packet: Packet, fragment: Fragment) -> Arrival {
         let start = usize::from(fragment.offset);
-        Newcomer {
+        Arrival {
             datagram: DatagramKey::of(&packet, fragment, None),
             start,
             end: start + packet.ip().payload_len(),

@@ -5,7 +5,7 @@
 
 use core::fmt;
 use core::ops::AddAssign;
-use packet::{NoPacket, Packet, Unfit};
+use packet::{CopyError, Packet, ParseError};
 
 /// A number of packets and the bytes of payload in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -289,7 +289,7 @@ impl Tally {
 
     fn of_many(packet: &Packet) -> Tally {
         let (count, payload_len) = (packet.wire_count(), packet.ip().payload_len());
-        let repeated_len = match packet.train {
+        let repeated_len = match packet.gso {
             Some(_) => (count - 1) * (payload_len - packet.train_len()),
             None => 0,
         };
@@ -304,30 +304,30 @@ impl AddAssign for Tally {
     }
 }
 
-impl From<Unfit> for Reason {
-    fn from(unfit: Unfit) -> Reason {
+impl From<ParseError> for Reason {
+    fn from(unfit: ParseError) -> Reason {
         match unfit {
-            Unfit::NotIp => Reason::NotIp,
-            Unfit::Truncated => Reason::Truncated,
-            Unfit::BadVersion => Reason::BadVersion,
-            Unfit::BadHeaderLen => Reason::BadHeaderLen,
-            Unfit::BadTotalLen => Reason::BadTotalLen,
-            Unfit::BadHeaderSum => Reason::BadHeaderSum,
-            Unfit::ChainTooLong => Reason::ChainTooLong,
-            Unfit::ChainCut => Reason::ChainCut,
-            Unfit::NestedFragment => Reason::FragNested,
-            Unfit::HopByHopMisplaced => Reason::HopByHopMisplaced,
-            Unfit::TooLong => Reason::TooLong,
-            Unfit::TooManySegments => Reason::TooManySegments,
+            ParseError::NotIp => Reason::NotIp,
+            ParseError::Truncated => Reason::Truncated,
+            ParseError::BadVersion => Reason::BadVersion,
+            ParseError::BadHeaderLen => Reason::BadHeaderLen,
+            ParseError::BadTotalLen => Reason::BadTotalLen,
+            ParseError::BadHeaderSum => Reason::BadHeaderSum,
+            ParseError::ChainTooLong => Reason::ChainTooLong,
+            ParseError::ChainCut => Reason::ChainCut,
+            ParseError::NestedFragment => Reason::FragNested,
+            ParseError::HopByHopMisplaced => Reason::HopByHopMisplaced,
+            ParseError::TooLong => Reason::TooLong,
+            ParseError::TooManySegments => Reason::TooManySegments,
         }
     }
 }
 
-impl From<NoPacket> for Reason {
-    fn from(no_packet: NoPacket) -> Reason {
+impl From<CopyError> for Reason {
+    fn from(no_packet: CopyError) -> Reason {
         match no_packet {
-            NoPacket::Unfit(unfit) => unfit.into(),
-            NoPacket::NoBuffer => Reason::NoBuffer,
+            CopyError::Unfit(unfit) => unfit.into(),
+            CopyError::NoBuffer => Reason::NoBuffer,
         }
     }
 }

@@ -16,45 +16,45 @@ mod flows;
 mod fragment;
 mod gateway;
 mod handshake;
-mod identify;
+mod icmp_error;
+mod ip_id;
 mod join;
+mod keyed_hash;
 mod ledger;
 mod mss;
-mod narrowing;
 mod output;
 mod prefixes;
 mod raised;
 mod reassembly;
-mod refuse;
 mod rules;
-mod secret;
 mod segment;
 mod settings;
 mod side;
 mod sink;
+mod sizing;
 mod toward;
 
 pub use coalescing::Coalescer;
 pub use connections::{Connection, Connections};
 pub use flows::FLOW_CHARGE;
-pub use fragment::{Cuts, Pieces};
+pub use fragment::{FragmentWriter, WirePackets};
 pub use gateway::{Batch, Gateway};
-pub use identify::{Identifiers, LIFETIME};
-pub use join::{Full, Join, JoinLimits, Joiner, RunsBy};
+pub use icmp_error::{ANSWERS_BURST, ANSWERS_PER_SECOND, IcmpResponder};
+pub use ip_id::{Identifiers, LIFETIME};
+pub use join::{FragmentMerger, FragmentPolicy, Full, MergeLimits, RunsBy};
+pub use keyed_hash::{Secret, TableKey};
 pub use ledger::{Event, Ledger, Reason, Tally};
 pub use mss::{Border, Raise, SAFE_LEN};
-pub use narrowing::{Checksums, Narrowing, Role, Trains};
-pub use output::{Next, Output, Way};
+pub use output::{Egress, Next, Output};
 pub use prefixes::{Prefix, Prefixes};
-pub use reassembly::{Guesses, Guessing, Late, Limits, Reassembler};
-pub use refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
-pub use rules::{Exempt, Hold, Mode, Rules, Switch};
-pub use secret::{Secret, TableKey};
-pub use segment::Piece;
+pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
+pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
+pub use segment::WirePacket;
 pub use settings::{
-    BURST_MAX, FLOW_COUNT, GatewaySettings, Holding, JOIN_PATIENCE, MEMORY, Position, Secrets, SideSettings,
-    SideStage, Stand, TRANSIT_PATIENCE,
+    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, JOIN_PATIENCE, MEMORY, Position, Secrets,
+    SideSettings, SideStage, TRANSIT_PATIENCE,
 };
-pub use side::{Side, Widening};
+pub use side::{Aggregation, Side};
 pub use sink::{CopyPayload, PayloadSink};
+pub use sizing::{Checksums, Role, SegmentSize, Sizing};
 pub use toward::Toward;

@@ -20,19 +20,19 @@
 
 use crate::flows::{FlowKey, FlowTable, Found, PATIENCE, SHORT_PATIENCE};
 use crate::handshake::{Handshake, headers_len};
-use crate::held::{Handle, Held, Key};
+use crate::held::{FairTable, Handle, Key};
+use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Tally};
 use crate::raised::Raised;
-use crate::secret::{Secret, TableKey};
 use crate::toward::Toward;
 use core::time::Duration;
-use packet::{Address, Announced, Damaged, Ip, Packet, SegmentLimit, Time, tcp};
+use packet::{Address, Damaged, Ip, MssOption, Packet, SegmentLimit, Time, tcp};
 
 /// Changes the MSS of SYNs that cross a border, and marks how long the packets of each connection may be.
 #[derive(Debug)]
 pub(crate) struct Mss {
     pub(crate) border: Border,
-    pairs: Held<PairKey, Pair>,
+    pairs: FairTable<PairKey, Pair>,
     /// Connections with a raised MSS that may go on, and of which nothing is known any more.
     pub(crate) forgotten_count: u64,
 }
@@ -106,7 +106,7 @@ struct Pair {
 impl Mss {
     /// One that remembers pairs of hosts within `limit` bytes.
     pub(crate) fn new(limit: usize, border: Border, secret: Secret) -> Mss {
-        Mss { border, pairs: Held::new(limit, &[BYPASS_PATIENCE], secret), forgotten_count: 0 }
+        Mss { border, pairs: FairTable::new(limit, &[BYPASS_PATIENCE], secret), forgotten_count: 0 }
     }
 
     /// Finds pairs by this key; before any is known.
@@ -124,7 +124,7 @@ impl Mss {
     /// Sees a packet before the side that it leaves by takes it: changes the MSS of a SYN, and marks any whole TCP packet with
     /// the length that its receiver takes.
     #[inline]
-    pub(crate) fn see(
+    pub(crate) fn on_packet(
         &mut self,
         now: Time,
         packet: &mut Packet,
@@ -143,8 +143,8 @@ impl Mss {
         if said.flags & tcp::SYN == 0 {
             return self.follow(now, found, said, packet, toward, flows, ledger);
         }
-        match Announced::by(packet) {
-            Some(Ok(announced)) => self.shake(now, found, announced, packet, toward, flows, ledger),
+        match MssOption::by(packet) {
+            Some(Ok(announced)) => self.on_syn(now, found, announced, packet, toward, flows, ledger),
             Some(Err(Damaged)) => ledger.note(Event::MssUntouched, Tally::of(packet)),
             None => {}
         }
@@ -158,7 +158,7 @@ impl Mss {
     }
 
     /// A connection goes on toward this side.
-    pub(crate) fn hear(&mut self, now: Time, at: Handle, toward: Toward, flows: &mut FlowTable) {
+    pub(crate) fn on_offloaded(&mut self, now: Time, at: Handle, toward: Toward, flows: &mut FlowTable) {
         self.refresh(now, at, tcp::ACK, toward, flows);
     }
 
@@ -192,11 +192,11 @@ impl Mss {
 
     /// A SYN or SYN-ACK: its sender's announcement is remembered, and another one goes on.
     #[expect(clippy::too_many_arguments, reason = "all that a handshake changes")]
-    fn shake(
+    fn on_syn(
         &mut self,
         now: Time,
         found: &mut Found,
-        announced: Announced,
+        announced: MssOption,
         packet: &mut Packet,
         toward: Toward,
         flows: &mut FlowTable,
@@ -207,7 +207,7 @@ impl Mss {
         let before = remember(now, at, &announced, packet.ip(), toward, flows);
         let (wanted, may_change) = match toward {
             Toward::Narrow => {
-                self.sight(now, key);
+                self.note_wide(now, key);
                 (self.mss_toward(toward, packet.ip()).min(announced.mss), true)
             }
             Toward::Wide => {
@@ -256,7 +256,7 @@ impl Mss {
         &self,
         at: Handle,
         before: &Handshake,
-        announced: &Announced,
+        announced: &MssOption,
         mss: u16,
         packet: &Packet,
         flows: &mut FlowTable,
@@ -287,7 +287,7 @@ impl Mss {
     ///
     /// A receiver with a small buffer opens a window that may be shorter than a long segment; its sender would then wait for its timer
     /// before each (RFC 9293 section 3.8.6.2.1). So where the first window is small it holds at least four segments, or nothing is raised.
-    fn raised(&self, announced: &Announced, ip: &Ip) -> u16 {
+    fn raised(&self, announced: &MssOption, ip: &Ip) -> u16 {
         let payload = |mss: u16| u32::from(mss.saturating_sub(announced.options_len));
         let longest = self.mss_toward(Toward::Wide, ip);
         let taken = announced.mss.max(ip.mss_default());
@@ -304,7 +304,7 @@ impl Mss {
     }
 
     /// May this SYN announce wide segments to the wide side?
-    fn may_raise(&mut self, now: Time, key: FlowKey, before: &Handshake, announced: &Announced) -> bool {
+    fn may_raise(&mut self, now: Time, key: FlowKey, before: &Handshake, announced: &MssOption) -> bool {
         let asked = before.asked(announced.ack.wrapping_sub(1));
         let both_pass = if announced.opens { self.both_pass(now, key) } else { asked.is_some() };
         match self.border.raise {
@@ -395,12 +395,12 @@ impl Mss {
             flows.protect(at);
         }
         if toward == Toward::Narrow {
-            self.sight(now, flows.key(at));
+            self.note_wide(now, flows.key(at));
         }
     }
 
     /// Something that a wide host sent passes.
-    fn sight(&mut self, now: Time, key: FlowKey) {
+    fn note_wide(&mut self, now: Time, key: FlowKey) {
         self.pair(now, key).passed = Some(now);
         self.keep_pairs_limit();
     }
@@ -432,7 +432,7 @@ impl Mss {
     }
 
     fn keep_pairs_limit(&mut self) {
-        while let Some(at) = self.pairs.surplus() {
+        while let Some(at) = self.pairs.over_limit() {
             self.pairs.remove(at);
         }
     }
@@ -442,7 +442,7 @@ impl Mss {
 fn remember(
     now: Time,
     at: Handle,
-    announced: &Announced,
+    announced: &MssOption,
     ip: &Ip,
     toward: Toward,
     flows: &mut FlowTable,

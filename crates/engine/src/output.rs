@@ -1,24 +1,24 @@
 //! Packets in that have been dealt with, and frames that carry none; the only ways out.
 
+use crate::icmp_error::IcmpResponder;
 use crate::ledger::{Event, Ledger, Reason, Tally};
-use crate::refuse::Answers;
-use packet::icmp::Complaint;
-use packet::{Packet, Pool, Raw, Time, Unfit};
+use packet::icmp::IcmpError;
+use packet::{OpaqueFrame, Packet, ParseError, Pool, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// The only ways out: forward, answer, retire; frames that carry no packet pass. It keeps the pool that buffers
 /// come from and return to, and the ledger.
 ///
-/// A port drains it after every push and every expiry: [`next`](Output::next), transmit, [`done`](Output::done).
+/// A port drains it after every push and every expiry: [`next`](Output::next), transmit, [`recycle`](Output::recycle).
 #[derive(Debug)]
 pub struct Output {
     /// Where buffers come from.
     pub pool: Pool,
     /// What happened so far.
     pub ledger: Ledger,
-    answers: Option<Answers>,
-    queue: VecDeque<Way>,
+    answers: Option<IcmpResponder>,
+    queue: VecDeque<Egress>,
 }
 
 /// What comes behind a stage: another one, or the queue of an [`Output`]. A packet is handed on at once.
@@ -43,7 +43,7 @@ pub trait Next {
 
     /// Takes back the buffer of a packet whose content is elsewhere now.
     #[inline(always)]
-    fn done(&mut self, packet: Packet) {
+    fn recycle(&mut self, packet: Packet) {
         self.output().done(packet);
     }
 }
@@ -51,7 +51,7 @@ pub trait Next {
 impl Next for Output {
     #[inline]
     fn forward(&mut self, packet: Packet) {
-        self.queue.push_back(Way::Forward(packet));
+        self.queue.push_back(Egress::Forward(packet));
     }
 
     #[inline(always)]
@@ -74,18 +74,18 @@ impl<N: Next> Next for &mut N {
 
 /// A packet on its way out: where it goes.
 #[derive(Debug)]
-pub enum Way {
+pub enum Egress {
     /// On.
     Forward(Packet),
     /// Back, by the port that the packet came from which it is about: it is an ICMP error of ours.
-    Answer(Packet),
+    IcmpReply(Packet),
     /// On, as it came: it carries no packet for us.
-    Pass(Raw, Unfit),
+    PassThrough(OpaqueFrame, ParseError),
 }
 
 impl Output {
     /// An output that draws on `pool`. Without `answers`, no ICMP error is ever sent.
-    pub fn new(pool: Pool, answers: Option<Answers>) -> Output {
+    pub fn new(pool: Pool, answers: Option<IcmpResponder>) -> Output {
         Output { pool, ledger: Ledger::new(), answers, queue: VecDeque::with_capacity(QUEUE_LEN) }
     }
 
@@ -105,9 +105,9 @@ impl Output {
 
     /// The same, with where it goes: for who has two ports.
     #[inline]
-    pub fn next_way(&mut self) -> Option<Way> {
+    pub fn next_way(&mut self) -> Option<Egress> {
         let way = self.queue.pop_front()?;
-        if let Way::Forward(packet) = &way {
+        if let Egress::Forward(packet) = &way {
             self.count_gone(packet);
         }
         Some(way)
@@ -115,9 +115,9 @@ impl Output {
 
     fn take(&mut self) -> Option<Packet> {
         match self.queue.pop_front()? {
-            Way::Pass(..) => panic!("whoever hands in other frames than packets takes all that leaves"),
-            Way::Answer(packet) => Some(packet),
-            Way::Forward(packet) => {
+            Egress::PassThrough(..) => panic!("whoever hands in other frames than packets takes all that leaves"),
+            Egress::IcmpReply(packet) => Some(packet),
+            Egress::Forward(packet) => {
                 self.count_gone(&packet);
                 Some(packet)
             }
@@ -158,8 +158,8 @@ impl Output {
     }
 
     /// Has a frame go on behind what is queued; whoever sends it counts it.
-    pub(crate) fn pass(&mut self, raw: Raw, unfit: Unfit) {
-        self.queue.push_back(Way::Pass(raw, unfit));
+    pub(crate) fn pass(&mut self, raw: OpaqueFrame, unfit: ParseError) {
+        self.queue.push_back(Egress::PassThrough(raw, unfit));
     }
 
     /// Ends a packet, or a run of them that share a buffer.
@@ -169,23 +169,23 @@ impl Output {
     }
 
     /// Tells a packet's sender what is wrong with it, as far as the standards and the rate limit let us.
-    pub(crate) fn answer(&mut self, now: Time, complaint: Complaint, about: &Packet) {
+    pub(crate) fn answer(&mut self, now: Time, complaint: IcmpError, about: &Packet) {
         let Some(answers) = &mut self.answers else { return };
         let (event, answer) = answers.about(now, complaint, about, &mut self.pool);
         self.ledger.note(event, answer.as_ref().map_or(Tally::new(1, 0), Tally::of));
         if let Some(answer) = answer {
-            self.queue.push_back(Way::Answer(answer));
+            self.queue.push_back(Egress::IcmpReply(answer));
         }
     }
 
     /// Tells a packet's sender what is wrong with it outside of the rate limit; says whether it could be told.
-    pub(crate) fn tell(&mut self, complaint: Complaint, about: &Packet) -> bool {
+    pub(crate) fn tell(&mut self, complaint: IcmpError, about: &Packet) -> bool {
         let answers = self.answers.as_ref();
         let Some(answer) = answers.and_then(|answers| answers.about_all(complaint, about, &mut self.pool)) else {
             return false;
         };
         self.ledger.note(Event::Answered, Tally::of(&answer));
-        self.queue.push_back(Way::Answer(answer));
+        self.queue.push_back(Egress::IcmpReply(answer));
         true
     }
 }

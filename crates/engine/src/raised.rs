@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use packet::ip::TCP;
-use packet::{Address, LINK_LEN_MAX, Medium, Packet, Sum, tcp};
+use packet::{Address, LINK_LEN_MAX, LinkType, Packet, Sum, tcp};
 
 /// A wide host was told that longer segments are welcome than the narrow side takes.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Raised {
     /// The link header of packets to the wide host.
     link: [u8; LINK_LEN_MAX],
     link_len: u8,
-    medium: Medium,
+    medium: LinkType,
 }
 
 impl Raised {
@@ -29,7 +29,7 @@ impl Raised {
     /// With the link header that answers that of a packet from the wide host; what it has acknowledged is not known.
     pub(crate) fn of_sender(packet: &Packet, len: u16) -> Raised {
         let mut raised = Raised::new(packet, len, None);
-        if packet.medium() == Medium::Ethernet
+        if packet.medium() == LinkType::Ethernet
             && let Some(stations) = raised.link.get_mut(..2 * STATION_LEN)
         {
             stations.rotate_left(STATION_LEN);
@@ -47,10 +47,10 @@ impl Raised {
 
     /// A frame such as the wide host may have sent, as long as it may be, from the first byte on that is not acknowledged; none
     /// while nothing is.
-    pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, Medium)> {
+    pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, LinkType)> {
         let (seq, len) = (self.acked?, usize::from(self.len));
         let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();
-        if self.medium == Medium::Ethernet {
+        if self.medium == LinkType::Ethernet {
             frame.get_mut(..2 * STATION_LEN)?.rotate_left(STATION_LEN);
         }
         let link_len = frame.len();

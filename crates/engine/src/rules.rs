@@ -5,7 +5,7 @@ use core::time::Duration;
 
 /// Whether a stage works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
+pub enum Toggle {
     /// It does.
     On,
     /// It does not.
@@ -40,7 +40,7 @@ pub struct Rules {
     /// Longest packet that a run of shorter ones becomes, IP header counted, in bytes.
     pub len_max: u16,
     /// Do segments in longer packets gather, up to what an IP header can say? Only where they will be cut again.
-    pub longer: Switch,
+    pub longer: Toggle,
     /// Are UDP datagrams joined too? Only for ports that carry the segment size beside the packet.
     pub udp: bool,
 }

@@ -4,11 +4,11 @@
 //! R043), PSH and FIN on the last (RFC 9293 section 3.9.1.2, R117); each UDP datagram has its own length and checksum
 //! (RFC 8085 section 3.4, R102).
 
-use packet::{Frame, HEADROOM, Packet, Place, Pool, SegmentTemplate, Share};
+use packet::{Frame, HEADROOM, Packet, Place, Pool, SegmentRange, SegmentTemplate};
 
 /// One packet as it stands on the wire: what to gather, in this order.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct WirePacket<'a> {
     /// Link header and IP header; of a packet that is not cut, the whole frame.
     pub header: &'a [u8],
     /// Payload, in place.
@@ -29,7 +29,7 @@ impl<'a> Segments<'a> {
     /// The segments of `packet`; none where it is no train, or one of a single segment.
     #[inline]
     pub(crate) fn of(packet: &'a Packet) -> Option<Segments<'a>> {
-        let train = packet.train.filter(|train| packet.train_len() > usize::from(train.segment_len))?;
+        let train = packet.gso.filter(|train| packet.train_len() > usize::from(train.segment_len))?;
         assert!(train.segment_len > 0, "a segment carries something");
         let template = SegmentTemplate::new(packet, train.ids)?;
         let rest = packet.frame().get(template.len()..template.len() + packet.train_len())?;
@@ -38,7 +38,7 @@ impl<'a> Segments<'a> {
 
     /// The next segment, its headers written to the front of `room`.
     #[inline]
-    pub(crate) fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<Piece<'r>>
+    pub(crate) fn next<'r>(&mut self, room: &'r mut [u8]) -> Option<WirePacket<'r>>
     where
         'a: 'r,
     {
@@ -49,13 +49,13 @@ impl<'a> Segments<'a> {
         let soon = self.segment_len.div_ceil(LINE_LEN).min(FORESIGHT);
         after.chunks(LINE_LEN).take(soon).for_each(packet::prefetch);
         let place = Place { first: self.index == 0, last: after.is_empty() };
-        let share = Share { index: self.index, offset: self.offset, payload, place };
+        let share = SegmentRange { index: self.index, offset: self.offset, payload, place };
         (self.rest, self.offset, self.index) = (after, self.offset + payload.len(), self.index + 1);
-        Some(Piece { header: self.template.stamp(room, share), payload })
+        Some(WirePacket { header: self.template.stamp(room, share), payload })
     }
 }
 
-impl Piece<'_> {
+impl WirePacket<'_> {
     /// The piece as a packet of its own, in a buffer of the pool; `of` is what it was cut from.
     pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
         let (link, frame_len) = (of.link_header(), self.frame_len());
@@ -64,8 +64,8 @@ impl Piece<'_> {
         buffer.put(HEADROOM - link.len + self.header.len(), self.payload);
         match Frame::parse(buffer, frame_len, link, of.ingress()) {
             Frame::Ip(mut packet) => {
-                if of.cut.is_none() {
-                    packet.set_longest_piece(of.longest_piece());
+                if of.fragmentation.is_none() {
+                    packet.set_longest_piece(of.max_fragment_len());
                 }
                 Some(packet)
             }

@@ -6,21 +6,21 @@
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::FLOW_CHARGE;
-use crate::identify::{Identifiers, LIFETIME};
-use crate::join::{Full, Join, JoinLimits, Joiner, RunsBy};
+use crate::icmp_error::{ANSWERS_BURST, ANSWERS_PER_SECOND, IcmpResponder};
+use crate::ip_id::{Identifiers, LIFETIME};
+use crate::join::{FragmentMerger, FragmentPolicy, Full, MergeLimits, RunsBy};
+use crate::keyed_hash::Secret;
 use crate::mss::Border;
-use crate::narrowing::{Checksums, Narrowing, Role, Trains};
 use crate::output::Output;
 use crate::prefixes::Prefixes;
-use crate::reassembly::{Guessing, Late, Limits, Reassembler};
-use crate::refuse::{ANSWERS_BURST, ANSWERS_PER_SECOND, Answers};
-use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
-use crate::secret::Secret;
-use crate::side::{Side, Widening};
+use crate::reassembly::{Late, Limits, PlacementMode, Reassembler};
+use crate::rules::{Exempt, Hold, Mode, Rules, Toggle};
+use crate::side::{Aggregation, Side};
+use crate::sizing::{Checksums, Role, SegmentSize, Sizing};
 use crate::toward::Toward;
 use core::net::IpAddr;
 use core::time::Duration;
-use packet::{Fill, Pool};
+use packet::{Pool, Split};
 
 /// What is asked of a gateway.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct SideSettings {
     /// Memory for fragments, and as much for segments, in bytes.
     pub memory: usize,
     /// How fragments are joined, by their destination.
-    pub joins: Prefixes<Join>,
+    pub joins: Prefixes<FragmentPolicy>,
     /// How long a datagram's other fragments are waited for; none: 30 s for IPv4, 60 s for IPv6.
     pub fragment_patience: Option<Duration>,
     /// What becomes of datagrams whose fragments did not all come.
@@ -54,7 +54,7 @@ pub struct SideSettings {
     /// What becomes of a fragment for which there is no room there.
     pub join_full: Full,
     /// When payloads are received where they are predicted to belong.
-    pub guessing: Guessing,
+    pub placement: PlacementMode,
     /// How TCP segments are joined; none: they are not.
     pub coalesce: Option<Mode>,
     /// How long segments wait for the next of their flow.
@@ -64,13 +64,13 @@ pub struct SideSettings {
     /// Flows whose segments never wait.
     pub exempt: Vec<Exempt>,
     /// Is TCP that is too long cut into segments?
-    pub segment: Switch,
+    pub segment: Toggle,
     /// Is what is too long cut into fragments?
-    pub fragment: Switch,
+    pub fragment: Toggle,
     /// How a cut shares a payload out.
-    pub fill: Fill,
+    pub fill: Split,
     /// How long the segments of GSO packets leave where segments are coalesced, and where they are not.
-    pub trains: [Trains; 2],
+    pub segment_size: [SegmentSize; 2],
     /// Who finishes half-filled checksums.
     pub checksums: Checksums,
     /// Are UDP and ICMP datagrams of IPv4 with DF cut too, under identifications of ours?
@@ -87,7 +87,7 @@ pub struct SideSettings {
 
 /// Where a gateway stands; what is usual for its sides follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum GatewayRole {
     /// On a host, before its narrow link.
     WideInterface,
     /// Beside the kernel of a router.
@@ -157,10 +157,10 @@ impl GatewaySettings {
 
     /// Two directions, toward the narrow side and toward the wide one, with what is usual there for links of these
     /// MTUs.
-    pub fn usual(stand: Stand, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
+    pub fn usual(stand: GatewayRole, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
         let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)];
         let sides = sides.map(|(toward, mtu)| SideSettings::usual(stand, toward, mtu)).into();
-        let border = (stand == Stand::Border).then(|| Border::usual(wide_mtu, narrow_mtu));
+        let border = (stand == GatewayRole::Border).then(|| Border::usual(wide_mtu, narrow_mtu));
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
@@ -196,27 +196,27 @@ impl GatewaySettings {
 
 impl SideSettings {
     /// What is usual where a gateway stands so, toward one of its sides, whose link has this MTU.
-    pub fn usual(stand: Stand, toward: Toward, mtu: u16) -> SideSettings {
+    pub fn usual(stand: GatewayRole, toward: Toward, mtu: u16) -> SideSettings {
         let is_wide = toward == Toward::Wide;
-        let is_for_host = stand == Stand::WideInterface && is_wide;
+        let is_for_host = stand == GatewayRole::WideInterface && is_wide;
         let position = match stand {
-            Stand::WideInterface if is_wide => Position::Kernel,
-            Stand::WideInterface => Position::Source,
-            Stand::Router => Position::Kernel,
-            Stand::Border => Position::Transit,
+            GatewayRole::WideInterface if is_wide => Position::Kernel,
+            GatewayRole::WideInterface => Position::Source,
+            GatewayRole::Router => Position::Kernel,
+            GatewayRole::Border => Position::Transit,
         };
-        let coalesce = (stand == Stand::Border && is_wide).then_some(Mode::Resize);
+        let coalesce = (stand == GatewayRole::Border && is_wide).then_some(Mode::Resize);
         SideSettings {
-            joins: Prefixes::new(if is_for_host { Join::Destination } else { Join::Off }),
-            fragment_patience: (stand != Stand::WideInterface).then_some(TRANSIT_PATIENCE),
+            joins: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
+            fragment_patience: (stand != GatewayRole::WideInterface).then_some(TRANSIT_PATIENCE),
             coalesce,
             // Between two networks segments come one by one, as the slower link lets them; the other roles join
             // what came in a burst.
-            hold: if stand == Stand::Border { Holding::Adaptive } else { Holding::Burst },
-            segment: if stand == Stand::Router { Switch::Off } else { Switch::On },
+            hold: if stand == GatewayRole::Border { Holding::Adaptive } else { Holding::Burst },
+            segment: if stand == GatewayRole::Router { Toggle::Off } else { Toggle::On },
             ..SideSettings::new(mtu, position)
         }
-        .with_trains_for(is_for_host)
+        .with_segment_size_for(is_for_host)
     }
 
     /// One that joins nothing, and cuts what is too long, as far as its position lets it.
@@ -225,21 +225,21 @@ impl SideSettings {
             mtu,
             position,
             memory: MEMORY,
-            joins: Prefixes::new(Join::Off),
+            joins: Prefixes::new(FragmentPolicy::Off),
             fragment_patience: None,
             late: Late::Release { mtu },
             join_patience: JOIN_PATIENCE,
             join_full: Full::Pass,
-            guessing: Guessing::default(),
+            placement: PlacementMode::default(),
             coalesce: None,
             hold: Holding::Adaptive,
             coalesces_udp: false,
             exempt: Vec::new(),
-            segment: Switch::On,
-            fragment: Switch::On,
-            fill: Fill::Full,
-            trains: [Trains::Resized; 2],
-            checksums: Checksums::Finished,
+            segment: Toggle::On,
+            fragment: Toggle::On,
+            fill: Split::Max,
+            segment_size: [SegmentSize::Maximise; 2],
+            checksums: Checksums::Complete,
             cuts_df: false,
             id_lifetime: LIFETIME,
             unknown_len_max: u16::MAX,
@@ -249,37 +249,38 @@ impl SideSettings {
     }
 
     /// The same, whose GSO packets leave as its mode of coalescing has it, toward its own host or any other.
-    pub fn with_trains_for(self, is_own_host: bool) -> SideSettings {
-        let trains = [self.coalesce, None].map(|coalesce| Trains::of(coalesce, is_own_host));
-        SideSettings { trains, ..self }
+    pub fn with_segment_size_for(self, is_own_host: bool) -> SideSettings {
+        let trains = [self.coalesce, None].map(|coalesce| SegmentSize::of(coalesce, is_own_host));
+        SideSettings { segment_size: trains, ..self }
     }
 
     /// Are fragments for any destination joined so?
-    pub fn joins_as(&self, join: Join) -> bool {
+    pub fn joins_as(&self, join: FragmentPolicy) -> bool {
         self.joins.any(|other| *other == join)
     }
 
     /// Is this stage described, left out or not?
     pub fn has(&self, stage: SideStage) -> bool {
-        let reassembles = self.joins_as(Join::Destination) || self.joins_as(Join::Hop);
+        let reassembles = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
         match stage {
-            SideStage::Join if self.joins_as(Join::Graceful) => true,
+            SideStage::Join if self.joins_as(FragmentPolicy::Merge) => true,
             SideStage::Reassemble | SideStage::Join => reassembles && self.reassembles_as() == stage,
             SideStage::Coalesce => self.coalesce.is_some(),
-            SideStage::Segment => self.segment == Switch::On,
-            SideStage::Fragment => self.fragment == Switch::On,
+            SideStage::Segment => self.segment == Toggle::On,
+            SideStage::Fragment => self.fragment == Toggle::On,
         }
     }
 
     /// The stage to which the reassembler belongs: where it only serves joining hop by hop, it is part of that.
     pub(crate) fn reassembles_as(&self) -> SideStage {
-        let is_for_hops_alone = self.joins_as(Join::Hop) && !self.joins_as(Join::Destination);
+        let is_for_hops_alone =
+            self.joins_as(FragmentPolicy::ReassembleHop) && !self.joins_as(FragmentPolicy::Reassemble);
         if is_for_hops_alone { SideStage::Join } else { SideStage::Reassemble }
     }
 
     /// How long the segments of GSO packets leave.
-    pub(crate) fn trains(&self) -> Trains {
-        let [coalesced, single] = self.trains;
+    pub(crate) fn segment_size(&self) -> SegmentSize {
+        let [coalesced, single] = self.segment_size;
         if self.works(SideStage::Coalesce) { coalesced } else { single }
     }
 
@@ -288,8 +289,8 @@ impl SideSettings {
         self.has(stage) && !self.left_out.contains(&stage)
     }
 
-    pub(crate) fn switch(&self, stage: SideStage) -> Switch {
-        if self.works(stage) { Switch::On } else { Switch::Off }
+    pub(crate) fn switch(&self, stage: SideStage) -> Toggle {
+        if self.works(stage) { Toggle::On } else { Toggle::Off }
     }
 
     /// What rejoins whole datagrams, where anything does.
@@ -297,17 +298,17 @@ impl SideSettings {
         let Secrets { seed, table_key } = secrets;
         self.rejoins().then(|| {
             let limits = Limits { bytes: self.memory, patience: self.fragment_patience };
-            Reassembler::new(limits, self.late, seed).with_table_key(table_key).guessing(self.guessing)
+            Reassembler::new(limits, self.late, seed).with_table_key(table_key).guessing(self.placement)
         })
     }
 
     /// What joins fragments gracefully, where anything does.
-    pub(crate) fn joiner(&self, secrets: Secrets) -> Option<Joiner> {
+    pub(crate) fn joiner(&self, secrets: Secrets) -> Option<FragmentMerger> {
         let Secrets { seed, table_key } = secrets;
         self.joins_gracefully().then(|| {
             let (bytes, patience) = (self.memory, self.join_patience);
-            let limits = JoinLimits { bytes, patience, full: self.join_full, runs: RunsBy::Datagram };
-            Joiner::new(limits, self.mtu, seed).with_table_key(table_key)
+            let limits = MergeLimits { bytes, patience, full: self.join_full, runs: RunsBy::Datagram };
+            FragmentMerger::new(limits, self.mtu, seed).with_table_key(table_key)
         })
     }
 
@@ -333,19 +334,20 @@ impl SideSettings {
 
     /// Is anything made whole, and that stage not left out?
     pub(crate) fn rejoins(&self) -> bool {
-        let joins = self.joins_as(Join::Destination) || self.joins_as(Join::Hop);
+        let joins = self.joins_as(FragmentPolicy::Reassemble) || self.joins_as(FragmentPolicy::ReassembleHop);
         joins && !self.left_out.contains(&self.reassembles_as())
     }
 
     /// Is anything joined gracefully, and that stage not left out?
     pub(crate) fn joins_gracefully(&self) -> bool {
-        self.joins_as(Join::Graceful) && !self.left_out.contains(&SideStage::Join)
+        self.joins_as(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Join)
     }
 
     /// Where what leaves waits, whose buffers come from this pool.
     pub(crate) fn output(&self, pool: Pool, secrets: Secrets) -> Output {
-        let answers =
-            self.answer_from.map(|sources| Answers::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, secrets.seed));
+        let answers = self
+            .answer_from
+            .map(|sources| IcmpResponder::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, secrets.seed));
         Output::new(pool, answers)
     }
 }
@@ -360,20 +362,20 @@ impl Side {
             Position::Kernel => Role::Helper,
         };
         Side {
-            widening: Widening {
+            aggregation: Aggregation {
                 joins: settings.joins.clone(),
                 reassembler: settings.reassembler(secrets),
                 joiner: settings.joiner(secrets),
                 coalescer: settings.coalescer(direction, secrets),
             },
-            narrowing: Narrowing {
+            sizing: Sizing {
                 mtu: settings.mtu,
                 role,
                 unknown_len_max: settings.unknown_len_max,
                 fill: settings.fill,
                 segment: settings.switch(SideStage::Segment),
                 fragment: settings.switch(SideStage::Fragment),
-                trains: settings.trains(),
+                trains: settings.segment_size(),
                 checksums: settings.checksums,
                 df_cut: settings.cuts_df.then(|| identifiers(LIFETIME)),
             },

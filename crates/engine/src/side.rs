@@ -3,34 +3,36 @@
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::Found;
-use crate::join::{Join, Joiner};
+use crate::join::{FragmentMerger, FragmentPolicy};
 use crate::ledger::{Event, Tally};
-use crate::narrowing::{Narrowing, Role, take_singles};
 use crate::output::{Next, Output};
 use crate::prefixes::Prefixes;
-use crate::reassembly::{Guesses, Placing, Reassembler, Taken};
-use crate::rules::Switch;
+use crate::reassembly::{Outcome, PlacementStats, Placer, Reassembler};
+use crate::rules::Toggle;
 use crate::sink::CopyPayload;
-use packet::{Apart, Fill, Frame, Landed, Packet, Places, Pool, SegmentLimit, Shares, Time, Tunnel};
+use crate::sizing::{Role, Sizing, take_singles};
+use packet::{
+    FragmentRanges, Frame, Packet, PayloadSlots, Pool, SegmentLimit, Split, SplitFrame, SplitPacket, Time, Tunnel,
+};
 
 /// All that happens to a packet on its way out of one side.
 #[derive(Debug)]
 pub struct Side {
     /// Many packets to one.
-    pub widening: Widening,
+    pub aggregation: Aggregation,
     /// One packet to many.
-    pub narrowing: Narrowing,
+    pub sizing: Sizing,
 }
 
 /// Many packets to one.
 #[derive(Debug)]
-pub struct Widening {
+pub struct Aggregation {
     /// How fragments are joined, by their destination (C14). Where the stage that it names is none, they pass.
-    pub joins: Prefixes<Join>,
+    pub joins: Prefixes<FragmentPolicy>,
     /// Joins fragments into datagrams, where this side wants whole ones.
     pub reassembler: Option<Reassembler>,
     /// Joins fragments into longer ones, gracefully.
-    pub joiner: Option<Joiner>,
+    pub joiner: Option<FragmentMerger>,
     /// Joins the segments of a flow, rejoined ones too.
     pub coalescer: Option<Coalescer>,
 }
@@ -51,7 +53,7 @@ impl Side {
     /// What the table of connections says of a packet in this direction, where it matters for what becomes of it.
     #[inline(always)]
     pub(crate) fn find(&self, packet: &Packet, direction: usize, connections: &mut Connections) -> Found {
-        match &self.widening.coalescer {
+        match &self.aggregation.coalescer {
             Some(coalescer) => coalescer.find(connections, packet),
             None if connections.is_border() => connections.flows.find(packet, direction, false, |_, _| None),
             None => Found::Nothing,
@@ -82,11 +84,11 @@ impl Side {
         connections: &mut Connections,
         out: &mut Output,
     ) {
-        let Side { widening, narrowing } = self;
+        let Side { aggregation: widening, sizing: narrowing } = self;
         if packet.ip().fragment.is_some() && !narrowing.is_below_every_link(&packet) {
-            return widening.push_fragment(now, packet, connections, ToNarrowing { now, narrowing, out });
+            return widening.push_fragment(now, packet, connections, ToSizing { now, narrowing, out });
         }
-        let mut next = ToNarrowing { now, narrowing, out };
+        let mut next = ToSizing { now, narrowing, out };
         match &mut widening.coalescer {
             Some(coalescer) => coalescer.push_found(now, packet, found, connections, &mut next, &mut CopyPayload),
             None => next.forward(packet),
@@ -116,17 +118,17 @@ impl Side {
     /// Prefetches for the frames behind the first one.
     #[inline]
     pub(crate) fn prefetch(&self, frames: &[Frame], connections: &Connections) {
-        if let Some(coalescer) = &self.widening.coalescer {
+        if let Some(coalescer) = &self.aggregation.coalescer {
             coalescer.prefetch(frames, connections, &CopyPayload);
         }
     }
 
     /// Does a fragment go to the reassembler, for the host that it is for?
     pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
-        let joins = self.widening.joins_of(packet);
-        joins == Join::Destination
-            && self.widening.reassembler.is_some()
-            && !self.narrowing.is_below_every_link(packet)
+        let joins = self.aggregation.joins_of(packet);
+        joins == FragmentPolicy::Reassemble
+            && self.aggregation.reassembler.is_some()
+            && !self.sizing.is_below_every_link(packet)
     }
 
     /// The reassembler, and what comes behind it.
@@ -136,45 +138,45 @@ impl Side {
         now: Time,
         connections: &'a mut Connections,
         out: &'a mut Output,
-    ) -> Option<(&'a mut Reassembler, ToCoalescer<'a, ToNarrowing<'a>>)> {
-        let Side { widening: Widening { reassembler, coalescer, .. }, narrowing } = self;
+    ) -> Option<(&'a mut Reassembler, ToCoalescer<'a, ToSizing<'a>>)> {
+        let Side { aggregation: Aggregation { reassembler, coalescer, .. }, sizing: narrowing } = self;
         Some((
             reassembler.as_mut()?,
-            ToCoalescer { now, coalescer, connections, next: ToNarrowing { now, narrowing, out } },
+            ToCoalescer { now, coalescer, connections, next: ToSizing { now, narrowing, out } },
         ))
     }
 
     /// How long the packets of a flow's TCP trains may leave without being seen here, where its receiver's limit is this: all that
     /// is done to them is that they get segments of another length. None where that is not all.
     pub fn resizes_to(&self, limit: SegmentLimit) -> Option<SegmentLimit> {
-        let Narrowing { mtu, fill, segment, .. } = self.narrowing;
-        let joins_so = self.widening.coalescer.as_ref().is_none_or(Coalescer::resizes);
-        let resizes = (segment, fill) == (Switch::On, Fill::Full) && joins_so;
-        let may_grow = self.narrowing.may_grow(Some(limit));
+        let Sizing { mtu, fill, segment, .. } = self.sizing;
+        let joins_so = self.aggregation.coalescer.as_ref().is_none_or(Coalescer::resizes);
+        let resizes = (segment, fill) == (Toggle::On, Split::Max) && joins_so;
+        let may_grow = self.sizing.may_grow(Some(limit));
         (resizes && limit.len_max > 0).then_some(SegmentLimit { len_max: mtu.min(limit.len_max), may_grow })
     }
 
     /// Gives up what is late.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { widening, narrowing } = self;
-        widening.expire(now, connections, ToNarrowing { now, narrowing, out });
+        let Side { aggregation: widening, sizing: narrowing } = self;
+        widening.expire(now, connections, ToSizing { now, narrowing, out });
     }
 
     /// Lets go of the segments that are held: the port has nothing more to give.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { widening, narrowing } = self;
-        widening.release(now, connections, ToNarrowing { now, narrowing, out });
+        let Side { aggregation: widening, sizing: narrowing } = self;
+        widening.release(now, connections, ToSizing { now, narrowing, out });
     }
 
     /// Lets go of everything: the input has ended.
     pub fn flush(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { widening, narrowing } = self;
-        widening.flush(now, connections, ToNarrowing { now, narrowing, out });
+        let Side { aggregation: widening, sizing: narrowing } = self;
+        widening.flush(now, connections, ToSizing { now, narrowing, out });
     }
 
     /// When [`expire`](Side::expire) next has work; none while nothing is held or remembered.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.widening.next_deadline()
+        self.aggregation.next_deadline()
     }
 
     /// The laws, between two packets: what came has left or is held, and every buffer on loan is held or queued.
@@ -182,7 +184,7 @@ impl Side {
     /// # Errors
     /// The law that is broken, with its figures.
     pub fn check(&self, out: &Output) -> Result<(), String> {
-        let (held, buffers) = self.widening.held();
+        let (held, buffers) = self.aggregation.held();
         let expected = buffers + out.queued_count();
         if out.pool.lent_count() != expected {
             let lent = out.pool.lent_count();
@@ -204,22 +206,22 @@ impl Side {
         out: &mut Output,
     ) {
         let [reassembler_stays, joiner_stays, coalescer_stays] = stays;
-        let Widening { reassembler, joiner, coalescer, .. } = &mut self.widening;
+        let Aggregation { reassembler, joiner, coalescer, .. } = &mut self.aggregation;
         if reassembler.is_some() && !reassembler_stays || joiner.is_some() && !joiner_stays {
             let staying = (reassembler.take_if(|_| reassembler_stays), joiner.take_if(|_| joiner_stays));
             self.flush(now, connections, out);
-            (self.widening.reassembler, self.widening.joiner) = staying;
+            (self.aggregation.reassembler, self.aggregation.joiner) = staying;
         } else if coalescer.is_some() && !coalescer_stays {
             self.release(now, connections, out);
         }
-        if !coalescer_stays && let Some(coalescer) = self.widening.coalescer.take() {
+        if !coalescer_stays && let Some(coalescer) = self.aggregation.coalescer.take() {
             coalescer.forget_all(connections);
         }
     }
 
     /// Lets go of what is held, to whoever goes on in its place: it is not made to fit what leaves here.
     pub fn hand_over(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        self.widening.flush(now, connections, out);
+        self.aggregation.flush(now, connections, out);
     }
 
     /// Goes on in place of another side, before anything is pushed: what that one holds may still become longer here, and no
@@ -229,16 +231,16 @@ impl Side {
     pub fn take_over(&mut self, now: Time, mut other: Side, connections: &mut Connections, out: &mut Output) {
         // The streams of both would stand at the same places.
         let mut held = Collected { packets: Vec::new(), out };
-        other.widening.flush(now, connections, &mut held);
+        other.aggregation.flush(now, connections, &mut held);
         let packets = held.packets;
-        if let Some(coalescer) = other.widening.coalescer {
+        if let Some(coalescer) = other.aggregation.coalescer {
             coalescer.forget_all(connections);
         }
         // First of all: what is taken may be cut under the next identification.
-        if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.narrowing.role, other.narrowing.role) {
+        if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.sizing.role, other.sizing.role) {
             mine.go_on_from(theirs);
         }
-        if let (Some(mine), Some(theirs)) = (&mut self.narrowing.df_cut, other.narrowing.df_cut) {
+        if let (Some(mine), Some(theirs)) = (&mut self.sizing.df_cut, other.sizing.df_cut) {
             mine.go_on_from(theirs);
         }
         packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
@@ -247,14 +249,14 @@ impl Side {
     /// Takes single packets of what another side held; they were counted when they came.
     fn take_held(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let mut take = |packet: Packet, out: &mut Output| {
-            let coalescer = self.widening.coalescer.as_ref();
+            let coalescer = self.aggregation.coalescer.as_ref();
             let found = coalescer.map_or(Found::Nothing, |coalescer| coalescer.find(connections, &packet));
             self.push_received(now, packet, found, connections, out);
         };
         if packet.is_single() {
             return take(packet, out);
         }
-        if let Some((count, bytes)) = packet.shares().map(Shares::totals) {
+        if let Some((count, bytes)) = packet.shares().map(FragmentRanges::totals) {
             out.ledger.note(Event::Divided, Tally::new(1, bytes));
             out.ledger.note(Event::Pieces, Tally::new(count, bytes));
         }
@@ -265,29 +267,32 @@ impl Side {
 /// Frames whose payloads lie at their predicted places.
 impl Side {
     /// Predicts what comes next, by the header of the next packet where that was seen. Nothing else is done before
-    /// what came is [settled](Side::settle).
+    /// what came is [settled](Side::file_burst).
     #[inline]
     pub fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
-        if let Some(reassembler) = &mut self.widening.reassembler {
+        if let Some(reassembler) = &mut self.aggregation.reassembler {
             reassembler.placing().predict(next, pool);
         }
     }
 
     /// Where the payloads of the next frames should land; none where nothing is predicted.
     #[inline]
-    pub fn places(&mut self) -> Option<Places<'_>> {
-        self.widening.reassembler.as_mut()?.placing().places()
+    pub fn places(&mut self) -> Option<PayloadSlots<'_>> {
+        self.aggregation.reassembler.as_mut()?.placing().places()
     }
 
     /// Are places lent for what comes next?
     #[inline]
     pub(crate) fn is_predicting(&self) -> bool {
-        self.widening.reassembler.as_ref().is_some_and(|reassembler| reassembler.is_predicting())
+        self.aggregation.reassembler.as_ref().is_some_and(|reassembler| reassembler.is_predicting())
     }
 
     /// How predictions went so far.
-    pub fn guesses(&self) -> Guesses {
-        self.widening.reassembler.as_ref().map_or_else(Guesses::default, |reassembler| reassembler.guesses())
+    pub fn guesses(&self) -> PlacementStats {
+        self.aggregation
+            .reassembler
+            .as_ref()
+            .map_or_else(PlacementStats::default, |reassembler| reassembler.guesses())
     }
 
     /// Takes in what landed where it belongs, as [`push`](Side::push) would; copies the rest out of its places and
@@ -295,7 +300,7 @@ impl Side {
     pub fn settle(
         &mut self,
         now: Time,
-        landed: &mut Vec<Landed>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
         connections: &mut Connections,
         out: &mut Output,
@@ -316,16 +321,16 @@ impl Side {
             let taken = if self.reassembles(piece.packet()) {
                 self.placing().take(now, &place, piece.packet())
             } else {
-                Taken::Not
+                Outcome::Not
             };
-            if taken == Taken::Not {
+            if taken == Outcome::Not {
                 self.placing().rescue(place, piece.into_landed());
                 break;
             }
             receive(piece.packet(), out);
             let mut count = 1;
             match taken {
-                Taken::Last => {
+                Outcome::Last => {
                     // It leaves with its memory, so what came to places there is copied out.
                     if self.placing().goes_on() {
                         pieces.by_ref().for_each(|it| self.placing().rescue_next(it));
@@ -341,20 +346,20 @@ impl Side {
             right_count += count;
         }
         pieces.for_each(|it| self.placing().rescue_next(it));
-        if let Some(reassembler) = &mut self.widening.reassembler {
+        if let Some(reassembler) = &mut self.aggregation.reassembler {
             reassembler.placing().end(came_count, right_count, frames, &mut out.pool);
         }
     }
 
-    fn placing(&mut self) -> Placing<'_> {
-        match &mut self.widening.reassembler {
+    fn placing(&mut self) -> Placer<'_> {
+        match &mut self.aggregation.reassembler {
             Some(reassembler) => reassembler.placing(),
             None => panic!("what landed was lent its place by a reassembler"),
         }
     }
 
     /// Takes in those of `next` that go on behind this piece and are like it, and says how many they are.
-    fn take_more(&mut self, piece: &Apart, next: &[Landed], out: &mut Output) -> usize {
+    fn take_more(&mut self, piece: &SplitPacket, next: &[SplitFrame], out: &mut Output) -> usize {
         let count = self.placing().take_more(piece, next);
         if count > 0 {
             receive_alike(piece.packet(), count, out);
@@ -387,13 +392,13 @@ impl<N: Next> Next for ToCoalescer<'_, N> {
 }
 
 /// Behind all that widens.
-pub(crate) struct ToNarrowing<'a> {
+pub(crate) struct ToSizing<'a> {
     now: Time,
-    narrowing: &'a mut Narrowing,
+    narrowing: &'a mut Sizing,
     out: &'a mut Output,
 }
 
-impl Next for ToNarrowing<'_> {
+impl Next for ToSizing<'_> {
     #[inline]
     fn forward(&mut self, packet: Packet) {
         self.narrowing.push(self.now, packet, self.out);
@@ -421,17 +426,22 @@ impl Next for Collected<'_> {
     }
 }
 
-impl Default for Widening {
+impl Default for Aggregation {
     /// Nothing is joined; where there is a reassembler, it is asked for every destination.
-    fn default() -> Widening {
-        Widening { joins: Prefixes::new(Join::Destination), reassembler: None, joiner: None, coalescer: None }
+    fn default() -> Aggregation {
+        Aggregation {
+            joins: Prefixes::new(FragmentPolicy::Reassemble),
+            reassembler: None,
+            joiner: None,
+            coalescer: None,
+        }
     }
 }
 
-impl Widening {
+impl Aggregation {
     /// How fragments like this one are joined.
     #[inline]
-    fn joins_of(&self, packet: &Packet) -> Join {
+    fn joins_of(&self, packet: &Packet) -> FragmentPolicy {
         *self.joins.one().unwrap_or_else(|| {
             let (_, destination) = packet.addresses();
             self.joins.get(destination)
@@ -441,20 +451,22 @@ impl Widening {
     /// Fragments become datagrams, or longer fragments; rejoined segments become trains.
     fn push_fragment(&mut self, now: Time, packet: Packet, connections: &mut Connections, next: impl Next) {
         let joins = self.joins_of(&packet);
-        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, joiner, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
         match (joins, reassembler, joiner) {
-            (Join::Destination, Some(reassembler), _) => {
+            (FragmentPolicy::Reassemble, Some(reassembler), _) => {
                 reassembler.push_unlike(now, packet, &mut next, &mut CopyPayload);
             }
-            (Join::Hop, Some(reassembler), _) => reassembler.push_hop_by_hop(now, packet, &mut next),
-            (Join::Graceful, _, Some(joiner)) => joiner.push(now, packet, &mut next),
+            (FragmentPolicy::ReassembleHop, Some(reassembler), _) => {
+                reassembler.push_hop_by_hop(now, packet, &mut next)
+            }
+            (FragmentPolicy::Merge, _, Some(joiner)) => joiner.push(now, packet, &mut next),
             _ => next.forward(packet),
         }
     }
 
     fn expire(&mut self, now: Time, connections: &mut Connections, next: impl Next) {
-        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, joiner, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
         if let Some(reassembler) = reassembler {
             reassembler.expire(now, &mut next);
@@ -474,7 +486,7 @@ impl Widening {
     }
 
     fn flush(&mut self, now: Time, connections: &mut Connections, next: impl Next) {
-        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, joiner, coalescer, .. } = self;
         let mut next = ToCoalescer { now, coalescer, connections, next };
         if let Some(reassembler) = reassembler {
             reassembler.flush(now, &mut next);
@@ -489,7 +501,7 @@ impl Widening {
 
     fn next_deadline(&self) -> Option<Time> {
         let fragments = self.reassembler.as_ref().and_then(Reassembler::next_deadline);
-        let joined = self.joiner.as_ref().and_then(Joiner::next_deadline);
+        let joined = self.joiner.as_ref().and_then(FragmentMerger::next_deadline);
         let segments = self.coalescer.as_ref().and_then(Coalescer::next_deadline);
         fragments.into_iter().chain(joined).chain(segments).min()
     }
@@ -502,10 +514,10 @@ impl Widening {
     /// Bytes charged against the limit of each stage: of what rejoins datagrams, of what joins fragments on the
     /// way, of what coalesces.
     pub fn charges(&self) -> [usize; 3] {
-        let Widening { reassembler, joiner, coalescer, .. } = self;
+        let Aggregation { reassembler, joiner, coalescer, .. } = self;
         [
             reassembler.as_ref().map_or(0, Reassembler::charged),
-            joiner.as_ref().map_or(0, Joiner::charged),
+            joiner.as_ref().map_or(0, FragmentMerger::charged),
             coalescer.as_ref().map_or(0, Coalescer::charged),
         ]
     }
@@ -513,7 +525,7 @@ impl Widening {
     /// The packets and payload that are held, counted anew, and the buffers that they lie in.
     pub fn held(&self) -> (Tally, usize) {
         let fragments = self.reassembler.as_ref().map(Reassembler::held);
-        let joined = self.joiner.as_ref().map(Joiner::held);
+        let joined = self.joiner.as_ref().map(FragmentMerger::held);
         let segments = self.coalescer.as_ref().map(Coalescer::held);
         fragments.into_iter().chain(joined).chain(segments).fold(
             (Tally::NONE, 0),

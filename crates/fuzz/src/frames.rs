@@ -2,13 +2,13 @@
 
 use crate::input::Input;
 use packet::tcp::Segment;
-use packet::{Checksum, Frame, HEADROOM, Ingress, Medium, NoPacket, Packet, Pool, Tunnel, Unfit};
+use packet::{Checksum, CopyError, Frame, HEADROOM, Ingress, LinkType, Packet, ParseError, Pool, Tunnel};
 use sim::wire;
 
 /// Reads the bytes behind the first as a frame of the medium that the first names.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let media = [Medium::Ip, Medium::Ethernet, Medium::Loopback, Medium::Cooked, Medium::Cooked2];
+    let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
     let medium = input.one_of(&media);
     let frame = input.0;
     let mut pool = Pool::new(1 << 20);
@@ -18,8 +18,8 @@ pub fn run(bytes: &[u8]) {
             look(packet, frame, medium, &mut pool);
             judged
         }
-        Err(NoPacket::Unfit(unfit)) => Err(unfit),
-        Err(NoPacket::NoBuffer) => panic!("there is memory enough"),
+        Err(CopyError::Unfit(unfit)) => Err(unfit),
+        Err(CopyError::NoBuffer) => panic!("there is memory enough"),
     };
     if let Some(in_place) = read_in_place(frame, medium, &mut pool) {
         assert_eq!(judged, in_place, "copied and in place it is the same");
@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(pool.lent_count(), 0, "every buffer came back");
 }
 
-fn look(mut packet: Packet, frame: &[u8], medium: Medium, pool: &mut Pool) {
+fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let ip = *packet.ip();
     assert!(frame.starts_with(packet.frame()), "nothing is changed by looking");
     assert!(packet.wire_len() <= 65_535 + 40 && packet.wire_count() >= 1);
@@ -41,8 +41,8 @@ fn look(mut packet: Packet, frame: &[u8], medium: Medium, pool: &mut Pool) {
     assert_eq!(format!("{ip:?}"), format!("{:?}", again.ip()));
     assert_eq!((packet.addresses(), packet.ends()), (again.addresses(), again.ends()));
     pool.give(again.into_buffer());
-    packet.judge_checksum();
-    if packet.finish_checksum() {
+    packet.detect_checksum();
+    if packet.complete_checksum() {
         packet.checksum = Checksum::Unverified;
         assert!(packet.checksum_error().is_right(), "what is finished is right");
     }
@@ -56,7 +56,7 @@ fn said(packet: &Packet) -> String {
 }
 
 /// A port puts the bytes into a buffer first, wherever the link header may end. None where they do not fit.
-fn read_in_place(frame: &[u8], medium: Medium, pool: &mut Pool) -> Option<Result<String, Unfit>> {
+fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
     let mut buffer = pool.lend(frame.len())?;
     if frame.len() > buffer.capacity() {
         pool.give(buffer);

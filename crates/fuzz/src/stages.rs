@@ -4,10 +4,10 @@
 use crate::input::Input;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};
 use engine::{
-    Batch, Event, Gateway, GatewaySettings, Guessing, Holding, Join, Late, Mode, Pieces, Position, Prefixes,
-    Secret, Secrets, SideSettings, Trains, Way,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Late, Mode, PlacementMode, Position,
+    Prefixes, Secret, Secrets, SegmentSize, SideSettings, WirePackets,
 };
-use packet::{Ingress, Medium, Packet, Pool, Time};
+use packet::{Ingress, LinkType, Packet, Pool, Time};
 use sim::pattern::Pattern;
 use sim::wire::{self, Head, Seen, TCP, TCP_LEN};
 use std::time::Duration;
@@ -31,12 +31,12 @@ struct Scene {
 struct Shape {
     mtu: u16,
     is_source: bool,
-    joins: Join,
+    joins: FragmentPolicy,
     coalesces: Option<Mode>,
     keeps_trains: bool,
     udp: bool,
     hold: Holding,
-    guessing: Guessing,
+    guessing: PlacementMode,
     /// Frames that come at once, at most.
     batch_len: usize,
     room: usize,
@@ -93,7 +93,12 @@ impl Shape {
         let mtu = input.one_of(&[1_500, 68, 576, 1_280, 4_000, 9_000, 65_535]);
         let millis = Duration::from_millis(input.one_of(&[30_000, 1, 50]));
         let is_source = input.bit();
-        let joins = input.one_of(&[Join::Destination, Join::Graceful, Join::Hop, Join::Off]);
+        let joins = input.one_of(&[
+            FragmentPolicy::Reassemble,
+            FragmentPolicy::Merge,
+            FragmentPolicy::ReassembleHop,
+            FragmentPolicy::Off,
+        ]);
         let coalesces = input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]);
         let (keeps_trains, udp, how) = (input.bit(), input.bit(), input.byte());
         Shape {
@@ -104,7 +109,7 @@ impl Shape {
             keeps_trains,
             udp,
             hold: if how & 1 > 0 { Holding::Fixed(Duration::from_millis(5)) } else { Holding::Adaptive },
-            guessing: if how & 2 > 0 { Guessing::Never } else { Guessing::Always },
+            guessing: if how & 2 > 0 { PlacementMode::Never } else { PlacementMode::Always },
             batch_len: usize::from(how >> 2) % 8 + 1,
             room: input.one_of(&[256 << 10, 16 << 10, 1 << 20]),
             patience: millis,
@@ -113,18 +118,18 @@ impl Shape {
     }
 
     fn settings(self) -> GatewaySettings {
-        let trains = if self.keeps_trains { Trains::Kept } else { Trains::Resized };
+        let trains = if self.keeps_trains { SegmentSize::Preserve } else { SegmentSize::Maximise };
         GatewaySettings::one(SideSettings {
             memory: self.room,
             joins: Prefixes::new(self.joins),
             fragment_patience: Some(self.patience),
             late: self.late,
             join_patience: self.patience,
-            guessing: self.guessing,
+            placement: self.guessing,
             coalesce: self.coalesces,
             hold: self.hold,
             coalesces_udp: self.udp,
-            trains: [trains; 2],
+            segment_size: [trains; 2],
             ..SideSettings::new(self.mtu, if self.is_source { Position::Source } else { Position::Transit })
         })
     }
@@ -195,7 +200,7 @@ impl Scene {
     fn give(&mut self) {
         let (mut places, pool) = self.gateway.places(ONLY);
         for frame in self.waiting.drain(..) {
-            let is_there = self.batch.receive(&frame, Medium::Ip, Ingress(1), places.as_mut(), pool);
+            let is_there = self.batch.receive(&frame, LinkType::Ip, Ingress(1), places.as_mut(), pool);
             if is_there && let Some((flow, seq, len)) = wire::read(&frame).and_then(|seen| stream(&seen, &frame)) {
                 self.flows[flow].moves(0, seq, len);
             }
@@ -241,18 +246,18 @@ impl Scene {
     fn drain(&mut self) {
         while let Some(way) = self.gateway.next(ONLY) {
             match way {
-                Way::Forward(packet) | Way::Answer(packet) => {
+                Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                     self.look(&packet);
                     self.gateway.done(ONLY, packet);
                 }
-                Way::Pass(raw, _) => self.gateway.output_mut(ONLY).pool.give(raw.into_buffer()),
+                Egress::PassThrough(raw, _) => self.gateway.output_mut(ONLY).pool.give(raw.into_buffer()),
             }
         }
         self.gateway.check(ONLY).expect("law 2");
     }
 
     fn look(&mut self, packet: &Packet) {
-        let mut pieces = Pieces::of(packet);
+        let mut pieces = WirePackets::of(packet);
         while let Some(piece) = pieces.next() {
             let bytes = [piece.header, piece.payload].concat();
             self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));

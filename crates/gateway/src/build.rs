@@ -1,10 +1,10 @@
 //! A configuration in, the engine's gateway that it asks for out.
 
-use crate::orders::Replacement;
+use crate::commands::Replacement;
 use config::{Config, DontFragment, Role, SideConfig, Stage};
 use engine::{
-    Border, Checksums, Gateway, GatewaySettings, Position, Raise, Secret, Secrets, SideSettings, SideStage, Stand,
-    Toward,
+    Border, Checksums, Gateway, GatewayRole, GatewaySettings, Position, Raise, Secret, Secrets, SideSettings,
+    SideStage, Toward,
 };
 use packet::Pool;
 use port::Offloads;
@@ -63,11 +63,11 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let usual = SideSettings::usual(stand, toward, side.mtu);
     let position = match usual.position {
         // A machine behind a TAP is the host, and there is no kernel that goes on with its packets.
-        Position::Kernel if !config.is_beside_kernel() && stand == Stand::WideInterface => Position::Source,
+        Position::Kernel if !config.is_beside_kernel() && stand == GatewayRole::WideInterface => Position::Source,
         Position::Kernel if !config.is_beside_kernel() => Position::Transit,
         position => position,
     };
-    let is_own_host = stand == Stand::WideInterface && toward == Toward::Wide;
+    let is_own_host = stand == GatewayRole::WideInterface && toward == Toward::Wide;
     let settings = SideSettings {
         position,
         memory: config.limits.memory,
@@ -80,7 +80,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         segment: side.segment,
         fragment: side.fragment,
         fill: side.fill,
-        checksums: if offloads.checksum { Checksums::Left } else { Checksums::Finished },
+        checksums: if offloads.checksum { Checksums::Defer } else { Checksums::Complete },
         cuts_df: side.df == DontFragment::Cut,
         id_lifetime: config.limits.datagram_lifetime,
         // The kernel tells senders itself, but at a border. About what goes to a side, errors leave by the other
@@ -89,7 +89,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         left_out: config.bypass.iter().filter_map(|stage| side_stage(*stage)).collect(),
         ..usual
     };
-    settings.with_trains_for(is_own_host)
+    settings.with_segment_size_for(is_own_host)
 }
 
 /// The engine's name of a stage; none where it is about both sides.

@@ -4,9 +4,9 @@
 //! on begins anew. A new configuration says anew which stages work.
 
 use crate::build;
-use crate::orders::{Order, Reins};
+use crate::commands::{Command, WorkerHandle};
 use config::{Config, Stage};
-use engine::{Gateway, Switch, Toward};
+use engine::{Gateway, Toggle, Toward};
 use packet::Time;
 use port::Offloads;
 use std::io;
@@ -30,10 +30,10 @@ pub enum Ways {
 /// The configuration has no such stage there; or a worker is gone.
 pub fn switch(
     config: &Config,
-    crew: &[Reins],
+    crew: &[WorkerHandle],
     stage: Stage,
     ways: Ways,
-    switch: Switch,
+    switch: Toggle,
 ) -> io::Result<Vec<&'static str>> {
     let chosen = directions(config, stage, ways);
     let (Some(of_side), false) = (build::side_stage(stage), chosen.is_empty()) else {
@@ -49,7 +49,7 @@ pub fn switch(
             // Who asked may be gone.
             let _ = to.send(());
         };
-        if !worker.give(Order::Change(Box::new(change))) {
+        if !worker.give(Command::Change(Box::new(change))) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
         }
     }
@@ -93,17 +93,17 @@ mod tests {
             let secrets = build::draw_secrets().expect("the kernel gives random numbers");
             let gateway = |config| build::gateway(config, [Offloads::default(); 2], secrets);
             for direction in directions(&config, Stage::Coalesce, Ways::Both) {
-                let trains = |gateway: &Gateway| gateway.side(direction).narrowing.trains;
+                let trains = |gateway: &Gateway| gateway.side(direction).sizing.trains;
                 let wanted = [&config, &left_out].map(|config| trains(&gateway(config)));
                 assert_ne!(wanted[0], wanted[1], "{text}");
                 for began in [&config, &left_out] {
                     let mut gateway = gateway(began);
-                    for (switch, wanted) in [(Switch::Off, wanted[1]), (Switch::On, wanted[0])] {
+                    for (switch, wanted) in [(Toggle::Off, wanted[1]), (Toggle::On, wanted[0])] {
                         let stage = build::side_stage(Stage::Coalesce).expect("a side has it");
                         gateway.switch(Time::from_nanos(1), direction, stage, switch);
                         assert_eq!(trains(&gateway), wanted, "{switch:?}: {text}");
-                        let works = gateway.side(direction).widening.coalescer.is_some();
-                        assert_eq!(works, switch == Switch::On);
+                        let works = gateway.side(direction).aggregation.coalescer.is_some();
+                        assert_eq!(works, switch == Toggle::On);
                     }
                 }
             }

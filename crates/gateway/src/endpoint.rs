@@ -3,21 +3,21 @@
 //! Where its interface went and came again, the port is opened anew.
 
 use crate::send::Sender;
-use crate::snapshot::{EndSnapshot, Seen};
+use crate::snapshot::{EndpointSnapshot, RxStats};
 use engine::{Batch, Gateway, Output};
-use offload::leases::Passed;
+use offload::leases::OffloadStats;
 use packet::{Ingress, LINK_LEN_MAX, Time};
 use port::Port;
 use std::io;
 use std::time::Duration;
 
 /// A port and what belongs to it.
-pub struct End {
+pub struct Endpoint {
     pub(crate) port: Box<dyn Port>,
     /// Longest packet that its link takes, IP header counted, in bytes.
     pub(crate) mtu: usize,
     pub(crate) sender: Sender,
-    pub(crate) seen: Seen,
+    pub(crate) seen: RxStats,
     pub(crate) is_up: bool,
     /// Opens its port anew: the interface may have been made anew under the same name.
     reopen: Option<Reopen>,
@@ -26,7 +26,7 @@ pub struct End {
     /// Packets that were dropped because it was down, when it was last looked at.
     down_count: u64,
     /// What the kernel passed on before the port was opened anew.
-    lent_before: Passed,
+    lent_before: OffloadStats,
 }
 
 /// Opens a port anew, or says why it cannot be; none where its interface is as it was, and only down.
@@ -34,7 +34,7 @@ pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Box<dyn Port>>> + Send>;
 
 /// What became of a port that was down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mended {
+pub(crate) enum Reopened {
     /// It is as it was.
     Not,
     /// It was opened anew.
@@ -43,40 +43,40 @@ pub(crate) enum Mended {
 
 /// How a worker went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum PollState {
     /// There may be more at once.
     Busy,
     /// Nothing is there.
     Idle,
 }
 
-impl End {
+impl Endpoint {
     /// An end with a port, whose link takes packets of this length.
-    pub fn new(port: Box<dyn Port>, mtu: u16) -> End {
+    pub fn new(port: Box<dyn Port>, mtu: u16) -> Endpoint {
         let sender = Sender::new(port.offloads());
-        End {
+        Endpoint {
             port,
             mtu: mtu.into(),
             sender,
-            seen: Seen::default(),
+            seen: RxStats::default(),
             is_up: true,
             reopen: None,
             tried_at: Time::ZERO,
             down_count: 0,
-            lent_before: Passed::default(),
+            lent_before: OffloadStats::default(),
         }
     }
 
     /// The same, whose port is opened anew where its interface went and came again.
-    pub fn with_reopen(self, reopen: Reopen) -> End {
-        End { reopen: Some(reopen), ..self }
+    pub fn with_reopen(self, reopen: Reopen) -> Endpoint {
+        Endpoint { reopen: Some(reopen), ..self }
     }
 
     /// Opens the port anew, where it is down and that was not tried a moment ago.
-    pub(crate) fn mend(&mut self, now: Time, out: &mut Output) -> Mended {
-        let Some(reopen) = &mut self.reopen else { return Mended::Not };
+    pub(crate) fn try_reopen(&mut self, now: Time, out: &mut Output) -> Reopened {
+        let Some(reopen) = &mut self.reopen else { return Reopened::Not };
         if now.since(self.tried_at) < MEND_EVERY {
-            return Mended::Not;
+            return Reopened::Not;
         }
         self.tried_at = now;
         match reopen() {
@@ -88,15 +88,15 @@ impl End {
                 self.port = port;
                 self.sender.trust(self.port.offloads());
                 self.is_up = true;
-                return Mended::Anew;
+                return Reopened::Anew;
             }
             Err(error) => self.seen.last_error = Some(error.to_string()),
         }
-        Mended::Not
+        Reopened::Not
     }
 
     /// What the kernel passed on by itself, of what came in here.
-    fn lent(&mut self) -> Passed {
+    fn lent(&mut self) -> OffloadStats {
         self.lent_before.and(self.port.leases().map(|leases| leases.passed()).unwrap_or_default())
     }
 
@@ -112,8 +112,8 @@ impl End {
         self.mtu + LINK_LEN_MAX
     }
 
-    pub(crate) fn snapshot(&mut self) -> EndSnapshot {
-        EndSnapshot {
+    pub(crate) fn snapshot(&mut self) -> EndpointSnapshot {
+        EndpointSnapshot {
             address: self.port.address().to_owned(),
             is_up: self.is_up,
             seen: self.seen.clone(),
@@ -127,12 +127,12 @@ impl End {
     /// their sums, and has it lost none of them?
     pub(crate) fn can_lend(&mut self) -> bool {
         let offloads = self.sender.offloads();
-        offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_lost())
+        offloads.checksum && offloads.tcp && self.port.leases().is_some_and(|leases| !leases.has_dropped())
     }
 
     /// Takes what the port has for this direction, payloads to their places where there are some; none where it is
     /// down.
-    pub(crate) fn receive(&mut self, way: usize, gateway: &mut Gateway, batch: &mut Batch) -> Turn {
+    pub(crate) fn receive(&mut self, way: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
         let (ingress, Batch { split, frames }) = (Ingress(way as u32), batch);
         let received = match gateway.places(way) {
             (Some(places), pool) => self.port.receive_apart(ingress, pool, places, split, frames),
@@ -142,12 +142,12 @@ impl End {
             Ok(received) => {
                 self.is_up = true;
                 self.seen.lost += received.lost_count as u64;
-                if received.was_last { Turn::Idle } else { Turn::Busy }
+                if received.was_last { PollState::Idle } else { PollState::Busy }
             }
             Err(error) => {
                 self.is_up = false;
                 self.seen.note(&error);
-                Turn::Idle
+                PollState::Idle
             }
         }
     }

@@ -5,7 +5,7 @@
 //! Before each stand the worker's number, the way, how long its pieces were and their identification where it came
 //! in some, and the length, in the machine's order of bytes: both ends are of one machine.
 
-use engine::Pieces;
+use engine::WirePackets;
 use packet::Packet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where one worker writes what it holds.
 #[derive(Clone, Debug)]
-pub struct Will {
+pub struct HandoffWriter {
     pipe: Arc<Mutex<File>>,
     worker: u16,
 }
 
 /// A frame that somebody else held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Legacy {
+pub struct HandedFrame {
     /// The way that it was on.
     pub way: usize,
     /// Longest piece that it came in, IP header counted, in bytes; 0 where it came whole.
@@ -34,20 +34,20 @@ pub struct Legacy {
 
 /// All that another process left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heritage {
+pub struct Handoff {
     /// The frames of each worker.
-    pub legacies: Vec<Vec<Legacy>>,
+    pub legacies: Vec<Vec<HandedFrame>>,
     /// Frames that came cut, and are lost.
     pub cut_count: u64,
     /// Whole frames that are lost: they are for no worker or way that there is, or came behind what is no frame.
     pub untaken_count: u64,
 }
 
-impl Will {
+impl HandoffWriter {
     /// One for each of `count` workers.
-    pub fn each(pipe: OwnedFd, count: usize) -> Vec<Will> {
+    pub fn each(pipe: OwnedFd, count: usize) -> Vec<HandoffWriter> {
         let pipe = Arc::new(Mutex::new(File::from(pipe)));
-        (0..count).map(|worker| Will { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
+        (0..count).map(|worker| HandoffWriter { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
     }
 
     /// Writes the packets that stand for this one on the wire.
@@ -56,13 +56,14 @@ impl Will {
     /// Nobody reads.
     pub fn write(&self, way: usize, packet: &mut Packet) -> io::Result<()> {
         packet.finish_len();
-        if packet.train.is_none() {
-            packet.finish_checksum();
+        if packet.gso.is_none() {
+            packet.complete_checksum();
         }
         // Of fragments that it leaves in, none came in any.
-        let longest_piece = packet.longest_piece().filter(|_| packet.cut.is_none()).unwrap_or_default() as u32;
+        let longest_piece =
+            packet.max_fragment_len().filter(|_| packet.fragmentation.is_none()).unwrap_or_default() as u32;
         let mut bytes = Vec::new();
-        let mut pieces = Pieces::of(packet);
+        let mut pieces = WirePackets::of(packet);
         while let Some(piece) = pieces.next() {
             bytes.extend(self.worker.to_ne_bytes());
             bytes.push(way as u8);
@@ -78,9 +79,9 @@ impl Will {
 
 /// Reads until all who write have ended, for each of `count` workers. Where the pipe breaks off within a frame,
 /// that one is lost, and what came before it is whole.
-pub fn read(pipe: OwnedFd, count: usize) -> Heritage {
+pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     let mut pipe = BufReader::new(File::from(pipe));
-    let mut heritage = Heritage { legacies: vec![Vec::new(); count], ..Heritage::default() };
+    let mut heritage = Handoff { legacies: vec![Vec::new(); count], ..Handoff::default() };
     loop {
         match next(&mut pipe, &mut heritage) {
             Ok(true) => {}
@@ -94,7 +95,7 @@ pub fn read(pipe: OwnedFd, count: usize) -> Heritage {
 }
 
 /// Reads a frame for the worker that it is for; false where nothing more comes.
-fn next(pipe: &mut impl BufRead, heritage: &mut Heritage) -> io::Result<bool> {
+fn next(pipe: &mut impl BufRead, heritage: &mut Handoff) -> io::Result<bool> {
     let mut bytes = [0; FRONT_LEN];
     let [first, rest @ ..] = &mut bytes;
     let Some(begins) = pipe.by_ref().bytes().next() else { return Ok(false) };
@@ -111,7 +112,7 @@ fn next(pipe: &mut impl BufRead, heritage: &mut Heritage) -> io::Result<bool> {
     pipe.read_exact(&mut frame)?;
     let Front { worker, way, longest_piece, id, .. } = front;
     match heritage.legacies.get_mut(worker).filter(|_| way < 2) {
-        Some(to) => to.push(Legacy { way, longest_piece, id, frame }),
+        Some(to) => to.push(HandedFrame { way, longest_piece, id, frame }),
         None => heritage.untaken_count += 1,
     }
     Ok(true)

@@ -6,16 +6,16 @@
 
 pub mod build;
 pub mod bypass;
+pub mod commands;
 pub mod endpoint;
-pub mod figures;
 pub mod handover;
-pub mod orders;
 pub mod path;
+pub mod peer_handoff;
 pub mod send;
-pub mod siblings;
 pub mod snapshot;
 pub mod stations;
+pub mod stats;
 pub mod sync;
 pub mod worker;
 
-mod mailbox;
+mod queue;

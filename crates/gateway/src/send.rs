@@ -6,9 +6,9 @@
 //! train it said it takes is given finished segments from then on.
 
 use arrayvec::ArrayVec;
-use engine::{Cuts, Event, Output, Tally};
-use packet::{Address, Origin, PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
-use port::{Offloads, Port, Refusal, ToDo, TrainKind, TrainToDo, Wire};
+use engine::{Event, FragmentWriter, Output, Tally};
+use packet::{Address, L2Scope, PIECE_HEADER_LEN_MAX, Packet, Version, tcp};
+use port::{GsoKind, GsoRequest, Offloads, Port, Refusal, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,12 @@ pub struct Sender {
     batch: Vec<Leaving>,
     /// Datagrams of which a fragment was dropped not long ago, the latest last.
     torn: ArrayVec<Torn, TORN_MAX>,
-    sent: Sent,
+    sent: TxStats,
 }
 
 /// What became of what was given to the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Sent {
+pub struct TxStats {
     /// Packets that it took, as they stand on the wire.
     pub packets: u64,
     /// Their bytes, link headers counted once for each that the port was given.
@@ -66,14 +66,14 @@ struct Datagram {
     ends: (Address, Address),
     protocol: u8,
     id: u32,
-    origin: Origin,
+    origin: L2Scope,
 }
 
 /// How a packet is put on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     /// As it is, with this left to the port.
-    Whole(ToDo),
+    Whole(TxOffload),
     /// In its pieces.
     Spelled,
 }
@@ -96,12 +96,12 @@ impl Sender {
             rooms: vec![0; WIRE_COUNT * ROOM_LEN].into_boxed_slice(),
             batch: Vec::with_capacity(BATCH_COUNT),
             torn: ArrayVec::new(),
-            sent: Sent::default(),
+            sent: TxStats::default(),
         }
     }
 
     /// What became of everything so far.
-    pub fn sent(&self) -> Sent {
+    pub fn sent(&self) -> TxStats {
         self.sent
     }
 
@@ -144,16 +144,16 @@ impl Sender {
 
     /// Sends a frame that is no packet of the engine.
     pub fn pass(&mut self, frame: &[u8], port: &mut dyn Port) {
-        let wires = [Wire { header: frame, payload: &[], to_do: ToDo::default() }];
+        let wires = [TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }];
         give(&wires, &[Owner { place: 0, packets: 1 }], port, &mut self.sent);
     }
 
     /// Sends what stands in the batch from `from` on, until the port is unable to do what it was to.
     fn round(&mut self, from: usize, port: &mut dyn Port) -> Stop {
         let mut waiting = self.batch.iter().enumerate().skip(from);
-        let mut current: Option<(usize, Cuts<'_>)> = None;
+        let mut current: Option<(usize, FragmentWriter<'_>)> = None;
         loop {
-            let mut wires = ArrayVec::<Wire<'_>, WIRE_COUNT>::new();
+            let mut wires = ArrayVec::<TxFrame<'_>, WIRE_COUNT>::new();
             let mut owners = ArrayVec::<Owner, WIRE_COUNT>::new();
             let rooms = self.rooms.chunks_exact_mut(ROOM_LEN);
             for room in rooms {
@@ -164,16 +164,20 @@ impl Sender {
                         continue;
                     }
                     if let Plan::Whole(to_do) = leaving.plan {
-                        wires.push(Wire { header: leaving.packet.frame(), payload: &[], to_do });
+                        wires.push(TxFrame { header: leaving.packet.frame(), payload: &[], to_do });
                         owners.push(Owner { place, packets: leaving.packet.wire_count() as u64 });
                         continue;
                     }
-                    current = Some((place, Cuts::of(&leaving.packet)));
+                    current = Some((place, FragmentWriter::of(&leaving.packet)));
                 }
                 let Some((place, cuts)) = &mut current else { break };
                 match cuts.next(room) {
                     Some(piece) => {
-                        wires.push(Wire { header: piece.header, payload: piece.payload, to_do: ToDo::default() });
+                        wires.push(TxFrame {
+                            header: piece.header,
+                            payload: piece.payload,
+                            to_do: TxOffload::default(),
+                        });
                         owners.push(Owner { place: *place, packets: 1 });
                     }
                     None => current = None,
@@ -189,7 +193,8 @@ impl Sender {
                 Stop::Full(first) => {
                     let dropped = owners.iter().skip(first).filter_map(|owner| self.batch.get(owner.place));
                     dropped.for_each(|leaving| tear(&mut self.torn, &leaving.packet));
-                    let is_cut = |place: usize| self.batch.get(place).is_some_and(|it| it.packet.cut.is_some());
+                    let is_cut =
+                        |place: usize| self.batch.get(place).is_some_and(|it| it.packet.fragmentation.is_some());
                     if goes_on.is_some_and(is_cut) {
                         let (_, mut cuts) = current.take().expect("it goes on");
                         let mut room = [0; ROOM_LEN];
@@ -207,16 +212,16 @@ impl Sender {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_refused += 1;
         match leaving.plan {
-            Plan::Whole(ToDo { train: Some(TrainToDo { kind: TrainKind::Udp, .. }), .. }) => {
+            Plan::Whole(TxOffload { train: Some(GsoRequest { kind: GsoKind::Udp, .. }), .. }) => {
                 self.offloads.udp = false
             }
-            Plan::Whole(ToDo { train: Some(_), .. }) => self.offloads.tcp = false,
+            Plan::Whole(TxOffload { train: Some(_), .. }) => self.offloads.tcp = false,
             _ => self.offloads = Offloads::default(),
         }
         for leaving in self.batch.iter_mut().skip(at) {
             let was_left = leaving.packet.is_half_filled();
             leaving.plan = plan(&mut leaving.packet, self.offloads);
-            if was_left && !matches!(leaving.plan, Plan::Whole(ToDo { checksum: Some(_), .. })) {
+            if was_left && !matches!(leaving.plan, Plan::Whole(TxOffload { checksum: Some(_), .. })) {
                 out.ledger.note(Event::ChecksumFinished, Tally::of(&leaving.packet));
             }
         }
@@ -231,7 +236,7 @@ struct Owner {
 }
 
 /// Gives wires to the port, and waits a little where it is full.
-fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Sent) -> Stop {
+fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut TxStats) -> Stop {
     let mut done = 0;
     let mut waits = 0;
     while done < wires.len() {
@@ -258,7 +263,7 @@ fn give(wires: &[Wire<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut Se
                     sent.down += count(&owners[done..]);
                     break;
                 }
-                Some(Refusal::ToDo) if wires[done].to_do != ToDo::default() => {
+                Some(Refusal::ToDo) if wires[done].to_do != TxOffload::default() => {
                     return Stop::Unable(owners[done].place);
                 }
                 Some(_) | None => {
@@ -317,30 +322,30 @@ fn wait_for_room(port: &dyn Port) {
 
 /// How a packet leaves by a port that takes these.
 fn plan(packet: &mut Packet, offloads: Offloads) -> Plan {
-    if packet.cut.is_some() {
+    if packet.fragmentation.is_some() {
         return Plan::Spelled;
     }
-    match packet.train {
+    match packet.gso {
         Some(train) => {
             let kind = train_kind(packet).filter(|kind| match kind {
-                TrainKind::Udp => offloads.udp,
-                TrainKind::Tcp4 { .. } | TrainKind::Tcp6 { .. } => offloads.tcp,
+                GsoKind::Udp => offloads.udp,
+                GsoKind::Tcp4 { .. } | GsoKind::Tcp6 { .. } => offloads.tcp,
             });
-            let Some((kind, checksum)) = kind.zip(packet.leave_checksum()) else { return Plan::Spelled };
+            let Some((kind, checksum)) = kind.zip(packet.defer_checksum()) else { return Plan::Spelled };
             let link_len = packet.link().len();
             let header_len = (link_len + packet.len() - packet.train_len()) as u16;
-            Plan::Whole(ToDo {
+            Plan::Whole(TxOffload {
                 checksum: Some(from_frame(link_len, checksum)),
-                train: Some(TrainToDo { segment_len: train.segment_len, header_len, kind }),
+                train: Some(GsoRequest { segment_len: train.segment_len, header_len, kind }),
             })
         }
         None => {
             if !offloads.checksum {
-                packet.finish_checksum();
-                return Plan::Whole(ToDo::default());
+                packet.complete_checksum();
+                return Plan::Whole(TxOffload::default());
             }
-            let checksum = packet.leave_checksum().map(|places| from_frame(packet.link().len(), places));
-            Plan::Whole(ToDo { checksum, train: None })
+            let checksum = packet.defer_checksum().map(|places| from_frame(packet.link().len(), places));
+            Plan::Whole(TxOffload { checksum, train: None })
         }
     }
 }
@@ -351,14 +356,14 @@ fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
 
 /// What a train carries, where kernels and cards know how to cut it: no option and no extension header stands in
 /// front.
-fn train_kind(packet: &Packet) -> Option<TrainKind> {
+fn train_kind(packet: &Packet) -> Option<GsoKind> {
     let plain = match packet.ip().version {
         Version::V4 => PLAIN_V4_LEN,
         Version::V6 => PLAIN_V6_LEN,
     };
     let upper = packet.ip().upper.filter(|upper| upper.at == plain)?;
     match upper.protocol {
-        packet::ip::UDP => Some(TrainKind::Udp),
+        packet::ip::UDP => Some(GsoKind::Udp),
         packet::ip::TCP => {
             let segment = tcp::Segment::parse(packet.upper_bytes(upper))?;
             let cwr = segment.header.flags() & tcp::CWR != 0;
@@ -368,8 +373,8 @@ fn train_kind(packet: &Packet) -> Option<TrainKind> {
                 return None;
             }
             Some(match packet.ip().version {
-                Version::V4 => TrainKind::Tcp4 { cwr },
-                Version::V6 => TrainKind::Tcp6 { cwr },
+                Version::V4 => GsoKind::Tcp4 { cwr },
+                Version::V6 => GsoKind::Tcp6 { cwr },
             })
         }
         _ => None,

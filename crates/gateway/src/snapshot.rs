@@ -1,11 +1,13 @@
 //! A worker in, its figures out.
 
 use crate::path::Path;
-use crate::send::Sent;
+use crate::send::TxStats;
 use config::Stage;
-use engine::{Coalescer, Gateway, Guesses, Joiner, Ledger, Reassembler, Side, Switch, Tally, Widening};
-use offload::leases::Passed;
-use packet::{Landed, Packet};
+use engine::{
+    Aggregation, Coalescer, FragmentMerger, Gateway, Ledger, PlacementStats, Reassembler, Side, Tally, Toggle,
+};
+use offload::leases::OffloadStats;
+use packet::{Packet, SplitFrame};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::AddAssign;
@@ -15,15 +17,15 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// To the narrow end, to the wide end.
-    pub ways: [WaySnapshot; 2],
+    pub ways: [DirectionSnapshot; 2],
     /// The wide end, the narrow end.
-    pub ends: [EndSnapshot; 2],
+    pub ends: [EndpointSnapshot; 2],
     /// By which end packets leave.
     pub path: Path,
     /// Processor time that it took so far.
     pub processor_time: Duration,
     /// What went between it and its siblings.
-    pub siblings: Moved,
+    pub siblings: HandoffStats,
     /// Packets that it left to its successor, those that were not taken too: those that were to leave by the narrow
     /// end, and by the wide end.
     pub handed_over: [u64; 2],
@@ -35,7 +37,7 @@ pub struct Snapshot {
 
 /// How things are with one direction.
 #[derive(Clone, Debug)]
-pub struct WaySnapshot {
+pub struct DirectionSnapshot {
     /// Every fate.
     pub ledger: Ledger,
     /// What is held.
@@ -43,7 +45,7 @@ pub struct WaySnapshot {
     /// Its stages, in the order in which packets meet them.
     pub stages: Vec<StageSnapshot>,
     /// How guesses of where payloads belong went.
-    pub guesses: Guesses,
+    pub guesses: PlacementStats,
     /// Heap memory of its pool, lent and free, in bytes.
     pub pool_len: u64,
     /// Buffers on loan.
@@ -59,26 +61,26 @@ pub struct StageSnapshot {
     /// Which one.
     pub stage: Stage,
     /// Does it work?
-    pub switch: Switch,
+    pub switch: Toggle,
     /// What it holds.
     pub held: Tally,
 }
 
 /// How things are with one port.
 #[derive(Clone, Debug)]
-pub struct EndSnapshot {
+pub struct EndpointSnapshot {
     /// Its address.
     pub address: String,
     /// Does it work?
     pub is_up: bool,
     /// What came.
-    pub seen: Seen,
+    pub seen: RxStats,
     /// What went.
-    pub sent: Sent,
+    pub sent: TxStats,
     /// Frames that the kernel dropped because nobody took them in time.
     pub missed: u64,
     /// What the kernel passed on by itself, of the flows that were lent to it.
-    pub lent: Passed,
+    pub lent: OffloadStats,
 }
 
 /// What is lost where one worker ends and another takes its place.
@@ -95,7 +97,7 @@ pub struct Losses {
 
 /// What came in by one port, before the engine counts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct RxStats {
     /// Frames that it gave.
     pub frames: u64,
     /// Their bytes, as they were given: link headers once for each train.
@@ -123,7 +125,7 @@ pub struct Seen {
 
 /// What went between a worker and its siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Moved {
+pub struct HandoffStats {
     /// Packets that went to the worker of their flow.
     pub given: u64,
     /// Those of them that were to leave by the narrow end, and by the wide end, as they stand on the wire.
@@ -145,26 +147,26 @@ impl AddAssign for Losses {
 impl StageSnapshot {
     /// The stages of a side.
     pub(crate) fn all(side: &Side) -> Vec<StageSnapshot> {
-        let Widening { reassembler, joiner, coalescer, .. } = &side.widening;
+        let Aggregation { reassembler, joiner, coalescer, .. } = &side.aggregation;
         let holding = |stage, held: Option<(Tally, usize)>| {
-            let switch = if held.is_some() { Switch::On } else { Switch::Off };
+            let switch = if held.is_some() { Toggle::On } else { Toggle::Off };
             StageSnapshot { stage, switch, held: held.map_or(Tally::NONE, |(held, _)| held) }
         };
         let cutting = |stage, switch| StageSnapshot { stage, switch, held: Tally::NONE };
         vec![
             holding(Stage::Reassemble, reassembler.as_ref().map(Reassembler::held)),
-            holding(Stage::Join, joiner.as_ref().map(Joiner::held)),
+            holding(Stage::Join, joiner.as_ref().map(FragmentMerger::held)),
             holding(Stage::Coalesce, coalescer.as_ref().map(Coalescer::held)),
-            cutting(Stage::Segment, side.narrowing.segment),
-            cutting(Stage::Fragment, side.narrowing.fragment),
+            cutting(Stage::Segment, side.sizing.segment),
+            cutting(Stage::Fragment, side.sizing.fragment),
         ]
     }
 }
 
-impl WaySnapshot {
+impl DirectionSnapshot {
     /// How things are with a direction of a gateway. Of its pool, so many buffers are kept by its port, or ended in
     /// a panic.
-    pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> WaySnapshot {
+    pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> DirectionSnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);
         let lent_count = out.pool.lent_count();
@@ -174,11 +176,11 @@ impl WaySnapshot {
         } else {
             out.ledger.check(held).err()
         };
-        WaySnapshot {
+        DirectionSnapshot {
             ledger: out.ledger.clone(),
             held,
             stages: StageSnapshot::all(gateway.side(direction)),
-            guesses: gateway.guesses(direction),
+            guesses: gateway.placement_stats(direction),
             pool_len: out.pool.heap_len() as u64,
             lent_count: lent_count as u64,
             broken,
@@ -186,7 +188,7 @@ impl WaySnapshot {
     }
 }
 
-impl Seen {
+impl RxStats {
     /// Counts a packet that came.
     pub(crate) fn packet(&mut self, packet: &Packet) {
         let count = packet.wire_count() as u64;
@@ -199,7 +201,7 @@ impl Seen {
     }
 
     /// Counts a fragment whose payload lies apart.
-    pub(crate) fn split(&mut self, split: &Landed) {
+    pub(crate) fn split(&mut self, split: &SplitFrame) {
         let len = split.frame_len();
         self.frames += 1;
         self.bytes += len as u64;

@@ -8,16 +8,16 @@ pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Others ring it; one thread waits on it.
 #[derive(Debug)]
-pub struct Bell(OwnedFd);
+pub struct EventFd(OwnedFd);
 
-impl Bell {
+impl EventFd {
     /// One that is silent.
     ///
     /// # Errors
     /// The kernel has no descriptor left.
-    pub fn new() -> io::Result<Bell> {
+    pub fn new() -> io::Result<EventFd> {
         eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map(Bell)
+            .map(EventFd)
             .map_err(|error| io::Error::new(error.kind(), format!("eventfd: cannot make one: {error}")))
     }
 
@@ -27,13 +27,13 @@ impl Bell {
     }
 
     /// Rings until it is silenced.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // A full counter rings as well.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Silences it.
-    pub fn hush(&self) {
+    pub fn clear(&self) {
         let mut count = [0; 8];
         // It may not ring.
         let _ = rustix::io::read(&self.0, &mut count);

@@ -1,35 +1,35 @@
-//! Threads that meet by a mailbox, in every interleaving: nothing is lost or overtaken, and nobody sleeps while
+//! Threads that meet by a queue, in every interleaving: nothing is lost or overtaken, and nobody sleeps while
 //! something waits.
 //!
-//! That a worker itself silences its bell first, `all/handover.rs` shows.
+//! That a worker itself silences its eventfd first, `all/handover.rs` shows.
 
-use mailbox::Mailbox;
-use sync::{Arc, Bell};
+use queue::Queue;
+use sync::{Arc, EventFd};
 
-#[path = "../src/mailbox.rs"]
-mod mailbox;
+#[path = "../src/queue.rs"]
+mod queue;
 
-/// In the place of the standard's lock and the kernel's bell: those that are tried in every order.
+/// In the place of the standard's lock and the kernel's eventfd: those that are tried in every order.
 mod sync {
     use loom::sync::Condvar;
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 
-    pub(crate) struct Bell {
+    pub(crate) struct EventFd {
         rings: Mutex<bool>,
         rang: Condvar,
     }
 
-    impl Bell {
-        pub fn new() -> Bell {
-            Bell { rings: Mutex::new(false), rang: Condvar::new() }
+    impl EventFd {
+        pub fn new() -> EventFd {
+            EventFd { rings: Mutex::new(false), rang: Condvar::new() }
         }
 
-        pub fn ring(&self) {
+        pub fn wake(&self) {
             *self.rings.lock().unwrap() = true;
             self.rang.notify_one();
         }
 
-        pub fn hush(&self) {
+        pub fn clear(&self) {
             *self.rings.lock().unwrap() = false;
         }
 
@@ -50,12 +50,12 @@ mod sync {
 #[test]
 fn nobody_sleeps_while_something_waits_in_either_of_two_boxes() {
     loom::model(|| {
-        let (bell, [first, second]) = two_boxes();
+        let (eventfd, [first, second]) = two_boxes();
         let givers = [&first, &second].map(|to| give(to, 1));
         let mut taken = 0;
         while taken < 2 {
-            bell.wait();
-            bell.hush();
+            eventfd.wait();
+            eventfd.clear();
             taken += take_all(&first) + take_all(&second);
         }
         givers.into_iter().for_each(|giver| assert_eq!(giver.join().unwrap(), 1));
@@ -65,12 +65,12 @@ fn nobody_sleeps_while_something_waits_in_either_of_two_boxes() {
 #[test]
 fn whatever_is_there_rings() {
     loom::model(|| {
-        let (bell, [first, _]) = two_boxes();
+        let (eventfd, [first, _]) = two_boxes();
         let giver = give(&first, 2);
-        bell.hush();
+        eventfd.clear();
         take_all(&first);
         giver.join().unwrap();
-        assert!(bell.rings() || take_all(&first) == 0, "it waits, and nobody hears of it");
+        assert!(eventfd.rings() || take_all(&first) == 0, "it waits, and nobody hears of it");
     });
 }
 
@@ -78,12 +78,12 @@ fn whatever_is_there_rings() {
 #[should_panic(expected = "it waits, and nobody hears of it")]
 fn who_silences_the_bell_after_looking_sleeps() {
     loom::model(|| {
-        let (bell, [first, _]) = two_boxes();
+        let (eventfd, [first, _]) = two_boxes();
         let giver = give(&first, 2);
         take_all(&first);
-        bell.hush();
+        eventfd.clear();
         giver.join().unwrap();
-        assert!(bell.rings() || take_all(&first) == 0, "it waits, and nobody hears of it");
+        assert!(eventfd.rings() || take_all(&first) == 0, "it waits, and nobody hears of it");
     });
 }
 
@@ -104,7 +104,7 @@ fn what_is_put_into_a_box_that_closes_is_in_it_or_is_refused() {
 #[test]
 fn there_is_never_more_in_a_box_than_it_has_room_for() {
     loom::model(|| {
-        let first = Arc::new(Mailbox::new(Arc::new(Bell::new()), 1));
+        let first = Arc::new(Queue::new(Arc::new(EventFd::new()), 1));
         let givers = [0, 1].map(|_| give(&first, 1));
         let early = std::iter::from_fn(|| first.take()).count();
         let put: usize = givers.into_iter().map(|giver| giver.join().unwrap()).sum();
@@ -114,13 +114,13 @@ fn there_is_never_more_in_a_box_than_it_has_room_for() {
     });
 }
 
-type Shared = Arc<Mailbox<usize>>;
+type Shared = Arc<Queue<usize>>;
 
-/// Two that ring one bell.
-fn two_boxes() -> (Arc<Bell>, [Shared; 2]) {
-    let bell = Arc::new(Bell::new());
-    let boxes = [0, 1].map(|_| Arc::new(Mailbox::new(Arc::clone(&bell), usize::MAX)));
-    (bell, boxes)
+/// Two that ring one eventfd.
+fn two_boxes() -> (Arc<EventFd>, [Shared; 2]) {
+    let eventfd = Arc::new(EventFd::new());
+    let boxes = [0, 1].map(|_| Arc::new(Queue::new(Arc::clone(&eventfd), usize::MAX)));
+    (eventfd, boxes)
 }
 
 /// A thread that puts in so many things, each of which takes 1 of the room; it says how many were taken.

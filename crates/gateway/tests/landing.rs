@@ -4,8 +4,8 @@
 //! `cargo test --release -p wideload-gateway --test landing -- --nocapture --test-threads=1` shows what it costs.
 
 use engine::{
-    Batch, Event, Gateway, GatewaySettings, Guessing, Join, Late, Position, Prefixes, Secret, Secrets,
-    SideSettings, Way,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Late, PlacementMode, Position, Prefixes,
+    Secret, Secrets, SideSettings,
 };
 use linux::clock::Clock;
 use linux::namespace::Namespace;
@@ -83,7 +83,7 @@ fn check(len: usize, arms: &mut [Arm; 3], senders: &[&UdpSocket; 3]) {
         times[times.len() / 2].as_nanos() as f64 / burst as f64
     });
     let rates = arms.each_ref().map(|arm| {
-        let guesses = arm.gateway.guesses(0);
+        let guesses = arm.gateway.placement_stats(0);
         guesses.right as f64 / guesses.made.max(1) as f64
     });
     println!(
@@ -114,12 +114,12 @@ struct Arm {
     port: Box<dyn Port>,
     gateway: Gateway,
     clock: Clock,
-    guessing: Guessing,
+    guessing: PlacementMode,
     batch: Batch,
 }
 
 impl Arm {
-    fn new(port: Box<dyn Port>, guessing: Guessing) -> Arm {
+    fn new(port: Box<dyn Port>, guessing: PlacementMode) -> Arm {
         Arm { port, gateway: gateway(guessing), clock: Clock::start(), guessing, batch: Batch::default() }
     }
 
@@ -144,13 +144,13 @@ impl Arm {
             self.gateway.push(now, 0, &mut self.batch);
             while let Some(way) = self.gateway.next(0) {
                 match way {
-                    Way::Forward(packet) | Way::Answer(packet) => {
-                        let is_ours = packet.came_in_pieces();
+                    Egress::Forward(packet) | Egress::IcmpReply(packet) => {
+                        let is_ours = packet.was_fragmented();
                         let is_right = |expected| packet.payload().get(8..) == Some(expected);
                         assert!(expected.is_none_or(|expected| !is_ours || is_right(expected)));
                         self.gateway.done(0, packet);
                     }
-                    Way::Pass(raw, _) => self.gateway.output_mut(0).pool.give(raw.into_buffer()),
+                    Egress::PassThrough(raw, _) => self.gateway.output_mut(0).pool.give(raw.into_buffer()),
                 }
             }
             if self.gateway.ledger(0).event(Event::Reassembled).packets - before == count as u64 {
@@ -162,19 +162,19 @@ impl Arm {
 
     /// Bytes of payload that a program copied for each that was delivered.
     fn copied_per_byte(&self, delivered: u64) -> f64 {
-        let guesses = self.gateway.guesses(0);
+        let guesses = self.gateway.placement_stats(0);
         let absorbed = self.gateway.ledger(0).event(Event::Absorbed).bytes;
         assert_eq!(absorbed, delivered);
         (absorbed - guesses.landed_bytes + guesses.copied_out_bytes) as f64 / delivered as f64
     }
 }
 
-fn gateway(guessing: Guessing) -> Gateway {
+fn gateway(guessing: PlacementMode) -> Gateway {
     let side = SideSettings {
         memory: 16 << 20,
-        joins: Prefixes::new(Join::Destination),
+        joins: Prefixes::new(FragmentPolicy::Reassemble),
         late: Late::Retire,
-        guessing,
+        placement: guessing,
         ..SideSettings::new(u16::MAX, Position::Transit)
     };
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(7)), || Pool::new(64 << 20))
@@ -221,7 +221,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 /// Without, with, and left to itself.
-const ARMS: [Guessing; 3] = [Guessing::Never, Guessing::Always, Guessing::WherePays];
+const ARMS: [PlacementMode; 3] = [PlacementMode::Never, PlacementMode::Always, PlacementMode::WherePays];
 /// Payload of datagrams, in bytes.
 const LENS: [usize; 4] = [9_000, 16_000, 32_000, 65_000];
 /// Frames of a burst: a device's queue takes them.

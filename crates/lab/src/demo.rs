@@ -5,8 +5,8 @@
 
 use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
+use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4};
 use crate::traffic::{self, Pace, Transfer, WriteEnd};
-use crate::trio::{Middle, NARROW, Trio, WIDE, v4};
 use linux::features::{self, Switch};
 use linux::interfaces::Counters;
 use serde::Serialize;
@@ -174,7 +174,7 @@ pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> 
                 tell(&format!("round {round} of {}: {}, {}", settings.rounds, kind.name(), load.name()));
                 samples[number].push(place.time(&middle, load, settings)?);
             }
-            place.trio.clear(middle)?;
+            place.three_hosts.clear(middle)?;
         }
     }
     let rows = LOADS.into_iter().zip(samples).flat_map(|(load, samples)| {
@@ -264,7 +264,7 @@ impl Sample {
 
 /// Three hosts, and what each of their interfaces costs.
 struct Place {
-    trio: Trio,
+    three_hosts: ThreeHosts,
     /// Of the wide host, toward it, toward the narrow one, of the narrow host.
     accounts: Option<[Account; 4]>,
     /// Why there are no accounts.
@@ -277,14 +277,15 @@ impl Place {
             Links::Usual => (Offloading::Checksums, Receiving::ThreadWithGro),
             Links::Plain => (Offloading::Off, Receiving::ThreadWithoutCopy),
         };
-        let trio = Trio::new(mtus, offloading)?;
-        let [wide, to_wide, to_narrow, narrow] = trio.names();
+        let three_hosts = ThreeHosts::new(mtus, offloading)?;
+        let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
         if links == Links::Usual {
             // A veth hands on the memory of a packet as it is, in as many pieces as GRO joined. A card receives it into one
             // buffer: so does this, at the middle's cost, whoever stands there.
             for interface in [to_wide, to_narrow] {
                 drop(
-                    trio.middle
+                    three_hosts
+                        .middle
                         .space()
                         .enter(|| features::set(interface, &[("tx-scatter-gather", Switch::Off)]))?,
                 );
@@ -292,24 +293,24 @@ impl Place {
         }
         let open = |host: &Host, interface| Account::open(host, interface, receiving);
         let [one, two, three, four] = [
-            open(&trio.wide, wide),
-            open(&trio.middle, to_wide),
-            open(&trio.middle, to_narrow),
-            open(&trio.narrow, narrow),
+            open(&three_hosts.wide, wide),
+            open(&three_hosts.middle, to_wide),
+            open(&three_hosts.middle, to_narrow),
+            open(&three_hosts.narrow, narrow),
         ];
         let (accounts, untold) = match (|| Ok::<_, io::Error>([one?, two?, three?, four?]))() {
             Ok(accounts) => (Some(accounts), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        Ok(Place { trio, accounts, untold })
+        Ok(Place { three_hosts, accounts, untold })
     }
 
     fn stand(&self, kind: MiddleKind) -> io::Result<Middle> {
         let middle = match kind {
-            MiddleKind::Bridge | MiddleKind::AllWide => self.trio.bridge()?,
-            MiddleKind::Wideload => self.trio.gateway(&self.trio.border("", "", ""))?,
+            MiddleKind::Bridge | MiddleKind::AllWide => self.three_hosts.bridge()?,
+            MiddleKind::Wideload => self.three_hosts.gateway(&self.three_hosts.border("", "", ""))?,
         };
-        self.trio.settle()?;
+        self.three_hosts.settle()?;
         // Not measured: whoever has to learn something from the first connections does.
         for to_wide in [true, false] {
             self.send(Load { to_wide, pace: None }, WARM_LEN)?;
@@ -318,7 +319,7 @@ impl Place {
     }
 
     fn send(&self, load: Load, len: usize) -> io::Result<Transfer> {
-        let Trio { wide, narrow, .. } = &self.trio;
+        let ThreeHosts { wide, narrow, .. } = &self.three_hosts;
         let (from, to, host) = if load.to_wide { (narrow, wide, WIDE) } else { (wide, narrow, NARROW) };
         let (from, to) = (from.space(), to.space());
         match load.pace {
@@ -328,9 +329,9 @@ impl Place {
     }
 
     fn time(&self, middle: &Middle, load: Load, settings: &Settings) -> io::Result<Sample> {
-        let before = (self.trio.counters()?[0], self.seconds(), Workers::of(middle)?);
+        let before = (self.three_hosts.counters()?[0], self.seconds(), Workers::of(middle)?);
         let transfer = self.send(load, load.len(settings))?;
-        let after = (self.trio.counters()?[0], self.seconds(), Workers::of(middle)?);
+        let after = (self.three_hosts.counters()?[0], self.seconds(), Workers::of(middle)?);
         let [received, sent] = counted(before.0, after.0);
         let ([packets, bytes], [back_packets, _]) = if load.to_wide { (received, sent) } else { (sent, received) };
         let (of_wide, of_narrow) = if load.to_wide {

@@ -8,39 +8,40 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, udp};
 use wideload_lab::net::Offloading;
-use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 
 #[test]
 fn errors_come_from_the_interfaces_own_address_where_none_is_named() {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let [wide, to_wide, ..] = trio.names();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let [wide, to_wide, ..] = three_hosts.names();
     let own = [v4(9), v6(9)];
-    trio.middle
+    three_hosts
+        .middle
         .tell(|netlink| {
             netlink.add_address(to_wide, Prefix::new(own[0], 24))?;
             netlink.add_address(to_wide, Prefix::new(own[1], 64))
         })
         .unwrap();
-    let middle = trio.gateway(&trio.border("", "", "")).unwrap();
-    trio.settle().unwrap();
-    let mut seen = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let middle = three_hosts.gateway(&three_hosts.border("", "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let mut seen = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     for (version, from) in [4, 6].into_iter().zip(own) {
         let [at, target] = if version == 4 { [v4(WIDE), v4(NARROW)] } else { [v6(WIDE), v6(NARROW)] };
-        let socket = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(at, 0))).unwrap();
+        let socket = three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(at, 0))).unwrap();
         dont_fragment(&socket, version);
         socket.send_to(&[7; 3_000], SocketAddr::new(target, 9)).unwrap();
         assert_eq!(next_error(&mut seen).expect("the host is told"), from);
     }
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let [wide, ..] = trio.names();
-    let middle = trio.gateway(&trio.border("answer-from = [\"10.77.0.9\"]", "", "")).unwrap();
-    trio.settle().unwrap();
-    let mut socket = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let [wide, ..] = three_hosts.names();
+    let middle = three_hosts.gateway(&three_hosts.border("answer-from = [\"10.77.0.9\"]", "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let mut socket = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     let stations = [[2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], [2, 0, 0, 0, 0, 0xC]];
     let [one, other, unheard] = stations;
     let long = |to| datagram(one, to, 3_000);
@@ -51,26 +52,27 @@ fn no_error_is_sent_about_what_one_station_of_a_side_sends_to_another() {
         assert_eq!(next_error(&mut socket).is_some(), is_told, "to {to:x?}, round {round}");
     }
     // What fits, it passes on as before.
-    let mut narrow = trio.narrow.space().enter(|| FrameSocket::open(trio.names()[3])).unwrap();
+    let mut narrow = three_hosts.narrow.space().enter(|| FrameSocket::open(three_hosts.names()[3])).unwrap();
     socket.send(&datagram(one, other, 200)).unwrap();
     let until = Instant::now() + Duration::from_secs(2);
     while !narrow.receive().unwrap().is_some_and(|frame| frame.bytes.starts_with(&other)) {
         assert!(Instant::now() < until, "it does not come");
         thread::sleep(Duration::from_millis(1));
     }
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_nothing() {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let middle = trio.gateway(&trio.border("answer-from = [\"10.77.0.9\"]", "", "df = \"cut\"")).unwrap();
-    trio.settle().unwrap();
-    let [wide, ..] = trio.names();
-    let mut seen = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
-    let receiver = trio.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0))).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle =
+        three_hosts.gateway(&three_hosts.border("answer-from = [\"10.77.0.9\"]", "", "df = \"cut\"")).unwrap();
+    three_hosts.settle().unwrap();
+    let [wide, ..] = three_hosts.names();
+    let mut seen = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let receiver = three_hosts.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0))).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
-    let socket = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0))).unwrap();
+    let socket = three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0))).unwrap();
     dont_fragment(&socket, 4);
     let mut room = [0; 9_000];
     for len in [3_000, 8_972] {
@@ -81,18 +83,18 @@ fn a_datagram_with_df_is_cut_where_a_border_is_told_to_and_its_sender_hears_noth
     assert_eq!(next_error(&mut seen), None);
     let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
     assert_eq!(service.snapshots().unwrap()[0].ways[0].ledger.event(engine::Event::DfCut).packets, 2);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 // As they pass the kernel's own bridge.
 #[test]
 fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_802_1ad() {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let [wide, .., narrow] = trio.names();
-    let middle = trio.gateway(&trio.border("", "", "")).unwrap();
-    trio.settle().unwrap();
-    let socket = trio.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
-    let mut seen = trio.narrow.space().enter(|| FrameSocket::open(narrow)).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let [wide, .., narrow] = three_hosts.names();
+    let middle = three_hosts.gateway(&three_hosts.border("", "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let socket = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
+    let mut seen = three_hosts.narrow.space().enter(|| FrameSocket::open(narrow)).unwrap();
     let plain = datagram([2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], 1_500);
     for tags in [&[0x88, 0xA8, 0, 3][..], &[0x88, 0xA8, 0, 3, 0x81, 0, 0, 7], &[0x81, 0, 0, 3, 0x81, 0, 0, 7]] {
         // IP, a session of PPPoE, and MPLS.
@@ -109,7 +111,7 @@ fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_8
     let Middle::Gateway(service) = &middle else { panic!("a gateway stands there") };
     let refused: u64 = service.snapshots().unwrap()[0].ends.iter().map(|end| end.sent.refused).sum();
     assert_eq!(refused, 0);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 /// Who sent the next ICMP "too big" that comes within a third of a second.

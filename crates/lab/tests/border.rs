@@ -2,7 +2,7 @@
 
 use linux::features::{self, Switch};
 use linux::namespace::Namespace;
-use offload::leases::{self, Passed};
+use offload::leases::{self, OffloadStats};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,21 +10,25 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use wideload_lab::experiments::observe;
 use wideload_lab::net::Offloading;
+use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic::{self, Messages};
-use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 
 #[test]
 fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
     for offloading in [Offloading::Off, Offloading::On] {
-        let trio = trio(offloading);
-        let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-        trio.settle().unwrap();
+        let three_hosts = three_hosts(offloading);
+        let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+        three_hosts.settle().unwrap();
         for (to_wide, address) in [(true, v4(WIDE)), (false, v4(NARROW)), (true, v6(WIDE)), (false, v6(NARROW))] {
-            let (from, to) = if to_wide { (&trio.narrow, &trio.wide) } else { (&trio.wide, &trio.narrow) };
-            let before = trio.counters().unwrap()[0];
+            let (from, to) = if to_wide {
+                (&three_hosts.narrow, &three_hosts.wide)
+            } else {
+                (&three_hosts.wide, &three_hosts.narrow)
+            };
+            let before = three_hosts.counters().unwrap()[0];
             let transfer = traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1).unwrap();
             assert!(transfer.intact, "to {address}, {offloading:?}");
-            let after = trio.counters().unwrap()[0];
+            let after = three_hosts.counters().unwrap()[0];
             let (packets, bytes) = if to_wide {
                 (
                     after.received.packet_count - before.received.packet_count,
@@ -37,7 +41,7 @@ fn tcp_crosses_unchanged_and_wide_both_ways_with_and_without_offloads() {
             assert!(mean > 4_000, "to {address}, {offloading:?}: {packets} packets of {mean} bytes on average");
         }
         check_books(&middle);
-        trio.clear(middle).unwrap();
+        three_hosts.clear(middle).unwrap();
     }
 }
 
@@ -49,15 +53,16 @@ fn trains_of_a_flow_that_is_lent_pass_without_the_worker_in_lengths_that_fit() {
 }
 
 fn are_lent(workers: usize) {
-    let trio = trio(Offloading::On);
-    let middle = trio.gateway(&trio.border(&format!("workers = {workers}\n{ONLY_PATH}"), "", "")).unwrap();
-    trio.settle().unwrap();
-    let [wide_name, _, _, narrow_name] = trio.names();
+    let three_hosts = three_hosts(Offloading::On);
+    let middle =
+        three_hosts.gateway(&three_hosts.border(&format!("workers = {workers}\n{ONLY_PATH}"), "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let [wide_name, _, _, narrow_name] = three_hosts.names();
     for (to_wide, address) in [(true, v4(WIDE)), (false, v4(NARROW)), (true, v6(WIDE)), (false, v6(NARROW))] {
         let (from, to, name, end, mtu) = if to_wide {
-            (&trio.narrow, &trio.wide, wide_name, 1, 9_000)
+            (&three_hosts.narrow, &three_hosts.wide, wide_name, 1, 9_000)
         } else {
-            (&trio.wide, &trio.narrow, narrow_name, 0, 1_500)
+            (&three_hosts.wide, &three_hosts.narrow, narrow_name, 0, 1_500)
         };
         let before = lent(&middle, end);
         let (transfer, observed) =
@@ -68,17 +73,18 @@ fn are_lent(workers: usize) {
         assert_eq!((observed.longest, after.lost), (mtu, 0), "to {address}");
     }
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn a_flow_that_goes_on_stays_with_the_kernel() {
-    let trio = trio(Offloading::On);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
-    for (from, to, address, end) in
-        [(&trio.wide, &trio.narrow, v4(NARROW), 0), (&trio.narrow, &trio.wide, v6(WIDE), 1)]
-    {
+    let three_hosts = three_hosts(Offloading::On);
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    for (from, to, address, end) in [
+        (&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 0),
+        (&three_hosts.narrow, &three_hosts.wide, v6(WIDE), 1),
+    ] {
         let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
         let target = listener.local_addr().unwrap();
         let mut near = from.space().enter(|| TcpStream::connect(target).unwrap());
@@ -99,7 +105,7 @@ fn a_flow_that_goes_on_stays_with_the_kernel() {
         assert!(by_worker < 3 * content.len() as u64, "to {address}: {by_worker}");
     }
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 /// Bytes of frames that came to the gateway's worker by an end.
@@ -109,22 +115,22 @@ fn seen_bytes(middle: &Middle, end: usize) -> u64 {
 }
 
 /// What came in by an end of the gateway and the kernel passed on by itself.
-fn lent(middle: &Middle, end: usize) -> Passed {
+fn lent(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     let lent = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].lent);
-    lent.fold(Passed::default(), Passed::and)
+    lent.fold(OffloadStats::default(), OffloadStats::and)
 }
 
 #[test]
 fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
-    let trio = trio(Offloading::On);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
+    let three_hosts = three_hosts(Offloading::On);
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
     for (from, to, address, end) in [
-        (&trio.wide, &trio.narrow, v4(NARROW), 0),
-        (&trio.wide, &trio.narrow, v6(NARROW), 0),
-        (&trio.narrow, &trio.wide, v4(WIDE), 1),
-        (&trio.narrow, &trio.wide, v6(WIDE), 1),
+        (&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 0),
+        (&three_hosts.wide, &three_hosts.narrow, v6(NARROW), 0),
+        (&three_hosts.narrow, &three_hosts.wide, v4(WIDE), 1),
+        (&three_hosts.narrow, &three_hosts.wide, v6(WIDE), 1),
     ] {
         let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
         let target = listener.local_addr().unwrap();
@@ -144,7 +150,7 @@ fn what_a_receiver_has_not_read_counts_as_no_less_memory_than_it_is() {
         assert!(after.bytes - before.bytes > unread / 2, "to {address}: {before:?}, {after:?}");
         assert!(memory > unread, "to {address}: {unread} bytes in {memory}");
     }
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 /// What a socket's received packets count as, in bytes.
@@ -162,21 +168,21 @@ fn receive_memory(socket: &TcpStream) -> u64 {
 
 #[test]
 fn sums_of_what_the_kernel_cuts_are_right() {
-    let trio = trio(Offloading::On);
-    let [_, to_wide, to_narrow, _] = trio.names();
+    let three_hosts = three_hosts(Offloading::On);
+    let [_, to_wide, to_narrow, _] = three_hosts.names();
     // The kernel finishes sums there, and hosts look at them.
-    trio.middle.space().enter(|| {
+    three_hosts.middle.space().enter(|| {
         for name in [to_wide, to_narrow] {
             drop(features::set(name, &[("tx-checksum-ip-generic", Switch::Off)]).unwrap());
         }
     });
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
     for (from, to, address, end) in [
-        (&trio.wide, &trio.narrow, v4(NARROW), 0),
-        (&trio.wide, &trio.narrow, v6(NARROW), 0),
-        (&trio.narrow, &trio.wide, v4(WIDE), 1),
-        (&trio.narrow, &trio.wide, v6(WIDE), 1),
+        (&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 0),
+        (&three_hosts.wide, &three_hosts.narrow, v6(NARROW), 0),
+        (&three_hosts.narrow, &three_hosts.wide, v4(WIDE), 1),
+        (&three_hosts.narrow, &three_hosts.wide, v6(WIDE), 1),
     ] {
         let before = lent(&middle, end);
         let transfer = traffic::tcp(from.space(), to.space(), address, TCP_LEN, 1).unwrap();
@@ -185,7 +191,7 @@ fn sums_of_what_the_kernel_cuts_are_right() {
         assert!(after.bytes - before.bytes > TCP_LEN as u64 / 8, "to {address}: {before:?}, {after:?}");
         assert_eq!((after.lost, wrong_sums(to.space())), (0, 0), "to {address}");
     }
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 /// Segments with a wrong sum, and packets of IPv4 with a wrong header, that came to the hosts of a namespace.
@@ -201,11 +207,14 @@ fn wrong_sums(space: &Namespace) -> u64 {
 
 #[test]
 fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
-    let trio = trio(Offloading::Off);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
+    let three_hosts = three_hosts(Offloading::Off);
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
     for len in [8, 1_400, 1_472, 1_473, 8_000, 8_972, 8_973, 40_000, 65_507] {
-        for (from, to, address) in [(&trio.narrow, &trio.wide, v4(WIDE)), (&trio.wide, &trio.narrow, v4(NARROW))] {
+        for (from, to, address) in [
+            (&three_hosts.narrow, &three_hosts.wide, v4(WIDE)),
+            (&three_hosts.wide, &three_hosts.narrow, v4(NARROW)),
+        ] {
             // What the border refuses at first, the host has learnt to cut at the second try.
             let messages = Messages { len, count: 20, rate: Some(50e6) };
             let first = traffic::udp(from.space(), to.space(), address, messages, 2).unwrap();
@@ -215,15 +224,15 @@ fn datagrams_pass_as_they_came_and_what_is_too_long_is_told_to_its_sender() {
         }
     }
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn many_connections_at_once_all_arrive_unchanged() {
-    let trio = trio(Offloading::Off);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
-    let listener = trio.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
+    let three_hosts = three_hosts(Offloading::Off);
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
@@ -240,7 +249,7 @@ fn many_connections_at_once_all_arrive_unchanged() {
                 }
             });
         });
-        trio.narrow.space().enter(|| {
+        three_hosts.narrow.space().enter(|| {
             std::thread::scope(|scope| {
                 for seed in 0..CONNECTIONS {
                     scope.spawn(move || {
@@ -259,53 +268,53 @@ fn many_connections_at_once_all_arrive_unchanged() {
         server.join().unwrap();
     });
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn what_carries_no_ip_passes_unless_it_is_longer_than_the_other_side_takes() {
-    let trio = trio(Offloading::Off);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
-    let [wide, _, _, _] = trio.names();
+    let three_hosts = three_hosts(Offloading::Off);
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let [wide, _, _, _] = three_hosts.names();
     let seen = |middle: &Middle| {
         let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
         let end = service.snapshots().unwrap()[0].ends[0].clone();
         (end.seen.passed, end.seen.oversize)
     };
     let before = seen(&middle);
-    trio.wide.space().enter(|| {
+    three_hosts.wide.space().enter(|| {
         let mut port = port::open(&format!("packet:{wide}"), &port::Options::default()).unwrap();
         for len in [60, 1_514, 4_000] {
             let mut frame = vec![0x02; 12];
             // An EtherType for local experiments (IEEE 802).
             frame.extend([0x88, 0xB5]);
             frame.resize(len, 7);
-            let wire = port::Wire { header: &frame, payload: &[], to_do: port::ToDo::default() };
+            let wire = port::TxFrame { header: &frame, payload: &[], to_do: port::TxOffload::default() };
             assert_eq!(port.transmit(&[wire]).unwrap(), 1);
         }
     });
     std::thread::sleep(Duration::from_millis(100));
     let after = seen(&middle);
     assert_eq!((after.0 - before.0, after.1 - before.1), (2, 1));
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn a_border_that_ends_lets_go_of_what_it_holds_and_leaves_nothing() {
-    let trio = trio(Offloading::Off);
+    let three_hosts = three_hosts(Offloading::Off);
     let hold = "hold = \"5s\"";
-    let middle = trio.gateway(&trio.border(ONLY_PATH, hold, hold)).unwrap();
-    trio.settle().unwrap();
-    let listener = trio.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, hold, hold)).unwrap();
+    three_hosts.settle().unwrap();
+    let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = listener.local_addr().unwrap();
-    let mut near = trio.narrow.space().enter(|| TcpStream::connect(target).unwrap());
+    let mut near = three_hosts.narrow.space().enter(|| TcpStream::connect(target).unwrap());
     let (mut far, _) = listener.accept().unwrap();
     // Without PSH on all but the last segment, the run waits for the rest of its five seconds.
     near.write_all(&traffic::content(3, 2_000)).unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let ended = std::time::Instant::now();
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
     far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let mut came = vec![0; 2_000];
     far.read_exact(&mut came).unwrap();
@@ -315,12 +324,12 @@ fn a_border_that_ends_lets_go_of_what_it_holds_and_leaves_nothing() {
 
 #[test]
 fn small_requests_are_answered_at_once() {
-    let trio = trio(Offloading::Off);
-    let middle = trio.gateway(&trio.border(ONLY_PATH, "", "")).unwrap();
-    trio.settle().unwrap();
-    let server = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
+    let three_hosts = three_hosts(Offloading::Off);
+    let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+    three_hosts.settle().unwrap();
+    let server = three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = server.local_addr().unwrap();
-    let client = trio.narrow.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    let client = three_hosts.narrow.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     client.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     server.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut room = [0; 64];
@@ -332,7 +341,7 @@ fn small_requests_are_answered_at_once() {
         assert_eq!(&room[..len], &number.to_be_bytes());
     }
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 /// Every packet and every buffer is accounted for, in every way and at every end.
@@ -348,8 +357,8 @@ fn check_books(middle: &Middle) {
     }
 }
 
-fn trio(offloading: Offloading) -> Trio {
-    Trio::new([9_000, 1_500], offloading).unwrap()
+fn three_hosts(offloading: Offloading) -> ThreeHosts {
+    ThreeHosts::new([9_000, 1_500], offloading).unwrap()
 }
 
 /// A bump in the wire is the only path between its two sides.

@@ -1,7 +1,7 @@
 //! Frames in at one end of a pair of sockets, out of the emulator at the end of another.
 
-use packet::{Checksum, Frame, HEADROOM, Ingress, Medium, Pool, Time};
-use port::{Offloads, Port, Received, ToDo, Wire};
+use packet::{Checksum, Frame, HEADROOM, Ingress, LinkType, Pool, Time};
+use port::{Offloads, Port, Received, TxFrame, TxOffload};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair, sockopt};
@@ -20,7 +20,7 @@ use wideload_lab::emulator::{
 fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_lateness_is_told() {
     let shapes: [Shape; 2] = ["delay=3ms,jitter=1ms,rate=200M,loss=5%,seed=1", "delay=1ms,loss=20%,seed=2"]
         .map(|text| text.parse().unwrap());
-    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(Medium::Ethernet);
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
     let (stop, clock) = (AtomicBool::new(false), monotonic());
     let frame =
         |from: u8, index: usize| vec![from, index as u8, (index >> 8) as u8, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 6];
@@ -65,7 +65,7 @@ fn what_goes_in_comes_out_of_the_other_end_unless_the_model_loses_it_and_latenes
 
 #[test]
 fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
-    let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(Medium::Ethernet);
+    let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(LinkType::Ethernet);
     (0..10).for_each(|_| outer_a.put(&[0; 60]));
     let shapes = ["delay=3600s".parse().unwrap(), Shape::default()];
     let (clock, stop) = (counting_clock(), AtomicBool::new(false));
@@ -79,7 +79,7 @@ fn a_run_ends_at_its_time_and_tells_what_is_still_inside() {
 
 #[test]
 fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
-    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(Medium::Ethernet);
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
     let (clock, stop) = (monotonic(), AtomicBool::new(false));
     let course =
         Course { clock: &clock, stop: &stop, until: Time::NEVER, late: LATE, scheduling: Scheduling::Ordinary };
@@ -115,7 +115,7 @@ fn a_port_that_takes_no_more_makes_frames_wait_and_none_is_lost() {
 
 #[test]
 fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
-    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(Medium::Ethernet);
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(LinkType::Ethernet);
     inner_b.mtu = 1_000;
     for len in [100, 1_200, 200] {
         outer_a.put(&vec![1; len]);
@@ -137,7 +137,7 @@ fn a_frame_that_the_far_port_refuses_is_counted_and_makes_the_run_worthless() {
 
 #[test]
 fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
-    let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(Medium::Ip);
+    let ([mut inner_a, mut inner_b], [mut outer_a, _outer_b]) = two_wires(LinkType::Ip);
     inner_a.checksum = Checksum::Partial;
     outer_a.put(&udp(4).sum(Summed::None).bytes());
     let (clock, stop) = (monotonic(), AtomicBool::new(false));
@@ -155,7 +155,7 @@ fn the_first_frame_whose_checksum_a_card_was_to_finish_ends_the_run() {
 
 #[test]
 fn in_a_calibration_exactly_the_packets_that_the_model_loses_are_lost() {
-    for medium in [Medium::Ethernet, Medium::Ip] {
+    for medium in [LinkType::Ethernet, LinkType::Ip] {
         let load = Load { count: 2_000, len: 60, pace: Duration::from_micros(20) };
         let trial = |shape: &str, rows| Trial { shape: shape.parse().unwrap(), load, rows };
         let calibration = calibrate_over(
@@ -190,7 +190,7 @@ fn a_calibration_has_a_row_for_every_figure_and_no_delay_is_below_what_was_asked
         trial("rate=20M", 100, 200, Rows::Rate),
         trial("rate=1M,queue=5p", 20, 0, Rows::Queue),
     ];
-    let calibration = calibrate_over(Medium::Ethernet, &trials, Scheduling::Ordinary);
+    let calibration = calibrate_over(LinkType::Ethernet, &trials, Scheduling::Ordinary);
     let figure = |name: &str| calibration.rows.iter().find(|row| row.figure == name).unwrap();
     for name in ["delay, median", "delay, longest"] {
         assert!(figure(name).error >= 0.0, "a link is never early: {calibration}");
@@ -210,7 +210,7 @@ fn counting_clock() -> impl Fn() -> Time + Sync {
     move || Time::from_nanos(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
 }
 
-fn calibrate_over(medium: Medium, trials: &[Trial], scheduling: Scheduling) -> Calibration {
+fn calibrate_over(medium: LinkType, trials: &[Trial], scheduling: Scheduling) -> Calibration {
     let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(medium);
     calibrate([&mut inner_a, &mut inner_b], [&mut outer_a, &mut outer_b], trials, scheduling).unwrap()
 }
@@ -219,13 +219,13 @@ fn calibrate_over(medium: Medium, trials: &[Trial], scheduling: Scheduling) -> C
 struct Fake {
     socket: OwnedFd,
     address: &'static str,
-    medium: Medium,
+    medium: LinkType,
     mtu: usize,
     checksum: Checksum,
 }
 
 /// The emulator's two ports, and the far ends of them.
-fn two_wires(medium: Medium) -> ([Fake; 2], [Fake; 2]) {
+fn two_wires(medium: LinkType) -> ([Fake; 2], [Fake; 2]) {
     let wire = |address| {
         let (near, far) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).unwrap();
@@ -241,7 +241,7 @@ fn two_wires(medium: Medium) -> ([Fake; 2], [Fake; 2]) {
 
 impl Fake {
     fn try_put(&mut self, frame: &[u8]) -> bool {
-        self.transmit(&[Wire { header: frame, payload: &[], to_do: ToDo::default() }]).unwrap() == 1
+        self.transmit(&[TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }]).unwrap() == 1
     }
 
     fn put(&mut self, frame: &[u8]) {
@@ -263,7 +263,7 @@ impl Port for Fake {
         self.address
     }
 
-    fn medium(&self) -> Medium {
+    fn medium(&self) -> LinkType {
         self.medium
     }
 
@@ -297,7 +297,7 @@ impl Port for Fake {
         Ok(Received { count: 64, lost_count: 0, was_last: false })
     }
 
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         for (count, wire) in wires.iter().enumerate() {
             if wire.header.len() > self.mtu {
                 return if count == 0 { Err(Errno::MSGSIZE.into()) } else { Ok(count) };

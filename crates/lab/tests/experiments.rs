@@ -13,7 +13,7 @@ use wideload_lab::experiments::{
     floods, hold, link, repeat, wide_interface, workers,
 };
 use wideload_lab::net::{End, Host, Offloading, cable};
-use wideload_lab::trio::v4;
+use wideload_lab::three_hosts::v4;
 
 #[test]
 fn the_demo_accounts_for_everybody_alike_and_shows_wide_packets() {

@@ -1,11 +1,11 @@
 //! Faults of links, hosts and the gateway itself in, traffic that goes on out; what was lost is counted.
 
 use engine::{
-    Batch, Event, Gateway, GatewaySettings, Holding, Join, Mode, Position, Prefixes, Secret, Secrets, SideSettings,
-    Way,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Mode, Position, Prefixes, Secret,
+    Secrets, SideSettings,
 };
 use gateway::snapshot::Snapshot;
-use packet::{Frame, Ingress, Medium, Packet, Pool, Time};
+use packet::{Frame, Ingress, LinkType, Packet, Pool, Time};
 use port::helper::Direction;
 use port::{Options, Port};
 use std::io::{self, Read, Write};
@@ -15,79 +15,79 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, tcp, udp};
 use wideload_lab::net::{End, Host, Offloading, cable};
-use wideload_lab::pair::Pair;
+use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic::{self, Messages};
-use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+use wideload_lab::two_hosts::TwoHosts;
 
 #[test]
 fn an_interface_that_was_down_forwards_again_within_a_second_of_its_return() {
     for workers in [1, 2] {
-        let (trio, middle) = border(workers);
-        trio.settle().unwrap();
-        let echo = Echo::at(&trio.wide, v4(WIDE));
-        let [wide, to_wide, to_narrow, narrow] = trio.names();
-        ask_again_soon(&trio.wide, wide);
-        ask_again_soon(&trio.narrow, narrow);
+        let (three_hosts, middle) = border(workers);
+        three_hosts.settle().unwrap();
+        let echo = Echo::at(&three_hosts.wide, v4(WIDE));
+        let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
+        ask_again_soon(&three_hosts.wide, wide);
+        ask_again_soon(&three_hosts.narrow, narrow);
         for name in [to_wide, to_narrow, to_wide] {
-            echo.answers(&trio.narrow).unwrap();
-            trio.middle.tell(|netlink| netlink.set_down(name)).unwrap();
+            echo.answers(&three_hosts.narrow).unwrap();
+            three_hosts.middle.tell(|netlink| netlink.set_down(name)).unwrap();
             thread::sleep(Duration::from_millis(400));
             assert!(
                 snapshots(&middle).iter().any(|it| it.ends.iter().any(|end| !end.is_up)),
                 "{name} is seen down"
             );
-            trio.middle.tell(|netlink| netlink.set_up(name)).unwrap();
-            let took = echo.answers(&trio.narrow).unwrap();
+            three_hosts.middle.tell(|netlink| netlink.set_up(name)).unwrap();
+            let took = echo.answers(&three_hosts.narrow).unwrap();
             println!("{workers} workers: {name} forwards {took:.0?} after its return");
             assert!(took < Duration::from_secs(1), "{name}: {took:?}");
             assert!(snapshots(&middle).iter().all(|it| it.ends.iter().all(|end| end.is_up)));
         }
         check_books(&middle);
-        trio.clear(middle).unwrap();
+        three_hosts.clear(middle).unwrap();
     }
 }
 
 #[test]
 fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
-    let (trio, middle) = border(1);
-    trio.settle().unwrap();
-    let [wide, _, _, narrow] = trio.names();
-    ask_again_soon(&trio.wide, wide);
-    ask_again_soon(&trio.narrow, narrow);
+    let (three_hosts, middle) = border(1);
+    three_hosts.settle().unwrap();
+    let [wide, _, _, narrow] = three_hosts.names();
+    ask_again_soon(&three_hosts.wide, wide);
+    ask_again_soon(&three_hosts.narrow, narrow);
     thread::scope(|scope| {
-        let transfer = scope.spawn(|| throttled(&trio.wide, &trio.narrow, v4(NARROW), 24 << 20));
+        let transfer = scope.spawn(|| throttled(&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 24 << 20));
         for _ in 0..20 {
-            trio.narrow.tell(|netlink| netlink.set_down(narrow)).unwrap();
+            three_hosts.narrow.tell(|netlink| netlink.set_down(narrow)).unwrap();
             thread::sleep(Duration::from_millis(20));
-            trio.narrow.tell(|netlink| netlink.set_up(narrow)).unwrap();
+            three_hosts.narrow.tell(|netlink| netlink.set_up(narrow)).unwrap();
             thread::sleep(Duration::from_millis(60));
         }
         assert_eq!(transfer.join().unwrap().unwrap(), Fate::Intact);
     });
-    let echo = Echo::at(&trio.wide, v4(WIDE));
-    assert!(echo.answers(&trio.narrow).unwrap() < Duration::from_secs(1));
+    let echo = Echo::at(&three_hosts.wide, v4(WIDE));
+    assert!(echo.answers(&three_hosts.narrow).unwrap() < Duration::from_secs(1));
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
     // Packets come one by one: of trains that are too long, the interface drops the segments, and counts them itself.
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let as_is = "offloads = \"as-is\"";
-    let middle = trio.gateway(&trio.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
-    trio.settle().unwrap();
-    let [_, to_wide, to_narrow, _] = trio.names();
+    let middle = three_hosts.gateway(&three_hosts.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
+    three_hosts.settle().unwrap();
+    let [_, to_wide, to_narrow, _] = three_hosts.names();
     thread::scope(|scope| {
         let transfers = [
-            scope.spawn(|| throttled(&trio.narrow, &trio.wide, v4(WIDE), 24 << 20)),
-            scope.spawn(|| throttled(&trio.wide, &trio.narrow, v4(NARROW), 24 << 20)),
+            scope.spawn(|| throttled(&three_hosts.narrow, &three_hosts.wide, v4(WIDE), 24 << 20)),
+            scope.spawn(|| throttled(&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 24 << 20)),
         ];
         for (name, mtu) in
             [(to_wide, 4_000), (to_wide, 9_000), (to_narrow, 1_280), (to_narrow, 1_500), (to_wide, 9_216)]
         {
             thread::sleep(Duration::from_millis(150));
-            trio.middle.tell(|netlink| netlink.set_mtu(name, mtu)).unwrap();
+            three_hosts.middle.tell(|netlink| netlink.set_mtu(name, mtu)).unwrap();
         }
         for transfer in transfers {
             assert_eq!(transfer.join().unwrap().unwrap(), Fate::Intact);
@@ -100,24 +100,26 @@ fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
     let lost: u64 = snapshots(&middle)[0].ends.iter().map(|end| end.seen.lost).sum();
     assert_eq!(lost, 0);
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
     for workers in [1, 2] {
-        let (trio, middle) = border(workers);
-        trio.settle().unwrap();
+        let (three_hosts, middle) = border(workers);
+        three_hosts.settle().unwrap();
         for round in 0..3 {
             let wide_is_new = round % 2 == 0;
-            make_anew(&trio, wide_is_new);
+            make_anew(&three_hosts, wide_is_new);
             let began = Instant::now();
-            let echo = Echo::at(&trio.wide, v4(WIDE));
-            echo.answers(&trio.narrow).unwrap();
+            let echo = Echo::at(&three_hosts.wide, v4(WIDE));
+            echo.answers(&three_hosts.narrow).unwrap();
             let took = began.elapsed();
             println!("{workers} workers: a new interface forwards after {took:.0?}");
             assert!(took < Duration::from_secs(1), "{took:?}");
-            for (from, to, host) in [(&trio.narrow, &trio.wide, WIDE), (&trio.wide, &trio.narrow, NARROW)] {
+            for (from, to, host) in
+                [(&three_hosts.narrow, &three_hosts.wide, WIDE), (&three_hosts.wide, &three_hosts.narrow, NARROW)]
+            {
                 assert!(traffic::tcp(from.space(), to.space(), v4(host), 1 << 20, round).unwrap().intact);
             }
         }
@@ -127,32 +129,32 @@ fn an_interface_that_is_made_anew_under_its_name_forwards_within_a_second() {
             assert_eq!(snapshot.ways[0].ledger.event(Event::MssUnknown).packets, 0);
         }
         check_books(&middle);
-        trio.clear(middle).unwrap();
+        three_hosts.clear(middle).unwrap();
     }
 }
 
 #[test]
 fn what_comes_in_by_an_interface_made_anew_is_still_kept_from_the_kernel() {
-    let (trio, middle) = border(1);
-    trio.settle().unwrap();
-    make_anew(&trio, true);
-    let echo = Echo::at(&trio.wide, v4(WIDE));
-    echo.answers(&trio.narrow).unwrap();
+    let (three_hosts, middle) = border(1);
+    three_hosts.settle().unwrap();
+    make_anew(&three_hosts, true);
+    let echo = Echo::at(&three_hosts.wide, v4(WIDE));
+    echo.answers(&three_hosts.narrow).unwrap();
     // An address that the middle has must not answer: the gateway is no host.
-    let [_, to_wide, _, _] = trio.names();
+    let [_, to_wide, _, _] = three_hosts.names();
     let prefix = linux::addresses::Prefix::new(v4(9), 24);
-    trio.middle.tell(|netlink| netlink.add_address(to_wide, prefix)).unwrap();
-    let silent = Echo::at(&trio.middle, v4(9));
-    let error = silent.answers(&trio.wide).expect_err("the kernel of the middle hears nothing");
+    three_hosts.middle.tell(|netlink| netlink.add_address(to_wide, prefix)).unwrap();
+    let silent = Echo::at(&three_hosts.middle, v4(9));
+    let error = silent.answers(&three_hosts.wide).expect_err("the kernel of the middle hears nothing");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn a_helper_that_somebody_removes_is_made_again() {
     for workers in [1, 2] {
         for direction in [Direction::Ingress, Direction::Egress] {
-            let pair = Pair::new(1_500, Offloading::Off).unwrap();
+            let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
             let more = format!("workers = {workers}\n");
             let service = pair.start(0, &pair.wide_interface(0, 65_535, [&more, "", ""])).unwrap();
             let echo = Echo::at(&pair.hosts[1], v4(2));
@@ -190,7 +192,7 @@ fn a_helper_that_somebody_removes_is_made_again() {
 
 #[test]
 fn a_silent_peer_holds_up_nobody_else() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let service = pair.start(0, &pair.wide_interface(0, 9_000, [""; 3])).unwrap();
     let echo = Echo::at(&pair.hosts[1], v4(2));
     echo.answers(&pair.hosts[0]).unwrap();
@@ -210,15 +212,16 @@ fn a_silent_peer_holds_up_nobody_else() {
 
 #[test]
 fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the_rest_in_order() {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     // Instead of the cable to the narrow host: a device whose other end this test holds, and does not read.
-    let mut far = trio.middle.space().enter(|| port::open("tap:slow0", &Options::default()).unwrap());
-    trio.middle.tell(|netlink| netlink.set_up("slow0")).unwrap();
-    let [wide, _, to_narrow, _] = trio.names();
-    let text = trio.border("", "", "").replace(to_narrow, "slow0");
-    let middle = trio.gateway(&text).unwrap();
+    let mut far = three_hosts.middle.space().enter(|| port::open("tap:slow0", &Options::default()).unwrap());
+    three_hosts.middle.tell(|netlink| netlink.set_up("slow0")).unwrap();
+    let [wide, _, to_narrow, _] = three_hosts.names();
+    let text = three_hosts.border("", "", "").replace(to_narrow, "slow0");
+    let middle = three_hosts.gateway(&text).unwrap();
     let count = 30_000_u64;
-    let mut near = trio.wide.space().enter(|| port::open(&format!("packet:{wide}"), &Options::default()).unwrap());
+    let mut near =
+        three_hosts.wide.space().enter(|| port::open(&format!("packet:{wide}"), &Options::default()).unwrap());
     let began = Instant::now();
     for numbers in (0..count).collect::<Vec<_>>().chunks(50) {
         send(near.as_mut(), &numbers.iter().map(|number| numbered(*number, 1_000)).collect::<Vec<_>>());
@@ -262,13 +265,13 @@ fn a_far_side_that_nobody_reads_costs_what_is_counted_and_a_slow_reader_gets_the
     }
     assert!(after >= 490, "{after} of 500 came once somebody read");
     // What nobody read is counted by the device; a few packets are the host's own.
-    let device = trio.middle.tell(|netlink| Ok(netlink.interface("slow0")?.counters)).unwrap().sent;
+    let device = three_hosts.middle.tell(|netlink| Ok(netlink.interface("slow0")?.counters)).unwrap().sent;
     let sent = snapshots(&middle)[0].ends[1].sent;
     println!("{all} read, {} dropped by the device", device.drop_count);
     let accounted = all + device.drop_count + sent.full;
     assert!((count + 500..count + 550).contains(&accounted), "{accounted}");
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
@@ -325,19 +328,19 @@ fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
 #[test]
 fn fifty_connections_survive_ten_restarts_of_the_gateway() {
     for workers in [1, 2] {
-        let (trio, first) = border(workers);
-        trio.settle().unwrap();
+        let (three_hosts, first) = border(workers);
+        three_hosts.settle().unwrap();
         let ended = AtomicBool::new(false);
         let middle = thread::scope(|scope| {
             let flows: Vec<_> = (0..50_u64)
                 .map(|seed| {
-                    let trio = &trio;
+                    let three_hosts = &three_hosts;
                     scope.spawn(move || {
                         let to_wide = seed % 2 == 0;
                         let (from, to, host) = if to_wide {
-                            (&trio.narrow, &trio.wide, WIDE)
+                            (&three_hosts.narrow, &three_hosts.wide, WIDE)
                         } else {
-                            (&trio.wide, &trio.narrow, NARROW)
+                            (&three_hosts.wide, &three_hosts.narrow, NARROW)
                         };
                         let address = if seed % 4 < 2 { v4(host) } else { v6(host) };
                         paced(from, to, address, 1 << 20, Duration::from_secs(7), seed)
@@ -348,9 +351,9 @@ fn fifty_connections_survive_ten_restarts_of_the_gateway() {
                 let mut middle = first;
                 for _ in 0..10 {
                     thread::sleep(Duration::from_millis(300));
-                    trio.clear(middle).unwrap();
+                    three_hosts.clear(middle).unwrap();
                     thread::sleep(Duration::from_millis(20));
-                    middle = trio.gateway(&trio.border(&of(workers), "", "")).unwrap();
+                    middle = three_hosts.gateway(&three_hosts.border(&of(workers), "", "")).unwrap();
                 }
                 ended.store(true, Ordering::Relaxed);
                 middle
@@ -362,7 +365,7 @@ fn fifty_connections_survive_ten_restarts_of_the_gateway() {
             restarts.join().unwrap()
         });
         check_books(&middle);
-        trio.clear(middle).unwrap();
+        three_hosts.clear(middle).unwrap();
     }
 }
 
@@ -455,21 +458,21 @@ fn paced(from: &Host, to: &Host, address: IpAddr, len: usize, stretch: Duration,
 }
 
 /// Removes a cable, and makes it again with the same names, sizes and addresses.
-fn make_anew(trio: &Trio, is_wide: bool) {
-    let [wide, to_wide, to_narrow, narrow] = trio.names();
+fn make_anew(three_hosts: &ThreeHosts, is_wide: bool) {
+    let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
     let (host, name, own, number, mtu) = if is_wide {
-        (&trio.wide, wide, to_wide, WIDE, 9_000)
+        (&three_hosts.wide, wide, to_wide, WIDE, 9_000)
     } else {
-        (&trio.narrow, narrow, to_narrow, NARROW, 1_500)
+        (&three_hosts.narrow, narrow, to_narrow, NARROW, 1_500)
     };
     // As a card that was pulled and put in again: others remember its address.
     let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).unwrap().expect("a cable has addresses");
-    trio.middle.tell(|netlink| netlink.remove(own)).unwrap();
+    three_hosts.middle.tell(|netlink| netlink.remove(own)).unwrap();
     thread::sleep(Duration::from_millis(300));
     let addresses = [linux::addresses::Prefix::new(v4(number), 24), linux::addresses::Prefix::new(v6(number), 64)];
     let ends = [
         End { host, interface: name, mtu, addresses: &addresses },
-        End { host: &trio.middle, interface: own, mtu, addresses: &[] },
+        End { host: &three_hosts.middle, interface: own, mtu, addresses: &[] },
     ];
     cable(ends, Offloading::Off).unwrap();
     host.tell(|netlink| netlink.set_mac(name, mac)).unwrap();
@@ -495,7 +498,7 @@ fn until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 fn send(port: &mut dyn Port, frames: &[Vec<u8>]) {
     let wires: Vec<_> = frames
         .iter()
-        .map(|frame| port::Wire { header: frame, payload: &[], to_do: port::ToDo::default() })
+        .map(|frame| port::TxFrame { header: frame, payload: &[], to_do: port::TxOffload::default() })
         .collect();
     let mut rest = &wires[..];
     while !rest.is_empty() {
@@ -538,13 +541,13 @@ fn segment(flow: u8, next: &mut u32, pool: &mut Pool) -> Packet {
     let packet = tcp(4).from([10, 0, 0, flow]).to([10, 0, 1, flow]).ports(0x3000 | u16::from(flow), 80).seq(*next);
     *next += len;
     let frame = Spec { macs: STATIONS, ..packet.payload(payload).ethernet() }.bytes();
-    Frame::copy(&frame, Medium::Ethernet, Ingress(0), pool).expect("it is a packet")
+    Frame::copy(&frame, LinkType::Ethernet, Ingress(0), pool).expect("it is a packet")
 }
 
 /// Takes what leaves, in pieces or in one: its bytes continue their flow.
 fn collect(gateway: &mut Gateway, came: &mut [u32; 8]) {
     while let Some(way) = gateway.next(0) {
-        let Way::Forward(packet) = way else { panic!("only segments came") };
+        let Egress::Forward(packet) = way else { panic!("only segments came") };
         let tcp = packet.payload();
         let expected = &mut came[usize::from(tcp[1])];
         assert_eq!(u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes")), *expected, "in order, once");
@@ -564,7 +567,7 @@ fn push(gateway: &mut Gateway, now: Time, flow: u8, next: &mut u32) {
 fn coalescing() -> Gateway {
     let side = SideSettings {
         memory: 1 << 20,
-        joins: Prefixes::new(Join::Destination),
+        joins: Prefixes::new(FragmentPolicy::Reassemble),
         coalesce: Some(Mode::Resize),
         hold: Holding::Fixed(Duration::from_millis(1)),
         ..SideSettings::new(9_000, Position::Transit)
@@ -572,10 +575,10 @@ fn coalescing() -> Gateway {
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(5)), || Pool::new(1 << 24))
 }
 
-fn border(workers: usize) -> (Trio, Middle) {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let middle = trio.gateway(&trio.border(&of(workers), "", "")).unwrap();
-    (trio, middle)
+fn border(workers: usize) -> (ThreeHosts, Middle) {
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = three_hosts.gateway(&three_hosts.border(&of(workers), "", "")).unwrap();
+    (three_hosts, middle)
 }
 
 /// A bump in the wire is the only path between its two sides.

@@ -2,7 +2,7 @@
 
 use offload::steer;
 use packet::{Buffer, Frame, Ingress, Pool};
-use port::{Options, Port, ToDo, Wire};
+use port::{Options, Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use testkit::{Place, Spec, Summed, tcp, udp};
 use wideload_lab::net::{Host, Offloading};
+use wideload_lab::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use wideload_lab::traffic;
-use wideload_lab::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 
 #[test]
 fn a_million_fragments_meet_whichever_worker_it_is() {
@@ -20,8 +20,8 @@ fn a_million_fragments_meet_whichever_worker_it_is() {
 
 /// Datagrams of two to six pieces from many pairs of hosts, in both versions, with pieces of several on the way at once.
 fn fragments_meet(datagram_count: u32) {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let middle = trio.gateway(&trio.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = three_hosts.gateway(&three_hosts.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
     let mut rng = fastrand::Rng::with_seed(5);
     let mut pieces = Vec::new();
     let mut fragment_count = 0;
@@ -46,7 +46,7 @@ fn fragments_meet(datagram_count: u32) {
     }
     let mut last = HashMap::new();
     let began = Instant::now();
-    let arrived = flood(&trio, &pieces, AHEAD, |frame| {
+    let arrived = flood(&three_hosts, &pieces, AHEAD, |frame| {
         let number = datagram_number(frame)?;
         let before = last.insert(number % PAIRS, number);
         assert!(before < Some(number), "{number} came after {before:?} of its hosts");
@@ -65,13 +65,13 @@ fn fragments_meet(datagram_count: u32) {
     assert_eq!(each.iter().sum::<u64>(), u64::from(datagram_count));
     assert!(each.iter().all(|count| *count > u64::from(datagram_count) / 4), "{each:?}");
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows_worker() {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off).unwrap();
-    let middle = trio.gateway(&trio.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
+    let middle = three_hosts.gateway(&three_hosts.border("workers = 2\n", "join = \"hop\"", "")).unwrap();
     let mut frames = Vec::new();
     let mut next = [0_u32; FLOWS as usize];
     let mut rng = fastrand::Rng::with_seed(6);
@@ -81,7 +81,7 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
         frames.extend(segment(flow, &mut next[usize::from(flow)], flow >= FLOWS / 2));
     }
     let mut expected = [0_u32; FLOWS as usize];
-    let bytes = flood(&trio, &frames, AHEAD * u64::from(SEGMENT_LEN), |frame| {
+    let bytes = flood(&three_hosts, &frames, AHEAD * u64::from(SEGMENT_LEN), |frame| {
         let (flow, sequence, len) = tcp_of(frame)?;
         let expected = &mut expected[usize::from(flow)];
         assert_eq!(sequence, *expected, "flow {flow} is in order");
@@ -91,7 +91,7 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     assert!(bytes > 0);
     assert_eq!(expected, next, "every byte came");
     let moved: Vec<_> = snapshots(&middle).iter().map(|snapshot| snapshot.siblings).collect();
-    let steered = |bytes: &[u8]| steer::worker(packet::Medium::Ethernet, bytes, 2);
+    let steered = |bytes: &[u8]| steer::worker(packet::LinkType::Ethernet, bytes, 2);
     let strangers = |flow: u16| {
         let mut start = 0;
         let [whole, piece] = [false, true].map(|cut| segment(flow, &mut start, cut)[0].0.clone());
@@ -103,23 +103,24 @@ fn segments_of_a_connection_stay_in_order_and_what_was_rebuilt_goes_to_its_flows
     println!("{given} packets went to their flow's worker, {refused} found no room there");
     assert!(given > 1_000 && given == taken && refused == 0, "{moved:?}");
     check_books(&middle);
-    trio.clear(middle).unwrap();
+    three_hosts.clear(middle).unwrap();
 }
 
 #[test]
 fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
     for offloading in [Offloading::Off, Offloading::On] {
-        let trio = Trio::new([9_000, 1_500], offloading).unwrap();
-        let middle = trio.gateway(&trio.border("workers = 2\n[mss]\nraise = \"always\"\n", "", "")).unwrap();
-        trio.settle().unwrap();
+        let three_hosts = ThreeHosts::new([9_000, 1_500], offloading).unwrap();
+        let middle =
+            three_hosts.gateway(&three_hosts.border("workers = 2\n[mss]\nraise = \"always\"\n", "", "")).unwrap();
+        three_hosts.settle().unwrap();
         std::thread::scope(|scope| {
             for seed in 0..CONNECTIONS {
-                let trio = &trio;
+                let three_hosts = &three_hosts;
                 scope.spawn(move || {
                     let (from, to, host) = if seed % 2 == 0 {
-                        (&trio.narrow, &trio.wide, WIDE)
+                        (&three_hosts.narrow, &three_hosts.wide, WIDE)
                     } else {
-                        (&trio.wide, &trio.narrow, NARROW)
+                        (&three_hosts.wide, &three_hosts.narrow, NARROW)
                     };
                     let address = if seed % 4 < 2 { v4(host) } else { v6(host) };
                     let transfer = traffic::tcp(from.space(), to.space(), address, 1 << 20, seed).unwrap();
@@ -138,25 +139,25 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
             assert_eq!(unknown, 0, "who sees a connection has seen its SYN");
         }
         check_books(&middle);
-        trio.clear(middle).unwrap();
+        three_hosts.clear(middle).unwrap();
     }
 }
 
 /// Sends frames from the narrow host, never more ahead of what arrived at the wide one than fits into queues; each says for
 /// how many arrivals it stands. Says how much arrived.
 fn flood(
-    trio: &Trio,
+    three_hosts: &ThreeHosts,
     frames: &[(Vec<u8>, u64)],
     ahead: u64,
     mut see: impl FnMut(&[u8]) -> Option<()> + Send,
 ) -> u64 {
-    let [wide, _, _, narrow] = trio.names();
+    let [wide, _, _, narrow] = three_hosts.names();
     let total: u64 = frames.iter().map(|(_, count)| count).sum();
     let arrived = AtomicU64::new(0);
     let open = |host: &Host, name: &str| {
         host.space().enter(|| port::open(&format!("packet:{name}"), &Options::default()).unwrap())
     };
-    let (mut from, mut to) = (open(&trio.narrow, narrow), open(&trio.wide, wide));
+    let (mut from, mut to) = (open(&three_hosts.narrow, narrow), open(&three_hosts.wide, wide));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut sent = 0;
@@ -213,8 +214,8 @@ fn wait(port: &dyn Port) {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 })).unwrap();
 }
 
-fn wire(frame: &[u8]) -> Wire<'_> {
-    Wire { header: frame, payload: &[], to_do: ToDo::default() }
+fn wire(frame: &[u8]) -> TxFrame<'_> {
+    TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }
 }
 
 /// The pieces of the UDP datagram of this number; those of the same hosts are [`PAIRS`] apart.

@@ -6,15 +6,15 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use wideload_lab::net::Offloading;
-use wideload_lab::pair::Pair;
+use wideload_lab::three_hosts::{v4, v6};
 use wideload_lab::traffic::{self, Messages};
-use wideload_lab::trio::{v4, v6};
+use wideload_lab::two_hosts::TwoHosts;
 
 #[test]
 fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
     for (mtu, wide_mtu) in [(1_500, 65_535), (9_000, 65_535), (1_500, 9_000)] {
         for wide_count in [1, 2] {
-            let pair = Pair::new(mtu, Offloading::Off).unwrap();
+            let pair = TwoHosts::new(mtu, Offloading::Off).unwrap();
             let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, wide_mtu)).collect();
             await_way(&pair);
             for len in [8, 1_472, 1_473, 30_000, 65_487] {
@@ -41,7 +41,7 @@ fn messages_of_every_size_cross_between_wide_and_stock_hosts() {
 fn tcp_crosses_both_ways_between_wide_and_stock_hosts() {
     for offloading in [Offloading::Off, Offloading::On] {
         for wide_count in [1, 2] {
-            let pair = Pair::new(1_500, offloading).unwrap();
+            let pair = TwoHosts::new(1_500, offloading).unwrap();
             let services: Vec<_> = (0..wide_count).map(|host| start(&pair, host, 65_535)).collect();
             await_way(&pair);
             for (from, to) in [(0, 1), (1, 0)] {
@@ -59,7 +59,7 @@ fn tcp_crosses_both_ways_between_wide_and_stock_hosts() {
 
 #[test]
 fn a_host_is_as_it_was_when_its_wide_interface_ends() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let host = &pair.hosts[0];
     let state = || {
         host.tell(|netlink| {
@@ -94,7 +94,7 @@ fn a_host_is_as_it_was_when_its_wide_interface_ends() {
 
 #[test]
 fn only_the_prefixes_that_are_named_move() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let more = "[wide-interface]\nprefixes = [\"10.77.0.0/24\"]\n";
     let _service = pair.start(0, &pair.wide_interface(0, 65_535, [more, "", ""])).unwrap();
     await_way(&pair);
@@ -105,7 +105,7 @@ fn only_the_prefixes_that_are_named_move() {
 
 #[test]
 fn routes_that_say_more_are_left_alone_and_what_others_remove_is_set_again() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let (host, name) = (&pair.hosts[0], pair.names()[0]);
     let ip = |arguments: String| {
         let run = || Command::new("ip").args(arguments.split(' ')).status().unwrap();
@@ -144,7 +144,7 @@ fn routes_that_say_more_are_left_alone_and_what_others_remove_is_set_again() {
 
 #[test]
 fn a_burst_of_small_messages_waits_in_the_device() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let _service = pair.start(0, &pair.wide_interface(0, 65_535, [""; 3])).unwrap();
     await_way(&pair);
     let messages = Messages { len: 64, count: 3_000, rate: None };
@@ -154,7 +154,7 @@ fn a_burst_of_small_messages_waits_in_the_device() {
 
 #[test]
 fn what_fits_the_link_crosses_no_gateway() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let service = start(&pair, 0, 65_535);
     await_way(&pair);
     let seen = || service.snapshots().unwrap()[0].ends.each_ref().map(|end| end.seen.packets);
@@ -175,7 +175,7 @@ fn what_fits_the_link_crosses_no_gateway() {
 
 #[test]
 fn what_fits_is_another_length_after_a_reload() {
-    let pair = Pair::new(1_500, Offloading::Off).unwrap();
+    let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
     let text = pair.wide_interface(0, 65_535, [""; 3]);
     let mut service = pair.start(0, &text).unwrap();
     await_way(&pair);
@@ -197,7 +197,7 @@ fn what_fits_is_another_length_after_a_reload() {
 #[test]
 fn short_messages_that_follow_long_ones_come_in_order() {
     for (from, to) in [(0, 1), (1, 0)] {
-        let pair = Pair::new(1_500, Offloading::Off).unwrap();
+        let pair = TwoHosts::new(1_500, Offloading::Off).unwrap();
         let _service = start(&pair, 0, 65_535);
         await_way(&pair);
         let receiver =
@@ -224,12 +224,12 @@ fn short_messages_that_follow_long_ones_come_in_order() {
 }
 
 /// A wide interface on a host.
-fn start(pair: &Pair, host: usize, mtu: u32) -> daemon::service::Service {
+fn start(pair: &TwoHosts, host: usize, mtu: u32) -> daemon::service::Service {
     pair.start(host, &pair.wide_interface(host, mtu, [""; 3])).unwrap()
 }
 
 /// Waits until a message of each version is answered; IPv6 addresses are not usable at once.
-fn await_way(pair: &Pair) {
+fn await_way(pair: &TwoHosts) {
     let until = Instant::now() + Duration::from_secs(10);
     for address in [v4(2), v6(2)] {
         let there = || {
@@ -252,7 +252,7 @@ fn await_way(pair: &Pair) {
 }
 
 /// Messages that arrive of 20.
-fn exchange(pair: &Pair) -> Option<u64> {
+fn exchange(pair: &TwoHosts) -> Option<u64> {
     let messages = Messages { len: 3_000, count: 20, rate: Some(50e6) };
     let [one, other] = &pair.hosts;
     traffic::udp(one.space(), other.space(), v4(2), messages, 7).ok().map(|transfer| transfer.messages)

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
     AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
     LinkInfo, LinkMessage, Stats64,
 };
-use packet::Medium;
+use packet::LinkType;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct Interface {
     /// Its hardware address, where that has six bytes.
     pub mac: Option<[u8; 6]>,
     /// What stands in front of its IP packets, where this project knows it.
-    pub medium: Option<Medium>,
+    pub medium: Option<LinkType>,
     /// It was set up.
     pub is_up: bool,
     /// It is up, and there is something at the other end of its cable.
@@ -247,7 +247,7 @@ impl Interface {
                 LinkAttribute::IfName(name) => interface.name.clone_from(name),
                 LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
                 LinkAttribute::Broadcast(peer) if is_gre && is_one_host(peer) => {
-                    interface.medium = Some(Medium::Ip);
+                    interface.medium = Some(LinkType::Ip);
                 }
                 LinkAttribute::Address(mac) => interface.mac = mac.as_slice().try_into().ok(),
                 LinkAttribute::LinkInfo(parts) => interface.kind = parts.iter().find_map(kind),
@@ -312,11 +312,11 @@ fn is_one_host(address: &[u8]) -> bool {
     address.is_ok_and(|address| !address.is_unspecified() && !address.is_multicast())
 }
 
-fn medium(hardware: u16) -> Option<Medium> {
+fn medium(hardware: u16) -> Option<LinkType> {
     match hardware {
-        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Medium::Ethernet),
-        libc::ARPHRD_NONE | libc::ARPHRD_PPP | libc::ARPHRD_TUNNEL | RAWIP => Some(Medium::Ip),
-        libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(Medium::Ip),
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
+        libc::ARPHRD_NONE | libc::ARPHRD_PPP | libc::ARPHRD_TUNNEL | RAWIP => Some(LinkType::Ip),
+        libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => Some(LinkType::Ip),
         _ => None,
     }
 }

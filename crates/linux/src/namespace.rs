@@ -33,7 +33,7 @@ pub struct Namespace {
 
 /// Lets a program go when it is dropped; see [`Namespace::start`].
 #[derive(Debug)]
-pub struct Tether(#[expect(dead_code, reason = "it is dropped")] Sender<()>);
+pub struct NamespaceGuard(#[expect(dead_code, reason = "it is dropped")] Sender<()>);
 
 impl Namespace {
     /// A fresh namespace, with nothing in it but a loopback interface that is up.
@@ -120,7 +120,7 @@ impl Namespace {
     ///
     /// # Errors
     /// That it cannot be started, or that there can be no further thread.
-    pub fn start(&self, mut command: Command) -> io::Result<(Child, Tether)> {
+    pub fn start(&self, mut command: Command) -> io::Result<(Child, NamespaceGuard)> {
         let die = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
         // SAFETY: in the new process, before the program begins, it is one system call; it takes no lock and no memory.
         unsafe { command.pre_exec(die) };
@@ -133,7 +133,7 @@ impl Namespace {
         })?;
         let started =
             told.recv().map_err(|_| io::Error::other("the thread that was to start a program has ended"))?;
-        Ok((started?, Tether(tether)))
+        Ok((started?, NamespaceGuard(tether)))
     }
 
     /// What a setting under `/proc/sys/net/` says inside, such as `ipv4/ip_forward`.

@@ -5,7 +5,7 @@ mod system_pair;
 use linux::addresses::{Address, AddressState, Prefix};
 use linux::features::Switch;
 use linux::netlink::Netlink;
-use packet::Medium;
+use packet::LinkType;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use system_pair::{FAR, FAR6, NEAR, NEAR6, becomes, inside, ip, namespace, pair};
@@ -16,7 +16,7 @@ fn a_veth_pair_is_said_to_be_what_it_is() {
     for host in [&mut near, &mut far] {
         let wire = host.netlink.interface("wire").expect("it is there");
         assert_eq!((wire.name.as_str(), wire.mtu, wire.kind.as_deref()), ("wire", 1500, Some("veth")));
-        assert_eq!((wire.medium, wire.mac), (Some(Medium::Ethernet), Some(host.mac)));
+        assert_eq!((wire.medium, wire.mac), (Some(LinkType::Ethernet), Some(host.mac)));
         assert!(wire.is_up && wire.has_carrier);
         assert_eq!(host.netlink.interface_at(wire.index).expect("it is there").name, "wire");
         let all = host.netlink.interfaces().expect("they can be listed");

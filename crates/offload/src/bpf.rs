@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     /// Frames on their way into the host, seen by traffic control (BPF_PROG_TYPE_SCHED_CLS).
     Classifier = 3,
     /// Frames on their way in, before anything else sees them (BPF_PROG_TYPE_XDP).
-    Express = 6,
+    Xdp = 6,
 }
 
 /// A place where a program stands.
@@ -54,7 +54,7 @@ pub enum Hook {
     /// What traffic control sees go out (BPF_TCX_EGRESS).
     Egress = 47,
     /// What a driver gives (BPF_XDP).
-    Express = 37,
+    Xdp = 37,
 }
 
 /// Why the kernel did not take a program.
@@ -655,7 +655,7 @@ mod tests {
 
     #[test]
     fn a_refused_program_comes_with_what_the_verifier_says() {
-        for kind in [Kind::Classifier, Kind::Express] {
+        for kind in [Kind::Classifier, Kind::Xdp] {
             let refusal = load(names::STEER, kind, 0, &assemble(&[EXIT])).expect_err("it leaves without an answer");
             let text = refusal.about("interface 1").to_string();
             assert!(text.contains("R0 !read_ok") && text.contains("; report it"), "{text}");

@@ -15,20 +15,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// When packets were taken, by a number that their addresses make.
 #[derive(Debug)]
-pub(crate) struct Lately {
+pub(crate) struct RecentFragments {
     map: OwnedFd,
     /// Drawn, odd: nobody outside can foresee which addresses share a number.
     factor: i32,
 }
 
-impl Lately {
+impl RecentFragments {
     /// Nothing was taken yet.
     ///
     /// # Errors
     /// The right, or memory, is missing.
-    pub fn new() -> io::Result<Lately> {
+    pub fn new() -> io::Result<RecentFragments> {
         let drawn = RandomState::new().build_hasher().finish() as i32 | 1;
-        Ok(Lately { map: bpf::map(names::RECENT, ARRAY, 1 << SLOT_BITS)?, factor: drawn })
+        Ok(RecentFragments { map: bpf::map(names::RECENT, ARRAY, 1 << SLOT_BITS)?, factor: drawn })
     }
 
     /// Gives register 7 what `count` words say together; each word is read to register 5 by the steps of `load`.

@@ -68,13 +68,13 @@ const LEN: usize = 16;
 mod tests {
     use crate::bpf::{self, Hook, names_of};
     use crate::intercept::Intercept;
-    use crate::leases::Leases;
-    use crate::pulse::Pulse;
+    use crate::leases::FlowOffload;
+    use crate::pulse::Heartbeat;
     use crate::redirect::{Pair, Redirect, Taking, Target};
     use crate::steer::{self, Start};
     use linux::namespace::Namespace;
     use linux::netlink::Netlink;
-    use packet::Medium;
+    use packet::LinkType;
     use std::os::fd::{AsFd, OwnedFd};
 
     #[test]
@@ -88,8 +88,8 @@ mod tests {
                     .flat_map(|program| names_of(program.as_fd()).expect("the kernel tells"))
                     .collect::<Vec<_>>()
             };
-            let pulse = Pulse::new(2).expect("the test runs as root");
-            let leases = Leases::open(one, Some(other)).expect("the test runs as root");
+            let pulse = Heartbeat::new(2).expect("the test runs as root");
+            let leases = FlowOffload::open(one, Some(other)).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_flow_ingress", "wl_flow_room", "wl_flows"]);
             assert_eq!(at(one, Hook::Egress), ["wl_flow_egress", "wl_flow_rodata", "wl_flows"]);
             assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(at(one, Hook::Ingress), ["wl_fail_open", "wl_heartbeat"]);
             drop(watched);
 
-            let pair = Pair { interface: one, helper: other, medium: Medium::Ethernet };
+            let pair = Pair { interface: one, helper: other, medium: LinkType::Ethernet };
             let taking = Taking { target: Target::Host, tcp: false };
             let ingress = Redirect::ingress(pair, taking, Some(&pulse), None).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_take_ingress", "wl_heartbeat", "wl_recent"]);

@@ -23,43 +23,43 @@ use std::time::Duration;
 
 /// Where workers write that they work.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Heartbeat {
     map: OwnedFd,
     start: *mut c_void,
     count: usize,
 }
 
 // SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
-unsafe impl Send for Pulse {}
+unsafe impl Send for Heartbeat {}
 // SAFETY: as above.
-unsafe impl Sync for Pulse {}
+unsafe impl Sync for Heartbeat {}
 
 /// A program on an interface, until it is dropped.
 #[derive(Debug)]
-pub struct Watched {
+pub struct FailOpen {
     _link: OwnedFd,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// One for so many workers; none of them has written yet.
     ///
     /// # Errors
     /// The right, or memory, is missing.
-    pub fn new(count: usize) -> io::Result<Pulse> {
+    pub fn new(count: usize) -> io::Result<Heartbeat> {
         let map = bpf::shared_block(names::HEARTBEAT, len(count) as u32)
             .map_err(|why| advised("cannot share memory with programs in the kernel", &why, RIGHTS))?;
-        Pulse::adopt(map, count)
+        Heartbeat::adopt(map, count)
     }
 
     /// One that another process made for as many; it needs no right.
     ///
     /// # Errors
     /// It is none.
-    pub fn adopt(map: OwnedFd, count: usize) -> io::Result<Pulse> {
+    pub fn adopt(map: OwnedFd, count: usize) -> io::Result<Heartbeat> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
         let start = unsafe { mmap(ptr::null_mut(), len(count), protection, MapFlags::SHARED, &map, 0)? };
-        Ok(Pulse { map, start, count })
+        Ok(Heartbeat { map, start, count })
     }
 
     /// Says that the worker with this number works at this moment.
@@ -83,7 +83,7 @@ impl Pulse {
     ///
     /// # Errors
     /// The right is missing, or the kernel is too old.
-    pub fn watch(&self, index: u32, to: u32) -> io::Result<Watched> {
+    pub fn watch(&self, index: u32, to: u32) -> io::Result<FailOpen> {
         let what = format!("interface {index}: cannot let its packets pass where no worker works");
         // What a worker has lent to the kernel passes as it was lent.
         let mut steps = leases::unless_noted().to_vec();
@@ -94,7 +94,7 @@ impl Pulse {
             .map_err(|refusal| refusal.about(&what))?;
         let link = bpf::attach(program.as_fd(), index, Hook::Ingress, FIRST)
             .map_err(|why| advised(&what, &why, "it needs Linux 6.6"))?;
-        Ok(Watched { _link: link })
+        Ok(FailOpen { _link: link })
     }
 
     /// Has a packet socket see nothing while a beat is missing, but for what is said in the map of its [leases](leases::Leases::fds), where
@@ -104,7 +104,7 @@ impl Pulse {
     /// The right is missing, or it is no socket.
     pub fn hush(&self, socket: BorrowedFd<'_>, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<()> {
         let program = self.filter(leases)?;
-        leases::stand(socket, program.as_fd()).map_err(|why| advised(leases::AT_A_SOCKET, &why, RIGHTS))
+        leases::attach(socket, program.as_fd()).map_err(|why| advised(leases::AT_A_SOCKET, &why, RIGHTS))
     }
 
     fn filter(&self, leases: Option<(BorrowedFd<'_>, Option<u32>)>) -> io::Result<OwnedFd> {
@@ -144,7 +144,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         // SAFETY: nothing borrows it any more. That it fails cannot be helped.
         let _ = unsafe { munmap(self.start, len(self.count)) };
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_beats_of_several_workers_are_watched() {
-        let pulse = Pulse::new(3).expect("the test runs as root");
+        let pulse = Heartbeat::new(3).expect("the test runs as root");
         let socket = linux::device::socket(libc::AF_PACKET, libc::SOCK_RAW).expect("the test runs as root");
         pulse.hush(socket.as_fd(), None).expect("the kernel takes it");
     }
@@ -197,7 +197,7 @@ mod tests {
             let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
             set_capabilities(None, few).expect("a thread may give up rights");
             for (count, map) in maps {
-                let pulse = Pulse::adopt(map, count).expect("it is such a map");
+                let pulse = Heartbeat::adopt(map, count).expect("it is such a map");
                 (0..count).for_each(|number| pulse.beat(number));
                 pulse.hush(socket.as_fd(), Some((flows.as_fd(), Some(1)))).expect("the kernel takes it");
             }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn programs_at_sockets_say_whose_they_are() {
-        let pulse = Pulse::new(1).expect("the test runs as root");
+        let pulse = Heartbeat::new(1).expect("the test runs as root");
         let flows = bpf::shared_block(names::FLOWS, 1 << 20).expect("the test runs as root");
         let said = |flows| {
             let program = pulse.filter(flows).expect("the test runs as root");

@@ -13,11 +13,11 @@ use crate::bpf::{
     R4, R5, R6, R8, R10, REDIRECT, RIGHTS, Step, add, add_register, assemble, call, copy, divide, go, jump,
     load_byte, load_half, load_word, mask, put_byte, put_word, set, store_byte, store_word, subtract,
 };
-use crate::lately::Lately;
+use crate::lately::RecentFragments;
 use crate::names::{self, Name};
-use crate::pulse::Pulse;
+use crate::pulse::Heartbeat;
 use linux::failure::{advised, failed};
-use packet::Medium;
+use packet::LinkType;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -27,7 +27,7 @@ pub struct Redirect {
     /// In the order in which they end: nothing is taken that could not come back.
     taking: Option<OwnedFd>,
     coming_back: [OwnedFd; 2],
-    _lately: Lately,
+    _lately: RecentFragments,
 }
 
 /// What attaches the programs: at the interface, at the helper's ingress, at its egress.
@@ -41,7 +41,7 @@ pub struct Pair {
     /// Number of the helper, which has the same kind of link header.
     pub helper: u32,
     /// What stands in front of their IP packets.
-    pub medium: Medium,
+    pub medium: LinkType,
 }
 
 /// Which packets are taken at an ingress.
@@ -82,7 +82,7 @@ impl Redirect {
     pub fn ingress(
         pair: Pair,
         taking: Taking,
-        pulse: Option<&Pulse>,
+        pulse: Option<&Heartbeat>,
         before: Option<Links>,
     ) -> io::Result<Redirect> {
         Redirect::attach(pair, (names::TAKE_INGRESS, Hook::Ingress), COMES_IN, before, |lately| {
@@ -123,11 +123,11 @@ impl Redirect {
         (name, hook): (Name, Hook),
         direction: i32,
         before: Option<Links>,
-        take: impl FnOnce(&Lately) -> Vec<Step>,
+        take: impl FnOnce(&RecentFragments) -> Vec<Step>,
     ) -> io::Result<Redirect> {
         let Pair { interface, helper, .. } = pair;
         let what = format!("interface {interface}: cannot take the packets that are to be joined or cut");
-        let lately = Lately::new().map_err(|why| advised(&what, &why, RIGHTS))?;
+        let lately = RecentFragments::new().map_err(|why| advised(&what, &why, RIGHTS))?;
         let stand = |name, steps: &[Step], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
             let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;
             if let Some(link) = before {
@@ -205,9 +205,9 @@ fn take(helper: u32) -> [Step; 7] {
 }
 
 /// Register 7 gets the addresses' number, 8 becomes 1 where the packet is one to be taken.
-fn ingress(pair: Pair, taking: Taking, pulse: Option<&Pulse>, lately: &Lately) -> Vec<Step> {
+fn ingress(pair: Pair, taking: Taking, pulse: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = unless_back();
-    let base = if pair.medium == Medium::Ethernet {
+    let base = if pair.medium == LinkType::Ethernet {
         steps.extend([load_word(R0, R6, STATION_AT), jump(IF_OTHER, R0, THIS_STATION, "pass")]);
         Base::Frame(ETHERNET_LEN)
     } else {
@@ -240,7 +240,7 @@ fn ingress(pair: Pair, taking: Taking, pulse: Option<&Pulse>, lately: &Lately) -
     steps
 }
 
-fn ingress_v6(base: Base, taking: Taking, lately: &Lately) -> Vec<Step> {
+fn ingress_v6(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = header_v6(base, lately);
     steps.extend([
         put_byte(R10, QUESTION, libc::AF_INET6),
@@ -279,7 +279,7 @@ fn ingress_v6(base: Base, taking: Taking, lately: &Lately) -> Vec<Step> {
     steps
 }
 
-fn ingress_v4(base: Base, taking: Taking, lately: &Lately) -> Vec<Step> {
+fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = header_v4(base, lately);
     steps.push(put_byte(R10, QUESTION, libc::AF_INET));
     for (from, to) in [(1, SERVICE_AT), (9, UPPER_AT)] {
@@ -327,7 +327,7 @@ fn is_for(target: Target) -> Vec<Step> {
 }
 
 /// Register 7 gets the addresses' number, 8 becomes 1 where the packet is too long.
-fn egress(pair: Pair, mtu: u16, lately: &Lately) -> Vec<Step> {
+fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Step> {
     let ip_at = ip_at(pair.medium);
     let mut steps = unless_back();
     steps.extend([
@@ -375,14 +375,14 @@ fn egress(pair: Pair, mtu: u16, lately: &Lately) -> Vec<Step> {
 }
 
 /// Reads a header of IPv6; register 7 gets the addresses' number.
-fn header_v6(base: Base, lately: &Lately) -> Vec<Step> {
+fn header_v6(base: Base, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = read(base, 0, HEADER, IPV6_LEN);
     steps.extend(lately.number(8, |word| load_word(R5, R10, HEADER + 8 + 4 * word)));
     steps
 }
 
 /// The same for IPv4.
-fn header_v4(base: Base, lately: &Lately) -> Vec<Step> {
+fn header_v4(base: Base, lately: &RecentFragments) -> Vec<Step> {
     let mut steps = read(base, 0, HEADER, IPV4_LEN);
     steps.extend(lately.number(2, |word| load_word(R5, R10, HEADER + 12 + 4 * word)));
     steps
@@ -432,8 +432,8 @@ fn copy_word(from: i16, to: i16) -> [Step; 2] {
 }
 
 /// Where the IP packets of an interface start, in bytes from the frame's start.
-fn ip_at(medium: Medium) -> i32 {
-    if medium == Medium::Ethernet { ETHERNET_LEN } else { 0 }
+fn ip_at(medium: LinkType) -> i32 {
+    if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 }
 }
 
 /// As `__sk_buff.protocol`, and two bytes of a packet, read.
@@ -465,7 +465,7 @@ const THIS_STATION: i32 = 0;
 const PULL_DATA: i32 = 39;
 const LOAD_BYTES_RELATIVE: i32 = 68;
 const LOOK_UP_ROUTE: i32 = 69;
-/// Where things lie on the stack, behind the word of [`Lately`]: the question, the header, the Fragment header.
+/// Where things lie on the stack, behind the word of [`RecentFragments`]: the question, the header, the Fragment header.
 const QUESTION: i16 = -QUESTION_LEN - 8;
 const HEADER: i16 = QUESTION - 40;
 const PIECE: i16 = HEADER - 8;

@@ -14,14 +14,14 @@ use crate::bpf::{
     multiply_by, put_word, set, set_wide, shift_left, shift_right,
 };
 use crate::names;
-use packet::Medium;
+use packet::LinkType;
 use std::io;
 use std::os::fd::OwnedFd;
 
 /// The worker, of `count`, that a frame with this in front of its IP packet goes to.
-pub fn worker(medium: Medium, frame: &[u8], count: usize) -> usize {
+pub fn worker(medium: LinkType, frame: &[u8], count: usize) -> usize {
     let key = match medium {
-        Medium::Ethernet => behind_tags(frame).and_then(key),
+        LinkType::Ethernet => behind_tags(frame).and_then(key),
         _ => key(frame),
     };
     key.map_or(0, |key| key.worker(count))
@@ -349,7 +349,7 @@ mod tests {
             let mut seen = vec![0_u32; count.into()];
             for number in 0..4_000 {
                 let (bytes, ip_at) = draw.frame();
-                let expected = worker(Medium::Ethernet, &bytes, count.into()) as u32;
+                let expected = worker(LinkType::Ethernet, &bytes, count.into()) as u32;
                 // The kernel makes no packet that is shorter than a header of its type for a program to look at.
                 if bytes.len() >= ip_at + V6_LEN {
                     let said = bpf::run(told.as_fd(), &bytes).expect("it runs");
@@ -361,7 +361,7 @@ mod tests {
                     bpf::run(program.as_fd(), &behind).expect("it runs")
                 };
                 assert_eq!(run(&frame, &bytes), expected, "frame {number} of {count}: {bytes:02x?}");
-                let bare = worker(Medium::Ip, &bytes[ip_at..], count.into()) as u32;
+                let bare = worker(LinkType::Ip, &bytes[ip_at..], count.into()) as u32;
                 assert_eq!(run(&packet, &bytes[ip_at..]), bare, "packet {number} of {count}: {bytes:02x?}");
                 seen[expected as usize] += 1;
             }
@@ -378,7 +378,7 @@ mod tests {
             let (ends, upper) = (draw.ends(), [draw.next() as u8; 40]);
             for version in [4, 6] {
                 let whole = |[one, other]: [End; 2], protocol| ip(version, [one, other], protocol, None, &upper);
-                let of = |bytes: Vec<u8>| worker(Medium::Ip, &bytes, 16);
+                let of = |bytes: Vec<u8>| worker(LinkType::Ip, &bytes, 16);
                 let [one, other] = ends;
                 assert_eq!(of(whole([one, other], TCP)), of(whole([other, one], TCP)));
                 let next = End { port: one.port.wrapping_add(1), ..one };
@@ -403,7 +403,7 @@ mod tests {
         for host in 0..=255 {
             let end =
                 |network| End { address: [10, 0, network, host].repeat(4).try_into().expect("16 bytes"), port: 0 };
-            seen[worker(Medium::Ip, &ip(4, [end(1), end(2)], 17, None, &[0; 8]), 4)] += 1;
+            seen[worker(LinkType::Ip, &ip(4, [end(1), end(2)], 17, None, &[0; 8]), 4)] += 1;
         }
         assert!(seen.iter().all(|count| (40..100).contains(count)), "{seen:?}");
     }

@@ -24,7 +24,7 @@ impl Redirect {
         let map = bpf::map(names::XDP_SOCKET, XSK_MAP, 1).map_err(refused)?;
         bpf::put(map.as_fd(), 0, socket.as_raw_fd().cast_unsigned()).map_err(refused)?;
         let program = load(names::XDP_TAKE, &taking(map.as_fd()), &what)?;
-        let attach = |mode| bpf::attach(program.as_fd(), index, Hook::Express, mode);
+        let attach = |mode| bpf::attach(program.as_fd(), index, Hook::Xdp, mode);
         let link = attach(IN_DRIVER).or_else(|_| attach(IN_FRONT)).map_err(refused)?;
         Ok(Redirect { _link: link, _map: map })
     }
@@ -45,14 +45,14 @@ impl Passing {
     pub fn attach(index: u32) -> io::Result<Passing> {
         let what = format!("interface {index}: cannot let its frames pass by a program");
         let program = load(names::XDP_PASS, &[set(R0, PASS), EXIT], &what)?;
-        let link = bpf::attach(program.as_fd(), index, Hook::Express, IN_DRIVER)
+        let link = bpf::attach(program.as_fd(), index, Hook::Xdp, IN_DRIVER)
             .map_err(|why| advised(&what, &why, remedy(&why)))?;
         Ok(Passing { _link: link })
     }
 }
 
 fn load(name: Name, steps: &[Step], what: &str) -> io::Result<OwnedFd> {
-    bpf::load(name, Kind::Express, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
+    bpf::load(name, Kind::Xdp, HAS_FRAGMENTS, &assemble(steps)).map_err(|refusal| refusal.about(what))
 }
 
 fn taking(map: BorrowedFd<'_>) -> Vec<Step> {

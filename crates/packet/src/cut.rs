@@ -1,29 +1,29 @@
 //! A packet's lengths in, the lengths of its pieces out: the arithmetic of fragmentation.
 
-use crate::map;
+use crate::bitmap;
 use core::ops::Range;
 
 /// How a packet is cut into fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct Fragmentation {
     /// Longest piece, IP header counted, in bytes.
     pub mtu: u16,
     /// The identification that the pieces carry.
     pub id: u32,
     /// How the payload is shared out.
-    pub fill: Fill,
+    pub fill: Split,
     /// Is all of the payload here, or only what the buffer's map marks?
     pub content: Content,
 }
 
 /// How a cut shares a payload out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fill {
+pub enum Split {
     /// The fewest pieces, full ones first (RFC 1812 section 4.2.2.7, R030).
     #[default]
-    Full,
+    Max,
     /// The fewest pieces, nearly equal, so that the last is never tiny (C30).
-    Even,
+    Balanced,
 }
 
 /// Whether a packet that is to be cut has all of its payload.
@@ -37,31 +37,36 @@ pub enum Content {
 
 /// The parts of a payload that go into one piece each, in order: an iterator over ranges of the payload.
 #[derive(Clone, Debug)]
-pub struct Shares<'a> {
+pub struct FragmentRanges<'a> {
     /// Where the next piece starts, and where the run of bytes ends that it is taken from.
     at: usize,
     run_end: usize,
     end: usize,
-    fill: Fill,
+    fill: Split,
     /// Payload that fits behind the header of the piece that starts the datagram, and behind the others.
     first_room: usize,
     room: usize,
-    map: Option<&'a [u8]>,
+    bitmap: Option<&'a [u8]>,
 }
 
-impl<'a> Shares<'a> {
-    /// Shares out `payload_len` bytes; `map` marks which eights are here, where not all are.
+impl<'a> FragmentRanges<'a> {
+    /// Shares out `payload_len` bytes; `bitmap` marks which eights are here, where not all are.
     #[inline]
-    pub fn new(cut: &Cut, payload_len: usize, headers: [usize; 2], map: Option<&'a [u8]>) -> Shares<'a> {
+    pub fn new(
+        cut: &Fragmentation,
+        payload_len: usize,
+        headers: [usize; 2],
+        bitmap: Option<&'a [u8]>,
+    ) -> FragmentRanges<'a> {
         let [first_room, room] = headers.map(|header_len| usize::from(cut.mtu).saturating_sub(header_len));
         assert!(first_room.min(room) >= UNIT, "every hop takes a header and eight bytes of payload");
-        let run_end = if map.is_none() { payload_len } else { 0 };
-        Shares { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, map }
+        let run_end = if bitmap.is_none() { payload_len } else { 0 };
+        FragmentRanges { at: 0, run_end, end: payload_len, fill: cut.fill, first_room, room, bitmap }
     }
 
     /// How many pieces there are, and the bytes in all of them.
     pub fn totals(self) -> (usize, usize) {
-        if self.map.is_none() && self.at < self.run_end {
+        if self.bitmap.is_none() && self.at < self.run_end {
             return (self.pieces_left(), self.run_end - self.at);
         }
         self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
@@ -82,7 +87,9 @@ impl<'a> Shares<'a> {
     /// Goes to the next run of bytes that are here, where not all are.
     #[cold]
     fn find_run(&mut self) -> bool {
-        let Some(units) = self.map.and_then(|map| map::next_run(map, self.at.div_ceil(UNIT))) else { return false };
+        let Some(units) = self.bitmap.and_then(|bitmap| bitmap::next_run(bitmap, self.at.div_ceil(UNIT))) else {
+            return false;
+        };
         self.at = units.start * UNIT;
         self.run_end = (units.end * UNIT).min(self.end);
         self.at < self.end
@@ -94,7 +101,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-impl Iterator for Shares<'_> {
+impl Iterator for FragmentRanges<'_> {
     type Item = Range<usize>;
 
     #[inline]
@@ -106,8 +113,8 @@ impl Iterator for Shares<'_> {
         let room = self.room_here();
         let len = match self.fill {
             _ if left <= room => left,
-            Fill::Full => round_down(room),
-            Fill::Even => left.div_ceil(self.pieces_left()).next_multiple_of(UNIT).min(round_down(room)),
+            Split::Max => round_down(room),
+            Split::Balanced => left.div_ceil(self.pieces_left()).next_multiple_of(UNIT).min(round_down(room)),
         };
         let share = self.at..self.at + len;
         self.at = share.end;
@@ -129,19 +136,19 @@ mod tests {
 
     #[test]
     fn shares_cover_every_payload_in_the_fewest_pieces() {
-        for fill in [Fill::Full, Fill::Even] {
+        for fill in [Split::Max, Split::Balanced] {
             for (mtu, headers) in
                 [(68, [20, 20]), (68, [60, 20]), (69, [60, 60]), (576, [24, 20]), (1_280, [48, 48])]
             {
-                let cut = Cut { mtu, id: 0, fill, content: Content::Whole };
+                let cut = Fragmentation { mtu, id: 0, fill, content: Content::Whole };
                 for payload_len in (1..2_000).chain(60_000..60_100) {
-                    let shares: Vec<_> = Shares::new(&cut, payload_len, headers, None).collect();
+                    let shares: Vec<_> = FragmentRanges::new(&cut, payload_len, headers, None).collect();
                     check(&shares, payload_len, usize::from(mtu), headers);
-                    let full = Cut { fill: Fill::Full, ..cut };
-                    let fewest = Shares::new(&full, payload_len, headers, None).count();
+                    let full = Fragmentation { fill: Split::Max, ..cut };
+                    let fewest = FragmentRanges::new(&full, payload_len, headers, None).count();
                     assert_eq!(shares.len(), fewest, "{fill:?}: {payload_len} bytes at {mtu}");
                     assert_eq!(fewest, fewest_possible(payload_len, usize::from(mtu), headers));
-                    let totals = Shares::new(&cut, payload_len, headers, None).totals();
+                    let totals = FragmentRanges::new(&cut, payload_len, headers, None).totals();
                     assert_eq!(totals, (fewest, payload_len));
                 }
             }
@@ -150,9 +157,9 @@ mod tests {
 
     #[test]
     fn even_shares_differ_by_less_than_two_units() {
-        let cut = Cut { mtu: 1_500, id: 0, fill: Fill::Even, content: Content::Whole };
+        let cut = Fragmentation { mtu: 1_500, id: 0, fill: Split::Balanced, content: Content::Whole };
         for payload_len in 1_481..65_000 {
-            let lens = Shares::new(&cut, payload_len, [20, 20], None).map(|share| share.len());
+            let lens = FragmentRanges::new(&cut, payload_len, [20, 20], None).map(|share| share.len());
             let (min, max) = lens.fold((usize::MAX, 0), |(min, max), len| (min.min(len), max.max(len)));
             let count = payload_len.div_ceil(1_480);
             assert!(max - min <= UNIT * count, "{payload_len}: {min} to {max}");
@@ -162,13 +169,13 @@ mod tests {
 
     #[test]
     fn a_sparse_payload_leaves_out_its_holes() {
-        let mut map = [0u8; 32];
-        map::set(&mut map, 2..4);
-        map::set(&mut map, 10..13);
-        let cut = Cut { mtu: 36, id: 0, fill: Fill::Full, content: Content::Sparse };
-        let shares: Vec<_> = Shares::new(&cut, 101, [20, 20], Some(&map)).collect();
+        let mut bitmap = [0u8; 32];
+        bitmap::set(&mut bitmap, 2..4);
+        bitmap::set(&mut bitmap, 10..13);
+        let cut = Fragmentation { mtu: 36, id: 0, fill: Split::Max, content: Content::Sparse };
+        let shares: Vec<_> = FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).collect();
         assert_eq!(shares, [16..32, 80..96, 96..101]);
-        assert_eq!(Shares::new(&cut, 101, [20, 20], Some(&map)).totals(), (3, 37));
+        assert_eq!(FragmentRanges::new(&cut, 101, [20, 20], Some(&bitmap)).totals(), (3, 37));
     }
 
     fn check(shares: &[Range<usize>], payload_len: usize, mtu: usize, headers: [usize; 2]) {

@@ -1,18 +1,18 @@
 //! A packet that cannot go on in, the ICMP error for its sender out (RFC 792, RFC 1191, RFC 4443).
 
+use crate::checksum::Sum;
 use crate::ip::{Address, ICMP, ICMPV6, Version, pseudo_sum};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
-use crate::link::Medium;
+use crate::link::LinkType;
 use crate::packet::{Frame, HEADROOM, Packet, Pool};
-use crate::sum::Sum;
 use core::net::IpAddr;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
 
 /// What an error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Complaint {
+pub enum IcmpError {
     /// The packet is longer than the next link takes: the link's MTU, in bytes (RFC 1191 section 4, RFC 4443
     /// section 3.2; R011, R021, R048).
     TooBig {
@@ -35,7 +35,7 @@ pub enum Complaint {
 ///
 /// None where no error [may be sent](may_be_answered), where the version has none for this, where `source` is of the
 /// other version, or where no buffer is left.
-pub fn error(complaint: Complaint, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
+pub fn error(complaint: IcmpError, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
     if !may_be_answered(complaint, packet) {
         return None;
     }
@@ -84,30 +84,30 @@ impl ErrorHeader {
     }
 }
 
-fn header_v4(complaint: Complaint) -> Option<ErrorHeader> {
+fn header_v4(complaint: IcmpError) -> Option<ErrorHeader> {
     match complaint {
-        Complaint::TooBig { mtu } => Some(ErrorHeader::new(UNREACHABLE, FRAGMENTATION_NEEDED, u32::from(mtu))),
-        Complaint::ReassemblyTime => Some(ErrorHeader::new(TIME_EXCEEDED, REASSEMBLY, 0)),
-        Complaint::BadField { .. } | Complaint::HeadersCut => None,
+        IcmpError::TooBig { mtu } => Some(ErrorHeader::new(UNREACHABLE, FRAGMENTATION_NEEDED, u32::from(mtu))),
+        IcmpError::ReassemblyTime => Some(ErrorHeader::new(TIME_EXCEEDED, REASSEMBLY, 0)),
+        IcmpError::BadField { .. } | IcmpError::HeadersCut => None,
     }
 }
 
-fn header_v6(complaint: Complaint) -> ErrorHeader {
+fn header_v6(complaint: IcmpError) -> ErrorHeader {
     match complaint {
-        Complaint::TooBig { mtu } => ErrorHeader::new(PACKET_TOO_BIG, 0, u32::from(mtu)),
-        Complaint::ReassemblyTime => ErrorHeader::new(TIME_EXCEEDED_V6, REASSEMBLY, 0),
-        Complaint::BadField { pointer } => ErrorHeader::new(PARAMETER_PROBLEM, ERRONEOUS_FIELD, pointer),
-        Complaint::HeadersCut => ErrorHeader::new(PARAMETER_PROBLEM, HEADER_CHAIN_CUT, 0),
+        IcmpError::TooBig { mtu } => ErrorHeader::new(PACKET_TOO_BIG, 0, u32::from(mtu)),
+        IcmpError::ReassemblyTime => ErrorHeader::new(TIME_EXCEEDED_V6, REASSEMBLY, 0),
+        IcmpError::BadField { pointer } => ErrorHeader::new(PARAMETER_PROBLEM, ERRONEOUS_FIELD, pointer),
+        IcmpError::HeadersCut => ErrorHeader::new(PARAMETER_PROBLEM, HEADER_CHAIN_CUT, 0),
     }
 }
 
 /// May an error about this packet be sent at all (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7, RFC 4443 section
 /// 2.4(e); R020, R047)?
-pub fn may_be_answered(complaint: Complaint, packet: &Packet) -> bool {
+pub fn may_be_answered(complaint: IcmpError, packet: &Packet) -> bool {
     let (sender, receiver) = packet.addresses();
     let ip = packet.ip();
     // Multicast may be too big (RFC 4443 section 2.4(e.3)), so that path MTU discovery works for it.
-    let exempt = ip.version == Version::V6 && matches!(complaint, Complaint::TooBig { .. });
+    let exempt = ip.version == Version::V6 && matches!(complaint, IcmpError::TooBig { .. });
     // Only IPv4 forbids errors about later fragments.
     let initial = ip.version == Version::V6 || ip.starts();
     let for_one = receiver.is_one_host() && !packet.medium().is_for_many(packet.link());
@@ -141,12 +141,12 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
     }
     let link_len = about.link().len();
     buffer.put(HEADROOM - link_len, about.link());
-    if about.medium() == Medium::Ethernet {
+    if about.medium() == LinkType::Ethernet {
         // Back to the station that it came from.
         buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
     }
     match Frame::parse(buffer, link_len + len, about.link_header(), about.ingress()) {
-        Frame::Ip(packet) => Some(packet.made_here()),
+        Frame::Ip(packet) => Some(packet.originated_here()),
         Frame::Other(..) => panic!("an error that we built parses"),
     }
 }

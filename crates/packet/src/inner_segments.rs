@@ -10,10 +10,10 @@
 //! Where the transport header stands is known from the offload request. The headers in front of it are walked in each way that a tunnel
 //! over UDP may be read; only a way that ends there is taken. What has no such way is left to the caller.
 
+use crate::checksum::{Sum, patched};
 use crate::ip::{TCP, UDP};
-use crate::link::{Link, Medium};
+use crate::link::{Link, LinkType};
 use crate::segments::Place;
-use crate::sum::{Sum, patched};
 use crate::tcp::{self, Segment};
 use crate::udp;
 use arrayvec::ArrayVec;
@@ -48,7 +48,12 @@ enum Layer {
 impl<'a> InnerSegments<'a> {
     /// The frames of `segment_len` bytes of payload each for `frame`, whose innermost transport header starts at `transport_at`; none
     /// where nothing in front of that is a tunnel, or one that cannot be cut.
-    pub fn of(frame: &'a [u8], medium: Medium, transport_at: usize, segment_len: u16) -> Option<InnerSegments<'a>> {
+    pub fn of(
+        frame: &'a [u8],
+        medium: LinkType,
+        transport_at: usize,
+        segment_len: u16,
+    ) -> Option<InnerSegments<'a>> {
         let link = Link::parse(medium, frame).ok()?;
         let mut walk = Walk { frame, transport_at, layers: ArrayVec::new() };
         let version = frame.get(link.len)? >> 4;
@@ -249,7 +254,7 @@ impl Walk<'_> {
 
     fn ethernet(&mut self, at: usize) -> bool {
         let Some(inner) = self.frame.get(at..) else { return false };
-        let Ok(link) = Link::parse(Medium::Ethernet, inner) else { return false };
+        let Ok(link) = Link::parse(LinkType::Ethernet, inner) else { return false };
         link.version.is_some_and(|_| {
             let version = inner.get(link.len).map_or(0, |first| first >> 4);
             self.ip(at + link.len, version)

@@ -3,7 +3,7 @@
 //! Everything that divides or joins packets asks only the questions of [`Ip`]. The two header files answer those on
 //! which the versions differ; `version.rs` asks the right one.
 
-use crate::sum::Sum;
+use crate::checksum::Sum;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,7 +32,7 @@ pub struct Ip {
     /// Which part of a datagram this is, where it is one.
     pub fragment: Option<Fragment>,
     /// The transport header, where the packet holds all headers in front of it.
-    pub upper: Option<Upper>,
+    pub upper: Option<Transport>,
     /// Where the headers end that a first piece must hold (RFC 7112 section 5), in bytes from the IP header: with the
     /// shortest transport header. Past the packet's end where it does not hold them. IPv4 has no such rule.
     pub headers_end: u16,
@@ -41,13 +41,13 @@ pub struct Ip {
     /// Did the length field say 0, as offloaded senders are captured?
     pub length_missing: bool,
     /// What joining looks at.
-    pub shape: Shape,
+    pub shape: FragmentFingerprint,
 }
 
 /// What joining looks at in a header, in one word: two later pieces of one datagram with the same shape differ, for it, in
 /// their offset alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape(u64);
+pub struct FragmentFingerprint(u64);
 
 /// The two Internet protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ pub struct Fragment {
 
 /// The header behind the IP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Upper {
+pub struct Transport {
     /// Its protocol number.
     pub protocol: u8,
     /// Where it starts, in bytes from the IP header.
@@ -107,11 +107,11 @@ pub struct Address(u128);
 /// Source and destination as they stand in a header, in four words; of IPv4, in the first. Only the version tells a
 /// short one from a long one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Ends([u64; 4]);
+pub struct AddressPair([u64; 4]);
 
 /// Why a frame is not an IP packet that can be worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unfit {
+pub enum ParseError {
     /// The link header announces something else than IP.
     NotIp,
     /// The frame ends before its headers, or before the length that they claim.
@@ -155,7 +155,7 @@ impl Ip {
         headers_end: 0,
         option_misplaced: false,
         length_missing: false,
-        shape: Shape::CHANGED,
+        shape: FragmentFingerprint::CHANGED,
     };
 
     /// Bytes that fragmentation divides.
@@ -227,20 +227,20 @@ impl Version {
     }
 }
 
-impl Shape {
+impl FragmentFingerprint {
     /// That of a header that was changed since it was read.
-    pub const CHANGED: Shape = Shape(0);
+    pub const CHANGED: FragmentFingerprint = FragmentFingerprint(0);
 
     /// The shape of a header that says so; never 0, and never the same in two versions.
     #[inline(always)]
-    pub(crate) fn new(says: u64) -> Shape {
-        Shape(says)
+    pub(crate) fn new(says: u64) -> FragmentFingerprint {
+        FragmentFingerprint(says)
     }
 
     /// Are these two equal? Those of changed headers never are.
     #[inline(always)]
-    pub fn is_same(self, other: Shape) -> bool {
-        self == other && other != Shape::CHANGED
+    pub fn is_same(self, other: FragmentFingerprint) -> bool {
+        self == other && other != FragmentFingerprint::CHANGED
     }
 }
 
@@ -291,9 +291,9 @@ impl Address {
     }
 }
 
-impl Ends {
-    pub(crate) fn new(words: [u64; 4]) -> Ends {
-        Ends(words)
+impl AddressPair {
+    pub(crate) fn new(words: [u64; 4]) -> AddressPair {
+        AddressPair(words)
     }
 
     /// They as four numbers, for tables.

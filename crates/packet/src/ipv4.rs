@@ -1,9 +1,10 @@
 //! IPv4 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 791).
 
+use crate::checksum::{Sum, patched};
 use crate::ip::{
-    Address, Common, Ecn, Ends, Fragment, Ip, LEN_MAX, PADDED_LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version,
+    Address, AddressPair, Common, Ecn, Fragment, FragmentFingerprint, Ip, LEN_MAX, PADDED_LEN_MAX, ParseError, TCP,
+    Transport, UDP, Version,
 };
-use crate::sum::{Sum, patched};
 use core::net::IpAddr;
 use core::time::Duration;
 use zerocopy::byteorder::network_endian::U16;
@@ -42,8 +43,8 @@ pub(crate) fn take_hop(header: &mut [u8]) {
 /// Reads an IPv4 header: the five checks of RFC 1812 section 5.2.2 (R032), in that order but for the checksum, which
 /// needs the header's length.
 #[inline]
-pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
-    let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
+pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
+    let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
     if header.version_ihl != PLAIN {
         return read_options(ip, header, bytes);
     }
@@ -52,10 +53,10 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
 
 #[cold]
 #[inline(never)]
-fn read_options(ip: &mut Ip, header: &Ipv4Header, bytes: &[u8]) -> Result<(), Unfit> {
+fn read_options(ip: &mut Ip, header: &Ipv4Header, bytes: &[u8]) -> Result<(), ParseError> {
     let header_len = header.header_len();
     if header_len < HEADER_LEN {
-        return Err(Unfit::BadHeaderLen);
+        return Err(ParseError::BadHeaderLen);
     }
     read_fields(ip, header, header_len, bytes, Sum::of, has_uncopied_option)
 }
@@ -69,7 +70,7 @@ fn read_fields(
     bytes: &[u8],
     sum: impl FnOnce(&[u8]) -> Sum,
     has_option: impl FnOnce(&[u8]) -> bool,
-) -> Result<(), Unfit> {
+) -> Result<(), ParseError> {
     let claimed_len = usize::from(header.total_len.get());
     let word = header.flags_offset.get();
     let (offset, more) = ((word & OFFSET_MASK) << 3, word & MORE != 0);
@@ -79,18 +80,18 @@ fn read_fields(
         claimed_len == 0 && !is_fragment && matches!(header.protocol, TCP | UDP) && bytes.len() > PADDED_LEN_MAX;
     let len = if length_missing { bytes.len() } else { claimed_len };
     if len > LEN_MAX {
-        return Err(Unfit::TooLong);
+        return Err(ParseError::TooLong);
     }
-    let header_bytes = bytes.get(..header_len).ok_or(Unfit::Truncated)?;
+    let header_bytes = bytes.get(..header_len).ok_or(ParseError::Truncated)?;
     let sum_missing = length_missing && header.checksum.get() == 0;
     if !sum_missing && !sum(header_bytes).is_right() {
-        return Err(Unfit::BadHeaderSum);
+        return Err(ParseError::BadHeaderSum);
     }
     if len < header_len {
-        return Err(Unfit::BadTotalLen);
+        return Err(ParseError::BadTotalLen);
     }
     if len > bytes.len() {
-        return Err(Unfit::Truncated);
+        return Err(ParseError::Truncated);
     }
     let option_misplaced = offset != 0 && has_option(header_bytes);
     let id = u32::from(header.id.get());
@@ -107,7 +108,7 @@ fn read_fields(
         dont_fragment: word & DONT_FRAGMENT != 0,
         id,
         fragment,
-        upper: (offset == 0).then_some(Upper { protocol: header.protocol, at }),
+        upper: (offset == 0).then_some(Transport { protocol: header.protocol, at }),
         headers_end: at,
         option_misplaced,
         length_missing,
@@ -118,12 +119,12 @@ fn read_fields(
 
 /// Version and header length, class, length, flags, protocol, and whether an option stands where it may not.
 #[inline(always)]
-fn shape(header: &Ipv4Header, option_misplaced: bool) -> Shape {
+fn shape(header: &Ipv4Header, option_misplaced: bool) -> FragmentFingerprint {
     let [len_high, len_low] = header.total_len.to_bytes();
     let front = u32::from_ne_bytes([header.version_ihl, header.tos, len_high, len_low]);
     let [flags, _] = header.flags_offset.to_bytes();
     let rest = u64::from(flags & FLAGS) | u64::from(header.protocol) << 8 | u64::from(option_misplaced) << 16;
-    Shape::new(u64::from(front) | rest << 32)
+    FragmentFingerprint::new(u64::from(front) | rest << 32)
 }
 
 impl Ipv4Header {
@@ -137,12 +138,12 @@ impl Ipv4Header {
     }
 }
 
-pub(crate) fn ends(header: &[u8]) -> Ends {
-    Ends::new([both(header), 0, 0, 0])
+pub(crate) fn ends(header: &[u8]) -> AddressPair {
+    AddressPair::new([both(header), 0, 0, 0])
 }
 
 #[inline(always)]
-pub(crate) fn has_ends(header: &[u8], ends: &Ends) -> bool {
+pub(crate) fn has_ends(header: &[u8], ends: &AddressPair) -> bool {
     let [known, ..] = ends.words();
     both(header) == known
 }

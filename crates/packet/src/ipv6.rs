@@ -1,7 +1,8 @@
 //! IPv6 header bytes in, an [`Ip`] out; and headers for whole datagrams and for pieces (RFC 8200).
 
 use crate::ip::{
-    Address, Ecn, Ends, Fragment, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, Shape, TCP, UDP, Unfit, Upper, Version,
+    Address, AddressPair, Ecn, Fragment, FragmentFingerprint, ICMPV6, Ip, LEN_MAX, PADDED_LEN_MAX, ParseError, TCP,
+    Transport, UDP, Version,
 };
 use crate::tcp;
 use core::net::IpAddr;
@@ -64,19 +65,19 @@ struct Walk {
 }
 
 /// Reads an IPv6 header and the extension headers behind it.
-pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
-    let (header, _) = Ipv6Header::ref_from_prefix(bytes).map_err(|_| Unfit::Truncated)?;
+pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), ParseError> {
+    let (header, _) = Ipv6Header::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
     let claimed_len = usize::from(header.payload_len.get());
     let length_missing =
         claimed_len == 0 && matches!(header.next_header, TCP | UDP) && bytes.len() > PADDED_LEN_MAX;
     if claimed_len == 0 && header.next_header == HOP_BY_HOP {
-        return Err(Unfit::TooLong);
+        return Err(ParseError::TooLong);
     }
     let len = if length_missing { bytes.len() } else { HEADER_LEN + claimed_len };
     if len > LEN_MAX {
-        return Err(Unfit::TooLong);
+        return Err(ParseError::TooLong);
     }
-    let packet = bytes.get(..len).ok_or(Unfit::Truncated)?;
+    let packet = bytes.get(..len).ok_or(ParseError::Truncated)?;
     let mut walk = Walk {
         next_header: header.next_header,
         at: HEADER_LEN,
@@ -89,7 +90,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
         Ok(Some(upper)) => (Some(upper), walk.at + upper_len_min(upper.protocol)),
         Ok(None) => (None, walk.at),
         // A first piece may lack the rest of its headers; who joins it judges that (RFC 7112 section 5).
-        Err(Unfit::ChainCut) if walk.fragment.is_some_and(|(fragment, _)| fragment.more) => (None, LEN_MAX),
+        Err(ParseError::ChainCut) if walk.fragment.is_some_and(|(fragment, _)| fragment.more) => (None, LEN_MAX),
         Err(unfit) => return Err(unfit),
     };
     let (header_len, payload_at, protocol_at) = match walk.fragment {
@@ -102,7 +103,7 @@ pub(crate) fn read(ip: &mut Ip, bytes: &[u8]) -> Result<(), Unfit> {
         header_len: header_len as u16,
         payload_at: payload_at as u16,
         protocol_at: protocol_at as u16,
-        protocol: packet.get(named_at).copied().ok_or(Unfit::ChainCut)?,
+        protocol: packet.get(named_at).copied().ok_or(ParseError::ChainCut)?,
         ecn: Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8),
         len: len as u32,
         dont_fragment: true,
@@ -124,11 +125,11 @@ fn shape(
     payload_at: usize,
     header: &Ipv6Header,
     fragment: Option<(Fragment, usize)>,
-) -> Shape {
+) -> FragmentFingerprint {
     let ecn = Ecn::from_bits((header.version_class_flow.get() >> CLASS_SHIFT) as u8);
     let more = fragment.is_some_and(|(fragment, _)| fragment.more);
     let lens = len as u64 | (header_len as u64) << 16 | (payload_at as u64) << 32;
-    Shape::new(lens | u64::from(ecn.bits()) << 48 | u64::from(more) << 50 | SHAPE_V6)
+    FragmentFingerprint::new(lens | u64::from(ecn.bits()) << 48 | u64::from(more) << 50 | SHAPE_V6)
 }
 
 impl Walk {
@@ -136,7 +137,7 @@ impl Walk {
     ///
     /// The cap is ours: RFC 8200 section 4.1 lets headers repeat without end, RFC 8504 section 5.3 lets a host limit
     /// them (R097). A Fragment header does not count, so that what may be cut can be read again in pieces.
-    fn follow(&mut self, packet: &[u8]) -> Result<Option<Upper>, Unfit> {
+    fn follow(&mut self, packet: &[u8]) -> Result<Option<Transport>, ParseError> {
         let (mut count, mut len_max) = (0, HEADER_LEN + CHAIN_LEN_MAX);
         while count <= HEADER_COUNT_MAX && self.at <= len_max {
             match self.next_header {
@@ -153,7 +154,7 @@ impl Walk {
                     self.fragment_header(packet)?;
                     // With the Fragment header taken out, they would stand behind the IPv6 header, as if they had been sent there.
                     if self.next_header == HOP_BY_HOP {
-                        return Err(Unfit::HopByHopMisplaced);
+                        return Err(ParseError::HopByHopMisplaced);
                     }
                     if self.fragment.is_some_and(|(fragment, _)| fragment.offset != 0) {
                         return Ok(None);
@@ -162,20 +163,20 @@ impl Walk {
                     continue;
                 }
                 NO_NEXT_HEADER => return Ok(None),
-                protocol => return Ok(Some(Upper { protocol, at: self.at as u16 })),
+                protocol => return Ok(Some(Transport { protocol, at: self.at as u16 })),
             }
             count += 1;
         }
-        Err(Unfit::ChainTooLong)
+        Err(ParseError::ChainTooLong)
     }
 
     /// Passes one extension header, whose length field counts `unit` bytes beyond the first `base`.
-    fn step(&mut self, packet: &[u8], unit: usize, base: usize) -> Result<(), Unfit> {
-        let rest = packet.get(self.at..).ok_or(Unfit::ChainCut)?;
-        let (header, _) = ExtensionHeader::ref_from_prefix(rest).map_err(|_| Unfit::ChainCut)?;
+    fn step(&mut self, packet: &[u8], unit: usize, base: usize) -> Result<(), ParseError> {
+        let rest = packet.get(self.at..).ok_or(ParseError::ChainCut)?;
+        let (header, _) = ExtensionHeader::ref_from_prefix(rest).map_err(|_| ParseError::ChainCut)?;
         let len = base + usize::from(header.len) * unit;
         if len > rest.len() {
-            return Err(Unfit::ChainCut);
+            return Err(ParseError::ChainCut);
         }
         self.next_header = header.next_header;
         self.named_at = self.at;
@@ -183,12 +184,12 @@ impl Walk {
         Ok(())
     }
 
-    fn fragment_header(&mut self, packet: &[u8]) -> Result<(), Unfit> {
+    fn fragment_header(&mut self, packet: &[u8]) -> Result<(), ParseError> {
         if self.fragment.is_some() {
-            return Err(Unfit::NestedFragment);
+            return Err(ParseError::NestedFragment);
         }
-        let rest = packet.get(self.at..).ok_or(Unfit::ChainCut)?;
-        let (header, _) = FragmentHeader::ref_from_prefix(rest).map_err(|_| Unfit::ChainCut)?;
+        let rest = packet.get(self.at..).ok_or(ParseError::ChainCut)?;
+        let (header, _) = FragmentHeader::ref_from_prefix(rest).map_err(|_| ParseError::ChainCut)?;
         let word = header.offset_more.get();
         let fragment = Fragment { id: header.id.get(), offset: word & OFFSET_MASK, more: word & MORE != 0 };
         self.fragment = Some((fragment, self.at));
@@ -200,7 +201,7 @@ impl Walk {
     }
 }
 
-pub(crate) fn ends(header: &[u8]) -> Ends {
+pub(crate) fn ends(header: &[u8]) -> AddressPair {
     let Some((both, _)) = header.get(SOURCE_AT..).and_then(|rest| rest.split_first_chunk::<32>()) else {
         panic!("a parsed IPv6 packet has its header")
     };
@@ -209,7 +210,7 @@ pub(crate) fn ends(header: &[u8]) -> Ends {
     for (end, word) in ends.iter_mut().zip(words) {
         *end = u64::from_ne_bytes(*word);
     }
-    Ends::new(ends)
+    AddressPair::new(ends)
 }
 
 pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
@@ -264,7 +265,7 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Does an Authentication header stand among the headers of a packet that parsed?
-pub(crate) fn is_authenticated(packet: &[u8], upper: Upper) -> bool {
+pub(crate) fn is_authenticated(packet: &[u8], upper: Transport) -> bool {
     let (mut at, mut named_at) = (HEADER_LEN, NEXT_HEADER_AT);
     while at < usize::from(upper.at) {
         let Some([_, len, ..]) = packet.get(at..) else { return false };

@@ -17,44 +17,48 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+pub mod bitmap;
 pub mod icmp;
 pub mod ip;
 mod ipv4;
 mod ipv6;
-pub mod map;
 pub mod tcp;
 pub mod udp;
 
-mod advice;
+mod checksum;
 mod cut;
-mod glance;
+mod gso;
+mod header_match;
+mod header_split;
 mod inner_segments;
 mod link;
 mod mss;
+mod mtu_option;
 mod packet;
 mod part;
-mod place;
 mod segments;
-mod sum;
 mod time;
-mod train;
 mod tunnel;
 mod version;
 
-pub use advice::advised_mtu;
-pub use cut::{Content, Cut, Fill, Shares, UNIT};
-pub use glance::Glance;
+pub use checksum::{Sum, patched};
+pub use cut::{Content, FragmentRanges, Fragmentation, Split, UNIT};
+pub use gso::{Gso, Identifications, Maker, SegmentLimit};
+pub use header_match::HeaderMatch;
+pub use header_split::{HeaderLayout, PayloadSlots, SlotLayout, SplitFrame, SplitPacket};
 pub use inner_segments::InnerSegments;
-pub use ip::{Address, Ecn, Ends, Fragment, Ip, Shape, Unfit, Version};
+pub use ip::{Address, AddressPair, Ecn, Fragment, FragmentFingerprint, Ip, ParseError, Version};
 pub use lanes::{prefetch, prefetch_lines, prefetch_value};
-pub use link::{Channel, Hop, Ingress, LINK_LEN_MAX, Link, Medium, Origin, Tags};
-pub use mss::{Announced, Damaged, MSS_MIN};
-pub use packet::{Body, Buffer, CLASS_LENS, Checksum, Frame, HEADROOM, NoPacket, Packet, Pool, Raw, Template};
-pub use part::{Part, share_headers};
-pub use place::{Apart, Front, Grid, Landed, Places};
-pub use segments::{PIECE_HEADER_LEN_MAX, Place, SegmentTemplate, Share, may_be_segmented, may_be_segmented_hence};
-pub use sum::{Sum, patched};
-pub use tcp::{TcpFacts, TcpPart, Timestamps};
+pub use link::{CookedInterface, Ingress, L2Scope, LINK_LEN_MAX, Link, LinkType, PrevHop, Tags};
+pub use mss::{Damaged, MSS_MIN, MssOption};
+pub use mtu_option::advised_mtu;
+pub use packet::{
+    Body, Buffer, CLASS_LENS, Checksum, CopyError, Frame, HEADROOM, OpaqueFrame, Packet, Pool, Template,
+};
+pub use part::{SegmentFacts, share_headers};
+pub use segments::{
+    PIECE_HEADER_LEN_MAX, Place, SegmentRange, SegmentTemplate, may_be_segmented, may_be_segmented_hence,
+};
+pub use tcp::{TcpFacts, TcpSegmentFacts, Timestamps};
 pub use time::Time;
-pub use train::{Identifications, Maker, SegmentLimit, Train};
 pub use tunnel::Tunnel;

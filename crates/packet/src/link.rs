@@ -1,12 +1,12 @@
 //! A frame's bytes in, where its IP packet starts out.
 
-use crate::ip::{Unfit, Version};
+use crate::ip::{ParseError, Version};
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 /// What stands in front of an IP packet on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Medium {
+pub enum LinkType {
     /// Ethernet II, with any IEEE 802.1Q and 802.1ad tags.
     Ethernet,
     /// Nothing: the packet starts with its IP header.
@@ -25,25 +25,25 @@ pub struct Link {
     /// Bytes in front of the IP header, at most [`LINK_LEN_MAX`].
     pub len: usize,
     /// What kind of header it is.
-    pub medium: Medium,
+    pub medium: LinkType,
     /// The IP version that it announces, where it does.
     pub version: Option<Version>,
     /// The VLANs that the packet travels in.
     pub tags: Tags,
     /// Which port of the capturing host it names.
-    pub channel: Channel,
+    pub channel: CookedInterface,
 }
 
 /// The port that a cooked header names, where a capture of all interfaces has one header for them all: the interface's
 /// number, and whether the packet came or went; 0 where the header names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Channel(u64);
+pub struct CookedInterface(u64);
 
 /// Where a packet came from: port, VLANs, and the port of the capturing host. Packets of two origins are never mixed.
 ///
 /// Two words, so that one compare tells: the tags and the direction; the interface and the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Origin([u64; 2]);
+pub struct L2Scope([u64; 2]);
 
 /// The port a packet came from: an interface, in a number that its worker gave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ pub struct Ingress(pub u32);
 
 /// The link address of the station that sent a frame, in a number; 0 where its medium names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Hop(u64);
+pub struct PrevHop(u64);
 
 /// The VLAN identifiers of a frame's tags, outermost first: twelve bits each and a mark that a tag was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,38 +63,39 @@ impl Link {
     /// # Errors
     /// Why the frame does not carry an IP packet that we can work on.
     #[inline]
-    pub fn parse(medium: Medium, frame: &[u8]) -> Result<Link, Unfit> {
-        let plain = Link { len: 0, medium, version: None, tags: Tags::default(), channel: Channel::default() };
+    pub fn parse(medium: LinkType, frame: &[u8]) -> Result<Link, ParseError> {
+        let plain =
+            Link { len: 0, medium, version: None, tags: Tags::default(), channel: CookedInterface::default() };
         match medium {
-            Medium::Ip => Ok(plain),
-            Medium::Loopback => loopback(frame, plain),
-            Medium::Ethernet => tagged(frame, 12, plain),
-            Medium::Cooked => tagged(frame, 14, Link { channel: Channel::cooked(frame)?, ..plain }),
-            Medium::Cooked2 => cooked2(frame, plain),
+            LinkType::Ip => Ok(plain),
+            LinkType::Loopback => loopback(frame, plain),
+            LinkType::Ethernet => tagged(frame, 12, plain),
+            LinkType::Cooked => tagged(frame, 14, Link { channel: CookedInterface::cooked(frame)?, ..plain }),
+            LinkType::Cooked2 => cooked2(frame, plain),
         }
     }
 }
 
-impl Medium {
+impl LinkType {
     /// Was the frame behind this link header sent to more stations than one?
     pub(crate) fn is_for_many(self, header: &[u8]) -> bool {
         match self {
             // The group bit of the destination (IEEE 802 section 8.2.2).
-            Medium::Ethernet => header.first().is_some_and(|first| first & 1 == 1),
+            LinkType::Ethernet => header.first().is_some_and(|first| first & 1 == 1),
             // The packet types broadcast and multicast of Linux.
-            Medium::Cooked => matches!(header, [0, 1 | 2, ..]),
-            Medium::Cooked2 => matches!(header.get(COOKED2_TYPE_AT), Some(1 | 2)),
-            Medium::Ip | Medium::Loopback => false,
+            LinkType::Cooked => matches!(header, [0, 1 | 2, ..]),
+            LinkType::Cooked2 => matches!(header.get(COOKED2_TYPE_AT), Some(1 | 2)),
+            LinkType::Ip | LinkType::Loopback => false,
         }
     }
 }
 
-impl Origin {
+impl L2Scope {
     /// What comes in at `ingress` behind this link header.
     #[inline]
-    pub fn new(link: &Link, ingress: Ingress) -> Origin {
-        let Channel(channel) = link.channel;
-        Origin([link.tags.0 << 1 | channel & 1, channel >> 1 << 32 | u64::from(ingress.0)])
+    pub fn new(link: &Link, ingress: Ingress) -> L2Scope {
+        let CookedInterface(channel) = link.channel;
+        L2Scope([link.tags.0 << 1 | channel & 1, channel >> 1 << 32 | u64::from(ingress.0)])
     }
 
     /// The port.
@@ -110,9 +111,9 @@ impl Origin {
     }
 
     /// The port of the capturing host.
-    pub fn channel(self) -> Channel {
+    pub fn channel(self) -> CookedInterface {
         let [tags, ports] = self.0;
-        Channel(ports >> 32 << 1 | tags & 1)
+        CookedInterface(ports >> 32 << 1 | tags & 1)
     }
 
     /// It as two numbers, for tables.
@@ -121,21 +122,21 @@ impl Origin {
     }
 }
 
-impl Hop {
+impl PrevHop {
     /// It as a number, for tables.
     pub fn number(self) -> u64 {
         self.0
     }
 
     /// The station that a link header of this medium names as the sender.
-    pub(crate) fn of(medium: Medium, header: &[u8]) -> Hop {
+    pub(crate) fn of(medium: LinkType, header: &[u8]) -> PrevHop {
         let address = match medium {
-            Medium::Ethernet => header.get(6..12),
-            Medium::Cooked => header.get(5).and_then(|len| header.get(6..6 + usize::from(*len).min(8))),
-            Medium::Cooked2 => header.get(11).and_then(|len| header.get(12..12 + usize::from(*len).min(8))),
-            Medium::Ip | Medium::Loopback => None,
+            LinkType::Ethernet => header.get(6..12),
+            LinkType::Cooked => header.get(5).and_then(|len| header.get(6..6 + usize::from(*len).min(8))),
+            LinkType::Cooked2 => header.get(11).and_then(|len| header.get(12..12 + usize::from(*len).min(8))),
+            LinkType::Ip | LinkType::Loopback => None,
         };
-        Hop(address.unwrap_or_default().iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        PrevHop(address.unwrap_or_default().iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -145,62 +146,62 @@ impl Tags {
     }
 }
 
-impl Channel {
-    fn cooked(frame: &[u8]) -> Result<Channel, Unfit> {
-        let (kind, _) = U16::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
-        Ok(Channel(u64::from(kind.get() == OUTGOING)))
+impl CookedInterface {
+    fn cooked(frame: &[u8]) -> Result<CookedInterface, ParseError> {
+        let (kind, _) = U16::read_from_prefix(frame).map_err(|_| ParseError::Truncated)?;
+        Ok(CookedInterface(u64::from(kind.get() == OUTGOING)))
     }
 
-    fn cooked2(header: &Cooked2Header) -> Channel {
-        Channel(u64::from(header.interface.get()) << 1 | u64::from(u16::from(header.kind) == OUTGOING))
+    fn cooked2(header: &Cooked2Header) -> CookedInterface {
+        CookedInterface(u64::from(header.interface.get()) << 1 | u64::from(u16::from(header.kind) == OUTGOING))
     }
 }
 
 /// Follows EtherTypes from byte `at` through any VLAN tags to IP.
-fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, Unfit> {
+fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, ParseError> {
     for _ in 0..=TAGS_MAX {
-        let rest = frame.get(at..).ok_or(Unfit::Truncated)?;
-        let (ether_type, rest) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
+        let rest = frame.get(at..).ok_or(ParseError::Truncated)?;
+        let (ether_type, rest) = U16::read_from_prefix(rest).map_err(|_| ParseError::Truncated)?;
         if let Some(version) = version(ether_type)? {
             return Ok(Link { len: at + 2, version: Some(version), ..link });
         }
-        let (tag, _) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
+        let (tag, _) = U16::read_from_prefix(rest).map_err(|_| ParseError::Truncated)?;
         link.tags = link.tags.with(tag);
         at += TAG_LEN;
     }
-    Err(Unfit::NotIp)
+    Err(ParseError::NotIp)
 }
 
 /// The IP version that an EtherType stands for; none for a tag.
-fn version(ether_type: U16) -> Result<Option<Version>, Unfit> {
+fn version(ether_type: U16) -> Result<Option<Version>, ParseError> {
     match ether_type.get() {
         IPV4 => Ok(Some(Version::V4)),
         IPV6 => Ok(Some(Version::V6)),
         CUSTOMER_TAG | SERVICE_TAG | OLD_SERVICE_TAG => Ok(None),
-        _ => Err(Unfit::NotIp),
+        _ => Err(ParseError::NotIp),
     }
 }
 
-fn loopback(frame: &[u8], link: Link) -> Result<Link, Unfit> {
-    let (family, _) = <[u8; 4]>::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
+fn loopback(frame: &[u8], link: Link) -> Result<Link, ParseError> {
+    let (family, _) = <[u8; 4]>::read_from_prefix(frame).map_err(|_| ParseError::Truncated)?;
     let version = match u32::from_be_bytes(family).min(u32::from_le_bytes(family)) {
         AF_INET => Version::V4,
         family if AF_INET6.contains(&family) => Version::V6,
-        _ => return Err(Unfit::NotIp),
+        _ => return Err(ParseError::NotIp),
     };
     Ok(Link { len: 4, version: Some(version), ..link })
 }
 
 /// Version 2 puts the EtherType first, and a tag that the kernel left in place behind its 20 bytes.
-fn cooked2(frame: &[u8], link: Link) -> Result<Link, Unfit> {
-    let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| Unfit::Truncated)?;
-    let link = Link { channel: Channel::cooked2(&header), ..link };
+fn cooked2(frame: &[u8], link: Link) -> Result<Link, ParseError> {
+    let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| ParseError::Truncated)?;
+    let link = Link { channel: CookedInterface::cooked2(&header), ..link };
     if let Some(version) = version(header.ether_type)? {
         return Ok(Link { len: COOKED2_LEN, version: Some(version), ..link });
     }
-    let (tag, _) = U16::read_from_prefix(rest).map_err(|_| Unfit::Truncated)?;
+    let (tag, _) = U16::read_from_prefix(rest).map_err(|_| ParseError::Truncated)?;
     let link = tagged(frame, COOKED2_LEN + 2, Link { tags: link.tags.with(tag), ..link })?;
-    if link.len > LINK_LEN_MAX { Err(Unfit::NotIp) } else { Ok(link) }
+    if link.len > LINK_LEN_MAX { Err(ParseError::NotIp) } else { Ok(link) }
 }
 
 /// The Linux cooked header, version 2.
@@ -247,18 +248,18 @@ mod tests {
     fn every_medium_says_where_ip_starts() {
         let mut ethernet = vec![0xAA; 12];
         ethernet.extend([0x08, 0x00, 0x45]);
-        assert_eq!(Link::parse(Medium::Ethernet, &ethernet).map(|link| link.len), Ok(14));
-        assert_eq!(Link::parse(Medium::Ip, &[0x45]).map(|link| link.len), Ok(0));
+        assert_eq!(Link::parse(LinkType::Ethernet, &ethernet).map(|link| link.len), Ok(14));
+        assert_eq!(Link::parse(LinkType::Ip, &[0x45]).map(|link| link.len), Ok(0));
         for family in [[0, 0, 0, 2], [2, 0, 0, 0], [30, 0, 0, 0], [0, 0, 0, 10]] {
-            assert_eq!(Link::parse(Medium::Loopback, &family).map(|link| link.len), Ok(4), "{family:?}");
+            assert_eq!(Link::parse(LinkType::Loopback, &family).map(|link| link.len), Ok(4), "{family:?}");
         }
-        assert_eq!(Link::parse(Medium::Loopback, &[7, 0, 0, 0]), Err(Unfit::NotIp));
+        assert_eq!(Link::parse(LinkType::Loopback, &[7, 0, 0, 0]), Err(ParseError::NotIp));
         let mut cooked = vec![0; 14];
         cooked.extend([0x86, 0xDD]);
-        assert_eq!(Link::parse(Medium::Cooked, &cooked).map(|link| link.len), Ok(16));
+        assert_eq!(Link::parse(LinkType::Cooked, &cooked).map(|link| link.len), Ok(16));
         let mut cooked2 = vec![0x08, 0x00];
         cooked2.extend([0; 18]);
-        assert_eq!(Link::parse(Medium::Cooked2, &cooked2).map(|link| link.len), Ok(20));
+        assert_eq!(Link::parse(LinkType::Cooked2, &cooked2).map(|link| link.len), Ok(20));
     }
 
     #[test]
@@ -267,7 +268,7 @@ mod tests {
             let mut frame = vec![0; 12];
             tags.iter().for_each(|tag| frame.extend(tag));
             frame.extend([0x08, 0x00]);
-            Link::parse(Medium::Ethernet, &frame)
+            Link::parse(LinkType::Ethernet, &frame)
         };
         let one = frame(&[[0x81, 0, 0, 1]]).unwrap();
         let two = frame(&[[0x88, 0xA8, 0, 1], [0x81, 0, 0, 1]]).unwrap();
@@ -277,30 +278,30 @@ mod tests {
         assert_ne!(one.tags, frame(&[]).unwrap().tags);
         // The priority bits do not part one VLAN's packets.
         assert_eq!(one.tags, frame(&[[0x81, 0, 0xE0, 1]]).unwrap().tags);
-        assert_eq!(frame(&[[0x81, 0, 0, 1]; 4]), Err(Unfit::NotIp));
+        assert_eq!(frame(&[[0x81, 0, 0, 1]; 4]), Err(ParseError::NotIp));
     }
 
     #[test]
     fn a_link_header_names_the_station_that_sent_it_where_its_medium_does() {
         let mut ethernet = vec![0xAA; 6];
         ethernet.extend([2, 0, 0, 0, 0, 7, 8, 0]);
-        assert_eq!(Hop::of(Medium::Ethernet, &ethernet), Hop(0x0200_0000_0007));
+        assert_eq!(PrevHop::of(LinkType::Ethernet, &ethernet), PrevHop(0x0200_0000_0007));
         // What stands behind an address that is shorter than its field says nothing.
         let cooked = |len: u8, rest: u8| [0, 0, 0, 1, 0, len, 2, 0, 0, 0, 0, 7, rest, rest, 8, 0];
-        assert_eq!(Hop::of(Medium::Cooked, &cooked(6, 1)), Hop(0x0200_0000_0007));
-        assert_eq!(Hop::of(Medium::Cooked, &cooked(6, 2)), Hop(0x0200_0000_0007));
-        assert_eq!(Hop::of(Medium::Cooked, &cooked(200, 1)), Hop(0x0200_0000_0007_0101));
+        assert_eq!(PrevHop::of(LinkType::Cooked, &cooked(6, 1)), PrevHop(0x0200_0000_0007));
+        assert_eq!(PrevHop::of(LinkType::Cooked, &cooked(6, 2)), PrevHop(0x0200_0000_0007));
+        assert_eq!(PrevHop::of(LinkType::Cooked, &cooked(200, 1)), PrevHop(0x0200_0000_0007_0101));
         let mut cooked2 = vec![8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6];
         cooked2.extend([2, 0, 0, 0, 0, 7, 9, 9]);
-        assert_eq!(Hop::of(Medium::Cooked2, &cooked2), Hop(0x0200_0000_0007));
-        assert_eq!(Hop::of(Medium::Ip, &[]), Hop::default());
-        assert_eq!(Hop::of(Medium::Loopback, &[0, 0, 0, 2]), Hop::default());
+        assert_eq!(PrevHop::of(LinkType::Cooked2, &cooked2), PrevHop(0x0200_0000_0007));
+        assert_eq!(PrevHop::of(LinkType::Ip, &[]), PrevHop::default());
+        assert_eq!(PrevHop::of(LinkType::Loopback, &[0, 0, 0, 2]), PrevHop::default());
     }
 
     #[test]
     fn a_frame_too_short_for_its_header_is_truncated() {
-        for medium in [Medium::Ethernet, Medium::Loopback, Medium::Cooked, Medium::Cooked2] {
-            assert_eq!(Link::parse(medium, &[0x08, 0x00]), Err(Unfit::Truncated), "{medium:?}");
+        for medium in [LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
+            assert_eq!(Link::parse(medium, &[0x08, 0x00]), Err(ParseError::Truncated), "{medium:?}");
         }
     }
 }

@@ -3,15 +3,15 @@
 //! The announcement is read as its receiver may read it: where that is not clear, as the least of what it may mean. What
 //! is signed, or cannot be read to its end, has no place where another could be written.
 
+use crate::checksum::patched;
 use crate::ip::TCP;
 use crate::packet::{Checksum, Packet};
 use crate::segments::is_signature;
-use crate::sum::patched;
 use crate::tcp::{self, Segment, TcpOption};
 
 /// What a SYN announces (RFC 9293 section 3.7.1, R112).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announced {
+pub struct MssOption {
     /// Does it open a connection? Else it answers one that does.
     pub opens: bool,
     /// Longest TCP payload that its sender takes, options not counted, in bytes: what every host takes where it says
@@ -35,10 +35,10 @@ pub struct Announced {
     place: Option<u8>,
 }
 
-impl Announced {
+impl MssOption {
     /// What this packet announces, if it is a whole SYN. A damaged one announces nothing; looking for damage settles what is
     /// known of the checksum.
-    pub fn by(packet: &mut Packet) -> Option<Result<Announced, Damaged>> {
+    pub fn by(packet: &mut Packet) -> Option<Result<MssOption, Damaged>> {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none())?;
         let segment = Segment::parse(packet.upper_bytes(upper))?;
@@ -84,7 +84,7 @@ impl Announced {
             let field = patched(packet.word(field_at), swapped(before), swapped(mss));
             packet.set_word(field_at, field);
         }
-        packet.touch();
+        packet.mark_modified();
     }
 }
 
@@ -93,7 +93,7 @@ impl Announced {
 pub struct Damaged;
 
 /// Reads the options of a SYN.
-fn read(segment: &Segment<'_>, default: u16) -> Announced {
+fn read(segment: &Segment<'_>, default: u16) -> MssOption {
     let (mut at, mut least, mut place) = (tcp::HEADER_LEN, None::<u16>, None);
     let (mut is_clear, mut is_signed, mut options_len, mut is_fast_open) = (true, false, 0, false);
     for option in segment.options() {
@@ -120,7 +120,7 @@ fn read(segment: &Segment<'_>, default: u16) -> Announced {
         None => default,
     };
     let header = segment.header;
-    Announced {
+    MssOption {
         opens: false,
         mss,
         options_len,

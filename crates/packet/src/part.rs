@@ -3,15 +3,15 @@
 //! Two packets can share one header where everything in front of their payload is equal but for what is said here, and
 //! what each packet of a train is given anew: lengths, identification, checksums.
 
-use crate::ip::{TCP, UDP, Upper, pseudo_sum};
+use crate::checksum::Sum;
+use crate::ip::{TCP, Transport, UDP, pseudo_sum};
 use crate::packet::{Checksum, Packet};
-use crate::sum::Sum;
-use crate::tcp::{self, TcpFacts, TcpOption, TcpPart, Timestamps};
+use crate::tcp::{self, TcpFacts, TcpOption, TcpSegmentFacts, Timestamps};
 use crate::udp::{self, UdpHeader};
 
 /// What moves along a flow, as one packet of it says.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct SegmentFacts {
     /// Where the payload starts, in bytes from the IP header.
     pub payload_at: u16,
     /// Bytes of the flow that it carries; at least one.
@@ -23,19 +23,19 @@ pub struct Part {
     /// Would sealing its headers anew give the same checksums, bit for bit? 0 can be written in two ways.
     pub canonical: bool,
     /// What TCP says beyond that.
-    pub tcp: Option<TcpPart>,
+    pub tcp: Option<TcpSegmentFacts>,
 }
 
-impl Part {
+impl SegmentFacts {
     /// What a packet says about its place in its flow; none where it may share its header with no other: a fragment, one
     /// with IPv4 options or an Authentication header, without payload, of TCP with other flags than ACK, PSH, FIN and
     /// ECE or with other options than time stamps, and one with a wrong checksum (L6; R114, R115, R118).
-    pub fn of(packet: &Packet) -> Option<Part> {
-        Part::with(packet, packet.tcp_facts().as_ref())
+    pub fn of(packet: &Packet) -> Option<SegmentFacts> {
+        SegmentFacts::with(packet, packet.tcp_facts().as_ref())
     }
 
     /// The same, where the facts of a TCP header were read.
-    pub fn with(packet: &Packet, facts: Option<&TcpFacts>) -> Option<Part> {
+    pub fn with(packet: &Packet, facts: Option<&TcpFacts>) -> Option<SegmentFacts> {
         let ip = packet.ip();
         let upper = ip.upper?;
         if ip.fragment.is_some() || ip.length_missing || !ip.headers_may_be_shared(packet.bytes()) {
@@ -49,7 +49,7 @@ impl Part {
         };
         let (header, payload) = bytes.split_at_checked(header_len)?;
         let payload_sum = payload_sum(packet, upper, header, payload)?;
-        Some(Part {
+        Some(SegmentFacts {
             payload_at: upper.at + header_len as u16,
             payload_len: payload.len() as u16,
             payload_sum,
@@ -65,9 +65,9 @@ impl Part {
     }
 }
 
-/// Are the headers of two packets equal, but for what their [`Part`]s say and what is sealed anew? That is: link header,
+/// Are the headers of two packets equal, but for what their [`SegmentFacts`]s say and what is sealed anew? That is: link header,
 /// IP header (DF, hop count, class and congestion mark with it), ports, reserved bits, flags, the layout of options.
-pub fn share_headers(one: &Packet, one_part: &Part, other: &Packet, other_part: &Part) -> bool {
+pub fn share_headers(one: &Packet, one_part: &SegmentFacts, other: &Packet, other_part: &SegmentFacts) -> bool {
     let (ip, other_ip) = (one.ip(), other.ip());
     let same_layout = ip.version == other_ip.version && ip.upper == other_ip.upper;
     let (Some(upper), true) = (ip.upper, same_layout && one_part.payload_at == other_part.payload_at) else {
@@ -88,13 +88,13 @@ pub fn share_headers(one: &Packet, one_part: &Part, other: &Packet, other_part: 
         }
 }
 
-fn split(packet: &Packet, end: usize, upper: Upper) -> Option<(&[u8], &[u8])> {
+fn split(packet: &Packet, end: usize, upper: Transport) -> Option<(&[u8], &[u8])> {
     packet.bytes().get(..end)?.split_at_checked(upper.at.into())
 }
 
 /// Everything but sequence and acknowledgement number, PSH and FIN, window, checksum and time stamps.
-fn tcp_headers_share(one: &[u8], one_part: &TcpPart, other: &[u8], other_part: &TcpPart) -> bool {
-    let stamps_at = |part: &TcpPart| part.timestamps.map(|stamps| usize::from(stamps.at));
+fn tcp_headers_share(one: &[u8], one_part: &TcpSegmentFacts, other: &[u8], other_part: &TcpSegmentFacts) -> bool {
+    let stamps_at = |part: &TcpSegmentFacts| part.timestamps.map(|stamps| usize::from(stamps.at));
     if one.len() != other.len() || stamps_at(one_part) != stamps_at(other_part) {
         return false;
     }
@@ -118,14 +118,14 @@ fn udp_headers_share(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// The length of a TCP header and what moves in it, if nothing else is in it but what a train's segments may repeat.
-fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpPart>)> {
+fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentFacts>)> {
     let &TcpFacts { seq, ack, window, flags, header_len, payload_len, .. } = facts;
     let plain = flags & !(tcp::PSH | tcp::FIN | tcp::ECE) == tcp::ACK;
     if !plain || payload_len == 0 {
         return None;
     }
     let timestamps = timestamps(bytes.get(tcp::HEADER_LEN..header_len.into())?)?;
-    let part = TcpPart { seq, ack, window, ends: flags & (tcp::PSH | tcp::FIN), timestamps };
+    let part = TcpSegmentFacts { seq, ack, window, ends: flags & (tcp::PSH | tcp::FIN), timestamps };
     Some((header_len.into(), Some(part)))
 }
 
@@ -155,7 +155,7 @@ fn udp_header_len(bytes: &[u8]) -> Option<usize> {
 
 /// The sum of the payload; none where the transport checksum is wrong. Where it is known to be right, the payload's sum
 /// follows from the headers' (X3).
-fn payload_sum(packet: &Packet, upper: Upper, header: &[u8], payload: &[u8]) -> Option<Sum> {
+fn payload_sum(packet: &Packet, upper: Transport, header: &[u8], payload: &[u8]) -> Option<Sum> {
     let has_checksum =
         upper.protocol == TCP || UdpHeader::parse(header).is_some_and(|(it, _)| it.checksum.get() != 0);
     let headers = || pseudo_sum(packet.addresses(), upper.protocol, header.len() + payload.len()) + Sum::of(header);

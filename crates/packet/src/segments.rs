@@ -3,12 +3,12 @@
 //! A train has one header and the payload of all its segments, as virtio-net and GSO carry it. Its segments differ
 //! in length, sequence number, flags, identification and checksums, and in nothing else.
 
-use crate::ip::{Ip, TCP, UDP, Upper, Version, pseudo_sum};
+use crate::checksum::Sum;
+use crate::gso::Identifications;
+use crate::ip::{Ip, TCP, Transport, UDP, Version, pseudo_sum};
 use crate::link::LINK_LEN_MAX;
 use crate::packet::{HEADROOM, Packet, fitting};
-use crate::sum::Sum;
 use crate::tcp::{self, Segment, TcpOption};
-use crate::train::Identifications;
 use crate::udp::{self, UdpHeader};
 
 /// May this packet be divided into segments that repeat its header? Not what is no whole TCP packet, nor one that
@@ -57,18 +57,18 @@ pub struct SegmentTemplate<'a> {
     ip_rest: Sum,
     /// Of the transport header and the pseudo-header without the length, less what the train's own sum is wrong by.
     upper_rest: Sum,
-    transport: Transport,
+    transport: SegmentTransport,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Transport {
+enum SegmentTransport {
     Tcp { seq: u32, flags: u8, repeats_cwr: bool },
     Udp { has_checksum: bool },
 }
 
 /// A segment in its train.
 #[derive(Clone, Copy, Debug)]
-pub struct Share<'a> {
+pub struct SegmentRange<'a> {
     /// How many segments stand before it.
     pub index: usize,
     /// How many bytes of payload stand before it.
@@ -93,8 +93,8 @@ impl<'a> SegmentTemplate<'a> {
         // A wrong sum stays wrong, by as much, in every segment: nothing that was damaged becomes credible.
         let pseudo = pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error();
         let upper_rest = match transport {
-            Transport::Tcp { .. } => pseudo + tcp::sum_of_rest(upper_header),
-            Transport::Udp { .. } => pseudo + udp::sum_of_rest(upper_header),
+            SegmentTransport::Tcp { .. } => pseudo + tcp::sum_of_rest(upper_header),
+            SegmentTransport::Udp { .. } => pseudo + udp::sum_of_rest(upper_header),
         };
         let ip_rest = Ip::sum_of_rest(version, ip_header);
         let id = packet.ip().id;
@@ -117,12 +117,12 @@ impl<'a> SegmentTemplate<'a> {
     /// # Panics
     /// Where they do not fit.
     #[inline]
-    pub fn stamp<'r>(&self, room: &'r mut [u8], share: Share<'_>) -> &'r [u8] {
+    pub fn stamp<'r>(&self, room: &'r mut [u8], share: SegmentRange<'_>) -> &'r [u8] {
         let headers = fitting(room, self.front.len());
         lanes::copy(headers, self.front);
         let (front, upper) = headers.split_at_mut(self.upper_at.min(self.front.len()));
         let ip_header = front.get_mut(self.link_len..).unwrap_or_default();
-        let Share { index, offset, payload, place } = share;
+        let SegmentRange { index, offset, payload, place } = share;
         let upper_len = upper.len() + payload.len();
         let id = match self.ids {
             Identifications::Rise => self.id.wrapping_add(index as u32),
@@ -131,11 +131,11 @@ impl<'a> SegmentTemplate<'a> {
         Ip::stamp_segment(self.version, ip_header, self.ip_rest, upper_len, id);
         let rest = self.upper_rest + Sum::word(upper_len as u16) + Sum::of(payload);
         match self.transport {
-            Transport::Tcp { seq, flags, repeats_cwr } => {
+            SegmentTransport::Tcp { seq, flags, repeats_cwr } => {
                 let repeated = if repeats_cwr { tcp::CWR } else { 0 };
                 tcp::stamp(upper, seq.wrapping_add(offset as u32), flags & (place.flags() | repeated), rest);
             }
-            Transport::Udp { has_checksum } => udp::stamp(upper, has_checksum, rest, upper_len),
+            SegmentTransport::Udp { has_checksum } => udp::stamp(upper, has_checksum, rest, upper_len),
         }
         headers
     }
@@ -161,19 +161,19 @@ impl Place {
     }
 }
 
-fn transport(packet: &Packet, upper: Upper) -> Option<(usize, Transport)> {
+fn transport(packet: &Packet, upper: Transport) -> Option<(usize, SegmentTransport)> {
     let bytes = packet.upper_bytes(upper);
     match upper.protocol {
         TCP => {
             let segment = Segment::parse(bytes)?;
             let header = segment.header;
             let repeats_cwr = packet.has_accurate_ecn || header.has_accurate_ecn_bit();
-            let transport = Transport::Tcp { seq: header.seq.get(), flags: header.flags(), repeats_cwr };
+            let transport = SegmentTransport::Tcp { seq: header.seq.get(), flags: header.flags(), repeats_cwr };
             Some((header.header_len(), transport))
         }
         UDP => {
             let (header, _) = UdpHeader::parse(bytes)?;
-            Some((udp::HEADER_LEN, Transport::Udp { has_checksum: header.checksum.get() != 0 }))
+            Some((udp::HEADER_LEN, SegmentTransport::Udp { has_checksum: header.checksum.get() != 0 }))
         }
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! TCP header bytes in, its fields and options out (RFC 9293).
 
-use crate::sum::Sum;
+use crate::checksum::Sum;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -86,7 +86,7 @@ pub struct TcpFacts {
 
 /// What moves along a TCP flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpPart {
+pub struct TcpSegmentFacts {
     /// Sequence number of the first byte.
     pub seq: u32,
     /// The next byte expected from the other side.
@@ -176,7 +176,7 @@ impl TcpFacts {
     }
 }
 
-impl TcpPart {
+impl TcpSegmentFacts {
     /// Does it say that the sender has nothing to add (RFC 9293 section 3.9.1.2, R116)?
     pub fn ends(&self) -> bool {
         self.ends != 0
@@ -229,7 +229,7 @@ pub(crate) fn stamp(header: &mut [u8], seq: u32, flags: u8, rest: Sum) {
 
 /// Writes what a run of segments takes from its last: acknowledgement, window, PSH and FIN, echo; then the checksum.
 /// `rest` is the sum of the pseudo-header and the payload.
-pub(crate) fn seal(header: &mut [u8], last: &TcpPart, rest: Sum) {
+pub(crate) fn seal(header: &mut [u8], last: &TcpSegmentFacts, rest: Sum) {
     let Ok((fixed, _)) = TcpHeader::mut_from_prefix(header) else { panic!("a segment has its TCP header") };
     (fixed.ack, fixed.window) = (U32::new(last.ack), U16::new(last.window));
     let (seq, flags) = (fixed.seq.get(), fixed.flags | last.ends);

@@ -1,7 +1,7 @@
 //! UDP header bytes in, its fields out (RFC 768).
 
+use crate::checksum::Sum;
 use crate::ip::UDP;
-use crate::sum::Sum;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -1,7 +1,7 @@
 //! A question about an IP header in, the answer of its version's file out.
 
-use crate::ip::{Address, Common, Ends, Fragment, Ip, LEN_MAX, Unfit, Version};
-use crate::sum::Sum;
+use crate::checksum::Sum;
+use crate::ip::{Address, AddressPair, Common, Fragment, Ip, LEN_MAX, ParseError, Version};
 use crate::{ipv4, ipv6};
 
 impl Ip {
@@ -9,7 +9,7 @@ impl Ip {
     ///
     /// # Errors
     /// Why these bytes are not an IP packet that can be worked on.
-    pub fn parse(bytes: &[u8]) -> Result<Ip, Unfit> {
+    pub fn parse(bytes: &[u8]) -> Result<Ip, ParseError> {
         let mut ip = Ip::NONE;
         ip.read(bytes)?;
         Ok(ip)
@@ -20,12 +20,12 @@ impl Ip {
     /// # Errors
     /// See [`parse`](Ip::parse).
     #[inline(always)]
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(), Unfit> {
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
         match bytes.first().map(|byte| byte >> 4) {
             Some(4) => ipv4::read(self, bytes),
             Some(6) => ipv6::read(self, bytes),
-            Some(_) => Err(Unfit::BadVersion),
-            None => Err(Unfit::Truncated),
+            Some(_) => Err(ParseError::BadVersion),
+            None => Err(ParseError::Truncated),
         }
     }
 
@@ -89,7 +89,7 @@ impl Ip {
 
     /// Which two hosts a packet with this header is between, as its bytes say it.
     #[inline(always)]
-    pub fn ends(&self, header: &[u8]) -> Ends {
+    pub fn ends(&self, header: &[u8]) -> AddressPair {
         match self.version {
             Version::V4 => ipv4::ends(header),
             Version::V6 => ipv6::ends(header),
@@ -98,7 +98,7 @@ impl Ip {
 
     /// Is a packet with this header between these two?
     #[inline(always)]
-    pub fn has_ends(&self, header: &[u8], ends: &Ends) -> bool {
+    pub fn has_ends(&self, header: &[u8], ends: &AddressPair) -> bool {
         match self.version {
             Version::V4 => ipv4::has_ends(header, ends),
             Version::V6 => ipv6::ends(header) == *ends,

@@ -10,7 +10,7 @@ use linux::device::Device;
 use linux::features::Switch;
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
-use packet::Medium;
+use packet::LinkType;
 use std::io;
 
 /// Which packets of an interface a helper is for.
@@ -68,7 +68,7 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
     Ok(tap)
 }
 
-/// Makes a device that nothing is sent to, for [routes that end with it](linux::routes::Ends), in the namespace of
+/// Makes a device that nothing is sent to, for [routes that end with it](linux::routes::AddressPair), in the namespace of
 /// the calling thread. Its name begins with [`TETHER`] and this tag.
 ///
 /// # Errors
@@ -118,8 +118,8 @@ pub(crate) fn adopt(
 /// The interface is not there, or it is something else.
 pub fn kind(interface: &str) -> io::Result<Kind> {
     match Netlink::open()?.interface(interface)?.medium {
-        Some(Medium::Ethernet) => Ok(Kind::Tap),
-        Some(Medium::Ip) => Ok(Kind::Tun),
+        Some(LinkType::Ethernet) => Ok(Kind::Tap),
+        Some(LinkType::Ip) => Ok(Kind::Tun),
         _ => {
             let text = format!("{interface}: not an Ethernet or plain IP interface; name another");
             Err(io::Error::new(io::ErrorKind::Unsupported, text))

@@ -7,11 +7,11 @@
 pub mod helper;
 
 mod af_packet;
-mod landing;
 mod open;
 mod options;
 mod port;
 mod refusal;
+mod rx_buffer;
 mod self_test;
 mod tap;
 mod vnet;
@@ -19,8 +19,8 @@ mod xdp;
 
 pub use af_packet::PacketSocket;
 pub use open::{Address, adopt, open};
-pub use options::{Fanout, Options, Spread};
-pub use port::{Offloads, Port, Received, ToDo, TrainKind, TrainToDo, Wire};
+pub use options::{Fanout, FanoutMode, Options};
+pub use port::{GsoKind, GsoRequest, Offloads, Port, Received, TxFrame, TxOffload};
 pub use refusal::{Refusal, Refused};
 pub use self_test::{Proof, self_test};
 pub use tap::{Kind, Tap, TapDescriptors};

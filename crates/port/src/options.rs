@@ -14,7 +14,7 @@ pub struct Options {
     /// One of several queues of a TUN or TAP device: all of them are opened so, by the same name.
     pub has_queues: bool,
     /// Shares the interface with the other packet sockets of a group. Of a TUN or TAP device with several queues
-    /// only [`Spread::Steered`] is obeyed: else the kernel chooses by flow.
+    /// only [`FanoutMode::Steered`] is obeyed: else the kernel chooses by flow.
     pub fanout: Option<Fanout>,
     /// Sends past the queueing discipline of the interface: cheaper, and nothing shapes or paces. Packet sockets
     /// only.
@@ -41,12 +41,12 @@ pub struct Fanout {
     /// Number of the group, within the network namespace.
     pub group: u16,
     /// How frames are shared.
-    pub spread: Spread,
+    pub spread: FanoutMode,
 }
 
 /// How a group of packet sockets shares frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spread {
+pub enum FanoutMode {
     /// By flow: both directions of one go to the same socket, and all fragments of a datagram.
     Flow,
     /// As [`steer::worker`](offload::steer::worker) says, to one of so many: the same one on every port. The

@@ -1,7 +1,7 @@
 //! What all ports have in common: frames in batches, wires in batches, and what can be left to the kernel.
 
-use offload::leases::Leases;
-use packet::{Frame, Ingress, Landed, Medium, Places, Pool};
+use offload::leases::FlowOffload;
+use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -11,7 +11,7 @@ pub trait Port: Send {
     fn address(&self) -> &str;
 
     /// What stands in front of its IP packets.
-    fn medium(&self) -> Medium;
+    fn medium(&self) -> LinkType;
 
     /// What it takes beside single, finished packets.
     fn offloads(&self) -> Offloads;
@@ -36,8 +36,8 @@ pub trait Port: Send {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        _places: Places<'_>,
-        _landed: &mut Vec<Landed>,
+        _places: PayloadSlots<'_>,
+        _landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         self.receive(ingress, pool, frames)
@@ -49,7 +49,7 @@ pub trait Port: Send {
     /// # Errors
     /// Why the first one cannot be sent at all; none was. [`Refusal::of`](crate::Refusal::of) tells the causes
     /// apart that a sender can act on.
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize>;
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize>;
 
     /// Frames that the kernel dropped because nobody took them in time, since the port was opened.
     fn missed(&mut self) -> u64 {
@@ -68,7 +68,7 @@ pub trait Port: Send {
     }
 
     /// What of the flows that come in by it the kernel passes on by itself; none where it cannot.
-    fn leases(&mut self) -> Option<&mut Leases> {
+    fn leases(&mut self) -> Option<&mut FlowOffload> {
         None
     }
 
@@ -119,39 +119,39 @@ pub struct Received {
 
 /// One frame to send, in two parts, and what is left to the kernel or card.
 #[derive(Clone, Copy, Debug)]
-pub struct Wire<'a> {
+pub struct TxFrame<'a> {
     /// Link, IP and transport header; or the whole frame.
     pub header: &'a [u8],
     /// What follows.
     pub payload: &'a [u8],
     /// What is still to be done.
-    pub to_do: ToDo,
+    pub to_do: TxOffload,
 }
 
 /// What a sender leaves to the port: it must be among its [`Offloads`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ToDo {
+pub struct TxOffload {
     /// Where the transport header starts, and the checksum field that holds the pseudo-header's sum, from the
     /// frame's start, in bytes.
     pub checksum: Option<(u16, u16)>,
     /// A train is to be cut.
-    pub train: Option<TrainToDo>,
+    pub train: Option<GsoRequest>,
 }
 
 /// How a train is to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrainToDo {
+pub struct GsoRequest {
     /// Payload of each segment, in bytes.
     pub segment_len: u16,
     /// Link, IP and transport header, in bytes.
     pub header_len: u16,
     /// What it carries.
-    pub kind: TrainKind,
+    pub kind: GsoKind,
 }
 
 /// What a train carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrainKind {
+pub enum GsoKind {
     /// TCP over IPv4, its CWR flag set or not.
     Tcp4 {
         /// Only the first segment may carry CWR (RFC 3168 section 6.1.2).
@@ -159,7 +159,7 @@ pub enum TrainKind {
     },
     /// TCP over IPv6, its CWR flag set or not.
     Tcp6 {
-        /// See [`TrainKind::Tcp4`].
+        /// See [`GsoKind::Tcp4`].
         cwr: bool,
     },
     /// UDP.

@@ -4,11 +4,11 @@
 //! out at the other is held against what should: each byte, each length, each sequence number, each checksum. The two are the
 //! ends of a private pair of interfaces, since the trains go to hosts that do not exist.
 
-use crate::port::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
+use crate::port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 use crate::refusal::Refusal;
 use packet::tcp::Segment;
 use packet::udp::UdpHeader;
-use packet::{Checksum, Frame, Ingress, Medium, Packet, Pool, Version};
+use packet::{Checksum, Frame, Ingress, LinkType, Packet, Pool, Version};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ pub fn self_test(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> i
 
 /// One thing that is left to a port.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
+struct OffloadProbe {
     name: &'static str,
     version: Version,
     upper: Upper,
@@ -64,7 +64,7 @@ struct Came {
     len: usize,
 }
 
-impl Trial {
+impl OffloadProbe {
     fn is_train(self) -> bool {
         self.len > SEGMENT_LEN
     }
@@ -95,7 +95,7 @@ impl Trial {
         packet.checksum = Checksum::Verified;
         let to_do = self.to_do(&mut packet);
         let (header, payload) = packet.frame().split_at(packet.frame().len() - self.len);
-        let sent = one.transmit(&[Wire { header, payload, to_do }]);
+        let sent = one.transmit(&[TxFrame { header, payload, to_do }]);
         pool.give(packet.into_buffer());
         match sent {
             Ok(0) => Ok(Err("it takes nothing".to_owned())),
@@ -106,18 +106,18 @@ impl Trial {
     }
 
     /// What is to be done with its packet, whose checksum is left.
-    fn to_do(self, packet: &mut Packet) -> ToDo {
+    fn to_do(self, packet: &mut Packet) -> TxOffload {
         let link_len = packet.link().len();
         let place = |at: usize| (link_len + at) as u16;
-        let checksum = packet.leave_checksum().map(|(start, field)| (place(start), place(field)));
+        let checksum = packet.defer_checksum().map(|(start, field)| (place(start), place(field)));
         let kind = match (self.upper, self.version) {
-            (Upper::Udp, _) => TrainKind::Udp,
-            (Upper::Tcp, Version::V4) => TrainKind::Tcp4 { cwr: false },
-            (Upper::Tcp, Version::V6) => TrainKind::Tcp6 { cwr: false },
+            (Upper::Udp, _) => GsoKind::Udp,
+            (Upper::Tcp, Version::V4) => GsoKind::Tcp4 { cwr: false },
+            (Upper::Tcp, Version::V6) => GsoKind::Tcp6 { cwr: false },
         };
         let header_len = (packet.frame().len() - self.len) as u16;
-        let train = TrainToDo { segment_len: SEGMENT_LEN as u16, header_len, kind };
-        ToDo { checksum, train: self.is_train().then_some(train) }
+        let train = GsoRequest { segment_len: SEGMENT_LEN as u16, header_len, kind };
+        TxOffload { checksum, train: self.is_train().then_some(train) }
     }
 
     /// Takes what comes, until all has come or time is over.
@@ -152,7 +152,7 @@ impl Trial {
     /// Holds a packet against what should come next, if it is one of this trial's.
     fn look(self, packet: &mut Packet, came: &mut Came) -> Result<(), String> {
         let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
-        let segment_len = packet.train.map_or(len, |train| usize::from(train.segment_len));
+        let segment_len = packet.gso.map_or(len, |train| usize::from(train.segment_len));
         if self.is_train() && segment_len != SEGMENT_LEN.min(self.len.saturating_sub(offset)) {
             return Err(format!("a segment at byte {offset} has {segment_len} bytes, not {SEGMENT_LEN}"));
         }
@@ -197,7 +197,7 @@ impl Trial {
     }
 
     /// The frame, its transport checksum any number but 0.
-    fn frame(self, medium: Medium) -> Vec<u8> {
+    fn frame(self, medium: LinkType) -> Vec<u8> {
         let upper = match self.upper {
             Upper::Tcp => {
                 let [s0, s1, s2, s3] = SEQ.to_be_bytes();
@@ -235,8 +235,8 @@ impl Trial {
             Version::V6 => ipv6(protocol, upper.len() + self.len),
         };
         let link = match (medium, self.version) {
-            (Medium::Ethernet, Version::V4) => [&STATIONS[..], &[0x08, 0x00]].concat(),
-            (Medium::Ethernet, Version::V6) => [&STATIONS[..], &[0x86, 0xDD]].concat(),
+            (LinkType::Ethernet, Version::V4) => [&STATIONS[..], &[0x08, 0x00]].concat(),
+            (LinkType::Ethernet, Version::V6) => [&STATIONS[..], &[0x86, 0xDD]].concat(),
             _ => Vec::new(),
         };
         [link, ip, upper, self.payload().collect()].concat()
@@ -277,12 +277,12 @@ fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
 }
 
 /// What is tried, the checksum alone first.
-const TRIALS: [Trial; 5] = [
-    Trial { name: "checksum", version: Version::V4, upper: Upper::Udp, len: 501, number: 1 },
-    Trial { name: "train of TCP over IPv4", version: Version::V4, upper: Upper::Tcp, len: 3_501, number: 2 },
-    Trial { name: "train of TCP over IPv6", version: Version::V6, upper: Upper::Tcp, len: 3_501, number: 3 },
-    Trial { name: "train of UDP over IPv4", version: Version::V4, upper: Upper::Udp, len: 3_501, number: 4 },
-    Trial { name: "train of UDP over IPv6", version: Version::V6, upper: Upper::Udp, len: 3_501, number: 5 },
+const TRIALS: [OffloadProbe; 5] = [
+    OffloadProbe { name: "checksum", version: Version::V4, upper: Upper::Udp, len: 501, number: 1 },
+    OffloadProbe { name: "train of TCP over IPv4", version: Version::V4, upper: Upper::Tcp, len: 3_501, number: 2 },
+    OffloadProbe { name: "train of TCP over IPv6", version: Version::V6, upper: Upper::Tcp, len: 3_501, number: 3 },
+    OffloadProbe { name: "train of UDP over IPv4", version: Version::V4, upper: Upper::Udp, len: 3_501, number: 4 },
+    OffloadProbe { name: "train of UDP over IPv6", version: Version::V6, upper: Upper::Udp, len: 3_501, number: 5 },
 ];
 /// Payload of a segment, in bytes: it passes every IPv6 link.
 const SEGMENT_LEN: usize = 1_000;
@@ -306,14 +306,14 @@ mod tests {
     use super::*;
     use crate::port::Received;
     use crate::refusal::refused;
-    use packet::{Identifications, Place, SegmentTemplate, Share};
+    use packet::{Identifications, Place, SegmentRange, SegmentTemplate};
     use std::fs::File;
     use std::os::fd::{AsFd, BorrowedFd};
     use std::sync::{Arc, Mutex};
 
     #[test]
     fn a_port_that_cuts_right_has_all_its_offloads() {
-        for medium in [Medium::Ip, Medium::Ethernet] {
+        for medium in [LinkType::Ip, LinkType::Ethernet] {
             let proof = test(medium, Fault::None, ALL);
             assert_eq!(proof, Proof { offloads: ALL, doubts: Vec::new() });
         }
@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_not_tried() {
         let offered = Offloads { tcp: false, ..ALL };
-        assert_eq!(test(Medium::Ip, Fault::Refuses, offered).doubts.len(), 3);
-        assert_eq!(test(Medium::Ip, Fault::Refuses, Offloads::default()).doubts, Vec::<String>::new());
+        assert_eq!(test(LinkType::Ip, Fault::Refuses, offered).doubts.len(), 3);
+        assert_eq!(test(LinkType::Ip, Fault::Refuses, Offloads::default()).doubts, Vec::<String>::new());
     }
 
     #[test]
@@ -338,14 +338,14 @@ mod tests {
             (Fault::Refuses, Offloads::default(), "does not cut this train"),
         ];
         for (fault, left, doubt) in cases {
-            let proof = test(Medium::Ip, fault, ALL);
+            let proof = test(LinkType::Ip, fault, ALL);
             assert_eq!(proof.offloads, left, "{fault:?}: {:?}", proof.doubts);
             assert!(proof.doubts.iter().all(|said| said.contains(doubt)), "{fault:?}: {:?}", proof.doubts);
             assert!(!proof.doubts.is_empty());
         }
     }
 
-    fn test(medium: Medium, fault: Fault, offloads: Offloads) -> Proof {
+    fn test(medium: LinkType, fault: Fault, offloads: Offloads) -> Proof {
         let between = Arc::new(Mutex::new(Vec::new()));
         let [mut one, mut other] = [0, 1].map(|_| Fake {
             medium,
@@ -376,7 +376,7 @@ mod tests {
 
     /// A port that cuts by itself; what is sent at one comes out at the other.
     struct Fake {
-        medium: Medium,
+        medium: LinkType,
         fault: Fault,
         offloads: Offloads,
         between: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -384,7 +384,7 @@ mod tests {
     }
 
     impl Fake {
-        fn cut(&self, wire: &Wire<'_>) -> Vec<Vec<u8>> {
+        fn cut(&self, wire: &TxFrame<'_>) -> Vec<Vec<u8>> {
             let mut pool = Pool::new(1 << 20);
             let frame = [wire.header, wire.payload].concat();
             let mut packet = Frame::copy(&frame, self.medium, Ingress(0), &mut pool).expect("it is a packet");
@@ -406,7 +406,7 @@ mod tests {
                 let offset = if self.fault == Fault::NumbersStandStill { 0 } else { index * segment_len };
                 let place = Place { first: index == 0, last: index + 1 == count };
                 let mut room = [0; 128];
-                let header = template.stamp(&mut room, Share { index, offset, payload: &payload, place });
+                let header = template.stamp(&mut room, SegmentRange { index, offset, payload: &payload, place });
                 frames.push([header, &payload].concat());
             }
             if self.fault == Fault::SumIsWrong {
@@ -425,7 +425,7 @@ mod tests {
             "fake"
         }
 
-        fn medium(&self) -> Medium {
+        fn medium(&self) -> LinkType {
             self.medium
         }
 
@@ -445,7 +445,7 @@ mod tests {
             Ok(Received { count: came.len(), lost_count: 0, was_last: true })
         }
 
-        fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+        fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
             if self.fault == Fault::Refuses {
                 return Err(refused("fake", io::Error::from_raw_os_error(libc::EINVAL), true));
             }

@@ -2,14 +2,14 @@
 //!
 //! The host that has the device sees an interface; this is its other end. A train crosses it whole, in both directions.
 
-use crate::landing::{BATCH_LEN, Came, Landing, Layout};
-use crate::options::{Fanout, Options, Spread};
-use crate::port::{Offloads, Port, Received, ToDo, Wire};
+use crate::options::{Fanout, FanoutMode, Options};
+use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
 use crate::refusal::{refused, would_wait};
+use crate::rx_buffer::{BATCH_LEN, Layout, RxBuffer, RxOutcome};
 use crate::vnet::{self, Laid, VnetHeader};
 use linux::device::{self, Device, ioctl, sentence};
 use offload::steer::{self, Start};
-use packet::{Frame, Front, Ingress, Landed, Medium, Places, Pool};
+use packet::{Frame, HeaderLayout, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -33,7 +33,7 @@ pub struct Tap {
     kind: Kind,
     offloads: Offloads,
     layout: Layout,
-    landing: Landing,
+    landing: RxBuffer,
     drops: Option<Drops>,
 }
 
@@ -66,7 +66,9 @@ impl Tap {
         let offloads = speak_vnet(&file, options.offloads).map_err(|error| {
             sentence(&format!("{address}: cannot agree on offloads"), &error, "use Linux 4.18 or newer")
         })?;
-        if let (true, Some(Fanout { spread: Spread::Steered(count), .. })) = (options.has_queues, options.fanout) {
+        if let (true, Some(Fanout { spread: FanoutMode::Steered(count), .. })) =
+            (options.has_queues, options.fanout)
+        {
             steer(&file, kind, count).map_err(|error| {
                 sentence(&format!("{address}: cannot share its frames out"), &error, "use Linux 4.16 or newer")
             })?;
@@ -75,7 +77,7 @@ impl Tap {
         let layout = Layout::new(kind.medium(), mtu);
         // Where the kernel's counters cannot be read, nothing is counted.
         let drops = options.counts_drops.then(|| Drops::open(&name).ok()).flatten();
-        Ok(Tap { file, name, address, kind, offloads, layout, landing: Landing::default(), drops })
+        Ok(Tap { file, name, address, kind, offloads, layout, landing: RxBuffer::default(), drops })
     }
 
     /// A queue that another process opened as [`Tap::open`] does, which agreed on these offloads.
@@ -87,7 +89,16 @@ impl Tap {
         let layout = Layout::new(kind.medium(), mtu(name)?);
         let address = format!("{}:{name}", kind.scheme());
         let drops = counters.map(|counters| Drops::new(counters.into(), name));
-        Ok(Tap { file, name: name.to_owned(), address, kind, offloads, layout, landing: Landing::default(), drops })
+        Ok(Tap {
+            file,
+            name: name.to_owned(),
+            address,
+            kind,
+            offloads,
+            layout,
+            landing: RxBuffer::default(),
+            drops,
+        })
     }
 
     /// Lets nobody but this user, and who may administer the network, open a queue of the device.
@@ -129,12 +140,12 @@ impl Tap {
     /// Lends what the next frame needs. With no buffer left the frame is read to its header only, and lost.
     fn stock(&mut self, pool: &mut Pool) {
         if self.landing.lend_small(self.layout, pool) {
-            self.landing.lend_spill(pool);
+            self.landing.lend_overflow(pool);
         }
     }
 
     /// Length of the next frame, received to this place and what is around it if there is one; none where there is none.
-    fn read(&mut self, place: Option<(Front, &mut [u8])>) -> io::Result<Option<usize>> {
+    fn read(&mut self, place: Option<(HeaderLayout, &mut [u8])>) -> io::Result<Option<usize>> {
         let parts = match place {
             Some((front, place)) => self.landing.parts_apart(self.layout, vnet::LEN, front, place),
             None => self.landing.parts(self.layout, vnet::LEN),
@@ -160,8 +171,8 @@ impl Tap {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        mut places: Option<Places<'_>>,
-        landed: &mut Vec<Landed>,
+        mut places: Option<PayloadSlots<'_>>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let mut received = Received::default();
@@ -169,7 +180,7 @@ impl Tap {
         while received.count < BATCH_COUNT && batch_len < BATCH_LEN {
             self.stock(pool);
             places = places.filter(|_| self.landing.is_stocked());
-            let front = places.as_ref().map(Places::front);
+            let front = places.as_ref().map(PayloadSlots::front);
             let mut place = front.zip(places.as_mut().and_then(Iterator::next));
             let len = match self.read(place.as_mut().map(|(front, place)| (*front, &mut **place))) {
                 Ok(Some(len)) => len,
@@ -189,14 +200,14 @@ impl Tap {
             };
             let came = match place {
                 Some((front, place)) => self.landing.take_apart(vnet::LEN, laid, (front, place), true),
-                None => self.landing.take(self.layout, len).map(Came::Whole),
+                None => self.landing.take(self.layout, len).map(RxOutcome::Whole),
             };
             match came {
-                Some(Came::Apart(it)) => {
+                Some(RxOutcome::Apart(it)) => {
                     landed.push(it);
                     continue;
                 }
-                Some(Came::Whole(buffer)) => {
+                Some(RxOutcome::Whole(buffer)) => {
                     let header = VnetHeader::read(&self.landing.vnet);
                     received.lost_count += header.read_into(buffer, laid, pool, frames);
                 }
@@ -217,10 +228,10 @@ impl Kind {
         }
     }
 
-    fn medium(self) -> Medium {
+    fn medium(self) -> LinkType {
         match self {
-            Kind::Tun => Medium::Ip,
-            Kind::Tap => Medium::Ethernet,
+            Kind::Tun => LinkType::Ip,
+            Kind::Tap => LinkType::Ethernet,
         }
     }
 
@@ -237,7 +248,7 @@ impl Port for Tap {
         &self.address
     }
 
-    fn medium(&self) -> Medium {
+    fn medium(&self) -> LinkType {
         self.kind.medium()
     }
 
@@ -257,8 +268,8 @@ impl Port for Tap {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        places: Places<'_>,
-        landed: &mut Vec<Landed>,
+        places: PayloadSlots<'_>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let places = Some(places).filter(|places| self.layout.takes(places, None));
@@ -266,14 +277,14 @@ impl Port for Tap {
     }
 
     /// Sends in order. The kernel takes frames that are longer than the device's MTU: it is the sender who keeps it.
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
             let header = VnetHeader::of(wire.to_do).write();
             match write_parts(&self.file, [&header, wire.header, wire.payload]) {
                 Ok(()) => {}
                 Err(_) if index > 0 => return Ok(index),
                 Err(error) if would_wait(&error) => return Ok(0),
-                Err(error) => return Err(refused(&self.address, error, wire.to_do != ToDo::default())),
+                Err(error) => return Err(refused(&self.address, error, wire.to_do != TxOffload::default())),
             }
         }
         Ok(wires.len())

@@ -2,10 +2,10 @@
 //!
 //! TUN and AF_PACKET put this header in front of each frame. Its numbers are in the host's byte order.
 
-use crate::port::{ToDo, TrainKind};
+use crate::port::{GsoKind, TxOffload};
 use packet::{
-    Buffer, Checksum, Frame, Identifications, Ingress, InnerSegments, Maker, Medium, Packet, Pool, Sum, Train,
-    Unfit,
+    Buffer, Checksum, Frame, Gso, Identifications, Ingress, InnerSegments, LinkType, Maker, Packet, ParseError,
+    Pool, Sum,
 };
 
 /// What a virtio-net header says (virtio 1.2, section 5.1.6).
@@ -26,7 +26,7 @@ pub(crate) struct VnetHeader {
 pub(crate) struct Laid {
     pub at: usize,
     pub len: usize,
-    pub medium: Medium,
+    pub medium: LinkType,
     pub ingress: Ingress,
 }
 
@@ -57,7 +57,7 @@ impl VnetHeader {
 
     /// The header that leaves `to_do` to the kernel.
     #[inline]
-    pub fn of(to_do: ToDo) -> VnetHeader {
+    pub fn of(to_do: TxOffload) -> VnetHeader {
         let mut header = VnetHeader::default();
         if let Some((sum_at, field_at)) = to_do.checksum {
             header.flags = NEEDS_CHECKSUM;
@@ -125,7 +125,7 @@ impl VnetHeader {
                     Frame::Ip(packet) => packet.into_raw(),
                     Frame::Other(raw, _) => raw,
                 };
-                frames.push(Frame::Other(raw, Unfit::TooManySegments));
+                frames.push(Frame::Other(raw, ParseError::TooManySegments));
             }
             Some(segments) => {
                 let lost_count = read_segments(segments, laid, pool, frames);
@@ -145,7 +145,7 @@ impl VnetHeader {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
             // Hosts leave lengths to their cards; no card leaves them to the wire (RFC 1812 section 5.2.2).
             Frame::Ip(packet) if packet.ip().length_missing && !self.is_offloaded() => {
-                Frame::Other(packet.into_raw(), Unfit::BadTotalLen)
+                Frame::Other(packet.into_raw(), ParseError::BadTotalLen)
             }
             Frame::Ip(mut packet) => {
                 if self.flags & NEEDS_CHECKSUM != 0 {
@@ -156,7 +156,7 @@ impl VnetHeader {
                 } else if self.flags & CHECKSUM_IS_VALID != 0 {
                     packet.checksum = Checksum::Verified;
                 }
-                packet.train = self.train(&packet);
+                packet.gso = self.train(&packet);
                 Frame::Ip(packet)
             }
             Frame::Other(raw, _) if self.flags & NEEDS_CHECKSUM != 0 => {
@@ -170,7 +170,7 @@ impl VnetHeader {
 
     /// Is the checksum to be finished the one that the packet knows?
     fn covers_transport(self, packet: &mut Packet) -> bool {
-        let Some((upper_at, field_at)) = packet.leave_checksum() else { return false };
+        let Some((upper_at, field_at)) = packet.defer_checksum() else { return false };
         let upper_at = packet.link().len() + upper_at;
         let sum_at = usize::from(self.sum_at);
         sum_at == upper_at && sum_at + usize::from(self.field_at) == packet.link().len() + field_at
@@ -178,7 +178,7 @@ impl VnetHeader {
 
     /// The train that the packet is. One that is no longer than a segment is none, and neither is one whose segments lie
     /// deeper inside of it: that leaves in fragments, or not at all.
-    fn train(self, packet: &Packet) -> Option<Train> {
+    fn train(self, packet: &Packet) -> Option<Gso> {
         let is_of_kind = match self.kind & !CWR {
             TCP4 | TCP6 => packet.is_tcp(),
             UDP => !packet.is_tcp(),
@@ -186,7 +186,7 @@ impl VnetHeader {
         };
         let has_many = self.segment_len > 0 && packet.train_len() > usize::from(self.segment_len);
         // Nobody says how identifications went; the kernel's own segments count up.
-        let train = Train { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
+        let train = Gso { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
         (is_of_kind && has_many).then_some(train)
     }
 
@@ -275,12 +275,12 @@ const fn crc_table() -> [u32; 256] {
     table
 }
 
-fn kind(kind: TrainKind) -> u8 {
+fn kind(kind: GsoKind) -> u8 {
     let cwr = |cwr| if cwr { CWR } else { 0 };
     match kind {
-        TrainKind::Tcp4 { cwr: set } => TCP4 | cwr(set),
-        TrainKind::Tcp6 { cwr: set } => TCP6 | cwr(set),
-        TrainKind::Udp => UDP,
+        GsoKind::Tcp4 { cwr: set } => TCP4 | cwr(set),
+        GsoKind::Tcp6 { cwr: set } => TCP6 | cwr(set),
+        GsoKind::Udp => UDP,
     }
 }
 
@@ -309,7 +309,7 @@ static CRC_TABLE: [u32; 256] = crc_table();
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::TrainToDo;
+    use crate::port::GsoRequest;
     use packet::HEADROOM;
 
     #[test]
@@ -324,16 +324,16 @@ mod tests {
 
     #[test]
     fn what_is_to_be_done_is_said_as_virtio_says_it() {
-        let train = |kind| ToDo {
+        let train = |kind| TxOffload {
             checksum: Some((34, 50)),
-            train: Some(TrainToDo { segment_len: 1_448, header_len: 54, kind }),
+            train: Some(GsoRequest { segment_len: 1_448, header_len: 54, kind }),
         };
         let kinds = [
-            (TrainKind::Tcp4 { cwr: false }, 1),
-            (TrainKind::Tcp4 { cwr: true }, 0x81),
-            (TrainKind::Tcp6 { cwr: false }, 4),
-            (TrainKind::Tcp6 { cwr: true }, 0x84),
-            (TrainKind::Udp, 5),
+            (GsoKind::Tcp4 { cwr: false }, 1),
+            (GsoKind::Tcp4 { cwr: true }, 0x81),
+            (GsoKind::Tcp6 { cwr: false }, 4),
+            (GsoKind::Tcp6 { cwr: true }, 0x84),
+            (GsoKind::Udp, 5),
         ];
         for (kind, number) in kinds {
             let header = VnetHeader::of(train(kind));
@@ -341,16 +341,16 @@ mod tests {
                 VnetHeader { flags: 1, kind: number, header_len: 54, segment_len: 1_448, sum_at: 34, field_at: 16 };
             assert_eq!(header, expected, "{kind:?}");
         }
-        assert_eq!(VnetHeader::of(ToDo::default()).write(), [0; LEN]);
+        assert_eq!(VnetHeader::of(TxOffload::default()).write(), [0; LEN]);
     }
 
     #[test]
     fn a_single_packet_lies_in_one_piece_and_a_train_or_a_long_one_does_not() {
-        let checksum = ToDo { checksum: Some((34, 50)), train: None };
+        let checksum = TxOffload { checksum: Some((34, 50)), train: None };
         let single = VnetHeader::of(checksum).in_one_piece(9_014);
         assert_eq!(single, VnetHeader { header_len: 9_014, ..VnetHeader::of(checksum) });
-        let train = TrainToDo { segment_len: 1_448, header_len: 54, kind: TrainKind::Udp };
-        let train = VnetHeader::of(ToDo { train: Some(train), ..checksum });
+        let train = GsoRequest { segment_len: 1_448, header_len: 54, kind: GsoKind::Udp };
+        let train = VnetHeader::of(TxOffload { train: Some(train), ..checksum });
         assert_eq!(train.in_one_piece(9_014), train);
         for len in [15 * 1_024 + 1, 65_549, 1 << 17] {
             assert_eq!(VnetHeader::default().in_one_piece(len), VnetHeader::default(), "{len}");
@@ -361,17 +361,14 @@ mod tests {
     fn a_tcp_packet_longer_than_a_segment_is_a_train_and_its_sum_is_left() {
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 34, field_at: 16, header_len: 54 };
         let packet = ip(said, &tcp(250));
-        assert_eq!(
-            packet.train,
-            Some(Train { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender })
-        );
+        assert_eq!(packet.gso, Some(Gso { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender }));
         assert_eq!(packet.checksum, Checksum::Partial);
-        assert!(ip(said, &tcp(101)).train.is_some());
-        assert_eq!(ip(said, &tcp(100)).train, None);
+        assert!(ip(said, &tcp(101)).gso.is_some());
+        assert_eq!(ip(said, &tcp(100)).gso, None);
         let unlike = [VnetHeader { segment_len: 0, ..said }, VnetHeader { kind: UDP, ..said }];
-        assert!(unlike.into_iter().all(|unlike| ip(unlike, &tcp(250)).train.is_none()));
+        assert!(unlike.into_iter().all(|unlike| ip(unlike, &tcp(250)).gso.is_none()));
         // The sender's fragmentation offload of old: one datagram.
-        assert_eq!(ip(VnetHeader { kind: 3, ..said }, &tcp(250)).train, None);
+        assert_eq!(ip(VnetHeader { kind: 3, ..said }, &tcp(250)).gso, None);
     }
 
     #[test]
@@ -389,7 +386,7 @@ mod tests {
             frame[24..26].fill(0);
             let sum = Sum::of(&frame[14..34]).checksum();
             frame[24..26].copy_from_slice(&if sum_is_left_out { 0 } else { sum }.to_be_bytes());
-            let Frame::Other(raw, Unfit::BadTotalLen) = read(VnetHeader::default(), &frame) else {
+            let Frame::Other(raw, ParseError::BadTotalLen) = read(VnetHeader::default(), &frame) else {
                 panic!("no host's card would have sent it so")
             };
             assert_eq!(raw.frame(), frame);
@@ -407,7 +404,8 @@ mod tests {
         let read = |pool: &mut Pool| {
             let mut buffer = pool.lend(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
-            let laid = Laid { at: HEADROOM - 14, len: frame.len(), medium: Medium::Ethernet, ingress: Ingress(0) };
+            let laid =
+                Laid { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             (said.read_into(buffer, laid, pool, &mut frames), frames)
         };
@@ -415,7 +413,7 @@ mod tests {
         let lens: Vec<_> = frames
             .iter()
             .map(|frame| match frame {
-                Frame::Ip(packet) => (packet.len(), packet.train, packet.checksum),
+                Frame::Ip(packet) => (packet.len(), packet.gso, packet.checksum),
                 Frame::Other(..) => panic!("each is a packet"),
             })
             .collect();
@@ -433,7 +431,8 @@ mod tests {
             let mut pool = Pool::new(64 << 20);
             let mut buffer = pool.lend(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
-            let laid = Laid { at: HEADROOM - 14, len: frame.len(), medium: Medium::Ethernet, ingress: Ingress(0) };
+            let laid =
+                Laid { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             assert_eq!(said.read_into(buffer, laid, &mut pool, &mut frames), 0);
             assert_eq!(pool.lent_count(), frames.len());
@@ -443,7 +442,7 @@ mod tests {
         assert_eq!(read(2_048, 1).len(), 2_048);
         for (payload_len, segment_len) in [(2_049, 1), (65_000, 1), (65_000, 31)] {
             let frames = read(payload_len, segment_len);
-            let [Frame::Other(raw, Unfit::TooManySegments)] = &frames[..] else {
+            let [Frame::Other(raw, ParseError::TooManySegments)] = &frames[..] else {
                 panic!("{} frames", frames.len())
             };
             assert_eq!(raw.frame().len(), 14 + 40 + 20 + payload_len);
@@ -458,7 +457,7 @@ mod tests {
         let said = VnetHeader { flags: 1, kind: UDP, segment_len: 4, sum_at: 38, field_at: 6, header_len: 0 };
         let packet = ip(said, &frame);
         let finished = &packet.frame()[38..];
-        assert_eq!((packet.checksum, packet.train), (Checksum::Unverified, None));
+        assert_eq!((packet.checksum, packet.gso), (Checksum::Unverified, None));
         let mut expected = inner;
         let sum = Sum::of(&inner).checksum();
         expected[6..8].copy_from_slice(&sum.to_be_bytes());
@@ -496,7 +495,7 @@ mod tests {
         let mut buffer = Pool::new(1 << 20).lend(frame.len()).expect("the pool has room");
         let at = HEADROOM - 14;
         buffer.put(at, frame);
-        let laid = Laid { at, len: frame.len(), medium: Medium::Ethernet, ingress: Ingress(0) };
+        let laid = Laid { at, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
         said.read_frame(buffer, laid)
     }
 

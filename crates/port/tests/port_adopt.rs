@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
-use wideload_port::{Offloads, Options, Port, ToDo, Wire, adopt, open};
+use wideload_port::{Offloads, Options, Port, TxFrame, TxOffload, adopt, open};
 
 #[test]
 fn what_waits_in_a_packet_socket_waits_for_who_takes_it_over() {
@@ -124,8 +124,8 @@ fn ours(port: &mut dyn Port) -> Vec<Vec<u8>> {
     came
 }
 
-fn wire(frame: &[u8]) -> Wire<'_> {
-    Wire { header: frame, payload: &[], to_do: ToDo::default() }
+fn wire(frame: &[u8]) -> TxFrame<'_> {
+    TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }
 }
 
 fn frame(number: u8) -> Vec<u8> {

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, tcp, udp};
 use wideload_port::{
-    Fanout, Options, PacketSocket, Port, Proof, Received, Refusal, Spread, ToDo, Wire, open, self_test,
+    Fanout, FanoutMode, Options, PacketSocket, Port, Proof, Received, Refusal, TxFrame, TxOffload, open, self_test,
 };
 
 #[test]
@@ -177,7 +177,8 @@ fn a_long_frame_for_which_the_kernel_has_no_piece_of_memory_goes_in_several() {
 fn a_train_that_makes_no_sense_is_refused_by_name() {
     pair(1_500, |one, _| {
         let frame = ours(100);
-        let wire = Wire { header: &frame, payload: &[], to_do: ToDo { checksum: Some((900, 916)), train: None } };
+        let wire =
+            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((900, 916)), train: None } };
         let error = one.transmit(&[wire]).expect_err("it is nonsense");
         assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
     });
@@ -247,7 +248,7 @@ fn a_frame_without_memory_is_lost_and_counted() {
 #[test]
 fn a_group_shares_what_comes_in_and_keeps_a_flow_together() {
     pair(1_500, |one, _| {
-        let options = Options { fanout: Some(Fanout { group: 7, spread: Spread::Flow }), ..Options::default() };
+        let options = Options { fanout: Some(Fanout { group: 7, spread: FanoutMode::Flow }), ..Options::default() };
         let mut group = [0, 1, 2].map(|_| PacketSocket::open("pb", &options).expect("it is there"));
         // What others send by the interface does not come in there.
         let mut other = PacketSocket::open("pb", &Options::default()).expect("it is there");
@@ -301,7 +302,7 @@ fn bare_ip_goes_through_an_interface_without_link_headers() {
             .expect("it can be made");
         ip("link set wide0 up");
         let mut socket = open("packet:wide0", &Options::default()).expect("it is there");
-        assert_eq!(socket.medium(), packet::Medium::Ip);
+        assert_eq!(socket.medium(), packet::LinkType::Ip);
         let frame = ours(100)[14..].to_vec();
         let came = |packet: &Frame| is_ours(packet).then_some(());
         let mut pool = Pool::new(1 << 20);

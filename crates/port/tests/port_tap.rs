@@ -7,7 +7,7 @@ use port_support::{NOTHING, Namespace, forward_until, ip, receive_one, transfer,
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use wideload_port::{Kind, Offloads, Options, Port, Proof, Refusal, Tap, ToDo, Wire, open, self_test};
+use wideload_port::{Kind, Offloads, Options, Port, Proof, Refusal, Tap, TxFrame, TxOffload, open, self_test};
 
 #[test]
 fn a_datagram_of_60_000_bytes_arrives_whole_on_a_wide_tun() {
@@ -87,7 +87,7 @@ fn sending_to_a_device_that_is_down_says_so() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-        let wire = Wire { header: &packet, payload: &[], to_do: ToDo::default() };
+        let wire = TxFrame { header: &packet, payload: &[], to_do: TxOffload::default() };
         let error = tap.transmit(&[wire]).expect_err("it is down");
         assert_eq!(Refusal::of(&error), Some(Refusal::Down), "{error}");
     });
@@ -100,8 +100,8 @@ fn a_train_that_the_kernel_does_not_know_is_refused_by_name() {
         ip(&format!("link set {} up", tap.name()));
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         // The checksum would lie behind the packet's end.
-        let to_do = ToDo { checksum: Some((500, 516)), train: None };
-        let error = tap.transmit(&[Wire { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
+        let to_do = TxOffload { checksum: Some((500, 516)), train: None };
+        let error = tap.transmit(&[TxFrame { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
         assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
     });
 }
@@ -181,7 +181,7 @@ fn a_frame_is_sent_in_two_parts() {
         let mut pool = Pool::new(1 << 20);
         let sent = receive_one(&mut tap, &mut pool, |frame| match frame {
             Frame::Ip(packet) if packet.bytes().ends_with(b"there") => {
-                Some(wire(frame, ToDo::default()).header.to_vec())
+                Some(wire(frame, TxOffload::default()).header.to_vec())
             }
             _ => None,
         });
@@ -189,7 +189,7 @@ fn a_frame_is_sent_in_two_parts() {
         let mut header = sent[..28].to_vec();
         header[12..20].rotate_left(4);
         header[26..28].fill(0);
-        let back = Wire { header: &header, payload: b"again", to_do: ToDo::default() };
+        let back = TxFrame { header: &header, payload: b"again", to_do: TxOffload::default() };
         assert_eq!(tap.transmit(&[back, back]).expect("it is up"), 2);
         let mut came = [0; 16];
         for _ in 0..2 {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use system_pair::{FAR, becomes};
-use wideload_port::{Kind, Options, PacketSocket, Port, Refusal, Tap, ToDo, Wire, XdpSocket, open};
+use wideload_port::{Kind, Options, PacketSocket, Port, Refusal, Tap, TxFrame, TxOffload, XdpSocket, open};
 
 #[test]
 fn a_stream_with_half_filled_checksums_crosses_and_they_are_finished() {
@@ -120,7 +120,7 @@ fn a_frame_in_several_chunks_comes_whole_whatever_its_length() {
             frame[34..].copy_from_slice(&noise[34..]);
             for split in [0, 14, 34, 60] {
                 let (header, payload) = frame.split_at(split);
-                let wire = Wire { header, payload, to_do: ToDo::default() };
+                let wire = TxFrame { header, payload, to_do: TxOffload::default() };
                 assert_eq!(xdp.transmit(&[wire]).expect("it is up"), 1);
                 assert!(comes(packet, &frame), "{len} bytes, {split} of them header, to the wire");
             }
@@ -181,7 +181,8 @@ fn what_is_left_to_it_is_refused_by_name() {
     pair(1_500, |xdp, packet| {
         assert_eq!(xdp.offloads(), port_support::NOTHING);
         let frame = ours(100);
-        let wire = Wire { header: &frame, payload: &[], to_do: ToDo { checksum: Some((34, 50)), train: None } };
+        let wire =
+            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((34, 50)), train: None } };
         let error = xdp.transmit(&[wire]).expect_err("it finishes none");
         assert_eq!(Refusal::of(&error), Some(Refusal::ToDo), "{error}");
         let error = xdp.transmit(&[plain(&frame[..13])]).expect_err("it is no frame");
@@ -420,7 +421,7 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
 fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     let mut pool = Pool::new(4 << 20);
     let is_it =
-        receive_one(port, &mut pool, |came| Some(port_support::wire(came, ToDo::default()).header == frame));
+        receive_one(port, &mut pool, |came| Some(port_support::wire(came, TxOffload::default()).header == frame));
     port.give_back(&mut pool);
     assert_eq!(pool.lent_count(), 0);
     is_it

@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 use testkit::Spec;
-use wideload_port::{Options, Port, ToDo, Wire, open};
+use wideload_port::{Options, Port, TxFrame, TxOffload, open};
 
 #[test]
 fn every_frame_that_waits_is_forwarded_without_an_allocation() {
@@ -56,7 +56,7 @@ fn rounds(kind: &str, len: usize) -> Told {
             told = Told::default();
         }
         for _ in 0..ROUND_LEN {
-            let wire = Wire { header: &frame, payload: &[], to_do: ToDo::default() };
+            let wire = TxFrame { header: &frame, payload: &[], to_do: TxOffload::default() };
             while source.transmit(&[wire]).expect("it is up") == 0 {}
         }
         let mut count = 0;
@@ -94,8 +94,8 @@ fn forward(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool, frames: &m
 }
 
 fn send(frames: &[Frame], other: &mut dyn Port) {
-    let mut wires = [Wire { header: &[], payload: &[], to_do: ToDo::default() }; 64];
-    frames.iter().zip(&mut wires).for_each(|(frame, place)| *place = wire(frame, ToDo::default()));
+    let mut wires = [TxFrame { header: &[], payload: &[], to_do: TxOffload::default() }; 64];
+    frames.iter().zip(&mut wires).for_each(|(frame, place)| *place = wire(frame, TxOffload::default()));
     let mut rest = &wires[..frames.len()];
     while !rest.is_empty() {
         let count = other.transmit(rest).expect("it takes it");

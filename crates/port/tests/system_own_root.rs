@@ -15,7 +15,7 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use system_pair::{FAR, NEAR, pair};
-use wideload_port::{Fanout, Options, PacketSocket, Spread};
+use wideload_port::{Fanout, FanoutMode, Options, PacketSocket};
 
 #[test]
 fn a_person_without_rights_makes_namespaces_and_cables_after_becoming_their_root() {
@@ -49,8 +49,8 @@ fn who_may_not_load_programs_is_told_so_and_may_share_frames_out_by_the_kernels_
             let options = Options { fanout: Some(Fanout { group: 7, spread }), ..Options::default() };
             near.namespace.enter(|| PacketSocket::open("wire", &options).map(drop))
         };
-        open(Spread::Flow)?;
-        let refused = open(Spread::Steered(2)).expect_err("the host forbids it");
+        open(FanoutMode::Flow)?;
+        let refused = open(FanoutMode::Steered(2)).expect_err("the host forbids it");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         Ok(steer::allowed().expect_err("the host forbids it").to_string())
     });

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use system_pair::{FAR, FAR6, Host, NEAR, NEAR6, becomes, pair};
 use wideload_port::helper::{self, Direction};
-use wideload_port::{Options, Port, Tap, ToDo, Wire};
+use wideload_port::{Options, Port, Tap, TxFrame, TxOffload};
 
 #[test]
 fn fragments_for_the_host_come_to_the_helper_and_what_it_writes_comes_in() {
@@ -174,7 +174,7 @@ impl Helper {
     }
 
     fn write(&mut self, frame: &[u8]) {
-        let wire = Wire { header: frame, payload: &[], to_do: ToDo::default() };
+        let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
         assert_eq!(self.tap.transmit(&[wire]).expect("the device takes it"), 1);
     }
 }

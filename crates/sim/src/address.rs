@@ -3,7 +3,7 @@
 //! Each host has a network of its own, as hosts across the Internet do. An IPv6 header has no checksum, so an address says its
 //! number twice: flipped bits make an address of nobody, not of another host.
 
-use crate::draw::mix;
+use crate::rng::mix;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The IPv4 address of a host.

@@ -1,7 +1,7 @@
 //! Who sends what to whom in, what was sent of it and what arrived out; every byte of it is a pattern.
 
-use crate::draw::Dice;
 use crate::pattern::Pattern;
+use crate::rng::Rng;
 use crate::tcp::{End, Settings};
 use crate::wire::{TCP, UDP};
 use core::time::Duration;
@@ -89,7 +89,7 @@ pub enum Sizes {
 
 impl Sizes {
     /// The length of the next, which is at most `most`.
-    pub fn draw(self, dice: &mut Dice, most: u32) -> u32 {
+    pub fn draw(self, dice: &mut Rng, most: u32) -> u32 {
         let len = match self {
             Sizes::Full => most,
             Sizes::Fixed(len) => len,
@@ -124,7 +124,7 @@ pub struct Flow {
     /// The bytes of a connection's second end.
     back: Pattern,
     /// Where its sender draws from.
-    pub dice: Dice,
+    pub dice: Rng,
     /// Messages that were sent, or bytes of the stream.
     pub sent: u64,
     /// Messages, or segments, that are planned still.
@@ -164,7 +164,7 @@ impl Flow {
             pattern,
             mark: pattern.number(),
             back: pattern.part(u64::MAX),
-            dice: Dice::new(pattern.number() ^ 1),
+            dice: Rng::new(pattern.number() ^ 1),
             sent: 0,
             left: plan.count,
             arrived: 0,

@@ -2,8 +2,8 @@
 //! worker drives it.
 
 use crate::address;
-use crate::bend::Bend;
 use crate::flow::{Kind as FlowKind, connection_of};
+use crate::injected_bug::InjectedBug;
 use crate::link::Departure;
 use crate::net::Net;
 use crate::topology::{self, GatewayRole};
@@ -11,8 +11,8 @@ use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, FLOW_CHARGE, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets,
-    SideSettings, Toward,
+    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, JOIN_PATIENCE, Position, Prefixes, Secret,
+    Secrets, SideSettings, Toward,
 };
 
 /// A gateway with two ends.
@@ -36,7 +36,7 @@ impl Gateway {
         wires: [usize; 2],
         net: &Net,
         seed: u64,
-        bend: Option<Bend>,
+        bend: Option<InjectedBug>,
     ) -> Gateway {
         let secret = Secret::new(u128::from(seed) << 64 | u128::from(node));
         let mtus = wires.map(|wire| net.wires[wire].mtu as u16);
@@ -124,14 +124,15 @@ pub fn settings(
     config: &topology::Gateway,
     mtus: [u16; 2],
     node: Option<u16>,
-    bend: Option<Bend>,
+    bend: Option<InjectedBug>,
 ) -> GatewaySettings {
     let [wide_mtu, narrow_mtu] = mtus;
     let is_border = config.role == GatewayRole::Border;
-    let tells = config.role != GatewayRole::WideInterface && bend != Some(Bend::TellsNobody);
+    let tells = config.role != GatewayRole::WideInterface && bend != Some(InjectedBug::TellsNobody);
     let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)].map(|(toward, mtu)| {
         let is_source = config.role == GatewayRole::WideInterface && toward == Toward::Narrow;
-        let position = if is_source || bend == Some(Bend::CutsAll) { Position::Source } else { Position::Transit };
+        let position =
+            if is_source || bend == Some(InjectedBug::CutsAll) { Position::Source } else { Position::Transit };
         let side = SideSettings {
             memory: config.limit,
             hold: match config.hold {
@@ -140,12 +141,12 @@ pub fn settings(
                 Some(Hold::Fixed(stretch)) => Holding::Fixed(stretch),
             },
             fill: config.fill,
-            guessing: config.guessing,
+            placement: config.guessing,
             answer_from: node.filter(|_| tells).map(address::answering),
             ..SideSettings::new(mtu, position)
         };
         let side = if toward == Toward::Wide { widening(config, side) } else { side };
-        side.with_trains_for(!is_border)
+        side.with_segment_size_for(!is_border)
     });
     GatewaySettings {
         sides: sides.into(),
@@ -157,9 +158,9 @@ pub fn settings(
 
 fn widening(config: &topology::Gateway, side: SideSettings) -> SideSettings {
     let join = match (config.reassemble, config.join) {
-        (true, _) => Join::Destination,
-        (false, true) => Join::Graceful,
-        (false, false) => Join::Off,
+        (true, _) => FragmentPolicy::Reassemble,
+        (false, true) => FragmentPolicy::Merge,
+        (false, false) => FragmentPolicy::Off,
     };
     SideSettings {
         joins: Prefixes::new(join),

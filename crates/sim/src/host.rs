@@ -1,11 +1,11 @@
 //! Plans in, packets out; packets in, every byte of them checked.
 
-mod talk;
+mod tcp_app;
 
 use crate::event::What;
 use crate::flow::{self, Arrival, Flow, Kind, PORT};
-use crate::junk::Junk;
 use crate::laws::Law;
+use crate::malformed::Malformed;
 use crate::net::Net;
 use crate::oracle::Datagrams;
 use crate::pattern::Pattern;
@@ -13,7 +13,7 @@ use crate::tcp::Segment;
 use crate::tcp::segment::{ACK, PSH, STAMPS_LEN, SYN, Timestamps};
 use crate::tcp::wire as tcp_wire;
 use crate::wire::{self, FRAGMENT_LEN, Head, ICMP, ICMPV6, Seen, TCP, TCP_LEN, UDP, UDP_LEN, V4_LEN, V6_LEN, word};
-use talk::Talker;
+use tcp_app::TcpApp;
 
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -30,9 +30,9 @@ pub struct Host {
     next_id: u32,
     /// Where a datagram is written that leaves in pieces.
     desk: Vec<u8>,
-    junk: Junk,
+    junk: Malformed,
     /// Its ends of connections.
-    talkers: Vec<Talker>,
+    talkers: Vec<TcpApp>,
     /// When its next wake is planned.
     pub planned: Time,
     /// Packets that were dropped for a wrong checksum.
@@ -55,7 +55,7 @@ impl Host {
             open: Datagrams::default(),
             next_id: seed as u32,
             desk: Vec::new(),
-            junk: Junk::new(seed ^ u64::from(number)),
+            junk: Malformed::new(seed ^ u64::from(number)),
             talkers: Vec::new(),
             planned: Time::NEVER,
             bad_sum_count: 0,

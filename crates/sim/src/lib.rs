@@ -12,32 +12,32 @@ pub mod swarm;
 pub mod tcp;
 
 mod address;
-mod bend;
-mod draw;
+mod coverage;
 mod event;
 mod gateway;
-mod hits;
 mod host;
-mod junk;
+mod injected_bug;
 mod laws;
+mod malformed;
 mod net;
 mod oracle;
 pub mod pattern;
+mod rng;
 mod router;
 mod scene;
+mod simulation;
 mod topology;
 mod trace;
 mod way;
 pub mod wire;
-mod world;
 
-pub use bend::Bend;
-pub use draw::Dice;
-pub use hits::{Fault, Hits, OUT_OF_REACH, Receiving};
+pub use coverage::{Coverage, Fault, OUT_OF_REACH, Receiving};
+pub use injected_bug::InjectedBug;
 pub use laws::{Broken, Law};
+pub use rng::Rng;
 pub use scene::{BadScene, Scene};
+pub use simulation::{Carried, Change, Crossed, Outcome, Simulation, To};
 pub use topology::{Gateway, GatewayRole, Kind, Lateness, Link, Node, Role, Router, Topology};
-pub use world::{Carried, Change, Crossed, Outcome, To, World};
 
 /// What a panic said.
 pub(crate) fn said(cause: Box<dyn std::any::Any + Send>) -> String {

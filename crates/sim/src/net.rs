@@ -1,8 +1,8 @@
 //! Frames that nodes put on wires in, events at their far ends out; and what all nodes share: the moment, the laws, the trace.
 
+use crate::coverage::Coverage;
 use crate::event::{Events, What};
 use crate::flow::Flow;
-use crate::hits::Hits;
 use crate::laws::{Broken, Law};
 use crate::link::{Link, Tally};
 use crate::trace::Trace;
@@ -23,7 +23,7 @@ pub struct Net {
     /// All that happened.
     pub trace: Trace,
     /// How often each thing was met.
-    pub hits: Hits,
+    pub hits: Coverage,
     /// Who sends what to whom.
     pub flows: Vec<Flow>,
     /// What each node may be seen to have done to its packets, by number.

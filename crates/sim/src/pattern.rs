@@ -1,6 +1,6 @@
 //! A key and a place in, the bytes that stand there out: whoever receives them can check them, and nobody stores them.
 
-use crate::draw::{GOLDEN, mix};
+use crate::rng::{GOLDEN, mix};
 
 /// An endless row of bytes that can be told from every other, and from itself further on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

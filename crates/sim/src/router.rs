@@ -8,7 +8,9 @@ use crate::topology;
 use crate::way::{Way, Ways};
 use crate::wire;
 use core::time::Duration;
-use engine::{GatewaySettings, JOIN_PATIENCE, Join, Position, Prefixes, Secret, Secrets, SideSettings, Switch};
+use engine::{
+    FragmentPolicy, GatewaySettings, JOIN_PATIENCE, Position, Prefixes, Secret, Secrets, SideSettings, Toggle,
+};
 use packet::Packet;
 
 /// A router.
@@ -109,14 +111,14 @@ fn settings(kind: topology::Router, node: u16, wires: &[usize], net: &Net) -> Ga
     let side = |wire: &usize| SideSettings {
         memory: LIMIT,
         joins: Prefixes::new(match kind {
-            JoinsByHop => Join::Hop,
-            JoinsGracefully => Join::Graceful,
-            Fragments | Refuses | Silent => Join::Off,
+            JoinsByHop => FragmentPolicy::ReassembleHop,
+            JoinsGracefully => FragmentPolicy::Merge,
+            Fragments | Refuses | Silent => FragmentPolicy::Off,
         }),
-        segment: Switch::Off,
+        segment: Toggle::Off,
         fragment: match kind {
-            Fragments | JoinsByHop | JoinsGracefully => Switch::On,
-            Refuses | Silent => Switch::Off,
+            Fragments | JoinsByHop | JoinsGracefully => Toggle::On,
+            Refuses | Silent => Toggle::Off,
         },
         answer_from: (kind != Silent).then(|| address::answering(node)),
         ..SideSettings::new(net.wires[*wire].mtu as u16, Position::Transit)

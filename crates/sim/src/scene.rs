@@ -35,14 +35,14 @@
 //! assert_eq!((outcome.connections, outcome.broken), (1, None));
 //! ```
 
-use crate::bend::Bend;
-use crate::draw::Dice;
 use crate::flow::{Kind as FlowKind, Plan, Sizes, Talk};
+use crate::injected_bug::InjectedBug;
 use crate::link::{self, Shape};
+use crate::rng::Rng;
+use crate::simulation::{Change, To};
 use crate::tcp::Settings;
 use crate::tcp::settings::{Algorithm, PathChoice, Probing, SlowStartExit};
 use crate::topology::{BACK, Gateway, GatewayRole, Kind, Link, Role, Router, Topology};
-use crate::world::{Change, To};
 use core::fmt;
 use core::ops::{Range, RangeInclusive};
 use core::str::FromStr;
@@ -62,7 +62,7 @@ pub struct Scene {
     /// What happens to links meanwhile.
     pub changes: Vec<Change>,
     /// What is wrong with the gateways on purpose.
-    pub bend: Option<Bend>,
+    pub bend: Option<InjectedBug>,
     /// What everything that is random is drawn from.
     pub seed: u64,
     /// Is everything that is held counted anew after each event?
@@ -362,7 +362,7 @@ impl Reader<'_> {
     fn mesh(&mut self, mesh: &MeshTable) -> Result<(), BadScene> {
         let count = self.count(&mesh.count, 1..=1_000)?;
         let router = self.router(&mesh.router)?;
-        let mut dice = Dice::new(mesh.seed);
+        let mut dice = Rng::new(mesh.seed);
         let mut members = Vec::new();
         for number in 0..count {
             let member = self.add(&format!("{}{number}", mesh.names), &mesh.count.span(), Kind::Router(router))?;

@@ -3,23 +3,23 @@
 //! Each seed first draws which kinds of things exist at all (rel:4.2), then the things. What a seed draws hangs on it alone: a
 //! case that leaves something out draws all the rest as before.
 
-use crate::bend::Bend;
-use crate::draw::Dice;
+use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
-use crate::hits::Fault;
+use crate::injected_bug::InjectedBug;
 use crate::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
+use crate::rng::Rng;
 use crate::scene::Scene;
+use crate::simulation::{Change, Outcome, Simulation, To};
 use crate::tcp::Settings;
 use crate::tcp::settings::{
     Algorithm, Belief, Detection, InitialWindow, Memory, Nagle, PathChoice, Probing, Reduction, SlowStartExit,
 };
 use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
-use crate::world::{Change, Outcome, To, World};
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
-use engine::{Guessing, Hold, Mode};
-use packet::Fill;
+use engine::{Hold, Mode, PlacementMode};
+use packet::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A seed, and what is left out of what it draws.
@@ -34,7 +34,7 @@ pub struct Case {
     /// Messages or segments of each flow, at most.
     pub count_max: Option<u64>,
     /// What is wrong with the gateways on purpose.
-    pub bend: Option<Bend>,
+    pub bend: Option<InjectedBug>,
 }
 
 /// What was wrong with a run.
@@ -89,7 +89,7 @@ impl Case {
     /// What broke: a law of the simulator's, or one that the code itself asserts.
     pub fn run(&self) -> Result<Outcome, String> {
         let scene = self.scene();
-        let outcome = catch_unwind(AssertUnwindSafe(|| World::new(&scene).run())).map_err(crate::said)?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| Simulation::new(&scene).run())).map_err(crate::said)?;
         match &outcome.broken {
             Some(broken) => Err(broken.to_string()),
             None => Ok(outcome),
@@ -160,7 +160,7 @@ fn leave_out(fault: Fault, shape: &mut Shape) {
 
 /// A seed on its way to a scene.
 struct Drawing {
-    dice: Dice,
+    dice: Rng,
     seed: u64,
     /// The place of the seed in a tour: each so many seeds in a row meet everything once.
     stop: u64,
@@ -174,7 +174,7 @@ struct Drawing {
 
 impl Drawing {
     fn new(seed: u64) -> Drawing {
-        let mut dice = Dice::new(seed);
+        let mut dice = Rng::new(seed);
         let stop = seed % TOUR;
         let is_plain = dice.one_in(4);
         let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| dice.one_in(4) && !is_plain).collect();
@@ -341,7 +341,7 @@ impl Drawing {
         config.join = !config.reassemble && dice.one_in(2);
         config.coalesce = dice.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), config.coalesce, None]);
         config.datagrams = dice.one_in(3);
-        config.fill = dice.one_of(&[Fill::Full, Fill::Full, Fill::Even]);
+        config.fill = dice.one_of(&[Split::Max, Split::Max, Split::Balanced]);
         config.hold = dice.one_of(&[
             None,
             None,
@@ -352,7 +352,7 @@ impl Drawing {
         config.patience =
             dice.one_of(&[None, None, Some(Duration::from_millis(50)), Some(Duration::from_millis(500))]);
         config.late = dice.one_of(&[Lateness::Release, Lateness::Release, Lateness::Retire]);
-        config.guessing = dice.one_of(&[Guessing::Always, Guessing::WherePays]);
+        config.guessing = dice.one_of(&[PlacementMode::Always, PlacementMode::WherePays]);
         (config.limit, config.pool) = (LIMIT, POOL);
         let small = [dice.one_of(&[20_000, 100_000, 300_000]), dice.one_of(&[70_000, 200_000, 400_000])];
         if self.faults.contains(&Fault::SmallPool) {
@@ -517,13 +517,13 @@ impl Drawing {
 }
 
 /// How two hosts talk: as Linux does or as the standards advise, with any choice changed.
-fn talk(dice: &mut Dice, is_silent: bool) -> Talk {
+fn talk(dice: &mut Rng, is_silent: bool) -> Talk {
     let ends = [(); 2].map(|()| end(dice, is_silent));
     let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
     Talk { ends, reply_len, reply: dice.one_of(&[Reply::AtLast, Reply::AtOnce]), may_end_early: false }
 }
 
-fn end(dice: &mut Dice, is_silent: bool) -> Settings {
+fn end(dice: &mut Rng, is_silent: bool) -> Settings {
     let probings: &[Probing] = match is_silent {
         true => &[Probing::AfterBlackHole, Probing::Always],
         // Where all routers speak, who looks for black holes takes losses for some, and sends short segments for long.
@@ -620,8 +620,11 @@ fn fault_named(name: &str) -> Result<Fault, String> {
     Fault::ALL.into_iter().find(|fault| fault.name() == name).ok_or_else(|| format!("there is no fault `{name}`"))
 }
 
-fn bend_named(name: &str) -> Result<Bend, String> {
-    Bend::ALL.into_iter().find(|bend| bend.name() == name).ok_or_else(|| format!("there is no bend `{name}`"))
+fn bend_named(name: &str) -> Result<InjectedBug, String> {
+    InjectedBug::ALL
+        .into_iter()
+        .find(|bend| bend.name() == name)
+        .ok_or_else(|| format!("there is no bend `{name}`"))
 }
 
 impl fmt::Display for Case {

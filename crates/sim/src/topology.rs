@@ -2,8 +2,8 @@
 
 use crate::link::Shape;
 use core::time::Duration;
-use engine::{Guessing, Hold, Late, Mode};
-use packet::Fill;
+use engine::{Hold, Late, Mode, PlacementMode};
+use packet::Split;
 
 /// Nodes and the links between them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,7 +68,7 @@ pub struct Gateway {
     /// Are UDP datagrams joined so, too?
     pub datagrams: bool,
     /// How a payload is shared out that must be cut.
-    pub fill: Fill,
+    pub fill: Split,
     /// How long segments wait for others; none: as long as the port has more.
     pub hold: Option<Hold>,
     /// How long fragments wait for others; none: as the standards say.
@@ -76,7 +76,7 @@ pub struct Gateway {
     /// What becomes of datagrams whose fragments did not all come.
     pub late: Lateness,
     /// When payloads are received where they are predicted to belong.
-    pub guessing: Guessing,
+    pub guessing: PlacementMode,
     /// What each stage may hold, in bytes.
     pub limit: usize,
     /// What each way may lend, in bytes.
@@ -197,11 +197,11 @@ impl Gateway {
             join: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),
             datagrams: false,
-            fill: Fill::Full,
+            fill: Split::Max,
             hold: None,
             patience: None,
             late: Lateness::Release,
-            guessing: Guessing::default(),
+            guessing: PlacementMode::default(),
             limit: 4 << 20,
             pool: 64 << 20,
         }

@@ -1,6 +1,6 @@
 //! All that happens in, one number out: two runs with the same number were the same run.
 
-use crate::draw::GOLDEN;
+use crate::rng::GOLDEN;
 
 /// A running hash of events and of the frames that were put on wires.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl Trace {
 
     /// The hash so far.
     pub fn hash(self) -> u64 {
-        crate::draw::mix(self.0)
+        crate::rng::mix(self.0)
     }
 }
 

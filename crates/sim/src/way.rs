@@ -5,9 +5,9 @@
 //! ledger says, places within flows with the highest before them, ages with the moment that a packet carries in its tag. What
 //! can only be known by counting all that is held is counted when as many events have passed as it is long.
 
-use crate::bend::Bend;
+use crate::coverage::Receiving;
 use crate::flow::{Flow, flow_of};
-use crate::hits::Receiving;
+use crate::injected_bug::InjectedBug;
 use crate::laws::Law;
 use crate::link::Departure;
 use crate::net::Net;
@@ -15,10 +15,10 @@ use crate::topology::Role;
 use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
 use core::time::Duration;
 use engine::{
-    Batch, Event, Gateway as Engine, GatewaySettings, Pieces, Reason, Role as EngineRole, Secrets, Side, Switch,
-    Tally, Way as Leaving,
+    Batch, Egress as Leaving, Event, Gateway as Engine, GatewaySettings, Reason, Role as EngineRole, Secrets, Side,
+    Tally, Toggle, WirePackets,
 };
-use packet::{Frame, Ingress, Ip, Medium, Packet, Pool, Time};
+use packet::{Frame, Ingress, Ip, LinkType, Packet, Pool, Time};
 
 /// All that happens to packets that leave by one wire.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Way {
     /// Is who sent what is refused told?
     pub tells: bool,
     /// What is wrong with it on purpose.
-    pub bend: Option<Bend>,
+    pub bend: Option<InjectedBug>,
     /// Has the link's MTU changed? What is held may have been joined for the old one.
     is_replaced: bool,
     /// How long something may be held.
@@ -90,7 +90,7 @@ pub struct Ways {
     batch: Batch,
     all: Vec<Way>,
     /// What is wrong with it on purpose.
-    pub bend: Option<Bend>,
+    pub bend: Option<InjectedBug>,
     /// The moment at which it last began.
     begun: Time,
 }
@@ -102,7 +102,7 @@ impl Ways {
         secrets: Secrets,
         pool_limit: usize,
         all: Vec<Way>,
-        bend: Option<Bend>,
+        bend: Option<InjectedBug>,
     ) -> Ways {
         let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
         Ways { engine, secrets, batch: Batch::default(), all, bend, begun: Time::NEVER }
@@ -135,7 +135,7 @@ impl Ways {
     /// Lets go of what is late.
     pub fn expire(&mut self, net: &mut Net, back: Back<'_>) {
         let Ways { engine, all, bend, .. } = self;
-        let holds_on = *bend == Some(Bend::HoldsTooLong);
+        let holds_on = *bend == Some(InjectedBug::HoldsTooLong);
         let is_late = |way: &Way| way.next_deadline(engine).is_some_and(|deadline| deadline <= net.now);
         if holds_on && !all.iter().any(is_late) {
             return;
@@ -229,7 +229,7 @@ impl Way {
             self.watch.marks.comes(packet.bytes());
             packet.tag = net.now.nanos() + 1;
             if !self.is_gateway() {
-                packet.take_hop();
+                packet.decrement_ttl();
             }
             places_of(net, packet, |flow, start, len| self.watch.order(flow).comes(start, len));
             must_refuse += u64::from(self.must_refuse(engine.side(self.at), packet));
@@ -261,7 +261,7 @@ impl Way {
             // Of what is whole the order is watched.
             let places = places.as_mut().filter(|_| is_gateway && !is_atomic(frame));
             let split_count = batch.split.len();
-            if !batch.receive(frame, Medium::Ip, Ingress(port as u32), places, pool) {
+            if !batch.receive(frame, LinkType::Ip, Ingress(port as u32), places, pool) {
                 self.watch.lost_count += 1;
                 net.ended += 1;
             }
@@ -278,12 +278,12 @@ impl Way {
     /// When something that is held becomes late.
     fn next_deadline(&self, engine: &Engine) -> Option<Time> {
         let deadline = engine.next_deadline_of(self.at)?;
-        Some(if self.bend == Some(Bend::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
+        Some(if self.bend == Some(InjectedBug::HoldsTooLong) { deadline.later(TOO_LONG) } else { deadline })
     }
 
     /// Nothing more arrives: what was held for that leaves.
     fn idle(&mut self, engine: &mut Engine, net: &mut Net, back: Back<'_>) {
-        if self.bend != Some(Bend::HoldsTooLong) {
+        if self.bend != Some(InjectedBug::HoldsTooLong) {
             engine.port_is_idle(net.now, self.at);
         }
         self.drain(engine, net, back);
@@ -294,14 +294,14 @@ impl Way {
         while let Some(leaving) = engine.next(self.at) {
             match leaving {
                 Leaving::Forward(packet) => self.forward(engine, net, packet),
-                Leaving::Answer(packet) => {
+                Leaving::IcmpReply(packet) => {
                     match back(self.at, &packet) {
                         Some(wire) if packet.len() <= net.wires[wire].mtu => send(net, wire, &packet),
                         _ => net.ended += 1,
                     }
                     engine.done(self.at, packet);
                 }
-                Leaving::Pass(raw, unfit) => {
+                Leaving::PassThrough(raw, unfit) => {
                     let frame = raw.frame();
                     net.ended += 1;
                     if self.is_gateway() && frame.len() <= net.wires[self.wire].mtu {
@@ -333,52 +333,55 @@ impl Way {
 
     fn forward(&mut self, engine: &mut Engine, net: &mut Net, packet: Packet) {
         self.leaving_count += 1;
-        let is_bent = self.leaving_count.is_multiple_of(Bend::EVERY);
+        let is_bent = self.leaving_count.is_multiple_of(InjectedBug::EVERY);
         match self.bend.filter(|_| is_bent) {
-            Some(Bend::DropsSilently) => return engine.done(self.at, packet),
-            Some(Bend::LosesUnseen) => {
+            Some(InjectedBug::DropsSilently) => return engine.done(self.at, packet),
+            Some(InjectedBug::LosesUnseen) => {
                 self.watch.put_count += packet.wire_count() as u64;
                 return engine.done(self.at, packet);
             }
-            Some(Bend::ForgetsBuffer) => {
+            Some(InjectedBug::ForgetsBuffer) => {
                 self.emit(engine, net, &packet, None);
                 return drop(packet);
             }
-            Some(Bend::Reorders) if self.kept.is_none() => {
+            Some(InjectedBug::Reorders) if self.kept.is_none() => {
                 self.kept = Some(packet);
                 return;
             }
-            Some(bend @ (Bend::ExceedsMtu | Bend::Corrupts | Bend::LosesMarks | Bend::InventsMarks)) => {
-                self.emit(engine, net, &packet, Some(bend))
-            }
+            Some(
+                bend @ (InjectedBug::ExceedsMtu
+                | InjectedBug::Corrupts
+                | InjectedBug::LosesMarks
+                | InjectedBug::InventsMarks),
+            ) => self.emit(engine, net, &packet, Some(bend)),
             _ => self.emit(engine, net, &packet, None),
         }
         engine.done(self.at, packet);
         self.emit_kept(engine, net);
     }
 
-    fn emit(&mut self, engine: &Engine, net: &mut Net, packet: &Packet, bend: Option<Bend>) {
+    fn emit(&mut self, engine: &Engine, net: &mut Net, packet: &Packet, bend: Option<InjectedBug>) {
         net.looked(Law::Holding);
         let age = Duration::from_nanos((net.now.nanos() + 1).saturating_sub(packet.tag));
         if packet.tag > 0 && age > self.patience {
             let (role, patience) = (self.role.name(), self.patience);
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}, not {patience:?} at most"));
         }
-        if packet.longest_piece().is_some() || !is_whole(packet) {
+        if packet.max_fragment_len().is_some() || !is_whole(packet) {
             self.check_joined(engine.side(self.at), net, packet);
         } else {
             self.check_order(net, packet);
         }
-        if self.role == Role::WideInterface && packet.cut.is_some() {
+        if self.role == Role::WideInterface && packet.fragmentation.is_some() {
             let from = crate::wire::read(packet.bytes()).and_then(|seen| seen.from);
             if let Some(rules) = from.and_then(|host| net.hosts.get_mut(usize::from(host))) {
                 rules.has_cutting_card = true;
             }
         }
-        if packet.cut.is_none() && packet.train.is_none() {
+        if packet.fragmentation.is_none() && packet.gso.is_none() {
             self.put(net, packet.frame(), &[], bend);
         } else {
-            let mut pieces = Pieces::of(packet);
+            let mut pieces = WirePackets::of(packet);
             while let Some(piece) = pieces.next() {
                 self.put(net, piece.header, piece.payload, bend);
             }
@@ -388,11 +391,11 @@ impl Way {
 
     /// What only a joiner could have made fits the link that it was made for.
     fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
-        let widening = &side.widening;
+        let widening = &side.aggregation;
         let is_of_joiner = widening.joiner.is_some() && widening.reassembler.is_none() && !self.is_replaced;
-        let mtu = usize::from(side.narrowing.mtu);
-        let fitted = packet.longest_piece().is_some_and(|len| len <= mtu);
-        if is_of_joiner && fitted && packet.cut.is_some() {
+        let mtu = usize::from(side.sizing.mtu);
+        let fitted = packet.max_fragment_len().is_some_and(|len| len <= mtu);
+        if is_of_joiner && fitted && packet.fragmentation.is_some() {
             let (role, len) = (self.role.name(), packet.len());
             net.breaks(Law::Mtu, || format!("a {role} joined {len} bytes, and its link takes {mtu}"));
         }
@@ -420,13 +423,13 @@ impl Way {
 
     /// Puts a packet on the wire, as it stands there.
     #[inline]
-    fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<Bend>) {
+    fn put(&mut self, net: &mut Net, header: &[u8], payload: &[u8], bend: Option<InjectedBug>) {
         if wire::has_odd_sum(header) && !net.is_spoilt() {
             let role = self.role.name();
             net.breaks(Law::Integrity, || format!("a header leaves a {role} with 0xFFFF for its sum"));
         }
         let len = header.len() + payload.len();
-        let extra = if bend == Some(Bend::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
+        let extra = if bend == Some(InjectedBug::ExceedsMtu) { net.wires[self.wire].mtu } else { 0 };
         let Watch { marks, put_count, .. } = &mut self.watch;
         // What the wire loses at once is not written.
         let mut is_written = false;
@@ -434,9 +437,9 @@ impl Way {
             room[..header.len()].copy_from_slice(header);
             room[header.len()..len].copy_from_slice(payload);
             match bend {
-                Some(Bend::Corrupts) => corrupt(room),
-                Some(Bend::LosesMarks) => wire::bend_mark(room, false),
-                Some(Bend::InventsMarks) => wire::bend_mark(room, true),
+                Some(InjectedBug::Corrupts) => corrupt(room),
+                Some(InjectedBug::LosesMarks) => wire::bend_mark(room, false),
+                Some(InjectedBug::InventsMarks) => wire::bend_mark(room, true),
                 _ => {}
             }
             marks.goes(room);
@@ -499,7 +502,7 @@ impl Way {
 
     fn check_limits(&self, engine: &Engine, net: &mut Net) {
         net.looked(Law::Holding);
-        let charges = engine.side(self.at).widening.charges();
+        let charges = engine.side(self.at).aggregation.charges();
         let limit = self.limit;
         if charges.iter().any(|charged| *charged > limit) {
             net.breaks(Law::Holding, || format!("stages hold {charges:?} bytes, {limit} each at most"));
@@ -528,7 +531,7 @@ impl Way {
         let role = Role::ALL.iter().position(|role| *role == self.role).unwrap_or(0);
         net.hits.roles[role] += self.watch.came.packets;
         net.hits.add_ledger(engine.ledger(self.at));
-        net.hits.add_guesses(engine.guesses(self.at));
+        net.hits.add_guesses(engine.placement_stats(self.at));
         if let Some(at) = Reason::ALL.iter().position(|reason| *reason == Reason::NoBuffer) {
             net.hits.reasons[at] += self.watch.lost_count;
         }
@@ -536,13 +539,13 @@ impl Way {
 
     /// Is this a packet that must not be cut, cannot leave whole, and meets nothing that would join or cut it?
     fn must_refuse(&self, side: &Side, packet: &Packet) -> bool {
-        let (ip, narrowing) = (packet.ip(), &side.narrowing);
+        let (ip, narrowing) = (packet.ip(), &side.sizing);
         let mtu = usize::from(narrowing.mtu);
         let is_long = packet.len() > mtu && mtu >= ip.mtu_min();
         let is_transit = matches!(narrowing.role, EngineRole::Transit);
         let may_be_segmented =
-            packet.is_tcp() && (narrowing.segment == Switch::On || side.widening.coalescer.is_some());
-        let must_stay = ip.dont_fragment || narrowing.fragment == Switch::Off;
+            packet.is_tcp() && (narrowing.segment == Toggle::On || side.aggregation.coalescer.is_some());
+        let must_stay = ip.dont_fragment || narrowing.fragment == Toggle::Off;
         is_long && is_transit && must_stay && ip.fragment.is_none() && !may_be_segmented
     }
 
@@ -631,7 +634,7 @@ fn is_atomic(frame: &[u8]) -> bool {
 /// An atomic fragment is whole too (RFC 6946 section 4), but not what is let go with holes.
 #[inline]
 fn is_whole(packet: &Packet) -> bool {
-    packet.ip().fragment.is_none_or(|piece| piece.offset == 0 && !piece.more && packet.cut.is_none())
+    packet.ip().fragment.is_none_or(|piece| piece.offset == 0 && !piece.more && packet.fragmentation.is_none())
 }
 
 /// Says where in its flow a packet stands: a message by its number, each of a train, a segment by its bytes. The two directions
@@ -648,7 +651,7 @@ fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     }
     if upper.protocol == UDP {
         let messages = bytes.get(UDP_LEN..).unwrap_or_default();
-        let len = packet.train.map_or(messages.len(), |train| train.segment_len.into());
+        let len = packet.gso.map_or(messages.len(), |train| train.segment_len.into());
         for number in messages.chunks(len.max(1)).filter_map(|message| known.message_of(message)) {
             see(2 * flow, number, 1);
         }

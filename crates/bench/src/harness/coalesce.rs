@@ -9,8 +9,8 @@ use super::ring::{Ring, burst, frame};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{
-    Coalescer, Connections, CopyPayload, Holding, Output, PayloadSink, Secret, Secrets, Side, SideSettings, Stand,
-    Toward,
+    Coalescer, Connections, CopyPayload, GatewayRole, Holding, Output, PayloadSink, Secret, Secrets, Side,
+    SideSettings, Toward,
 };
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
@@ -85,10 +85,10 @@ fn stage(limit: usize, len_max: u16) -> Coalescer {
     let settings = SideSettings {
         memory: limit,
         hold: Holding::Fixed(Duration::from_secs(1)),
-        ..SideSettings::usual(Stand::Border, Toward::Wide, len_max)
+        ..SideSettings::usual(GatewayRole::Border, Toward::Wide, len_max)
     };
     let side = Side::new(&settings, Toward::Wide.direction(), Secrets::both(Secret::new(SECRET)));
-    side.widening.coalescer.expect("a border coalesces toward its wide side")
+    side.aggregation.coalescer.expect("a border coalesces toward its wide side")
 }
 
 impl Station for Coalescing {

@@ -9,8 +9,8 @@ use super::ring::{Delivery, Ring, parse};
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, TCP_LEN};
 use crate::workload::{Function, Work};
-use engine::{Cuts, Output, Piece, Pieces};
-use packet::{Buffer, Checksum, Content, Cut, Fill, HEADROOM, Identifications, Maker, Packet, Train};
+use engine::{FragmentWriter, Output, WirePacket, WirePackets};
+use packet::{Buffer, Checksum, Content, Fragmentation, Gso, HEADROOM, Identifications, Maker, Packet, Split};
 use std::hint::black_box;
 
 struct Cutting {
@@ -159,11 +159,12 @@ fn timed_section_copied(
 fn prepared(mut packet: Packet, how: How) -> Packet {
     match how {
         How::Fragments { mtu } => {
-            packet.cut = Some(Cut { mtu, id: packet.ip().id, fill: Fill::Full, content: Content::Whole });
+            packet.fragmentation =
+                Some(Fragmentation { mtu, id: packet.ip().id, fill: Split::Max, content: Content::Whole });
         }
         How::Segments { len } => {
             packet.checksum = Checksum::Partial;
-            packet.train = Some(Train { segment_len: len, ids: Identifications::Rise, maker: Maker::Sender });
+            packet.gso = Some(Gso { segment_len: len, ids: Identifications::Rise, maker: Maker::Sender });
         }
     }
     packet
@@ -172,7 +173,7 @@ fn prepared(mut packet: Packet, how: How) -> Packet {
 #[inline(always)]
 fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize {
     gather.list.clear();
-    let mut cuts = Cuts::of(&packet);
+    let mut cuts = FragmentWriter::of(&packet);
     for room in &mut gather.headers {
         let Some(piece) = cuts.next(room) else { break };
         gather.list.push([piece.header, piece.payload].map(|part| (part.as_ptr() as usize, part.len())));
@@ -184,15 +185,15 @@ fn by_reference(packet: Packet, gather: &mut Gather, out: &mut Output) -> usize 
 }
 
 #[inline(always)]
-fn each(packet: &Packet, mut take: impl FnMut(Piece<'_>)) {
-    let mut pieces = Pieces::of(packet);
+fn each(packet: &Packet, mut take: impl FnMut(WirePacket<'_>)) {
+    let mut pieces = WirePackets::of(packet);
     while let Some(piece) = pieces.next() {
         take(piece);
     }
 }
 
 #[inline(always)]
-fn copied(piece: &Piece<'_>, out: &mut Output) -> (Buffer, usize) {
+fn copied(piece: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
     let mut buffer = out.pool.lend(piece.frame_len()).expect("the pool has a buffer for each piece");
     buffer.put(HEADROOM, piece.header);
     buffer.put(HEADROOM + piece.header.len(), piece.payload);

@@ -4,8 +4,8 @@ use super::Station;
 use super::ask::Ask;
 use crate::landing::{Device, Receiver};
 use crate::section::Section;
-use engine::Guessing;
-use packet::{Medium, Packet, Time};
+use engine::PlacementMode;
+use packet::{LinkType, Packet, Time};
 use std::time::Duration;
 
 struct Landing {
@@ -17,8 +17,8 @@ struct Landing {
 
 /// A receiver of the packets of a section.
 pub fn open(ask: &Ask, section: &Section) -> Result<Box<dyn Station>, String> {
-    let device = Device::new(section, ask.ring, Medium::Ip, ask.pages);
-    let receiver = Receiver::new(device, Guessing::Always, ask.pages);
+    let device = Device::new(section, ask.ring, LinkType::Ip, ask.pages);
+    let receiver = Receiver::new(device, PlacementMode::Always, ask.pages);
     Ok(Box::new(Landing { receiver, count: section.len(), now: Time::ZERO }))
 }
 

@@ -5,8 +5,8 @@ use super::ring::frame;
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, put, seal_ipv4, seal_tcp4};
 use engine::{
-    Batch, Gateway, GatewaySettings, Holding, Join, Late, Mode, Position, Prefixes, Secret, Secrets, SideSettings,
-    Stand, Toward, Way,
+    Batch, Egress, FragmentPolicy, Gateway, GatewayRole, GatewaySettings, Holding, Late, Mode, Position, Prefixes,
+    Secret, Secrets, SideSettings, Toward,
 };
 use packet::{Packet, Pool, Time};
 use std::collections::HashSet;
@@ -22,12 +22,12 @@ pub struct Live {
 impl Live {
     /// Toward the host of a wide interface, which holds so many bytes of fragments, and as many of segments.
     pub fn host(limit: usize, pool: Pool) -> Live {
-        let mut settings = GatewaySettings::usual(Stand::WideInterface, u16::MAX, NARROW_MTU);
+        let mut settings = GatewaySettings::usual(GatewayRole::WideInterface, u16::MAX, NARROW_MTU);
         for side in &mut settings.sides {
             // Toward the host's own kernel segments are coalesced too, as toward a machine behind a TAP.
             let coalesce = (side.position == Position::Kernel).then_some(Mode::Resize);
-            *side =
-                SideSettings { memory: limit, late: Late::Retire, coalesce, ..side.clone() }.with_trains_for(true);
+            *side = SideSettings { memory: limit, late: Late::Retire, coalesce, ..side.clone() }
+                .with_segment_size_for(true);
         }
         Live::new(&settings, pool)
     }
@@ -35,7 +35,7 @@ impl Live {
     /// Toward the wide side of a border, whose packets are this long at most. All that is held leaves when it is
     /// told to.
     pub fn border(limit: usize, len_max: u16, flows: usize, pool: Pool) -> Live {
-        let mut settings = GatewaySettings::usual(Stand::Border, len_max, NARROW_MTU);
+        let mut settings = GatewaySettings::usual(GatewayRole::Border, len_max, NARROW_MTU);
         settings.flow_count = 2 * flows + FLOWS_MORE;
         for side in &mut settings.sides {
             (side.memory, side.hold) = (limit, Holding::Fixed(Duration::from_secs(1)));
@@ -45,9 +45,9 @@ impl Live {
 
     /// Toward a router's next hop, whose link takes packets of this length; joins fragments on the way.
     pub fn router(limit: usize, mtu: u16, pool: Pool) -> Live {
-        let mut settings = GatewaySettings::usual(Stand::Router, mtu, NARROW_MTU);
+        let mut settings = GatewaySettings::usual(GatewayRole::Router, mtu, NARROW_MTU);
         for side in &mut settings.sides {
-            (side.memory, side.joins) = (limit, Prefixes::new(Join::Graceful));
+            (side.memory, side.joins) = (limit, Prefixes::new(FragmentPolicy::Merge));
         }
         Live::new(&settings, pool)
     }
@@ -134,10 +134,10 @@ impl Live {
 }
 
 #[inline(always)]
-fn packet_of(way: Way) -> Packet {
+fn packet_of(way: Egress) -> Packet {
     match way {
-        Way::Forward(packet) | Way::Answer(packet) => packet,
-        Way::Pass(_, unfit) => panic!("all frames are packets: {unfit:?}"),
+        Egress::Forward(packet) | Egress::IcmpReply(packet) => packet,
+        Egress::PassThrough(_, unfit) => panic!("all frames are packets: {unfit:?}"),
     }
 }
 

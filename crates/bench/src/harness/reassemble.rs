@@ -7,7 +7,7 @@ use super::ring::{Ring, burst, frame};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{
-    CopyPayload, Late, Output, PayloadSink, Reassembler, Secret, Secrets, Side, SideSettings, Stand, Toward,
+    CopyPayload, GatewayRole, Late, Output, PayloadSink, Reassembler, Secret, Secrets, Side, SideSettings, Toward,
 };
 use packet::{Frame, Packet, Time};
 use std::time::Duration;
@@ -55,10 +55,10 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
 
 /// The stage that a gateway has for fragments of its host.
 fn stage(limit: usize) -> Reassembler {
-    let usual = SideSettings::usual(Stand::WideInterface, Toward::Wide, u16::MAX);
+    let usual = SideSettings::usual(GatewayRole::WideInterface, Toward::Wide, u16::MAX);
     let settings = SideSettings { memory: limit, late: Late::Retire, ..usual };
     let side = Side::new(&settings, Toward::Wide.direction(), Secrets::both(Secret::new(SECRET)));
-    side.widening.reassembler.expect("it joins what is for its host")
+    side.aggregation.reassembler.expect("it joins what is for its host")
 }
 
 impl Station for Reassembly {

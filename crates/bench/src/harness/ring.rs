@@ -3,7 +3,7 @@
 use super::arena;
 use super::ask::Ask;
 use crate::section::Section;
-use packet::{Buffer, CLASS_LENS, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool};
+use packet::{Buffer, CLASS_LENS, Frame, HEADROOM, Ingress, Link, LinkType, Packet, Pool};
 use std::vec::Drain;
 
 /// Copies of a section, as a port would deliver them.
@@ -67,7 +67,7 @@ impl Ring {
 pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
     for _ in 0..BURST {
         if let Some((buffer, _)) = frames.as_slice().get(2 * FORESIGHT) {
-            buffer.foresee();
+            buffer.prefetch();
         }
         if let Some((buffer, _)) = frames.as_slice().get(FORESIGHT) {
             buffer.foresee_content();
@@ -81,7 +81,8 @@ pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
 /// Reads the frame in a buffer.
 #[inline]
 pub fn frame((buffer, len): Delivery) -> Frame {
-    let link = Link::parse(Medium::Ip, buffer.bytes(HEADROOM..HEADROOM + len)).expect("a section's packets are IP");
+    let link =
+        Link::parse(LinkType::Ip, buffer.bytes(HEADROOM..HEADROOM + len)).expect("a section's packets are IP");
     Frame::parse(buffer, len, link, Ingress(0))
 }
 

@@ -8,7 +8,10 @@ use crate::harness::Pages;
 use crate::harness::arena::{class, memory};
 use crate::section::Section;
 use engine::Batch;
-use packet::{Buffer, CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Link, Medium, Packet, Places, Pool};
+use packet::{
+    Buffer, CLASS_LENS, Frame, HEADROOM, HeaderLayout, Ingress, Link, LinkType, Packet, PayloadSlots, Pool,
+    SplitFrame,
+};
 use std::ops::Range;
 
 /// A device's memory, and the port on it.
@@ -16,7 +19,7 @@ pub struct Device {
     memory: &'static [u8],
     frames: Vec<Range<usize>>,
     next: usize,
-    medium: Medium,
+    medium: LinkType,
     link_len: usize,
     /// Class of the buffer for a frame, by its content in bytes.
     buffer_len: usize,
@@ -25,7 +28,7 @@ pub struct Device {
 
 impl Device {
     /// One whose memory so many copies of these frames fill, one behind the other.
-    pub fn new(frames: &Section, copies: usize, medium: Medium, pages: Pages) -> Device {
+    pub fn new(frames: &Section, copies: usize, medium: LinkType, pages: Pages) -> Device {
         let longest = frames.longest();
         let slot_len = longest.next_multiple_of(if longest > SHORT_LEN { SLOT_LEN } else { SHORT_LEN });
         let memory = memory(copies * frames.len() * slot_len, pages);
@@ -75,11 +78,11 @@ impl Device {
     pub fn receive(
         &mut self,
         count: usize,
-        places: Option<Places<'_>>,
+        places: Option<PayloadSlots<'_>>,
         pool: &mut Pool,
         Batch { split: landed, frames }: &mut Batch,
     ) {
-        let front = places.as_ref().map(Places::front);
+        let front = places.as_ref().map(PayloadSlots::front);
         let mut places = places;
         let mut next = |index| if index < count { places.as_mut()?.next() } else { None };
         let mut places: [Option<&mut [u8]>; BATCH_COUNT] = std::array::from_fn(&mut next);
@@ -98,18 +101,20 @@ impl Device {
             let place = place.as_deref().zip(front);
             let buffer = match place {
                 None => buffer,
-                Some((place, front)) => match Landed::of(buffer, at, len, front, place, self.medium, Ingress(0)) {
-                    Ok(it) if landed.len() == before_count + index => {
-                        landed.push(it);
-                        continue;
+                Some((place, front)) => {
+                    match SplitFrame::of(buffer, at, len, front, place, self.medium, Ingress(0)) {
+                        Ok(it) if landed.len() == before_count + index => {
+                            landed.push(it);
+                            continue;
+                        }
+                        // What landed lies in one row, without anything between.
+                        Ok(it) => {
+                            frames.push(it.copy_out(place));
+                            continue;
+                        }
+                        Err(buffer) => buffer,
                     }
-                    // What landed lies in one row, without anything between.
-                    Ok(it) => {
-                        frames.push(it.copy_out(place));
-                        continue;
-                    }
-                    Err(buffer) => buffer,
-                },
+                }
             };
             frames.push(Frame::read(buffer, at, len, self.medium, Ingress(0)));
         }
@@ -117,7 +122,7 @@ impl Device {
 }
 
 /// What the kernel does: fills one memory after the other.
-fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<Front>, place: Option<&mut [u8]>) {
+fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<HeaderLayout>, place: Option<&mut [u8]>) {
     let (Some(front), Some(place)) = (front, place) else { return buffer.put(at, frame) };
     let (header, rest) = frame.split_at(front.len().min(frame.len()));
     let (payload, behind) = rest.split_at(rest.len().min(place.len()));

@@ -18,8 +18,8 @@ use crate::child::stay_on_last_processor;
 use crate::harness::Pages;
 use crate::section::Section;
 use crate::wire::{Pair, Place, UDP, noise};
-use engine::Guessing;
-use packet::{Medium, Time};
+use engine::PlacementMode;
+use packet::{LinkType, Time};
 use plain::{Copies, Plain};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -74,7 +74,7 @@ struct Shape {
 fn time(shape: &Shape, rounds: usize) {
     let frames = ring(shape);
     let count = frames.len();
-    let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Huge);
+    let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Huge);
     let mut arms = ARMS.map(|guessing| Receiver::new(device.again(), guessing, Pages::Huge));
     let mut plain = Plain::new(device, shape.len, shape.step);
     let passes = FRAMES_MIN.div_ceil(count);
@@ -130,7 +130,7 @@ fn piece(host: u8, id: u32, index: usize, len: usize, step: usize) -> Vec<u8> {
 }
 
 /// Without, with, and left to itself.
-const ARMS: [Guessing; 3] = [Guessing::Never, Guessing::Always, Guessing::WherePays];
+const ARMS: [PlacementMode; 3] = [PlacementMode::Never, PlacementMode::Always, PlacementMode::WherePays];
 /// Payload of a fragment, in bytes: a link of 1,500.
 const STEP: usize = 1_480;
 /// See [`STEP`]: a link of 9,000.

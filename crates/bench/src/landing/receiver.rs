@@ -3,8 +3,8 @@
 use super::device::{BATCH_COUNT, Device};
 use crate::harness::{Pages, SECRET, arena};
 use engine::{
-    Batch, Event, Gateway, GatewaySettings, Guesses, Guessing, Join, Late, Position, Prefixes, Secret, Secrets,
-    SideSettings, Way,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Late, PlacementMode, PlacementStats, Position,
+    Prefixes, Secret, Secrets, SideSettings,
 };
 use packet::{Packet, Time};
 
@@ -18,11 +18,11 @@ pub struct Receiver {
 
 impl Receiver {
     /// One that guesses by this rule. Its buffers are of memory like the device's.
-    pub fn new(device: Device, guessing: Guessing, pages: Pages) -> Receiver {
+    pub fn new(device: Device, guessing: PlacementMode, pages: Pages) -> Receiver {
         let side = SideSettings {
-            joins: Prefixes::new(Join::Destination),
+            joins: Prefixes::new(FragmentPolicy::Reassemble),
             late: Late::Retire,
-            guessing,
+            placement: guessing,
             ..SideSettings::new(u16::MAX, Position::Transit)
         };
         let mut counts = device.counts();
@@ -67,8 +67,8 @@ impl Receiver {
     }
 
     /// How guesses went.
-    pub fn guesses(&self) -> Guesses {
-        self.gateway.guesses(ONLY)
+    pub fn guesses(&self) -> PlacementStats {
+        self.gateway.placement_stats(ONLY)
     }
 
     /// Datagrams that became whole.
@@ -78,7 +78,7 @@ impl Receiver {
 
     /// Bytes of payload that were copied behind the port for each that was delivered.
     pub fn copied_per_byte(&self) -> f64 {
-        let Guesses { landed_bytes, copied_out_bytes, .. } = self.guesses();
+        let PlacementStats { landed_bytes, copied_out_bytes, .. } = self.guesses();
         let delivered = self.gateway.ledger(ONLY).event(Event::Absorbed).bytes;
         (delivered - landed_bytes + copied_out_bytes) as f64 / delivered.max(1) as f64
     }
@@ -87,7 +87,7 @@ impl Receiver {
     fn push(&mut self, now: Time, mut take: impl FnMut(&Packet)) {
         self.gateway.push(now, ONLY, &mut self.batch);
         while let Some(way) = self.gateway.next(ONLY) {
-            let Way::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
+            let Egress::Forward(packet) = way else { panic!("all frames are packets, and nobody is answered") };
             take(&packet);
             self.gateway.done(ONLY, packet);
         }

@@ -3,9 +3,9 @@
 use super::{Device, NOW, Receiver, piece};
 use crate::harness::Pages;
 use crate::section::Section;
-use engine::Guessing;
+use engine::PlacementMode;
 use fastrand::Rng;
-use packet::Medium;
+use packet::LinkType;
 
 /// Prints the table.
 pub fn show() {
@@ -21,7 +21,7 @@ pub fn show() {
             let q = f64::from(percent) / 100.0;
             let formula = (1.0 - q).powi(pieces as i32 - 1);
             let (frames, firsts) = turns(pieces, q);
-            let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Small);
+            let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
             let (blind, directed) = (blind(device.again(), &firsts, pieces), directed(device));
             println!("{pieces:>4}{percent:>5}%{formula:>12.3}{blind:>10.3}{directed:>16.3}");
         }
@@ -30,7 +30,7 @@ pub fn show() {
 
 /// The part of datagrams that land behind their first piece.
 fn blind(device: Device, firsts: &[bool], pieces: usize) -> f64 {
-    let mut receiver = Receiver::new(device, Guessing::Always, Pages::Small);
+    let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
     let (mut tried, mut hit, mut next) = (0u32, 0u32, 0);
     while next + pieces <= firsts.len() {
         receiver.receive_plainly(NOW);
@@ -49,7 +49,7 @@ fn blind(device: Device, firsts: &[bool], pieces: usize) -> f64 {
 /// The part of pieces that land where each one's header is seen before its place is chosen: nothing has to come in a row.
 fn directed(device: Device) -> f64 {
     let count = device.len();
-    let mut receiver = Receiver::new(device, Guessing::Always, Pages::Small);
+    let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
     (0..count).for_each(|_| receiver.receive_seen(NOW));
     receiver.guesses().right as f64 / count as f64
 }
@@ -91,7 +91,7 @@ mod tests {
         for (pieces, q) in [(3, 0.05_f64), (7, 0.1), (7, 0.2)] {
             let formula = (1.0 - q).powi(pieces as i32 - 1);
             let (frames, firsts) = turns(pieces, q);
-            let device = Device::new(&frames, 1, Medium::Ethernet, Pages::Small);
+            let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
             let rate = blind(device.again(), &firsts, pieces);
             // Within 2 points (kB3), and what is left of chance with some thousand datagrams.
             assert!((rate - formula).abs() < 0.02, "{pieces} pieces, {q}: {rate}, not {formula}");

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use crate::samples::{self, Kind, ORDERS, PCAP_KINDS, Piece, Sample};
-use packet::{Medium, Time};
+use packet::{LinkType, Time};
 use wideload_capture::{ByteOrder, Compression, Error, Format, Item, Reader, Resolution, Variant, Writer};
 
 #[test]
@@ -52,7 +52,7 @@ fn new_packets_come_back_in_every_format_and_compression() {
                     assert_eq!((record.number, record.offset), (number as u64, offset));
                     assert_eq!((record.time, record.original_len), (Some(*time), data.len() as u32));
                     assert!(record.data == data, "packet {number} of {}", start.name);
-                    assert_eq!(record.medium, Some(Medium::Ethernet));
+                    assert_eq!(record.medium, Some(LinkType::Ethernet));
                 }
                 offset += Piece::from(&item).raw.len() as u64;
             }
@@ -183,7 +183,7 @@ fn the_upper_half_of_the_network_field_is_no_part_of_the_link_type() {
     let mut reader = Reader::new(&file[..]).unwrap();
     reader.next().unwrap();
     let Some(Item::Packet(record)) = reader.next().unwrap() else { panic!("a packet is there") };
-    assert_eq!((record.link_type, record.medium), (276, Some(Medium::Cooked2)));
+    assert_eq!((record.link_type, record.medium), (276, Some(LinkType::Cooked2)));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::values::{exempt, hold, seconds, seconds_or_none};
 use crate::rewrite::{As, Settings, Stages};
 use clap::{Parser, ValueEnum};
-use engine::{Exempt, Holding, Join, Limits, Mode, Prefix, Secret, Switch};
-use packet::Fill;
+use engine::{Exempt, FragmentPolicy, Holding, Limits, Mode, Prefix, Secret, Toggle};
+use packet::Split;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -154,7 +154,7 @@ impl Rewrite {
             Role::Router | Role::Border => As::Transit { answer_from: self.answer_from()? },
         };
         let stages = self.stages()?;
-        if !self.join_for.is_empty() && stages.reassemble == Switch::Off && stages.join.is_none() {
+        if !self.join_for.is_empty() && stages.reassemble == Toggle::Off && stages.join.is_none() {
             return Err(
                 "--join-for: nothing joins fragments; give --join graceful, --join hop or --reassemble".to_owned()
             );
@@ -171,7 +171,7 @@ impl Rewrite {
             join_for: self.join_for.clone(),
             exempt: self.exempt.clone(),
             hold: self.hold.map_or(Holding::Adaptive, Holding::Fixed),
-            fill: if self.even { Fill::Even } else { Fill::Full },
+            fill: if self.even { Split::Balanced } else { Split::Max },
             limits: Limits { bytes: self.memory as usize * MIB, patience: self.patience },
             lifetime: self.lifetime,
             seed: Secret::new(u128::from(self.seed)),
@@ -182,7 +182,7 @@ impl Rewrite {
     /// The stages that work: those of the role and those that are named, or, without a role, only those that are named;
     /// without those that are left out.
     fn stages(&self) -> Result<Stages, String> {
-        let switch = |is_on| if is_on { Switch::On } else { Switch::Off };
+        let switch = |is_on| if is_on { Toggle::On } else { Toggle::Off };
         let named =
             self.reassemble || self.join.is_some() || self.coalesce.is_some() || self.segment || self.fragment;
         let on = |stage| !self.off.contains(&stage);
@@ -194,8 +194,8 @@ impl Rewrite {
             Coalescing::Resize => Mode::Resize,
         });
         let join = self.join.map(|how| match how {
-            How::Graceful => Join::Graceful,
-            How::Hop => Join::Hop,
+            How::Graceful => FragmentPolicy::Merge,
+            How::Hop => FragmentPolicy::ReassembleHop,
         });
         let stages = Stages {
             reassemble: switch((self.reassemble || of_host) && on(Stage::Reassemble)),
@@ -203,14 +203,19 @@ impl Rewrite {
             coalesce: mode.or(of_ends.then_some(Mode::Resize)).filter(|_| on(Stage::Coalesce)),
             segment: switch((self.segment || of_ends) && on(Stage::Segment)),
             // Hop by hop, what was joined is cut again.
-            fragment: switch((self.fragment || role.is_some() || join == Some(Join::Hop)) && on(Stage::Fragment)),
+            fragment: switch(
+                (self.fragment || role.is_some() || join == Some(FragmentPolicy::ReassembleHop))
+                    && on(Stage::Fragment),
+            ),
         };
-        if stages.reassemble == Switch::On && stages.join.is_some() {
+        if stages.reassemble == Toggle::On && stages.join.is_some() {
             let mend =
                 if self.reassemble { "give one of them" } else { "a host reassembles: add --off reassemble" };
             return Err(format!("--reassemble and --join: a fragment is joined in one way; {mend}"));
         }
-        if stages.join == Some(Join::Graceful) && self.patience.is_some_and(|patience| patience > GRACEFUL_MAX) {
+        if stages.join == Some(FragmentPolicy::Merge)
+            && self.patience.is_some_and(|patience| patience > GRACEFUL_MAX)
+        {
             return Err(
                 "--patience: graceful joining waits at most 0.5 s, before identifications come round".to_owned()
             );

@@ -1,6 +1,6 @@
 //! Two pictures of a gateway's counters in, what `wideload top` shows out.
 
-use gateway::figures::{Count, EndFigures, Figures, StageFigures, WayFigures};
+use gateway::stats::{Count, DirectionFigures, EndpointFigures, StageFigures, Stats};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -143,15 +143,15 @@ fn view() -> View {
 }
 
 /// A border that joins toward the wide side, after an hour.
-fn before() -> Figures {
-    let mut figures = Figures {
+fn before() -> Stats {
+    let mut figures = Stats {
         name: "border".to_owned(),
         role: "border".to_owned(),
         version: "0.1.0".to_owned(),
         process: 4711,
         seconds: 3_900.0,
         workers: vec![Default::default()],
-        ..Figures::default()
+        ..Stats::default()
     };
     let all = &mut figures.all;
     all.processor_seconds = 100.0;
@@ -166,8 +166,8 @@ fn before() -> Figures {
 }
 
 /// The same two seconds later.
-fn after() -> Figures {
-    let mut figures = Figures { seconds: 3_902.0, ..before() };
+fn after() -> Stats {
+    let mut figures = Stats { seconds: 3_902.0, ..before() };
     let all = &mut figures.all;
     all.processor_seconds += 0.68;
     all.to_wide.received = Count { packets: 160_000, bytes: 160_000 * 1_480 };
@@ -193,15 +193,15 @@ fn after() -> Figures {
     figures
 }
 
-fn way(stages: &[(&str, bool)]) -> WayFigures {
+fn way(stages: &[(&str, bool)]) -> DirectionFigures {
     let stage = |(name, is_on): &(&str, bool)| StageFigures {
         stage: (*name).to_owned(),
         is_on: *is_on,
         ..StageFigures::default()
     };
-    WayFigures { stages: stages.iter().map(stage).collect(), ..WayFigures::default() }
+    DirectionFigures { stages: stages.iter().map(stage).collect(), ..DirectionFigures::default() }
 }
 
-fn end(address: &str) -> EndFigures {
-    EndFigures { address: address.to_owned(), is_up: true, ..EndFigures::default() }
+fn end(address: &str) -> EndpointFigures {
+    EndpointFigures { address: address.to_owned(), is_up: true, ..EndpointFigures::default() }
 }

@@ -1,8 +1,8 @@
 //! A capture in, the datagrams that a rewrite rejoins from it out.
 
 use capture::{Item, Reader, Record};
-use engine::{Holding, LIFETIME, Limits, Secret, Switch};
-use packet::{Checksum, Fill, Packet, Time, Version};
+use engine::{Holding, LIFETIME, Limits, Secret, Toggle};
+use packet::{Checksum, Packet, Split, Time, Version};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -53,16 +53,16 @@ fn settings() -> Settings {
         mtu: u16::MAX,
         role: As::Host,
         stages: Stages {
-            reassemble: Switch::On,
+            reassemble: Toggle::On,
             join: None,
             coalesce: None,
-            segment: Switch::Off,
-            fragment: Switch::On,
+            segment: Toggle::Off,
+            fragment: Toggle::On,
         },
         join_for: Vec::new(),
         exempt: Vec::new(),
         hold: Holding::Adaptive,
-        fill: Fill::Full,
+        fill: Split::Max,
         limits: Limits { bytes: 64 << 20, patience: None },
         lifetime: LIFETIME,
         seed: Secret::new(0),
@@ -92,7 +92,7 @@ impl Sink for Collector {
         // An atomic fragment came whole, but hosts rejoin it, too. Here nothing else is changed of whole IPv6 but checksums.
         let has_changed = !packet.is_as_received() && packet.checksum == Checksum::Unverified;
         let was_atomic = packet.ip().version == Version::V6 && has_changed;
-        if (packet.came_in_pieces() || was_atomic) && packet.ip().fragment.is_none() {
+        if (packet.was_fragmented() || was_atomic) && packet.ip().fragment.is_none() {
             let (source, destination) = packet.addresses();
             let datagram = Datagram {
                 source: source.into(),

@@ -1,7 +1,7 @@
 //! A request -> what a running gateway answers.
 
 use super::request::Request;
-use gateway::figures::Figures;
+use gateway::stats::Stats;
 use serde_json::{Map, Value};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -100,7 +100,7 @@ impl Client {
     ///
     /// # Errors
     /// The gateway does not answer, or is another one than this program knows.
-    pub fn status(&mut self) -> io::Result<Figures> {
+    pub fn status(&mut self) -> io::Result<Stats> {
         let mut answer = self.ask(&Request::Status {})?;
         Ok(serde_json::from_value(answer.remove("status").unwrap_or_default())?)
     }

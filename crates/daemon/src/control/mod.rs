@@ -2,7 +2,7 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `{"do":"status"}` | tells the [`Figures`](gateway::figures::Figures) under `status` |
+//! | `{"do":"status"}` | tells the [`Stats`](gateway::figures::Stats) under `status` |
 //! | `{"do":"bypass","stage":"coalesce","way":"to-wide","switch":"off"}` | switches a stage off, or `on`; on one way, or on `both` |
 //! | `{"do":"reload","config":"/path"}` | goes on as the configuration says that it runs by, or tells all that is wrong with it; a gateway of `wideload run` refuses any other file |
 //! | `{"do":"restart"}` | starts the program and the configuration anew, without losing a packet, or tells why not; only where `wideload run` runs it. Tells under `control` where it is asked from then on |
@@ -18,16 +18,16 @@ mod directory;
 mod request;
 mod socket;
 
-use crate::desk::Desk as KeeperDesk;
-use crate::doors::{Door, Guest, Host};
+use crate::listeners::{Connection, Door, Serve};
 use crate::messages::{Done, Wish};
 use crate::service::Service;
+use crate::supervisor_client::SupervisorClient as KeeperDesk;
 pub use client::Client;
 use config::{Config, Problems, Stage};
 pub use directory::{find, undo};
 use gateway::bypass::{self, Ways};
-use gateway::figures::Watch;
-pub use request::{Direction, Request, Turn};
+use gateway::stats::Watch;
+pub use request::{Direction, Request, Toggle};
 use serde_json::{Map, Value, json};
 pub(crate) use socket::Identity;
 use socket::OwnFile;
@@ -59,7 +59,7 @@ impl Control {
     ) -> io::Result<Control> {
         let Socket { listener, file } = socket;
         listener.set_nonblocking(true)?;
-        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper: None };
+        let desk = Handler { service, watch, on_stop: Box::new(on_stop), keeper: None };
         Ok(Control { _door: Door::open("control", listener, desk)?, file: Some(file) })
     }
 
@@ -82,7 +82,7 @@ impl Control {
             let _ = asked.ask(Wish::Stop);
         };
         let keeper = Some((keeper, file.to_owned()));
-        let desk = Desk { service, watch, on_stop: Box::new(on_stop), keeper };
+        let desk = Handler { service, watch, on_stop: Box::new(on_stop), keeper };
         Ok(Control { _door: Door::open("control", listener, desk)?, file: None })
     }
 
@@ -93,7 +93,7 @@ impl Control {
 }
 
 /// Where requests are answered.
-struct Desk {
+struct Handler {
     service: Arc<Mutex<Service>>,
     watch: Watch,
     on_stop: Box<dyn Fn() + Send + Sync>,
@@ -107,7 +107,7 @@ struct Refusal {
     problems: Option<Problems>,
 }
 
-impl Host for Desk {
+impl Serve for Handler {
     type Listener = UnixListener;
     type Stream = UnixStream;
 
@@ -117,7 +117,7 @@ impl Host for Desk {
         Ok(stream)
     }
 
-    fn serve(&self, mut guest: Guest<'_, UnixStream>) {
+    fn serve(&self, mut guest: Connection<'_, UnixStream>) {
         let mut bytes = Vec::new();
         // Whoever is gone, or says nothing for long, is not waited for.
         while let Ok(Some(line)) = line(&mut guest, &mut bytes) {
@@ -142,7 +142,7 @@ impl Host for Desk {
     }
 }
 
-impl Desk {
+impl Handler {
     /// The answer to a line, and whether the gateway is to stop after it.
     fn answer(&self, line: &[u8]) -> (String, bool) {
         let request = match Request::parse(line) {
@@ -169,7 +169,7 @@ impl Desk {
         json!({ "version": env!("CARGO_PKG_VERSION"), "name": name, "process": std::process::id() })
     }
 
-    fn bypass(&self, stage: &str, way: Direction, switch: Turn) -> Result<Value, Refusal> {
+    fn bypass(&self, stage: &str, way: Direction, switch: Toggle) -> Result<Value, Refusal> {
         let known = Stage::NAMES.iter().find(|(name, _)| *name == stage);
         let Some((name, stage)) = known else {
             let names = Stage::NAMES.map(|(name, _)| name).join(", ");
@@ -181,8 +181,8 @@ impl Desk {
             Direction::Both => Ways::Both,
         };
         let engine_switch = match switch {
-            Turn::On => engine::Switch::On,
-            Turn::Off => engine::Switch::Off,
+            Toggle::On => engine::Toggle::On,
+            Toggle::Off => engine::Toggle::Off,
         };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = bypass::switch(service.config(), &service.reins(), *stage, ways, engine_switch)?;
@@ -226,7 +226,7 @@ enum Line {
 }
 
 /// The next line, without its end; none where nothing more comes. What came behind it stays in `bytes`.
-fn line(guest: &mut Guest<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<Line>> {
+fn line(guest: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<Line>> {
     let deadline = Instant::now() + READ_PATIENCE;
     let mut is_too_long = false;
     let mut piece = [0; 4096];

@@ -18,7 +18,7 @@ pub enum Request {
         #[serde(default)]
         way: Direction,
         /// Is it to work?
-        switch: Turn,
+        switch: Toggle,
     },
     /// Go on as another configuration says.
     Reload {
@@ -49,7 +49,7 @@ pub enum Direction {
 /// Whether a stage is to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Turn {
+pub enum Toggle {
     /// It is.
     On,
     /// It is not.

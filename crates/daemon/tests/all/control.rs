@@ -1,7 +1,7 @@
 //! Requests to a live gateway in, what it answers and does out.
 
 use crate::live_gateway::{Live, config, datagram, first_piece, put, segment, syn};
-use gateway::figures::{Figures, WayFigures, Went};
+use gateway::stats::{DirectionFigures, Stats, Went};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use wideload_daemon::control::{Client, Control, Direction, Request, Socket, Turn};
+use wideload_daemon::control::{Client, Control, Direction, Request, Socket, Toggle};
 
 #[test]
 fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_later() {
@@ -24,7 +24,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     assert_sound(&held);
 
     let bypass = |way, switch| Request::Bypass { stage: "coalesce".to_owned(), way, switch };
-    let answer = client.ask(&bypass(Direction::Both, Turn::Off)).expect("it can");
+    let answer = client.ask(&bypass(Direction::Both, Toggle::Off)).expect("it can");
     assert_eq!(answer["ways"], serde_json::json!(["to-wide"]), "toward the narrow side nothing is joined");
     let left = client.status().expect("it answers");
     assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
@@ -38,16 +38,16 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_first_and_works_again_l
     assert_eq!(passed.all.to_wide.forwarded.packets, 5, "they go on as they come");
     assert_sound(&passed);
 
-    client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
+    client.ask(&bypass(Direction::ToWide, Toggle::On)).expect("it can");
     put(&mut live.narrow, &[segment(1, 4_001, 1_000), segment(1, 5_001, 1_000)]);
     let again = live.until(|figures| figures.all.to_wide.held.packets == 2);
     assert_eq!(stage(&again.all.to_wide, "coalesce"), (true, 2));
     // A stage that works is not begun anew: what it holds stays held.
-    client.ask(&bypass(Direction::ToWide, Turn::On)).expect("it can");
+    client.ask(&bypass(Direction::ToWide, Toggle::On)).expect("it can");
     assert_eq!(client.status().expect("it answers").all.to_wide.held.packets, 2);
     assert_sound(&again);
 
-    let error = client.ask(&bypass(Direction::ToNarrow, Turn::Off)).expect_err("there is none").to_string();
+    let error = client.ask(&bypass(Direction::ToNarrow, Toggle::Off)).expect_err("there is none").to_string();
     assert!(
         error.ends_with("coalesce: the configuration has no such stage there; give it one, and reload"),
         "{error}"
@@ -66,7 +66,7 @@ fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segmen
         ((true, 1), (true, 1))
     );
     let join = |switch| Request::Bypass { stage: "join".to_owned(), way: Direction::Both, switch };
-    client.ask(&join(Turn::Off)).expect("it can");
+    client.ask(&join(Toggle::Off)).expect("it can");
     let off = client.status().expect("it answers");
     assert_eq!(
         (stage(&off.all.to_wide, "reassemble"), stage(&off.all.to_wide, "coalesce")),
@@ -77,7 +77,7 @@ fn joining_that_is_switched_off_gives_back_the_pieces_it_holds_and_leaves_segmen
     put(&mut live.narrow, &[first_piece(800), segment(1, 1_001, 1_000)]);
     let passed = live.until(|figures| figures.all.to_wide.received.packets == 4);
     assert_eq!((passed.all.to_wide.forwarded.packets, passed.all.to_wide.held.packets), (3, 1));
-    client.ask(&join(Turn::On)).expect("it can");
+    client.ask(&join(Toggle::On)).expect("it can");
     put(&mut live.narrow, &[first_piece(800)]);
     assert_sound(&live.until(|figures| figures.all.to_wide.held.packets == 2));
 }
@@ -91,14 +91,14 @@ fn cutting_stops_and_begins_at_once() {
     let cut = live.until(|figures| figures.all.to_narrow.received.packets == 1);
     assert_eq!(cut.all.to_narrow.forwarded.packets, 3);
     let fragment = |switch| Request::Bypass { stage: "fragment".to_owned(), way: Direction::ToNarrow, switch };
-    client.ask(&fragment(Turn::Off)).expect("it can");
+    client.ask(&fragment(Toggle::Off)).expect("it can");
     put(&mut live.wide, &[datagram(4_000)]);
     let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
     assert_eq!(refused.all.to_narrow.retired["too_big"].packets, 1);
     assert_eq!(refused.all.to_narrow.events["answered"].packets, 1);
     assert_eq!(refused.all.wide.went(Went::Packets), 1, "the answer");
     assert_sound(&refused);
-    client.ask(&fragment(Turn::On)).expect("it can");
+    client.ask(&fragment(Toggle::On)).expect("it can");
     put(&mut live.wide, &[datagram(4_000)]);
     let cut = live.until(|figures| figures.all.to_narrow.received.packets == 3);
     assert_eq!(cut.all.to_narrow.forwarded.packets, 6);
@@ -353,13 +353,13 @@ fn say(path: &std::path::Path, line: &str) -> Value {
 }
 
 /// Does a stage work, and how many packets does it hold?
-fn stage(way: &WayFigures, name: &str) -> (bool, u64) {
+fn stage(way: &DirectionFigures, name: &str) -> (bool, u64) {
     let stage = way.stages.iter().find(|stage| stage.stage == name).expect("it is there");
     (stage.is_on, stage.held.packets)
 }
 
 /// No law is broken and nothing is unexplained.
-fn assert_sound(figures: &Figures) {
+fn assert_sound(figures: &Stats) {
     for (name, way) in figures.all.ways() {
         assert_eq!((way.unexplained, &way.broken[..]), (Default::default(), &[][..]), "{name}: {way:#?}");
     }

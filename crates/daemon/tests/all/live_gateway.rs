@@ -1,10 +1,10 @@
 //! A border gateway between two TAP devices in a namespace of its own, and packets for it.
 
 use config::Config;
-use gateway::figures::{Figures, Watch};
+use gateway::stats::{Stats, Watch};
 use linux::namespace::Namespace;
 use linux::netlink::Netlink;
-use port::{Offloads, Options, PacketSocket, Port, ToDo, Wire};
+use port::{Offloads, Options, PacketSocket, Port, TxFrame, TxOffload};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Live {
     }
 
     /// Looks until it is as expected, at most three seconds.
-    pub fn until(&self, is_so: impl Fn(&Figures) -> bool) -> Figures {
+    pub fn until(&self, is_so: impl Fn(&Stats) -> bool) -> Stats {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let figures = self.watch.look().expect("the workers answer");
@@ -94,7 +94,7 @@ offloads = false
 /// Puts packets on an interface's wire.
 pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
     for packet in packets {
-        let wire = Wire { header: &ETHERNET, payload: packet, to_do: ToDo::default() };
+        let wire = TxFrame { header: &ETHERNET, payload: packet, to_do: TxOffload::default() };
         assert_eq!(socket.transmit(&[wire]).expect("the interface is up"), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! A live gateway in, what it tells Prometheus out.
 
 use crate::live_gateway::{Live, datagram, put, segment};
-use gateway::figures::{Came, Figures, Guessed, Lost, Shared, Went};
+use gateway::stats::{Came, Guessed, Lost, Shared, Stats, Went};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn the_sum_is_what_the_workers_tell_together() {
     assert_eq!(two.to_narrow.events["pieces"].packets, 6);
     assert_eq!((two.wide.came(Came::Packets), two.narrow.went(Went::Packets)), (2, 6));
     assert_eq!(two.wide.address, "tap:wide0");
-    let down = Figures::default().all;
+    let down = Stats::default().all;
     two += &down;
     assert!(!two.wide.is_up, "one that is down is told");
 }

@@ -4,14 +4,14 @@
 //! brings the facts more cheaply: its headers were compared with a mask. It decides nothing.
 
 use crate::ledger::Event;
-use crate::rules::{Mode, Rules, Switch};
-use packet::{Identifications, Ip, Packet, Part, TcpPart};
+use crate::rules::{Mode, Rules, Toggle};
+use packet::{Identifications, Ip, Packet, SegmentFacts, TcpSegmentFacts};
 
 /// What a further segment of a run has to continue.
 #[derive(Debug)]
 pub(super) struct RunEnd {
     /// What the last segment said.
-    pub(super) last: Part,
+    pub(super) last: SegmentFacts,
     /// How identifications go on; decided by the second segment.
     pub(super) ids: Option<Identifications>,
     /// Segments so far.
@@ -27,21 +27,21 @@ pub(super) struct RunEnd {
 #[inline(always)]
 pub(super) fn may_wait(packet: &Packet, rules: &Rules, canonical: impl FnOnce() -> bool) -> bool {
     let can_be_given_back = rules.mode == Mode::Resize || canonical();
-    let may_be_so_long = packet.len() <= usize::from(rules.len_max) || rules.longer == Switch::On;
+    let may_be_so_long = packet.len() <= usize::from(rules.len_max) || rules.longer == Toggle::On;
     // Of what came in pieces of IPv6 a longer packet would not know the identifications, under which it may have to leave.
-    let keeps_its_number = packet.longest_piece().is_none() || packet.ip().is_numbered();
+    let keeps_its_number = packet.max_fragment_len().is_none() || packet.ip().is_numbered();
     can_be_given_back && may_be_so_long && keeps_its_number && packet.is_single()
 }
 
 /// How far a segment lies ahead of the byte that comes next; a datagram always comes next.
 #[inline(always)]
-pub(super) fn ahead(next_seq: u32, tcp: Option<&TcpPart>) -> i32 {
+pub(super) fn ahead(next_seq: u32, tcp: Option<&TcpSegmentFacts>) -> i32 {
     tcp.map_or(0, |tcp| distance(next_seq, tcp.seq))
 }
 
 /// May one segment leave before another that may have come first? Not where they share bytes, of which the receiver keeps
 /// those that come first, nor where its clock is ahead: the receiver would drop the other (RFC 7323 section 5.3).
-pub(super) fn may_precede(one: &Part, other: &Part) -> bool {
+pub(super) fn may_precede(one: &SegmentFacts, other: &SegmentFacts) -> bool {
     let (Some(first), Some(second), Some(end)) = (one.tcp, other.tcp, one.seq_end()) else { return false };
     let by_clock = match (first.timestamps, second.timestamps) {
         (Some(first), Some(second)) => distance(first.value, second.value) >= 0,
@@ -58,7 +58,7 @@ impl RunEnd {
         &self,
         len: usize,
         ip: &Ip,
-        tcp: Option<&TcpPart>,
+        tcp: Option<&TcpSegmentFacts>,
         payload_len: u16,
         rules: &Rules,
         is_alike: impl FnOnce() -> bool,
@@ -92,7 +92,7 @@ impl RunEnd {
 
     /// Goes on behind a segment that joined.
     #[inline(always)]
-    pub(super) fn go_on(&mut self, ip: &Ip, tcp: Option<TcpPart>, payload_len: u16) {
+    pub(super) fn go_on(&mut self, ip: &Ip, tcp: Option<TcpSegmentFacts>, payload_len: u16) {
         self.ids = self.next_ids(ip);
         (self.last.tcp, self.last.id, self.last.payload_len) = (tcp, ip.id, payload_len);
         self.longest = self.longest.max(payload_len);
@@ -107,7 +107,7 @@ impl RunEnd {
     /// Does what TCP says move on as it may? In a train that gives back what came, nothing moves; else acknowledgement and time
     /// stamps never go back (R135).
     #[inline(always)]
-    fn tcp_moves_on(&self, next: Option<&TcpPart>, rules: &Rules) -> bool {
+    fn tcp_moves_on(&self, next: Option<&TcpSegmentFacts>, rules: &Rules) -> bool {
         let (Some(last), Some(next)) = (&self.last.tcp, next) else { return next.is_none() };
         if rules.mode == Mode::Reversible {
             return (next.ack, next.window, next.timestamps) == (last.ack, last.window, last.timestamps);
@@ -135,7 +135,7 @@ impl RunEnd {
 }
 
 #[inline(always)]
-fn count_max(tcp: Option<&TcpPart>, is_strict: bool) -> u32 {
+fn count_max(tcp: Option<&TcpSegmentFacts>, is_strict: bool) -> u32 {
     match tcp {
         None => DATAGRAMS_MAX,
         Some(_) if is_strict => SEGMENTS_MAX,

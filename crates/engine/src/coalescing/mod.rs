@@ -16,31 +16,31 @@ mod stream;
 
 use crate::connections::Connections;
 use crate::flows::{FlowKey, Found};
-use crate::held::{Handle, Waiting};
+use crate::held::{FairQueue, Handle};
+use crate::keyed_hash::Secret;
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
-use crate::rules::{Exempt, Hold, Mode, Rules, Switch};
-use crate::secret::Secret;
+use crate::rules::{Exempt, Hold, Mode, Rules, Toggle};
 use crate::sink::{CopyPayload, PayloadSink};
 use core::time::Duration;
 use may_join::may_wait;
-use packet::{Frame, Packet, Part, TcpFacts, TcpPart, Time, tcp};
-use reorder::Places;
-use stream::{HOLD_MAX, HOLD_MIN, STREAM_CHARGE, Stream, Taken};
+use packet::{Frame, Packet, SegmentFacts, TcpFacts, TcpSegmentFacts, Time, tcp};
+use reorder::ReorderSlab;
+use stream::{HOLD_MAX, HOLD_MIN, Outcome, STREAM_CHARGE, Stream};
 
 /// Joins the segments of each stream into trains. Its streams are found by the table of connections.
 #[derive(Debug)]
 pub struct Coalescer {
-    streams: Waiting<Stream>,
+    streams: FairQueue<Stream>,
     /// Streams that hold something since [`moment`](Coalescer::moment), with nothing waiting for its turn, and may have let go
     /// of it: `streams` takes them for idle ones. Most of what is held for a burst is let go before time goes on, and costs no
     /// place in a line.
     ///
     /// Invariant: it is these that are marked so.
-    fresh: Vec<Handle>,
+    burst: Vec<Handle>,
     moment: Time,
     /// Where segments of all streams wait for their turn.
-    places: Places,
+    places: ReorderSlab,
     rules: Rules,
     limit: usize,
     exempt: Vec<Exempt>,
@@ -64,10 +64,10 @@ impl Coalescer {
         assert!(holds.iter().all(|hold| *hold < IDLE), "a stream is remembered longer than its runs wait");
         let patiences = [holds, &[IDLE]].concat();
         Coalescer {
-            streams: Waiting::new(limit, &patiences, secret),
-            fresh: Vec::with_capacity(FRESH_MAX),
+            streams: FairQueue::new(limit, &patiences, secret),
+            burst: Vec::with_capacity(FRESH_MAX),
             moment: Time::ZERO,
-            places: Places::new(),
+            places: ReorderSlab::new(),
             rules,
             limit,
             exempt,
@@ -98,7 +98,7 @@ impl Coalescer {
     #[inline(always)]
     pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
         let continues = |at, packet: &Packet| {
-            let stream = self.streams.peek(at)?;
+            let stream = self.streams.get(at)?;
             Some((stream.moves(packet)?, stream.connection))
         };
         connections.flows.find(packet, self.direction, self.rules.udp, continues)
@@ -135,7 +135,7 @@ impl Coalescer {
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
     ) {
-        self.go_to(now);
+        self.set_now(now);
         if let Found::Alike { stream, tcp, .. } = found {
             self.push_alike(now, stream, packet, tcp, connections, out, sink);
         } else {
@@ -151,7 +151,7 @@ impl Coalescer {
         now: Time,
         at: Handle,
         packet: Packet,
-        tcp: TcpPart,
+        tcp: TcpSegmentFacts,
         connections: &mut Connections,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
@@ -159,9 +159,9 @@ impl Coalescer {
         let stream = self.streams.at_mut(at);
         let held_something = stream.holds_something();
         match stream.glance(now, packet, tcp, &self.rules, out, sink) {
-            Taken::Joined => {}
-            Taken::Changed => self.follow(now, at, held_something, false, connections, out),
-            Taken::Not(packet) => {
+            Outcome::Joined => {}
+            Outcome::Changed => self.follow(now, at, held_something, false, connections, out),
+            Outcome::Not(packet) => {
                 let facts = packet.tcp_facts();
                 self.push_to(now, at, packet, facts.as_ref(), connections, out);
             }
@@ -224,23 +224,23 @@ impl Coalescer {
 
     /// Time goes on.
     #[inline]
-    fn go_to(&mut self, now: Time) {
+    fn set_now(&mut self, now: Time) {
         if now != self.moment {
-            self.settle();
+            self.file_burst();
             self.moment = now;
         }
     }
 
     /// Has `streams` know what is fresh.
-    fn settle(&mut self) {
-        let mut fresh = core::mem::take(&mut self.fresh);
-        fresh.drain(..).for_each(|at| self.settle_one(at));
-        self.fresh = fresh;
+    fn file_burst(&mut self) {
+        let mut fresh = core::mem::take(&mut self.burst);
+        fresh.drain(..).for_each(|at| self.file_stream(at));
+        self.burst = fresh;
     }
 
-    fn settle_one(&mut self, at: Handle) {
+    fn file_stream(&mut self, at: Handle) {
         let stream = self.streams.at_mut(at);
-        stream.is_fresh = false;
+        stream.is_in_burst = false;
         let (holds_something, pair) = (stream.holds_something(), stream.pair);
         self.line_up(self.moment, at, false);
         self.count_pair(pair, false, holds_something);
@@ -248,46 +248,46 @@ impl Coalescer {
 
     /// Does nothing have to be given up for memory, even if all that is fresh, and `more` streams, held as much as they can?
     fn has_room_for(&self, more: usize) -> bool {
-        self.streams.charged() + (self.fresh.len() + more) * FRESH_LEN_MAX <= self.limit
+        self.streams.charged() + (self.burst.len() + more) * FRESH_LEN_MAX <= self.limit
     }
 
     /// Gives up what is above the limit.
-    fn keep_limit(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
+    fn enforce_limit(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
         if self.has_room_for(0) {
             return;
         }
-        self.settle();
-        while let Some(at) = self.streams.surplus() {
-            self.give_up(now, at, Event::RunEvicted, connections, out);
+        self.file_burst();
+        while let Some(at) = self.streams.over_limit() {
+            self.evict(now, at, Event::RunEvicted, connections, out);
         }
     }
 
     /// Lets go of what has waited long enough.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
-        self.go_to(now);
-        self.settle();
+        self.set_now(now);
+        self.file_burst();
         while let Some(at) = self.streams.late(now) {
-            self.give_up(now, at, Event::RunLate, connections, out);
+            self.evict(now, at, Event::RunLate, connections, out);
         }
     }
 
     /// Lets go of all that is held: the port has nothing more to give, or the input has ended.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut impl Next) {
-        self.go_to(now);
+        self.set_now(now);
         while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
-            self.let_go(now, at, Event::RunAtEnd, connections, out);
+            self.flush_stream(now, at, Event::RunAtEnd, connections, out);
         }
-        let mut fresh = core::mem::take(&mut self.fresh);
+        let mut fresh = core::mem::take(&mut self.burst);
         for at in fresh.drain(..) {
-            self.let_go_fresh(now, at, out);
+            self.flush_burst_stream(now, at, out);
         }
-        self.fresh = fresh;
+        self.burst = fresh;
     }
 
-    fn let_go_fresh(&mut self, now: Time, at: Handle, out: &mut impl Next) {
+    fn flush_burst_stream(&mut self, now: Time, at: Handle, out: &mut impl Next) {
         let stream = self.streams.at_mut(at);
         stream.close(Event::RunAtEnd, &self.rules, out);
-        stream.is_fresh = false;
+        stream.is_in_burst = false;
         if stream.idle_since != now {
             stream.idle_since = now;
             self.streams.touch(now, at, IDLE);
@@ -296,8 +296,8 @@ impl Coalescer {
 
     /// Ends a stream: what it holds leaves by this rule.
     fn end(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
-        self.let_go(now, at, event, connections, out);
-        if self.streams.peek(at).is_some() {
+        self.flush_stream(now, at, event, connections, out);
+        if self.streams.get(at).is_some() {
             self.forget(at, connections);
         }
     }
@@ -311,12 +311,12 @@ impl Coalescer {
 
     /// When [`expire`](Coalescer::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
-        let fresh = self.fresh_streams().map(|stream| self.moment + self.patience(stream));
+        let fresh = self.burst_streams().map(|stream| self.moment + self.patience(stream));
         fresh.chain(self.streams.next_deadline()).min()
     }
 
-    fn fresh_streams(&self) -> impl Iterator<Item = &Stream> {
-        let streams = self.fresh.iter().filter_map(|at| self.streams.peek(*at));
+    fn burst_streams(&self) -> impl Iterator<Item = &Stream> {
+        let streams = self.burst.iter().filter_map(|at| self.streams.get(*at));
         streams.filter(|stream| stream.holds_something())
     }
 
@@ -332,11 +332,11 @@ impl Coalescer {
     /// Is nothing held?
     pub fn is_empty(&self) -> bool {
         // Whoever holds something waits no longer than that.
-        self.fresh_streams().next().is_none() && self.streams.oldest_within(self.longest_hold()).is_none()
+        self.burst_streams().next().is_none() && self.streams.oldest_within(self.longest_hold()).is_none()
     }
 
     /// May segments become longer than they left their sender, from here on?
-    pub(crate) fn set_longer(&mut self, longer: Switch) {
+    pub(crate) fn set_longer(&mut self, longer: Toggle) {
         self.rules.longer = longer;
     }
 
@@ -352,7 +352,7 @@ impl Coalescer {
 
     /// Bytes charged against the limit.
     pub fn charged(&self) -> usize {
-        let fresh = self.fresh_streams().map(|stream| stream.charge(&self.places) - STREAM_CHARGE);
+        let fresh = self.burst_streams().map(|stream| stream.charge(&self.places) - STREAM_CHARGE);
         self.streams.charged() + fresh.sum::<usize>()
     }
 
@@ -374,7 +374,7 @@ impl Coalescer {
         let packet_at = |index: usize| frames.get(index).and_then(Frame::packet);
         let flows = &connections.flows;
         if let Some(packet) = packet_at(5 * FORESIGHT) {
-            packet.foresee();
+            packet.prefetch();
         }
         if let Some(packet) = packet_at(4 * FORESIGHT) {
             packet::prefetch(packet.header());
@@ -383,9 +383,9 @@ impl Coalescer {
             flows.prefetch_hint(packet);
         }
         if let Some(at) = packet_at(2 * FORESIGHT).and_then(|packet| flows.prefetch(packet)) {
-            self.streams.foresee(at);
+            self.streams.prefetch(at);
         }
-        let stream_of = |packet| self.streams.peek(flows.hinted_stream(packet)?);
+        let stream_of = |packet| self.streams.get(flows.hinted_stream(packet)?);
         if let Some(stream) = packet_at(FORESIGHT).and_then(stream_of) {
             stream.foresee();
         }
@@ -422,7 +422,7 @@ impl Coalescer {
         now: Time,
         at: Handle,
         packet: Packet,
-        part: Part,
+        part: SegmentFacts,
         connections: &mut Connections,
         out: &mut impl Next,
     ) {
@@ -431,7 +431,7 @@ impl Coalescer {
         stream.arrive(now);
         if stream.is_exempt {
             out.forward(packet);
-            return self.keep_limit(now, connections, out);
+            return self.enforce_limit(now, connections, out);
         }
         stream.take(now, packet, part, &self.rules, &mut self.places, out);
         self.follow(now, at, held_something, waited, connections, out);
@@ -449,22 +449,22 @@ impl Coalescer {
     ) {
         let stream = self.streams.at_mut(at);
         let (holds_something, waits, pair) = (stream.holds_something(), stream.waits(), stream.pair);
-        let (is_over, was_fresh) = (stream.is_over, stream.is_fresh);
+        let (is_over, was_fresh) = (stream.is_over, stream.is_in_burst);
         if was_fresh && !is_over && !waits {
             return;
         }
-        self.forget_fresh(at);
+        self.leave_burst(at);
         let held_something = held_something && !was_fresh;
         if is_over {
             self.remove(at, connections);
-        } else if !held_something && holds_something && !waits && self.may_be_fresh() {
-            self.streams.at_mut(at).is_fresh = true;
-            return self.fresh.push(at);
+        } else if !held_something && holds_something && !waits && self.may_join_burst() {
+            self.streams.at_mut(at).is_in_burst = true;
+            return self.burst.push(at);
         } else {
             self.line_up(now, at, waited && waits);
         }
         self.count_pair(pair, held_something, holds_something);
-        self.keep_limit(now, connections, out);
+        self.enforce_limit(now, connections, out);
     }
 
     /// Has `streams` know when a stream is late now, and what it is charged. A gap has until the deadline that the first segment
@@ -482,7 +482,7 @@ impl Coalescer {
     }
 
     fn forget(&mut self, at: Handle, connections: &mut Connections) {
-        self.forget_fresh(at);
+        self.leave_burst(at);
         self.remove(at, connections);
     }
 
@@ -494,16 +494,16 @@ impl Coalescer {
     }
 
     /// A stream is fresh no longer.
-    fn forget_fresh(&mut self, at: Handle) {
-        if core::mem::take(&mut self.streams.at_mut(at).is_fresh) {
-            self.fresh.retain(|fresh| *fresh != at);
+    fn leave_burst(&mut self, at: Handle) {
+        if core::mem::take(&mut self.streams.at_mut(at).is_in_burst) {
+            self.burst.retain(|fresh| *fresh != at);
         }
     }
 
     /// May another stream hold something without the knowledge of `streams`? None that may be late at once.
-    fn may_be_fresh(&mut self) -> bool {
-        if self.fresh.len() >= FRESH_MAX {
-            self.settle();
+    fn may_join_burst(&mut self) -> bool {
+        if self.burst.len() >= FRESH_MAX {
+            self.file_burst();
         }
         self.rules.hold != Hold::Fixed(Duration::ZERO) && self.has_room_for(1)
     }
@@ -520,12 +520,12 @@ impl Coalescer {
         connections: &mut Connections,
         out: &mut impl Next,
     ) {
-        let says = Says::of(&packet, facts);
+        let says = ControlInfo::of(&packet, facts);
         if let Some(at) = at {
-            self.let_go(now, at, Event::RunPassed, connections, out);
+            self.flush_stream(now, at, Event::RunPassed, connections, out);
         }
         // What waited may have ended the stream, and all that is known of its connection.
-        let at = match at.filter(|at| self.streams.peek(*at).is_some()) {
+        let at = match at.filter(|at| self.streams.get(*at).is_some()) {
             Some(at) => Some(at),
             None => match says.next_seq.filter(|_| says.opens) {
                 Some(next_seq) => {
@@ -545,36 +545,43 @@ impl Coalescer {
             }
         }
         out.forward(packet);
-        self.keep_limit(now, connections, out);
+        self.enforce_limit(now, connections, out);
     }
 
     /// A packet that names no connection. A fragment may be of any stream between its two addresses.
     fn pass_flowless(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut impl Next) {
         if packet.ip().fragment.is_some() && self.holds_something_of(&packet) {
             while let Some(at) = self.streams.oldest_within(self.longest_hold()) {
-                self.let_go(now, at, Event::RunPassed, connections, out);
+                self.flush_stream(now, at, Event::RunPassed, connections, out);
             }
         }
         out.forward(packet);
     }
 
     /// A stream has waited long enough, or its memory is needed: what it holds leaves; next time, it is forgotten.
-    fn give_up(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
+    fn evict(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
         if self.streams.at_mut(at).holds_something() {
-            self.let_go(now, at, event, connections, out);
+            self.flush_stream(now, at, event, connections, out);
         } else {
             self.forget(at, connections);
         }
     }
 
     /// Lets go of what a stream holds.
-    fn let_go(&mut self, now: Time, at: Handle, event: Event, connections: &mut Connections, out: &mut impl Next) {
+    fn flush_stream(
+        &mut self,
+        now: Time,
+        at: Handle,
+        event: Event,
+        connections: &mut Connections,
+        out: &mut impl Next,
+    ) {
         let stream = self.streams.at_mut(at);
         if !stream.holds_something() {
             return;
         }
         stream.let_go(now, event, &self.rules, &mut self.places, out);
-        let (is_over, is_fresh, pair) = (stream.is_over, stream.is_fresh, stream.pair);
+        let (is_over, is_fresh, pair) = (stream.is_over, stream.is_in_burst, stream.pair);
         if !is_fresh {
             stream.idle_since = now;
             self.count_pair(pair, true, false);
@@ -589,7 +596,7 @@ impl Coalescer {
 
     /// Is anything held between the addresses of this packet?
     fn holds_something_of(&mut self, packet: &Packet) -> bool {
-        self.settle();
+        self.file_burst();
         let pair = usize::from(pair_of(self.secret, packet));
         self.pairs.get(pair).is_some_and(|holding| *holding > 0)
     }
@@ -610,30 +617,30 @@ impl Coalescer {
 
 /// The part of a packet that may wait for others, or join them. What stands for many is not looked at: a train passes
 /// without its payload being summed.
-fn part(packet: &Packet, facts: Option<&TcpFacts>, rules: &Rules) -> Option<Part> {
-    let part = if packet.is_single() { Part::with(packet, facts) } else { None };
+fn part(packet: &Packet, facts: Option<&TcpFacts>, rules: &Rules) -> Option<SegmentFacts> {
+    let part = if packet.is_single() { SegmentFacts::with(packet, facts) } else { None };
     part.filter(|part| may_wait(packet, rules, || part.canonical))
 }
 
 /// What a packet that joins nothing says about its flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Says {
+struct ControlInfo {
     opens: bool,
     ends: bool,
     next_seq: Option<u32>,
 }
 
-impl Says {
-    fn of(packet: &Packet, facts: Option<&TcpFacts>) -> Says {
-        let Some(facts) = facts else { return Says::default() };
+impl ControlInfo {
+    fn of(packet: &Packet, facts: Option<&TcpFacts>) -> ControlInfo {
+        let Some(facts) = facts else { return ControlInfo::default() };
         let (opens, ends) = (facts.flags & tcp::SYN != 0, facts.flags & (tcp::RST | tcp::FIN) != 0);
         let says_something = opens || ends || facts.payload_len > 0;
         // What is damaged says nothing.
         if !says_something || !matches!(packet.checksum_error().fold(), 0 | 0xFFFF) {
-            return Says::default();
+            return ControlInfo::default();
         }
         let len = facts.payload_len + u32::from(opens);
-        Says { opens, ends, next_seq: Some(facts.seq.wrapping_add(len)) }
+        ControlInfo { opens, ends, next_seq: Some(facts.seq.wrapping_add(len)) }
     }
 }
 
@@ -677,7 +684,7 @@ mod tests {
     use crate::output::Output;
     use fastrand::Rng;
     use packet::ip::{TCP, pseudo_sum};
-    use packet::{Address, Checksum, Frame, Ingress, Medium, Pool, Sum};
+    use packet::{Address, Checksum, Frame, Ingress, LinkType, Pool, Sum};
 
     #[test]
     fn a_glance_and_what_is_fresh_change_nothing_that_can_be_seen() {
@@ -687,7 +694,7 @@ mod tests {
                 mode: *random.choice(&[Mode::Reversible, Mode::Resize]).unwrap(),
                 hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
                 len_max: *random.choice(&[1_000, 4_000, 65_535]).unwrap(),
-                longer: *random.choice(&[Switch::Off, Switch::On]).unwrap(),
+                longer: *random.choice(&[Toggle::Off, Toggle::On]).unwrap(),
                 udp: false,
             };
             let mut glancing = Half::new(&rules, false);
@@ -737,7 +744,7 @@ mod tests {
         let mut read = || {
             let frame = talk.frame(500, 0x10, 30, &mut random);
             (talk.seq, talk.id) = (talk.seq.wrapping_add(500), talk.id + 1);
-            let mut packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut half.out.pool).unwrap();
+            let mut packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut half.out.pool).unwrap();
             packet.checksum = Checksum::Verified;
             packet
         };
@@ -794,7 +801,7 @@ mod tests {
     }
 
     fn usual() -> Rules {
-        Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max: 65_535, longer: Switch::Off, udp: false }
+        Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max: 65_535, longer: Toggle::Off, udp: false }
     }
 
     #[test]
@@ -805,7 +812,7 @@ mod tests {
                 vec![0x45, 0, 0, 20, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, source, 10, 0, 0, destination];
             let checksum = Sum::of(&frame).checksum();
             frame[10..12].copy_from_slice(&checksum.to_be_bytes());
-            let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+            let packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
             let counter = pair_of(Secret::new(5), &packet);
             out.done(packet);
             usize::from(counter)
@@ -832,7 +839,7 @@ mod tests {
                 mode: Mode::Resize,
                 hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
                 len_max: *random.choice(&[1_000, 65_535]).unwrap(),
-                longer: Switch::Off,
+                longer: Toggle::Off,
                 udp: false,
             };
             // Room for a few flows and packets, or for all.
@@ -856,7 +863,7 @@ mod tests {
                         most = most.max(coalescer.early_count() + 1);
                         frames.push(random.choice(&mut talks).unwrap().say(&mut random));
                         let frame = frames.swap_remove(random.usize(..frames.len()));
-                        let packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+                        let packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
                         coalescer.push(now, packet, &mut connections, &mut out);
                     }
                 }
@@ -922,7 +929,7 @@ mod tests {
                 _ => self.push(now, frame, checksum),
             }
             if self.is_close {
-                self.coalescer.settle();
+                self.coalescer.file_burst();
             }
             let gone = self.drain();
             self.tell(gone)
@@ -933,7 +940,7 @@ mod tests {
             let mut gone = Vec::new();
             while let Some(packet) = self.out.next() {
                 let ports = packet.bytes().get(20..24).unwrap_or_default().to_vec();
-                let more = (packet.train, packet.checksum, packet.is_as_received(), packet.longest_piece());
+                let more = (packet.gso, packet.checksum, packet.is_as_received(), packet.max_fragment_len());
                 gone.push((ports, format!("{:02x?} {more:?}", packet.frame())));
                 self.out.done(packet);
             }
@@ -952,7 +959,7 @@ mod tests {
         }
 
         fn push(&mut self, now: Time, frame: &[u8], checksum: Checksum) {
-            let mut packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).unwrap();
+            let mut packet = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut self.out.pool).unwrap();
             packet.checksum = checksum;
             packet.set_longest_piece(self.came_as);
             let found = self.coalescer.find(&mut self.connections, &packet);

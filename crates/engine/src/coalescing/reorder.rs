@@ -4,22 +4,22 @@
 //! waited at once as will, and a flow whose segments come in order pays for the ends of an empty queue only. Which segments
 //! may wait, how long, and before which others, is for the flow to say.
 
-use packet::{Packet, Part};
+use packet::{Packet, SegmentFacts};
 
 /// The places of all segments that wait, whichever flow they are of.
 ///
 /// Invariant: a place is in one queue and has its segment, or it is free and has none. There are never more than have
 /// been taken at once; who bounds what waits bounds them.
 #[derive(Debug)]
-pub(crate) struct Places {
-    places: Vec<Place>,
+pub(crate) struct ReorderSlab {
+    places: Vec<ReorderSlot>,
     /// The first that is free; it knows the next.
     free: u32,
 }
 
 #[derive(Debug)]
-struct Place {
-    segment: Option<(Packet, Part)>,
+struct ReorderSlot {
+    segment: Option<(Packet, SegmentFacts)>,
     links: Links,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Links {
 /// The segments of one flow that wait for their turn, in the order of its stream. All its methods want the places that it
 /// was filled with.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct ReorderQueue {
     first: u32,
     last: u32,
     count: u32,
@@ -41,9 +41,9 @@ pub(crate) struct Queue {
     payload_len: u32,
 }
 
-impl Queue {
+impl ReorderQueue {
     /// A queue in which nothing waits.
-    pub(crate) const EMPTY: Queue = Queue { first: NONE, last: NONE, count: 0, payload_len: 0 };
+    pub(crate) const EMPTY: ReorderQueue = ReorderQueue { first: NONE, last: NONE, count: 0, payload_len: 0 };
 
     /// Does nothing wait?
     #[inline(always)]
@@ -62,12 +62,12 @@ impl Queue {
     }
 
     /// The part of the segment whose turn is next.
-    pub(crate) fn first<'a>(&self, places: &'a Places) -> Option<&'a Part> {
+    pub(crate) fn first<'a>(&self, places: &'a ReorderSlab) -> Option<&'a SegmentFacts> {
         places.part(self.first)
     }
 
     /// Between which places a segment belongs: behind the last one whose part `is_before` it.
-    pub(crate) fn seek(&self, places: &Places, is_before: impl Fn(&Part) -> bool) -> Links {
+    pub(crate) fn seek(&self, places: &ReorderSlab, is_before: impl Fn(&SegmentFacts) -> bool) -> Links {
         let mut links = Links { before: self.last, after: NONE };
         while places.part(links.before).is_some_and(|part| !is_before(part)) {
             links = Links { before: places.at(links.before).links.before, after: links.before };
@@ -76,10 +76,10 @@ impl Queue {
     }
 
     /// Has a segment wait between two places that are next to each other.
-    pub(crate) fn insert(&mut self, places: &mut Places, links: Links, packet: Packet, part: Part) {
+    pub(crate) fn insert(&mut self, places: &mut ReorderSlab, links: Links, packet: Packet, part: SegmentFacts) {
         self.count += 1;
         self.payload_len += u32::from(part.payload_len);
-        let at = places.take(Place { segment: Some((packet, part)), links });
+        let at = places.take(ReorderSlot { segment: Some((packet, part)), links });
         match links.before {
             NONE => self.first = at,
             before => places.at_mut(before).links.after = at,
@@ -91,7 +91,7 @@ impl Queue {
     }
 
     /// The segment whose turn is next, which waits no longer.
-    pub(crate) fn pop(&mut self, places: &mut Places) -> Option<(Packet, Part)> {
+    pub(crate) fn pop(&mut self, places: &mut ReorderSlab) -> Option<(Packet, SegmentFacts)> {
         if self.is_empty() {
             return None;
         }
@@ -108,7 +108,7 @@ impl Queue {
     }
 
     /// All packets that wait, in the order of their stream.
-    pub(crate) fn packets<'a>(&self, places: &'a Places) -> impl Iterator<Item = &'a Packet> {
+    pub(crate) fn packets<'a>(&self, places: &'a ReorderSlab) -> impl Iterator<Item = &'a Packet> {
         let mut next = self.first;
         core::iter::from_fn(move || {
             let (packet, _) = places.segment(next)?;
@@ -118,23 +118,23 @@ impl Queue {
     }
 }
 
-impl Places {
+impl ReorderSlab {
     /// No places.
-    pub(crate) const fn new() -> Places {
-        Places { places: Vec::new(), free: NONE }
+    pub(crate) const fn new() -> ReorderSlab {
+        ReorderSlab { places: Vec::new(), free: NONE }
     }
 
     /// The part of the segment at a place; none where there is no place.
-    pub(crate) fn part(&self, at: u32) -> Option<&Part> {
+    pub(crate) fn part(&self, at: u32) -> Option<&SegmentFacts> {
         self.segment(at).map(|(_, part)| part)
     }
 
-    fn segment(&self, at: u32) -> Option<&(Packet, Part)> {
+    fn segment(&self, at: u32) -> Option<&(Packet, SegmentFacts)> {
         self.places.get(at as usize)?.segment.as_ref()
     }
 
     /// Takes a free place.
-    fn take(&mut self, place: Place) -> u32 {
+    fn take(&mut self, place: ReorderSlot) -> u32 {
         match self.free {
             NONE => self.widen(place),
             at => {
@@ -146,13 +146,13 @@ impl Places {
     }
 
     #[cold]
-    fn widen(&mut self, place: Place) -> u32 {
+    fn widen(&mut self, place: ReorderSlot) -> u32 {
         self.places.push(place);
         self.places.len() as u32 - 1
     }
 
     /// Empties a place, which is free then.
-    fn give_back(&mut self, at: u32) -> (Packet, Part) {
+    fn give_back(&mut self, at: u32) -> (Packet, SegmentFacts) {
         let free = core::mem::replace(&mut self.free, at);
         let place = self.at_mut(at);
         place.links.after = free;
@@ -160,14 +160,14 @@ impl Places {
         segment
     }
 
-    fn at(&self, at: u32) -> &Place {
+    fn at(&self, at: u32) -> &ReorderSlot {
         match self.places.get(at as usize) {
             Some(place) => place,
             None => panic!("a place that is linked is there"),
         }
     }
 
-    fn at_mut(&mut self, at: u32) -> &mut Place {
+    fn at_mut(&mut self, at: u32) -> &mut ReorderSlot {
         match self.places.get_mut(at as usize) {
             Some(place) => place,
             None => panic!("a place that is linked is there"),
@@ -179,7 +179,7 @@ impl Places {
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
-impl Places {
+impl ReorderSlab {
     /// Places that there are, taken and free.
     pub(crate) fn count(&self) -> usize {
         self.places.len()
@@ -201,15 +201,15 @@ impl Places {
 mod tests {
     use super::*;
     use fastrand::Rng;
-    use packet::{Frame, Ingress, Medium, Pool, Sum};
+    use packet::{Frame, Ingress, LinkType, Pool, Sum};
 
     #[test]
     fn random_work_on_many_queues_agrees_with_lists() {
         for seed in 0..100 {
             let mut random = Rng::with_seed(seed);
             let mut pool = Pool::new(1 << 24);
-            let mut places = Places::new();
-            let mut queues: Vec<Queue> = (0..random.usize(1..6)).map(|_| Queue::EMPTY).collect();
+            let mut places = ReorderSlab::new();
+            let mut queues: Vec<ReorderQueue> = (0..random.usize(1..6)).map(|_| ReorderQueue::EMPTY).collect();
             let mut lists: Vec<Vec<u32>> = vec![Vec::new(); queues.len()];
             let mut most = 0;
             for _ in 0..500 {
@@ -248,8 +248,15 @@ mod tests {
     }
 
     /// A segment that carries as many bytes as its number says.
-    fn part(id: u32) -> Part {
-        Part { payload_at: 40, payload_len: id as u16, payload_sum: Sum::ZERO, id, canonical: true, tcp: None }
+    fn part(id: u32) -> SegmentFacts {
+        SegmentFacts {
+            payload_at: 40,
+            payload_len: id as u16,
+            payload_sum: Sum::ZERO,
+            id,
+            canonical: true,
+            tcp: None,
+        }
     }
 
     fn packet(id: u32, pool: &mut Pool) -> Packet {
@@ -257,6 +264,6 @@ mod tests {
         frame[4..6].copy_from_slice(&(id as u16).to_be_bytes());
         let checksum = Sum::of(&frame).checksum();
         frame[10..12].copy_from_slice(&checksum.to_be_bytes());
-        Frame::copy(&frame, Medium::Ip, Ingress(0), pool).unwrap()
+        Frame::copy(&frame, LinkType::Ip, Ingress(0), pool).unwrap()
     }
 }

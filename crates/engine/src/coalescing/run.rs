@@ -8,7 +8,7 @@ use crate::output::Next;
 use crate::rules::{Hold, Rules};
 use crate::sink::PayloadSink;
 use core::time::Duration;
-use packet::{Checksum, Glance, Maker, Packet, Part, Sum, TcpPart, Time, Train, share_headers};
+use packet::{Checksum, Gso, HeaderMatch, Maker, Packet, SegmentFacts, Sum, TcpSegmentFacts, Time, share_headers};
 
 /// Segments in order, in the buffer of the first.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Run {
 
 /// Why a segment that looks like the first one is not taken in.
 #[derive(Debug)]
-pub(crate) enum Unlike {
+pub(crate) enum NotMerged {
     /// It fits, but the run would become too long.
     Full,
     /// Something that takes a closer look.
@@ -41,7 +41,7 @@ pub(crate) enum Unlike {
 
 impl Run {
     #[inline]
-    pub(crate) fn new(now: Time, packet: Packet, part: Part, usual_len: u32, rules: &Rules) -> Run {
+    pub(crate) fn new(now: Time, packet: Packet, part: SegmentFacts, usual_len: u32, rules: &Rules) -> Run {
         let is_longer = packet.len() > usize::from(rules.len_max);
         let mut run = Run {
             payload_sum: part.payload_sum,
@@ -87,31 +87,32 @@ impl Run {
     pub(crate) fn takes(
         &mut self,
         packet: &Packet,
-        seen: &Glance,
-        tcp: &TcpPart,
+        seen: &HeaderMatch,
+        tcp: &TcpSegmentFacts,
         rules: &Rules,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
-    ) -> Result<(), Unlike> {
+    ) -> Result<(), NotMerged> {
         // What is brought behind a run of one before its checksum is known must not lie on the link's padding.
         if self.end.count == 1 && self.is_padded() {
-            return Err(Unlike::Other);
+            return Err(NotMerged::Other);
         }
         let Run { packet: joined, end, .. } = self;
         let is_alike = || joined.shares_link(packet);
         match end.refuses(joined.len(), packet.ip(), Some(tcp), end.first_len, rules, is_alike) {
             None => {}
-            Some(Event::RunFull) => return Err(Unlike::Full),
-            Some(_) => return Err(Unlike::Other),
+            Some(Event::RunFull) => return Err(NotMerged::Full),
+            Some(_) => return Err(NotMerged::Other),
         }
         let payload_len = usize::from(end.first_len);
         if joined.len() + payload_len > self.held_len_max as usize && !self.grow(payload_len, out) {
-            return Err(Unlike::Other);
+            return Err(NotMerged::Other);
         }
         let at = self.payload_len();
         let place = self.packet.behind_mut(payload_len);
-        let Some((sum, less)) = seen.land(packet, place, |place, payload| sink.bring(place, payload)) else {
-            return Err(Unlike::Other);
+        let Some((sum, less)) = seen.copy_payload(packet, place, |place, payload| sink.bring(place, payload))
+        else {
+            return Err(NotMerged::Other);
         };
         (self.payload_sum, self.less) = (self.payload_sum + sum.at(at), self.less + less.at(at));
         self.packet.lengthen(payload_len);
@@ -151,15 +152,16 @@ impl Run {
     pub(crate) fn refuses(
         &mut self,
         packet: &Packet,
-        part: &Part,
+        part: &SegmentFacts,
         rules: &Rules,
         out: &mut impl Next,
     ) -> Option<Event> {
         let Run { packet: joined, end, .. } = &*self;
         // What came in pieces may leave in pieces (rel:C8): of a train, all came in pieces of one length, or none did. The fast
         // path takes none that did.
-        let is_alike =
-            || joined.longest_piece() == packet.longest_piece() && share_headers(joined, &end.last, packet, part);
+        let is_alike = || {
+            joined.max_fragment_len() == packet.max_fragment_len() && share_headers(joined, &end.last, packet, part)
+        };
         let tcp = part.tcp.as_ref();
         let refused = end.refuses(joined.len(), packet.ip(), tcp, part.payload_len, rules, is_alike);
         if refused.is_some() {
@@ -171,7 +173,7 @@ impl Run {
     }
 
     /// Puts a segment behind the others, which may have come before the first of them: as early as `since`.
-    pub(crate) fn append(&mut self, packet: &Packet, part: &Part, since: Time, out: &mut impl Next) {
+    pub(crate) fn append(&mut self, packet: &Packet, part: &SegmentFacts, since: Time, out: &mut impl Next) {
         self.opened = self.opened.min(since);
         let payload = packet.bytes().get(usize::from(part.payload_at)..).unwrap_or_default();
         if self.packet.checksum == Checksum::Partial {
@@ -220,7 +222,7 @@ impl Run {
         if self.end.count > 1 {
             let RunEnd { first_len, longest, ids, last, .. } = &self.end;
             let segment_len = if self.end.is_strict(rules) { *first_len } else { *longest };
-            let train = Train { segment_len, ids: ids.unwrap_or_default(), maker: Maker::Gateway };
+            let train = Gso { segment_len, ids: ids.unwrap_or_default(), maker: Maker::Gateway };
             let payload_sum = self.payload_sum - self.less;
             self.packet.seal_train(last.tcp.as_ref(), self.payload_at, payload_sum, train);
             let (came, leaves) = (self.came(), Tally::of(&self.packet));

@@ -5,22 +5,22 @@
 //! passes as it came.
 
 use super::may_join::{ahead, distance, may_precede, may_wait};
-use super::reorder::{Places, Queue};
-use super::run::{Run, Unlike};
-use crate::held::{Handle, Owned};
+use super::reorder::{ReorderQueue, ReorderSlab};
+use super::run::{NotMerged, Run};
+use crate::held::{Handle, HasSource};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
 use crate::sink::PayloadSink;
 use core::time::Duration;
-use packet::{Address, Checksum, Glance, Origin, Packet, Part, TcpPart, Time};
+use packet::{Address, Checksum, HeaderMatch, L2Scope, Packet, SegmentFacts, TcpSegmentFacts, Time};
 
 /// What is known of one direction of a connection (L1): found by its first SYN or segment, forgotten by FIN or RST (L5).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Stream {
     /// How the first segment of its run looks, or of its last one; none where nothing may be taken in unlooked at.
-    seen: Option<Glance>,
+    seen: Option<HeaderMatch>,
     /// The sequence number that comes next.
     next_seq: u32,
     /// The counter of its pair of addresses.
@@ -30,7 +30,7 @@ pub(crate) struct Stream {
     /// Has its last byte gone by?
     pub(crate) is_over: bool,
     /// Has nobody been told yet that it holds something?
-    pub(crate) is_fresh: bool,
+    pub(crate) is_in_burst: bool,
     /// The average gap between segments, in nanoseconds, and when the last one came.
     interval: u64,
     last_arrival: Time,
@@ -38,7 +38,7 @@ pub(crate) struct Stream {
     usual_len: u32,
     run: Option<Run>,
     /// Segments that came before their turn, by their place in the stream.
-    early: Queue,
+    early: ReorderQueue,
     /// When the first segment came that waits for the gap, or waited for the last one.
     early_since: Time,
     /// When it was last said to be idle, if nothing else was said since.
@@ -46,13 +46,13 @@ pub(crate) struct Stream {
     /// The connection that it is of.
     pub(crate) connection: Handle,
     /// The port and VLANs that its packets came by.
-    origin: Origin,
+    origin: L2Scope,
     source: Address,
 }
 
 /// What became of a segment that came to its flow at a glance.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum Outcome {
     /// It joined, and nothing else has changed: not when the flow is late, nor what it is charged.
     Joined,
     /// It joined, or is a run of its own.
@@ -77,12 +77,12 @@ impl Stream {
             pair,
             is_exempt,
             is_over: false,
-            is_fresh: false,
+            is_in_burst: false,
             interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
             last_arrival: Time::ZERO,
             usual_len: 0,
             run: None,
-            early: Queue::EMPTY,
+            early: ReorderQueue::EMPTY,
             early_since: Time::ZERO,
             idle_since: now,
             connection,
@@ -118,8 +118,8 @@ impl Stream {
     /// What moves in a segment that looks like the first one of its last run, and came from where that one came: it is of
     /// this stream then.
     #[inline(always)]
-    pub(crate) fn moves(&self, packet: &Packet) -> Option<TcpPart> {
-        self.seen.as_ref()?.moves(packet).filter(|_| self.came_from(packet))
+    pub(crate) fn moves(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
+        self.seen.as_ref()?.match_next(packet).filter(|_| self.came_from(packet))
     }
 
     /// Did the packet come from where the first one came?
@@ -132,7 +132,7 @@ impl Stream {
     #[inline]
     pub(crate) fn foresee(&self) {
         if let Some(run) = &self.run {
-            run.packet.foresee();
+            run.packet.prefetch();
         }
     }
 
@@ -162,25 +162,25 @@ impl Stream {
         &mut self,
         now: Time,
         packet: Packet,
-        tcp: TcpPart,
+        tcp: TcpSegmentFacts,
         rules: &Rules,
         out: &mut impl Next,
         sink: &mut impl PayloadSink,
-    ) -> Taken {
-        let Some(seen) = &self.seen else { return Taken::Not(packet) };
+    ) -> Outcome {
+        let Some(seen) = &self.seen else { return Outcome::Not(packet) };
         let may_join =
-            packet.longest_piece().is_none() && may_wait(&packet, rules, || packet.has_canonical_checksums());
+            packet.max_fragment_len().is_none() && may_wait(&packet, rules, || packet.has_canonical_checksums());
         if ahead(self.next_seq, Some(&tcp)) != 0 || !may_join || !self.early.is_empty() || self.is_exempt {
-            return Taken::Not(packet);
+            return Outcome::Not(packet);
         }
         let Some(run) = &mut self.run else { return self.start(now, packet, tcp, rules, out) };
         let room = run.room();
         match run.takes(&packet, seen, &tcp, rules, out, sink) {
             Ok(()) => {}
-            Err(Unlike::Full) => return self.start(now, packet, tcp, rules, out),
-            Err(Unlike::Other) => return Taken::Not(packet),
+            Err(NotMerged::Full) => return self.start(now, packet, tcp, rules, out),
+            Err(NotMerged::Other) => return Outcome::Not(packet),
         }
-        out.done(packet);
+        out.recycle(packet);
         self.next_seq = self.next_seq.wrapping_add(u32::from(run.first_len()));
         let has_room_as_before = run.room() == room;
         let (arrival, interval) = (self.last_arrival, self.interval);
@@ -193,21 +193,28 @@ impl Stream {
         };
         // What was not too old for another segment at this moment, with no shorter a wait ahead of it, is not now.
         if arrival == now && waits_as_long && has_room_as_before {
-            return Taken::Joined;
+            return Outcome::Joined;
         }
         let hold = self.hold(rules);
         if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {
             self.close(event, rules, out);
         }
-        Taken::Changed
+        Outcome::Changed
     }
 
     /// Starts a run with a segment that looks like the first one of the last run, which is full if it is still there.
     #[inline(never)]
-    fn start(&mut self, now: Time, packet: Packet, tcp: TcpPart, rules: &Rules, out: &mut impl Next) -> Taken {
+    fn start(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        tcp: TcpSegmentFacts,
+        rules: &Rules,
+        out: &mut impl Next,
+    ) -> Outcome {
         let part = self.seen.as_ref().and_then(|seen| seen.part(&packet, tcp));
         let Some(part) = part.filter(|part| may_wait(&packet, rules, || part.canonical)) else {
-            return Taken::Not(packet);
+            return Outcome::Not(packet);
         };
         self.close(Event::RunFull, rules, out);
         self.arrive(now);
@@ -216,7 +223,7 @@ impl Stream {
         if let Some(event) = run.is_whole(rules) {
             self.close(event, rules, out);
         }
-        Taken::Changed
+        Outcome::Changed
     }
 
     /// Takes a segment that may join.
@@ -224,9 +231,9 @@ impl Stream {
         &mut self,
         now: Time,
         packet: Packet,
-        part: Part,
+        part: SegmentFacts,
         rules: &Rules,
-        places: &mut Places,
+        places: &mut ReorderSlab,
         out: &mut impl Next,
     ) {
         let ahead = ahead(self.next_seq, part.tcp.as_ref());
@@ -247,7 +254,7 @@ impl Stream {
     }
 
     /// Appends a segment that comes next to the run, or starts another; it may have come as early as `since`.
-    fn append(&mut self, since: Time, packet: Packet, part: Part, rules: &Rules, out: &mut impl Next) {
+    fn append(&mut self, since: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         self.next_seq = part.seq_end().unwrap_or_default();
         self.is_over = part.tcp.is_some_and(|tcp| tcp.is_last());
         let refused = self.run.as_mut().and_then(|run| run.refuses(&packet, &part, rules, out));
@@ -257,12 +264,12 @@ impl Stream {
         let run = match &mut self.run {
             Some(run) => {
                 run.append(&packet, &part, since, out);
-                out.done(packet);
+                out.recycle(packet);
                 run
             }
             None => {
-                let can_be_seen = packet.checksum != Checksum::Partial && packet.longest_piece().is_none();
-                self.seen = Glance::of(&packet, &part).filter(|_| can_be_seen);
+                let can_be_seen = packet.checksum != Checksum::Partial && packet.max_fragment_len().is_none();
+                self.seen = HeaderMatch::of(&packet, &part).filter(|_| can_be_seen);
                 self.run.insert(Run::new(since, packet, part, self.usual_len, rules))
             }
         };
@@ -280,7 +287,7 @@ impl Stream {
     }
 
     /// Takes what waited for its turn.
-    fn catch_up(&mut self, rules: &Rules, places: &mut Places, out: &mut impl Next) {
+    fn catch_up(&mut self, rules: &Rules, places: &mut ReorderSlab, out: &mut impl Next) {
         while let Some(part) = self.early.first(places) {
             if part.tcp.is_some_and(|tcp| tcp.seq != self.next_seq) {
                 break;
@@ -290,7 +297,7 @@ impl Stream {
         }
     }
 
-    fn has_room_before_its_turn(&self, ahead: i32, part: &Part) -> bool {
+    fn has_room_before_its_turn(&self, ahead: i32, part: &SegmentFacts) -> bool {
         ahead <= EARLY_SPAN
             && self.early.count() < EARLY_COUNT_MAX
             && self.early.payload_len() + usize::from(part.payload_len) <= EARLY_LEN_MAX
@@ -301,13 +308,13 @@ impl Stream {
         &mut self,
         now: Time,
         packet: Packet,
-        part: Part,
+        part: SegmentFacts,
         rules: &Rules,
-        places: &mut Places,
+        places: &mut ReorderSlab,
         out: &mut impl Next,
     ) {
         let base = self.next_seq;
-        let ahead = |part: &Part| ahead(base, part.tcp.as_ref());
+        let ahead = |part: &SegmentFacts| ahead(base, part.tcp.as_ref());
         let links = self.early.seek(places, |early| ahead(early) < ahead(&part));
         let fits_in = places.part(links.before).is_none_or(|before| may_precede(before, &part))
             && places.part(links.after).is_none_or(|after| may_precede(&part, after));
@@ -325,7 +332,7 @@ impl Stream {
     }
 
     /// With nothing held, takes a segment that is not the next: one from before passes, one from behind a gap starts a run.
-    fn skip_to(&mut self, now: Time, packet: Packet, part: Part, rules: &Rules, out: &mut impl Next) {
+    fn skip_to(&mut self, now: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         let Some(tcp) = part.tcp else { return out.forward(packet) };
         let ahead = distance(self.next_seq, tcp.seq);
         if ahead < 0 && ahead > -STALE_SPAN {
@@ -343,7 +350,7 @@ impl Stream {
         now: Time,
         event: Event,
         rules: &Rules,
-        places: &mut Places,
+        places: &mut ReorderSlab,
         out: &mut impl Next,
     ) {
         self.close(event, rules, out);
@@ -382,7 +389,7 @@ impl Stream {
     }
 
     /// The packets that it holds, and the buffers that they lie in.
-    pub(crate) fn held(&self, places: &Places) -> (Tally, usize) {
+    pub(crate) fn held(&self, places: &ReorderSlab) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, self.early.count());
         if let Some(run) = &self.run {
             tally += run.came();
@@ -399,13 +406,13 @@ impl Stream {
     }
 
     /// Bytes that it is charged.
-    pub(crate) fn charge(&self, places: &Places) -> usize {
+    pub(crate) fn charge(&self, places: &ReorderSlab) -> usize {
         let early: usize = self.early.packets(places).map(|packet| packet.pinned_len()).sum();
         STREAM_CHARGE + self.run.as_ref().map_or(0, |run| run.packet.pinned_len()) + early
     }
 }
 
-impl Owned for Stream {
+impl HasSource for Stream {
     fn source(&self) -> Address {
         self.source
     }

@@ -1,15 +1,15 @@
 //! Things under keys, as long as they may wait.
 //!
-//! Everything that waits lives here: found by its key, charged in bytes, with a deadline; see [`Waiting`] for what is given
+//! Everything that waits lives here: found by its key, charged in bytes, with a deadline; see [`FairQueue`] for what is given
 //! up when. A key is not indexed before another thing is held, so a thing that comes and goes alone is never hashed.
 
 mod index;
 mod slab;
 mod waiting;
 
-pub use waiting::{Handle, Owned, Waiting};
+pub use waiting::{FairQueue, Handle, HasSource};
 
-use crate::secret::{Secret, TableKey};
+use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
 use index::Index;
 use packet::{Address, Time};
@@ -28,9 +28,9 @@ pub trait Key: Eq + Copy {
 ///
 /// Invariant: every thing but the newest is in the index.
 #[derive(Debug)]
-pub struct Held<K, V> {
+pub struct FairTable<K, V> {
     index: Index,
-    things: Waiting<Thing<K, V>>,
+    things: FairQueue<Thing<K, V>>,
     /// What is held but not in the index.
     newest: u32,
     table_key: TableKey,
@@ -48,14 +48,14 @@ struct Thing<K, V> {
 
 /// Where nothing is held under a key; and its hash, where that had to be drawn to say so.
 #[derive(Clone, Copy, Debug)]
-pub struct Vacancy(Option<u64>);
+pub struct VacantEntry(Option<u64>);
 
-impl<K: Key, V> Held<K, V> {
+impl<K: Key, V> FairTable<K, V> {
     /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
     /// of `patiences`.
-    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> Held<K, V> {
-        let things = Waiting::new(limit, patiences, secret);
-        Held { index: Index::default(), things, newest: NONE, table_key: TableKey::new(secret) }
+    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> FairTable<K, V> {
+        let things = FairQueue::new(limit, patiences, secret);
+        FairTable { index: Index::default(), things, newest: NONE, table_key: TableKey::new(secret) }
     }
 
     /// Hashes by another key; before anything is held.
@@ -66,7 +66,7 @@ impl<K: Key, V> Held<K, V> {
 
     /// What is held under this key.
     pub fn find(&self, key: &K) -> Option<Handle> {
-        self.seek(key).err()
+        self.entry(key).err()
     }
 
     /// The vacancy for what is to be held under this key, or the place of what is.
@@ -74,50 +74,50 @@ impl<K: Key, V> Held<K, V> {
     /// # Errors
     /// Where it is held.
     #[inline]
-    pub fn seek(&self, key: &K) -> Result<Vacancy, Handle> {
+    pub fn entry(&self, key: &K) -> Result<VacantEntry, Handle> {
         let newest = Handle(self.newest);
-        if self.glimpse(newest).is_some_and(|(known, _)| known == key) {
+        if self.get_entry(newest).is_some_and(|(known, _)| known == key) {
             return Err(newest);
         }
         if self.index.count() == 0 {
-            return Ok(Vacancy(None));
+            return Ok(VacantEntry(None));
         }
         let hash = key.hash(&self.table_key);
-        let is_it = |at| self.glimpse(Handle(at)).is_some_and(|(known, _)| known == key);
+        let is_it = |at| self.get_entry(Handle(at)).is_some_and(|(known, _)| known == key);
         match self.index.find(hash, is_it) {
             Some(at) => Err(Handle(at)),
-            None => Ok(Vacancy(Some(hash))),
+            None => Ok(VacantEntry(Some(hash))),
         }
     }
 
     /// The thing at a place that was seen earlier, if it is still under this key.
-    pub fn recall(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
-        let (known, value) = self.look(handle)?;
+    pub fn get_for_key(&mut self, handle: Handle, key: &K) -> Option<&mut V> {
+        let (known, value) = self.get_mut(handle)?;
         (known == key).then_some(value)
     }
 
     /// The thing at a place that was seen earlier, if any is, and what it is held under.
     #[inline(always)]
-    pub fn look(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
-        self.things.look(handle).map(|thing| (&thing.key, &mut thing.value))
+    pub fn get_mut(&mut self, handle: Handle) -> Option<(&K, &mut V)> {
+        self.things.get_mut(handle).map(|thing| (&thing.key, &mut thing.value))
     }
 
     /// Has the processor fetch what is held at a place.
     #[inline]
-    pub fn foresee(&self, handle: Handle) {
-        self.things.foresee(handle);
+    pub fn prefetch(&self, handle: Handle) {
+        self.things.prefetch(handle);
     }
 
     /// The thing at a place, if any is.
     #[inline]
-    pub fn peek(&self, handle: Handle) -> Option<&V> {
-        self.things.peek(handle).map(|thing| &thing.value)
+    pub fn get(&self, handle: Handle) -> Option<&V> {
+        self.things.get(handle).map(|thing| &thing.value)
     }
 
     /// The thing at a place, if any is, and what it is held under.
     #[inline]
-    pub fn glimpse(&self, handle: Handle) -> Option<(&K, &V)> {
-        self.things.peek(handle).map(|thing| (&thing.key, &thing.value))
+    pub fn get_entry(&self, handle: Handle) -> Option<(&K, &V)> {
+        self.things.get(handle).map(|thing| (&thing.key, &thing.value))
     }
 
     /// The thing at a place.
@@ -128,15 +128,15 @@ impl<K: Key, V> Held<K, V> {
 
     /// Holds a thing under a new key, for the longest patience that is not above `wanted` (else the shortest).
     pub fn insert(&mut self, now: Time, key: K, value: V, charge: usize, wanted: Duration) -> Handle {
-        self.fill(now, Vacancy(None), key, value, charge, wanted)
+        self.insert_vacant(now, VacantEntry(None), key, value, charge, wanted)
     }
 
     /// Does the same where the vacancy for the key is known.
     #[inline(always)]
-    pub fn fill(
+    pub fn insert_vacant(
         &mut self,
         now: Time,
-        vacancy: Vacancy,
+        vacancy: VacantEntry,
         key: K,
         value: V,
         charge: usize,
@@ -145,7 +145,7 @@ impl<K: Key, V> Held<K, V> {
         if self.newest != NONE {
             self.index_newest();
         }
-        let Vacancy(hash) = vacancy;
+        let VacantEntry(hash) = vacancy;
         let thing = Thing { value, key, hash: hash.unwrap_or_default(), is_hashed: hash.is_some() };
         let at = self.things.insert(now, thing, charge, wanted);
         self.newest = at.0;
@@ -174,8 +174,8 @@ impl<K: Key, V> Held<K, V> {
     }
 
     /// Moves a thing to the reserve; false where it is there, or charged nothing.
-    pub fn protect(&mut self, handle: Handle) -> bool {
-        self.things.protect(handle)
+    pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
+        self.things.move_to_reserve(handle)
     }
 
     /// Takes a thing out.
@@ -222,18 +222,18 @@ impl<K: Key, V> Held<K, V> {
 
     /// Is more than the limit charged?
     #[inline]
-    pub fn has_surplus(&self) -> bool {
-        self.things.has_surplus()
+    pub fn is_over_limit(&self) -> bool {
+        self.things.is_over_limit()
     }
 
     /// The thing to give up, as long as more than the limit is charged.
-    pub fn surplus(&mut self) -> Option<Handle> {
-        self.things.surplus()
+    pub fn over_limit(&mut self) -> Option<Handle> {
+        self.things.over_limit()
     }
 
-    /// The thing to give up where memory is needed: see [`Waiting::weakest`].
-    pub fn weakest(&mut self) -> Option<Handle> {
-        self.things.weakest()
+    /// The thing to give up where memory is needed: see [`FairQueue::victim`].
+    pub fn victim(&mut self) -> Option<Handle> {
+        self.things.victim()
     }
 
     /// Bytes charged for all that is held.
@@ -263,7 +263,7 @@ impl<K: Key, V> Held<K, V> {
     }
 }
 
-impl<K: Key, V> Owned for Thing<K, V> {
+impl<K: Key, V> HasSource for Thing<K, V> {
     fn source(&self) -> Address {
         self.key.source()
     }
@@ -327,16 +327,16 @@ mod tests {
         let protected: Vec<_> = (0..5).map(|index| both.things[index].handle).collect();
         protected.iter().for_each(|at| both.protect(*at));
         // 1,000 of 4,000 bytes is its part: the others go first.
-        assert_eq!(both.held.weakest(), Some(both.things[5].handle));
+        assert_eq!(both.held.victim(), Some(both.things[5].handle));
         both.charge(protected[3], 201);
-        assert_eq!(both.held.weakest(), Some(protected[0]), "a byte above its part, its own oldest goes");
+        assert_eq!(both.held.victim(), Some(protected[0]), "a byte above its part, its own oldest goes");
         both.charge(protected[3], 200);
         for _ in 0..5 {
-            let at = both.held.weakest().unwrap();
+            let at = both.held.victim().unwrap();
             assert!(!protected.contains(&at));
             both.remove(at);
         }
-        assert_eq!(both.held.weakest(), Some(protected[0]), "nothing else is left");
+        assert_eq!(both.held.victim(), Some(protected[0]), "nothing else is left");
     }
 
     #[test]
@@ -347,16 +347,16 @@ mod tests {
         }
         // Eight open datagrams do not make a flood among 200 sources with one each.
         (200..208).for_each(|number| both.insert(number, 255, 2_464, SECOND));
-        assert_eq!(both.held.weakest(), Some(both.things[0].handle));
+        assert_eq!(both.held.victim(), Some(both.things[0].handle));
         (208..240).for_each(|number| both.insert(number, 255, 2_464, SECOND));
-        assert_eq!(both.held.weakest(), Some(both.things[200].handle), "its oldest goes first");
+        assert_eq!(both.held.victim(), Some(both.things[200].handle), "its oldest goes first");
     }
 
     #[test]
     fn every_hash_is_drawn_with_the_secret() {
         // Without the secret in it, what a key hashes to could be foreseen.
         let hashes = |bits| {
-            let mut held = Held::new(1_000, &[SECOND], Secret::new(bits));
+            let mut held = FairTable::new(1_000, &[SECOND], Secret::new(bits));
             SEEN.take();
             let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
             held.insert(Time::ZERO, Seeing(8), (), 1, SECOND);
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_newest_is_not_hashed_before_another_comes() {
-        let mut held = Held::new(1_000, &[SECOND], Secret::new(1));
+        let mut held = FairTable::new(1_000, &[SECOND], Secret::new(1));
         SEEN.take();
         let at = held.insert(Time::ZERO, Seeing(7), (), 1, SECOND);
         held.charge(at, 5);
@@ -385,7 +385,7 @@ mod tests {
 
     /// What is tested beside a list that is searched from end to end.
     struct Both {
-        held: Held<Name, u32>,
+        held: FairTable<Name, u32>,
         things: Vec<Thing>,
         /// Sources in the order in which they came to the level that they are on.
         sources: Vec<(u8, usize)>,
@@ -397,7 +397,7 @@ mod tests {
     impl Both {
         fn new(limit: usize) -> Both {
             Both {
-                held: Held::new(limit, &PATIENCES, Secret::new(9)),
+                held: FairTable::new(limit, &PATIENCES, Secret::new(9)),
                 things: Vec::new(),
                 sources: Vec::new(),
                 limit,
@@ -447,7 +447,7 @@ mod tests {
                     assert!(self.things.iter().all(|thing| thing.deadline > self.now));
                 }
                 _ => {
-                    while let Some(at) = self.held.surplus() {
+                    while let Some(at) = self.held.over_limit() {
                         self.remove(at);
                     }
                     assert!(self.held.charged() <= self.limit);
@@ -497,7 +497,7 @@ mod tests {
         }
 
         fn protect(&mut self, at: Handle) {
-            self.held.protect(at);
+            self.held.move_to_reserve(at);
             let clock = self.tick();
             let thing = self.thing(at);
             if thing.charge > 0 {
@@ -582,8 +582,8 @@ mod tests {
             assert_eq!(self.held.charged(), charged, "{what}");
             let next = self.things.iter().map(|thing| thing.deadline).min();
             assert_eq!(self.held.next_deadline(), next, "{what}");
-            assert_eq!(self.held.weakest(), self.weakest(), "{what}: {:?}", self.things);
-            assert_eq!(self.held.surplus(), self.weakest().filter(|_| charged > self.limit), "{what}");
+            assert_eq!(self.held.victim(), self.weakest(), "{what}: {:?}", self.things);
+            assert_eq!(self.held.over_limit(), self.weakest().filter(|_| charged > self.limit), "{what}");
             for thing in &self.things {
                 assert_eq!(self.held.find(&thing.name), Some(thing.handle), "{what}");
             }

@@ -2,14 +2,14 @@
 
 /// First and last of a line whose members know their neighbours.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct List {
     first: u32,
     last: u32,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line { first: NONE, last: NONE }
+impl Default for List {
+    fn default() -> List {
+        List { first: NONE, last: NONE }
     }
 }
 
@@ -24,7 +24,7 @@ impl Links {
     pub(super) const NONE: Links = Links { before: NONE, after: NONE };
 }
 
-impl Line {
+impl List {
     pub(super) fn head(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }

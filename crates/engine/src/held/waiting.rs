@@ -17,13 +17,13 @@
 //! (C31).
 
 use super::index::Index;
-use super::slab::{Line, Links, NONE, Slab};
-use crate::secret::{Secret, TableKey};
+use super::slab::{Links, List, NONE, Slab};
+use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
 use packet::{Address, Time};
 
 /// A thing that knows whose memory it takes.
-pub trait Owned {
+pub trait HasSource {
     /// Who sent it.
     fn source(&self) -> Address;
 }
@@ -34,12 +34,12 @@ pub trait Owned {
 /// of ranks, its source's or the reserve: giving up the others frees nothing. The newest came after all of those. A
 /// source is on a level as long as something unprotected of it is charged; the charges of all things add up to `charged`.
 #[derive(Debug)]
-pub struct Waiting<T> {
+pub struct FairQueue<T> {
     slots: Slab<Slot<T>>,
     /// What is held but not lined up.
     newest: u32,
     /// The longest first.
-    patiences: Vec<Patience>,
+    patiences: Vec<TimeoutClass>,
     /// What was last wanted, and which patience that is, of how many nanoseconds.
     last_wanted: Option<(Duration, (usize, u64))>,
     sources_index: Index,
@@ -47,8 +47,8 @@ pub struct Waiting<T> {
     /// The source that something was held of last: known even while nothing more of it is held.
     recent: u32,
     /// Sources by how much they hold, half a power of two a level.
-    levels: Levels,
-    reserve: Line,
+    levels: UsageBuckets,
+    reserve: List,
     reserve_charged: usize,
     reserve_limit: usize,
     charged: usize,
@@ -72,7 +72,7 @@ struct Slot<T> {
     value: Option<T>,
     deadline: Time,
     charge: usize,
-    rank: Rank,
+    rank: Queue,
     patience: u8,
     by_patience: Links,
     by_rank: Links,
@@ -80,7 +80,7 @@ struct Slot<T> {
 
 /// The line of ranks that a thing is in.
 #[derive(Clone, Copy, Debug)]
-enum Rank {
+enum Queue {
     /// None: it is the newest, or charged nothing.
     Nowhere,
     Reserve,
@@ -89,9 +89,9 @@ enum Rank {
 }
 
 #[derive(Debug)]
-struct Patience {
+struct TimeoutClass {
     length: Duration,
-    line: Line,
+    line: List,
 }
 
 #[derive(Debug)]
@@ -99,39 +99,39 @@ struct Source {
     address: Address,
     hash: u64,
     charged: usize,
-    things: Line,
+    things: List,
     links: Links,
 }
 
 /// Sources that hold about the same.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
-    line: Line,
+struct UsageBucket {
+    line: List,
     /// What they are charged in all.
     charged: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Levels {
-    levels: [Level; LEVEL_COUNT],
+struct UsageBuckets {
+    levels: [UsageBucket; LEVEL_COUNT],
     /// One bit for each level that someone is on.
     taken: u128,
 }
 
-impl Default for Levels {
-    fn default() -> Levels {
-        Levels { levels: [Level::default(); LEVEL_COUNT], taken: 0 }
+impl Default for UsageBuckets {
+    fn default() -> UsageBuckets {
+        UsageBuckets { levels: [UsageBucket::default(); LEVEL_COUNT], taken: 0 }
     }
 }
 
-impl<T: Owned> Waiting<T> {
+impl<T: HasSource> FairQueue<T> {
     /// Room for things charged `limit` bytes in all, a quarter of it reserved for what is protected; each waits for one
     /// of `patiences`.
-    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> Waiting<T> {
+    pub fn new(limit: usize, patiences: &[Duration], secret: Secret) -> FairQueue<T> {
         let mut patiences: Vec<_> =
-            patiences.iter().map(|length| Patience { length: *length, line: Line::default() }).collect();
+            patiences.iter().map(|length| TimeoutClass { length: *length, line: List::default() }).collect();
         patiences.sort_by_key(|patience| core::cmp::Reverse(patience.length));
-        Waiting {
+        FairQueue {
             slots: Slab::default(),
             newest: NONE,
             last_wanted: None,
@@ -139,8 +139,8 @@ impl<T: Owned> Waiting<T> {
             sources_index: Index::default(),
             sources: Slab::default(),
             recent: NONE,
-            levels: Levels::default(),
-            reserve: Line::default(),
+            levels: UsageBuckets::default(),
+            reserve: List::default(),
             reserve_charged: 0,
             reserve_limit: limit / RESERVE_SHARE,
             charged: 0,
@@ -157,13 +157,13 @@ impl<T: Owned> Waiting<T> {
 
     /// The thing at a place that was seen earlier, if any is.
     #[inline(always)]
-    pub fn look(&mut self, handle: Handle) -> Option<&mut T> {
+    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.slots.get_mut(handle.0)?.value.as_mut()
     }
 
     /// Has the processor fetch what is held at a place.
     #[inline]
-    pub fn foresee(&self, handle: Handle) {
+    pub fn prefetch(&self, handle: Handle) {
         if let Some(slot) = self.slots.get(handle.0) {
             packet::prefetch_value(slot);
         }
@@ -171,7 +171,7 @@ impl<T: Owned> Waiting<T> {
 
     /// The thing at a place, if any is.
     #[inline]
-    pub fn peek(&self, handle: Handle) -> Option<&T> {
+    pub fn get(&self, handle: Handle) -> Option<&T> {
         self.slots.get(handle.0)?.value.as_ref()
     }
 
@@ -187,7 +187,7 @@ impl<T: Owned> Waiting<T> {
     /// Holds a thing for the longest patience that is not above `wanted` (else the shortest).
     #[inline(always)]
     pub fn insert(&mut self, now: Time, thing: T, charge: usize, wanted: Duration) -> Handle {
-        self.line_up();
+        self.queue_pending();
         let (patience, length) = self.patience_for(wanted);
         let at = self.slots.place(Slot::free());
         let slot = self.slots.at_mut(at);
@@ -196,7 +196,7 @@ impl<T: Owned> Waiting<T> {
         core::mem::forget(slot.value.replace(thing));
         slot.deadline = now.later(length);
         slot.charge = charge;
-        slot.rank = Rank::Nowhere;
+        slot.rank = Queue::Nowhere;
         slot.patience = patience as u8;
         self.newest = at;
         self.charged += charge;
@@ -205,13 +205,13 @@ impl<T: Owned> Waiting<T> {
 
     /// Lines the newest up.
     #[inline]
-    fn line_up(&mut self) {
+    fn queue_pending(&mut self) {
         if self.newest != NONE {
-            self.line_up_newest();
+            self.queue_newest();
         }
     }
 
-    fn line_up_newest(&mut self) {
+    fn queue_newest(&mut self) {
         let at = core::mem::replace(&mut self.newest, NONE);
         let slot = self.slots.at(at);
         let Some(thing) = &slot.value else { panic!("the newest is held") };
@@ -226,20 +226,20 @@ impl<T: Owned> Waiting<T> {
     fn enter_ranks(&mut self, at: u32, address: Address, charge: usize) {
         if charge > 0 {
             let source = self.source_of(address);
-            self.slots.at_mut(at).rank = Rank::Source(source);
+            self.slots.at_mut(at).rank = Queue::Source(source);
             self.enter_source(at, source, charge);
         }
     }
 
     /// Takes a thing out of its line of ranks.
     fn leave_ranks(&mut self, at: u32, charge: usize) {
-        match core::mem::replace(&mut self.slots.at_mut(at).rank, Rank::Nowhere) {
-            Rank::Nowhere => {}
-            Rank::Reserve => {
+        match core::mem::replace(&mut self.slots.at_mut(at).rank, Queue::Nowhere) {
+            Queue::Nowhere => {}
+            Queue::Reserve => {
                 self.reserve.unlink(&mut self.slots, at, |slot| &mut slot.by_rank);
                 self.reserve_charged -= charge;
             }
-            Rank::Source(source) => self.leave_source(at, source, charge),
+            Queue::Source(source) => self.leave_source(at, source, charge),
         }
     }
 
@@ -250,18 +250,18 @@ impl<T: Owned> Waiting<T> {
             return;
         }
         let before = core::mem::replace(&mut slot.charge, charge);
-        let (rank, address) = (slot.rank, slot.value.as_ref().map(Owned::source));
+        let (rank, address) = (slot.rank, slot.value.as_ref().map(HasSource::source));
         self.charged = self.charged - before + charge;
         if handle.0 == self.newest {
             return;
         }
-        self.line_up();
+        self.queue_pending();
         match (rank, address) {
-            (Rank::Nowhere, Some(address)) => self.enter_ranks(handle.0, address, charge),
-            (Rank::Nowhere, None) => {}
+            (Queue::Nowhere, Some(address)) => self.enter_ranks(handle.0, address, charge),
+            (Queue::Nowhere, None) => {}
             _ if charge == 0 => self.leave_ranks(handle.0, before),
-            (Rank::Reserve, _) => self.reserve_charged = self.reserve_charged - before + charge,
-            (Rank::Source(source), _) => self.move_source(source, before, charge),
+            (Queue::Reserve, _) => self.reserve_charged = self.reserve_charged - before + charge,
+            (Queue::Source(source), _) => self.move_source(source, before, charge),
         }
     }
 
@@ -279,7 +279,7 @@ impl<T: Owned> Waiting<T> {
 
     fn touch_at(&mut self, handle: Handle, patience: usize, deadline: Time) {
         if handle.0 != self.newest {
-            self.line_up();
+            self.queue_pending();
         }
         let slot = self.slots.at_mut(handle.0);
         let before = usize::from(core::mem::replace(&mut slot.patience, patience as u8));
@@ -296,10 +296,10 @@ impl<T: Owned> Waiting<T> {
     }
 
     /// Moves a thing to the reserve; false where it is there, or charged nothing.
-    pub fn protect(&mut self, handle: Handle) -> bool {
-        self.line_up();
+    pub fn move_to_reserve(&mut self, handle: Handle) -> bool {
+        self.queue_pending();
         let slot = self.slots.at_mut(handle.0);
-        let (Rank::Source(source), charge) = (slot.rank, slot.charge) else { return false };
+        let (Queue::Source(source), charge) = (slot.rank, slot.charge) else { return false };
         self.leave_source(handle.0, source, charge);
         self.enter_reserve(handle.0, charge);
         true
@@ -321,7 +321,7 @@ impl<T: Owned> Waiting<T> {
     }
 
     fn leave_lines(&mut self, at: u32) {
-        self.line_up();
+        self.queue_pending();
         let slot = self.slots.at(at);
         let charge = slot.charge;
         if let Some(patience) = self.patiences.get_mut(usize::from(slot.patience)) {
@@ -367,19 +367,19 @@ impl<T: Owned> Waiting<T> {
 
     /// Is more than the limit charged?
     #[inline]
-    pub fn has_surplus(&self) -> bool {
+    pub fn is_over_limit(&self) -> bool {
         self.charged > self.limit
     }
 
     /// The thing to give up, as long as more than the limit is charged.
-    pub fn surplus(&mut self) -> Option<Handle> {
-        if self.has_surplus() { self.weakest() } else { None }
+    pub fn over_limit(&mut self) -> Option<Handle> {
+        if self.is_over_limit() { self.victim() } else { None }
     }
 
     /// The thing to give up where memory is needed, one that is charged something: of the reserve when that is over its
     /// part, else the oldest of the source that has been longest among those that hold the most.
-    pub fn weakest(&mut self) -> Option<Handle> {
-        self.line_up();
+    pub fn victim(&mut self) -> Option<Handle> {
+        self.queue_pending();
         if self.reserve_charged > self.reserve_limit {
             return self.reserve.head().map(Handle);
         }
@@ -458,16 +458,16 @@ impl<T: Owned> Waiting<T> {
     }
 
     fn add_source(&mut self, address: Address, hash: u64) -> u32 {
-        let nobody = Source { address, hash, charged: 0, things: Line::default(), links: Links::NONE };
+        let nobody = Source { address, hash, charged: 0, things: List::default(), links: Links::NONE };
         let at = self.sources.place(nobody);
         let source = self.sources.at_mut(at);
-        (source.address, source.hash, source.charged, source.things) = (address, hash, 0, Line::default());
+        (source.address, source.hash, source.charged, source.things) = (address, hash, 0, List::default());
         self.sources_index.insert(hash, at);
         at
     }
 
     fn enter_reserve(&mut self, at: u32, charge: usize) {
-        self.slots.at_mut(at).rank = Rank::Reserve;
+        self.slots.at_mut(at).rank = Queue::Reserve;
         self.reserve.push_back(&mut self.slots, at, |slot| &mut slot.by_rank);
         self.reserve_charged += charge;
     }
@@ -520,8 +520,8 @@ impl<T: Owned> Waiting<T> {
     }
 }
 
-impl Levels {
-    fn at_mut(&mut self, level: usize) -> &mut Level {
+impl UsageBuckets {
+    fn at_mut(&mut self, level: usize) -> &mut UsageBucket {
         match self.levels.get_mut(level) {
             Some(level) => level,
             None => panic!("every charge has its level"),
@@ -549,7 +549,7 @@ impl Levels {
     }
 
     /// The levels that someone is on.
-    fn heaviest_first(&self) -> impl Iterator<Item = &Level> {
+    fn heaviest_first(&self) -> impl Iterator<Item = &UsageBucket> {
         let mut left = self.taken;
         core::iter::from_fn(move || {
             let at = left.checked_ilog2()?;
@@ -574,7 +574,7 @@ impl<T> Slot<T> {
             value: None,
             deadline: Time::ZERO,
             charge: 0,
-            rank: Rank::Nowhere,
+            rank: Queue::Nowhere,
             patience: 0,
             by_patience: Links::NONE,
             by_rank: Links::NONE,

@@ -4,21 +4,21 @@ use super::Late;
 use super::hints::Hints;
 use super::may_join::{DatagramKey, fault};
 use super::pairs::Pairs;
-use super::run::{Expected, LastComplete, Run, Taken};
-use crate::held::{Handle, Held, Key, Vacancy};
+use super::run::{Expected, LastComplete, Outcome, Run};
+use crate::held::{FairTable, Handle, Key, VacantEntry};
+use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Next;
-use crate::secret::{Secret, TableKey};
 use crate::sink::{LeavePayload, PayloadSink};
 use core::ops::Range;
 use core::time::Duration;
-use packet::icmp::Complaint;
-use packet::{Address, Buffer, Fragment, Hop, Packet, Time};
+use packet::icmp::IcmpError;
+use packet::{Address, Buffer, Fragment, Packet, PrevHop, Time};
 
 /// The datagrams of which something is missing, by their keys.
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    held: Held<DatagramKey, State>,
+    held: FairTable<DatagramKey, State>,
     hints: Hints<HINT_COUNT>,
     pairs: Pairs,
     late: Late,
@@ -38,7 +38,7 @@ enum State {
 impl Datagrams {
     pub(super) fn new(limit: usize, pairs: Pairs, late: Late, secret: Secret) -> Datagrams {
         Datagrams {
-            held: Held::new(limit, &pairs.timeouts(), secret),
+            held: FairTable::new(limit, &pairs.timeouts(), secret),
             hints: Hints::new(),
             pairs,
             late,
@@ -69,9 +69,9 @@ impl Datagrams {
         let mut taken = 0;
         loop {
             match run.take_readily(key, piece, sink) {
-                Taken::Not => break,
-                Taken::Piece => taken += 1,
-                Taken::Last => {
+                Outcome::Not => break,
+                Outcome::Piece => taken += 1,
+                Outcome::Last => {
                     self.close(at, out);
                     return taken + 1;
                 }
@@ -90,7 +90,7 @@ impl Datagrams {
     /// The run that was held here, if it is one, and its identification cannot be another's yet.
     #[inline(always)]
     fn open_run(&mut self, at: Handle) -> Option<(&DatagramKey, &mut Run)> {
-        match self.held.look(at)? {
+        match self.held.get_mut(at)? {
             (key, State::Open(run)) if !self.pairs.id_may_have_wrapped(run.epoch(), key.version) => {
                 Some((key, run))
             }
@@ -102,7 +102,7 @@ impl Datagrams {
     /// none.
     pub(super) fn take(
         &mut self,
-        hop: Option<Hop>,
+        hop: Option<PrevHop>,
         now: Time,
         piece: &Packet,
         fragment: Fragment,
@@ -122,7 +122,7 @@ impl Datagrams {
             && self.pairs.id_may_have_wrapped(run.epoch(), key.version)
         {
             self.give_up(now, at, Event::ReleasedLate, Reason::FragLate, out);
-            sought = self.held.seek(&key);
+            sought = self.held.entry(&key);
         }
         match sought {
             Ok(vacancy) => {
@@ -141,9 +141,9 @@ impl Datagrams {
 
     /// Holds a datagram that was started.
     #[inline(always)]
-    fn hold(&mut self, now: Time, vacancy: Vacancy, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
+    fn hold(&mut self, now: Time, vacancy: VacantEntry, key: DatagramKey, run: Run, timeout: Duration) -> Handle {
         let charge = run.packet().pinned_len();
-        let at = self.held.fill(now, vacancy, key, State::Open(run), charge, timeout);
+        let at = self.held.insert_vacant(now, vacancy, key, State::Open(run), charge, timeout);
         self.hints.set(key.id, at);
         self.touched = at;
         at
@@ -210,10 +210,10 @@ impl Datagrams {
     /// Gives datagrams up as long as too much is held.
     #[inline]
     pub(super) fn make_room(&mut self, now: Time, out: &mut impl Next) {
-        while let Some(at) = self.held.surplus() {
+        while let Some(at) = self.held.over_limit() {
             // Who belongs into the reserve is asked when it is needed, which is seldom.
-            let is_promising = matches!(self.held.peek(at), Some(State::Open(run)) if run.is_promising());
-            if !(is_promising && self.held.protect(at)) {
+            let is_promising = matches!(self.held.get(at), Some(State::Open(run)) if run.is_promising());
+            if !(is_promising && self.held.move_to_reserve(at)) {
                 self.give_up(now, at, Event::ReleasedEvicted, Reason::FragEvicted, out);
             }
         }
@@ -250,8 +250,8 @@ impl Datagrams {
                 if reason == Reason::FragLate
                     && let Some(first) = run.first_piece(out)
                 {
-                    out.output().answer(now, Complaint::ReassemblyTime, &first);
-                    out.done(first);
+                    out.output().answer(now, IcmpError::ReassemblyTime, &first);
+                    out.recycle(first);
                 }
             }
         }
@@ -317,14 +317,14 @@ impl Datagrams {
         }
         let place_of = |packet: &'p Packet| self.hints.get(fragment(packet)?.id);
         if let Some(at) = ahead(2 * FORESIGHT).and_then(place_of) {
-            self.held.foresee(at);
+            self.held.prefetch(at);
         }
-        let run_of = |packet: &'p Packet| match self.held.glimpse(place_of(packet)?)? {
+        let run_of = |packet: &'p Packet| match self.held.get_entry(place_of(packet)?)? {
             (key, State::Open(run)) if key.is_of(packet, fragment(packet)?, false) => Some(run),
             _ => None,
         };
         if let Some(run) = ahead(FORESIGHT).and_then(run_of) {
-            run.packet().foresee();
+            run.packet().prefetch();
         }
         if let Some(packet) = ahead(FORESIGHT / 2)
             && let Some(place) = run_of(packet).and_then(|run| run.place_of(packet))
@@ -339,7 +339,7 @@ impl Datagrams {
     /// The datagram that was touched last, where its next piece starts, and what is to come of it; none where it
     /// has gaps or is gone.
     pub(super) fn expected(&self) -> Option<(Handle, usize, Expected)> {
-        let (key, State::Open(run)) = self.held.glimpse(self.touched)? else { return None };
+        let (key, State::Open(run)) = self.held.get_entry(self.touched)? else { return None };
         let next = run.next().filter(|_| key.hop.is_none())?;
         Some((self.touched, next, run.expected(self.pairs.predicted_len(run.epoch().pair()))?))
     }
@@ -365,7 +365,7 @@ impl Datagrams {
 
     /// Bytes that lie in a datagram, or would.
     pub(super) fn laid(&self, at: Handle, range: Range<usize>) -> &[u8] {
-        match self.held.peek(at) {
+        match self.held.get(at) {
             Some(State::Open(run)) => run.packet().laid(range.start, range.len()),
             _ => panic!("a place is good as long as its run is held"),
         }
@@ -373,7 +373,7 @@ impl Datagrams {
 
     /// The same, to be written; nothing where none is held here.
     pub(super) fn place_mut(&mut self, at: Handle, range: Range<usize>) -> &mut [u8] {
-        match self.held.look(at) {
+        match self.held.get_mut(at) {
             Some((_, State::Open(run))) => run.place_mut(range),
             _ => &mut [],
         }
@@ -386,13 +386,13 @@ impl Datagrams {
 
     /// Takes in a piece whose payload lies at `start` in this datagram, if it belongs there and one look is enough
     /// to see that. With the last one, the datagram waits to be [closed](Datagrams::close).
-    pub(super) fn take_placed(&mut self, at: Handle, start: usize, piece: &Packet) -> Taken {
-        let Some((key, run)) = self.open_run(at) else { return Taken::Not };
+    pub(super) fn take_placed(&mut self, at: Handle, start: usize, piece: &Packet) -> Outcome {
+        let Some((key, run)) = self.open_run(at) else { return Outcome::Not };
         if run.next() != Some(start) {
-            return Taken::Not;
+            return Outcome::Not;
         }
         let taken = run.take_readily(key, piece, &mut LeavePayload);
-        if taken == Taken::Piece {
+        if taken == Outcome::Piece {
             self.touched = at;
         }
         taken
@@ -401,7 +401,7 @@ impl Datagrams {
     /// Takes in pieces whose payloads lie behind that of the piece that was taken in last, which they are like, as
     /// many as there is room for, and says how many that is.
     pub(super) fn take_more_placed(&mut self, at: Handle, len: usize, count: impl FnOnce(usize) -> usize) -> usize {
-        match self.held.look(at) {
+        match self.held.get_mut(at) {
             Some((_, State::Open(run))) => run.take_more(len, count),
             _ => 0,
         }
@@ -421,7 +421,7 @@ impl Datagrams {
         let key = DatagramKey::of(piece, fragment, None);
         let pair = self.pairs.of(&key);
         let len = piece.ip().payload_len().max(self.pairs.predicted_len(pair));
-        let Ok(vacancy) = self.held.seek(&key) else { return Err(buffer) };
+        let Ok(vacancy) = self.held.entry(&key) else { return Err(buffer) };
         if Buffer::pinned_len_for(len) != charge {
             return Err(buffer);
         }

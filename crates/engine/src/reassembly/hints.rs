@@ -1,6 +1,6 @@
 //! Identifications -> where what has them probably is held: a table by their low bits.
 
-use crate::held::{Handle, Held, Key, Vacancy};
+use crate::held::{FairTable, Handle, Key, VacantEntry};
 
 /// The places of the last datagrams, `COUNT` of them at most. What lies there may have become another's.
 #[derive(Debug)]
@@ -35,11 +35,16 @@ impl<const COUNT: usize> Hints<COUNT> {
     /// # Errors
     /// Where it is held.
     #[inline]
-    pub(crate) fn seek<K: Key, V>(&mut self, held: &Held<K, V>, key: &K, id: u32) -> Result<Vacancy, Handle> {
-        if let Some(at) = self.get(id).filter(|at| held.glimpse(*at).is_some_and(|(known, _)| known == key)) {
+    pub(crate) fn seek<K: Key, V>(
+        &mut self,
+        held: &FairTable<K, V>,
+        key: &K,
+        id: u32,
+    ) -> Result<VacantEntry, Handle> {
+        if let Some(at) = self.get(id).filter(|at| held.get_entry(*at).is_some_and(|(known, _)| known == key)) {
             return Err(at);
         }
-        held.seek(key).inspect_err(|at| self.set(id, *at))
+        held.entry(key).inspect_err(|at| self.set(id, *at))
     }
 
     /// Has the processor fetch the hint for this identification.

@@ -1,7 +1,7 @@
 //! Pieces of one datagram in, which of its bytes are missing out.
 
 use core::ops::Range;
-use packet::{UNIT, map};
+use packet::{UNIT, bitmap};
 
 /// The missing bytes of one datagram.
 ///
@@ -39,8 +39,8 @@ impl Holes {
     pub(super) const ALL: Holes = Holes { next: 0, held: 0, end: UNKNOWN, scattered_top: 0 };
 
     /// How the piece at `range` stands to what is held; `more` is its MF flag.
-    pub(super) fn fit(&self, map: &[u8], range: &Range<usize>, more: bool) -> Fit {
-        match if self.is_vacant(map, range) { 0 } else { self.held_of(map, range) } {
+    pub(super) fn fit(&self, bitmap: &[u8], range: &Range<usize>, more: bool) -> Fit {
+        match if self.is_vacant(bitmap, range) { 0 } else { self.held_of(bitmap, range) } {
             0 if self.contradicts(range, more) => Fit::Contradicts,
             0 => Fit::Fills,
             held if held == range.len() => Fit::Held,
@@ -52,7 +52,7 @@ impl Holes {
     #[inline(always)]
     pub(super) fn claim<'a>(
         &mut self,
-        map: impl FnOnce() -> &'a mut [u8],
+        bitmap: impl FnOnce() -> &'a mut [u8],
         range: &Range<usize>,
         more: bool,
     ) -> bool {
@@ -60,12 +60,12 @@ impl Holes {
             self.extend(range.end, more);
             return true;
         }
-        self.next == SCATTERED && self.claim_scattered(map(), range, more)
+        self.next == SCATTERED && self.claim_scattered(bitmap(), range, more)
     }
 
     #[inline(never)]
-    fn claim_scattered(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) -> bool {
-        if self.contradicts(range, more) || !map::claim(map, units(range)) {
+    fn claim_scattered(&mut self, bitmap: &mut [u8], range: &Range<usize>, more: bool) -> bool {
+        if self.contradicts(range, more) || !bitmap::claim(bitmap, units(range)) {
             return false;
         }
         self.note(range, more);
@@ -74,21 +74,21 @@ impl Holes {
 
     /// Takes note of a piece that fills a hole.
     #[inline(always)]
-    pub(super) fn fill<'a>(&mut self, map: impl FnOnce() -> &'a mut [u8], range: &Range<usize>, more: bool) {
+    pub(super) fn fill<'a>(&mut self, bitmap: impl FnOnce() -> &'a mut [u8], range: &Range<usize>, more: bool) {
         if range.start as u32 == self.next {
             return self.extend(range.end, more);
         }
-        self.fill_scattered(map(), range, more);
+        self.fill_scattered(bitmap(), range, more);
     }
 
     #[inline(never)]
-    fn fill_scattered(&mut self, map: &mut [u8], range: &Range<usize>, more: bool) {
+    fn fill_scattered(&mut self, bitmap: &mut [u8], range: &Range<usize>, more: bool) {
         if self.in_order() {
-            map.fill(0);
-            map::set(map, units(&(0..self.held as usize)));
+            bitmap.fill(0);
+            bitmap::set(bitmap, units(&(0..self.held as usize)));
             (self.scattered_top, self.next) = (self.held, SCATTERED);
         }
-        map::set(map, units(range));
+        bitmap::set(bitmap, units(range));
         self.note(range, more);
     }
 
@@ -150,13 +150,13 @@ impl Holes {
 
     /// Is none of it held?
     #[inline]
-    fn is_vacant(&self, map: &[u8], range: &Range<usize>) -> bool {
+    fn is_vacant(&self, bitmap: &[u8], range: &Range<usize>) -> bool {
         if self.in_order() {
             return range.start >= self.held as usize;
         }
         // Nothing above the top is held, nor need the map reach so far.
         let end = range.end.min(self.scattered_top as usize);
-        range.start >= end || !map::any(map, units(&(range.start..end)))
+        range.start >= end || !bitmap::any(bitmap, units(&(range.start..end)))
     }
 
     fn contradicts(&self, range: &Range<usize>, more: bool) -> bool {
@@ -166,7 +166,7 @@ impl Holes {
     }
 
     /// How many bytes of `range` are held.
-    fn held_of(&self, map: &[u8], range: &Range<usize>) -> usize {
+    fn held_of(&self, bitmap: &[u8], range: &Range<usize>) -> usize {
         if self.in_order() {
             return range.end.min(self.held as usize).saturating_sub(range.start);
         }
@@ -174,11 +174,11 @@ impl Holes {
         if range.is_empty() {
             return 0;
         }
-        let full = map::count(map, units(&range)) * UNIT;
+        let full = bitmap::count(bitmap, units(&range)) * UNIT;
         // The last bit stands for fewer than eight bytes where the range ends inside its eight.
         let last = units(&range).end - 1;
         let excess = (last + 1) * UNIT - range.end;
-        if map::count(map, last..last + 1) == 1 { full - excess } else { full }
+        if bitmap::count(bitmap, last..last + 1) == 1 { full - excess } else { full }
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
             let longest = *random.choice(&[100, 3_000, 65_535]).unwrap();
             let mut holes = Holes::ALL;
             // The map holds whatever its last holder left.
-            let mut map = vec![0xFF; 1_024];
+            let mut bitmap = vec![0xFF; 1_024];
             let mut octets = Octets::default();
             let mut next = 0;
             for _ in 0..200 {
@@ -245,7 +245,7 @@ mod tests {
                     continue;
                 }
                 next = end.next_multiple_of(8);
-                octets.try_piece(&mut holes, &mut map, start..end, more);
+                octets.try_piece(&mut holes, &mut bitmap, start..end, more);
             }
         }
     }
@@ -254,16 +254,16 @@ mod tests {
     fn follow(
         pieces: &[(Range<usize>, bool)],
         holes: Holes,
-        map: &mut [u8; 8],
+        bitmap: &mut [u8; 8],
         octets: &Octets,
         depth: usize,
         tried: &mut usize,
     ) {
         for (range, more) in pieces {
-            let (mut holes, mut map, mut octets) = (holes, *map, octets.clone());
+            let (mut holes, mut bitmap, mut octets) = (holes, *bitmap, octets.clone());
             *tried += 1;
-            if octets.try_piece(&mut holes, &mut map, range.clone(), *more) && depth > 1 {
-                follow(pieces, holes, &mut map, &octets, depth - 1, tried);
+            if octets.try_piece(&mut holes, &mut bitmap, range.clone(), *more) && depth > 1 {
+                follow(pieces, holes, &mut bitmap, &octets, depth - 1, tried);
             }
         }
     }
@@ -283,17 +283,17 @@ mod tests {
         }
 
         /// Compares the two on one piece; true where it fills a hole.
-        fn try_piece(&mut self, holes: &mut Holes, map: &mut [u8], range: Range<usize>, more: bool) -> bool {
-            let fit = holes.fit(map, &range, more);
+        fn try_piece(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
+            let fit = holes.fit(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");
-            let (mut claimed, mut other_map) = (*holes, map.to_vec());
-            let is_claimed = claimed.claim(|| &mut other_map, &range, more);
+            let (mut claimed, mut other_bitmap) = (*holes, bitmap.to_vec());
+            let is_claimed = claimed.claim(|| &mut other_bitmap, &range, more);
             assert!(!is_claimed || fit == Fit::Fills, "{range:?}, more {more}, {holes:?}");
             if fit != Fit::Fills {
                 return false;
             }
-            holes.fill(|| &mut *map, &range, more);
-            assert!(!is_claimed || claimed == *holes && (holes.in_order() || other_map == map));
+            holes.fill(|| &mut *bitmap, &range, more);
+            assert!(!is_claimed || claimed == *holes && (holes.in_order() || other_bitmap == bitmap));
             self.here.resize(self.here.len().max(range.end), false);
             self.here[range.clone()].fill(true);
             if !more {

@@ -7,8 +7,8 @@
 
 use super::holes::Fit;
 use crate::ledger::Reason;
-use packet::icmp::Complaint;
-use packet::{Ends, Fragment, Hop, Ip, Origin, Packet, UNIT, Version};
+use packet::icmp::IcmpError;
+use packet::{AddressPair, Fragment, Ip, L2Scope, Packet, PrevHop, UNIT, Version};
 
 /// Are two fragments of the same datagram? Those are that have the same key (RFC 791 section 3.2, R006; RFC 8200
 /// section 4.5, R093), and came by the same port and VLANs.
@@ -17,16 +17,16 @@ pub(crate) struct DatagramKey {
     pub(super) id: u32,
     pub(super) version: Version,
     pub(super) protocol: u8,
-    pub(super) ends: Ends,
-    pub(super) origin: Origin,
+    pub(super) ends: AddressPair,
+    pub(super) origin: L2Scope,
     /// Who cut it, where only that one's pieces are joined.
-    pub(super) hop: Option<Hop>,
+    pub(super) hop: Option<PrevHop>,
 }
 
 impl DatagramKey {
     /// The key of a fragment.
     #[inline(always)]
-    pub(crate) fn of(piece: &Packet, fragment: Fragment, hop: Option<Hop>) -> DatagramKey {
+    pub(crate) fn of(piece: &Packet, fragment: Fragment, hop: Option<PrevHop>) -> DatagramKey {
         let (version, protocol) = (piece.ip().version, piece.ip().key_protocol());
         DatagramKey { id: fragment.id, version, protocol, ends: piece.ends(), origin: piece.origin(), hop }
     }
@@ -54,20 +54,20 @@ pub(super) fn id_may_have_wrapped(version: Version, of_all: u32, of_its_hosts: i
 }
 
 /// What is wrong with a fragment by itself, and what its sender is to be told.
-pub(crate) fn fault(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<Complaint>)> {
+pub(crate) fn fault(packet: &Packet, fragment: Fragment) -> Option<(Reason, Option<IcmpError>)> {
     let ip = packet.ip();
     match len_fault(ip, fragment) {
         // RFC 8200 section 4.5 (R089): the payload length is what is wrong.
         Some(Reason::FragLenNot8) => {
-            Some((Reason::FragLenNot8, Some(Complaint::BadField { pointer: PAYLOAD_LEN_AT })))
+            Some((Reason::FragLenNot8, Some(IcmpError::BadField { pointer: PAYLOAD_LEN_AT })))
         }
         // RFC 8200 section 4.5 (R090): the offset is what is wrong.
         Some(Reason::FragOversize) => {
             let pointer = u32::from(ip.header_len) + OFFSET_AT;
-            Some((Reason::FragOversize, Some(Complaint::BadField { pointer })))
+            Some((Reason::FragOversize, Some(IcmpError::BadField { pointer })))
         }
         Some(reason) => Some((reason, None)),
-        None if packet.lacks_headers() => Some((Reason::FragHeadersCut, Some(Complaint::HeadersCut))),
+        None if packet.lacks_headers() => Some((Reason::FragHeadersCut, Some(IcmpError::HeadersCut))),
         None if ip.option_misplaced => Some((Reason::FragOption, None)),
         None => None,
     }

@@ -16,13 +16,13 @@ mod run;
 
 pub(crate) use hints::Hints;
 pub(crate) use may_join::{DatagramKey, fault, len_fault};
-pub(crate) use placement::Placing;
-pub use placement::{Guesses, Guessing};
-pub(crate) use run::Taken;
+pub(crate) use placement::Placer;
+pub use placement::{PlacementMode, PlacementStats};
+pub(crate) use run::Outcome;
 
+use crate::keyed_hash::Secret;
 use crate::ledger::{Event, Reason, Tally};
 use crate::output::Next;
-use crate::secret::Secret;
 use crate::sink::{CopyPayload, PayloadSink};
 use core::time::Duration;
 use datagrams::Datagrams;
@@ -85,7 +85,7 @@ impl Reassembler {
     }
 
     /// Predicts places by this rule; without it, where it pays. Nobody predicts who is not asked to.
-    pub fn guessing(mut self, guessing: Guessing) -> Reassembler {
+    pub fn guessing(mut self, guessing: PlacementMode) -> Reassembler {
         self.placement.set_mode(guessing);
         self
     }
@@ -93,7 +93,7 @@ impl Reassembler {
     /// Takes a packet: a fragment is held or completes its datagram, anything else goes on.
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Next) {
         if self.datagrams.take_front([&packet], out, &mut CopyPayload) > 0 {
-            out.done(packet);
+            out.recycle(packet);
         } else {
             self.push_unlike(now, packet, out, &mut CopyPayload);
         }
@@ -142,7 +142,7 @@ impl Reassembler {
         }
         let hop = (toward == Toward::Hop).then(|| packet.previous_hop());
         match self.datagrams.take(hop, now, &packet, fragment, out, sink) {
-            Ok(()) => out.done(packet),
+            Ok(()) => out.recycle(packet),
             Err(reason) => {
                 let ended = Tally::of(&packet);
                 out.output().retire(packet, ended, reason);
@@ -183,9 +183,9 @@ impl Reassembler {
 
     /// Where payloads of the next fragments may be received, and what becomes of those that were.
     #[inline(always)]
-    pub(crate) fn placing(&mut self) -> Placing<'_> {
+    pub(crate) fn placing(&mut self) -> Placer<'_> {
         let Reassembler { datagrams, placement } = self;
-        Placing { placement, datagrams }
+        Placer { placement, datagrams }
     }
 
     /// Are places lent for what comes next?
@@ -195,7 +195,7 @@ impl Reassembler {
     }
 
     /// How predictions went so far.
-    pub(crate) fn guesses(&self) -> Guesses {
+    pub(crate) fn guesses(&self) -> PlacementStats {
         self.placement.guesses()
     }
 }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use crate::output::Output;
     use fastrand::Rng;
-    use packet::{Ingress, Medium, Pool, Sum};
+    use packet::{Ingress, LinkType, Pool, Sum};
     use std::collections::HashSet;
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let pieces: Vec<Packet> = (0..120)
             .filter_map(|step| {
                 let ingress = Ingress(random.u32(..2));
-                Frame::copy(&piece(4, step, &mut random), Medium::Ip, ingress, &mut pool).ok()
+                Frame::copy(&piece(4, step, &mut random), LinkType::Ip, ingress, &mut pool).ok()
             })
             .collect();
         let mut same = 0;
@@ -306,7 +306,7 @@ mod tests {
         let mut half = Half::new(limits, Late::Retire, Way::Each);
         let now = Time::from_nanos(1_000_000_000);
         let [first, second] = [0, 64].map(|offset| {
-            Frame::copy(&v4(1, 5, offset, true, 0, &[7; 64]), Medium::Ip, Ingress(0), &mut half.out.pool).unwrap()
+            Frame::copy(&v4(1, 5, offset, true, 0, &[7; 64]), LinkType::Ip, Ingress(0), &mut half.out.pool).unwrap()
         });
         half.reassembler.push_hop_by_hop(now, first, &mut half.out);
         half.reassembler.push(now, second, &mut half.out);
@@ -411,7 +411,7 @@ mod tests {
             self.reassembler.expire(now, &mut self.out);
             self.drain();
             let pool = &mut self.out.pool;
-            let read = |frame: &Vec<u8>| Frame::Ip(Frame::copy(frame, Medium::Ip, Ingress(0), pool).unwrap());
+            let read = |frame: &Vec<u8>| Frame::Ip(Frame::copy(frame, LinkType::Ip, Ingress(0), pool).unwrap());
             let frames: Vec<Frame> = frames.iter().map(read).collect();
             let mut frames = frames.into_iter();
             while let [_, ..] = frames.as_slice() {
@@ -446,7 +446,7 @@ mod tests {
 
         fn drain(&mut self) {
             while let Some(packet) = self.out.next() {
-                let more = (packet.cut, packet.longest_piece());
+                let more = (packet.fragmentation, packet.max_fragment_len());
                 self.gone.push(format!("{:02x?} {more:?}", packet.frame()));
                 self.out.done(packet);
             }
@@ -455,7 +455,7 @@ mod tests {
 
     /// Where the pair of a piece is counted.
     fn counters_of(frame: &[u8], pairs: &Pairs) -> [usize; 2] {
-        let piece = Frame::copy(frame, Medium::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
+        let piece = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
         pairs.of(&DatagramKey::of(&piece, piece.ip().fragment.unwrap(), None)).0.map(usize::from)
     }
 

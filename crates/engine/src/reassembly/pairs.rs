@@ -4,7 +4,7 @@
 //! too high then, never too low.
 
 use super::may_join::{DatagramKey, id_may_have_wrapped};
-use crate::secret::{Secret, TableKey};
+use crate::keyed_hash::{Secret, TableKey};
 use core::time::Duration;
 use packet::{Time, Version};
 

@@ -8,15 +8,15 @@
 //! predicting where too few predictions are right, and tries again now and then.
 
 use super::datagrams::Datagrams;
-use super::run::Taken;
+use super::run::Outcome;
 use crate::held::Handle;
 use crate::output::Next;
 use core::ops::Range;
-use packet::{Apart, Buffer, Frame, Grid, HEADROOM, Landed, Packet, Places, Pool, Time};
+use packet::{Buffer, Frame, HEADROOM, Packet, PayloadSlots, Pool, SlotLayout, SplitFrame, SplitPacket, Time};
 
 /// When places are guessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Guessing {
+pub enum PlacementMode {
     /// Never.
     Never,
     /// Whenever something is known that lets guess.
@@ -28,7 +28,7 @@ pub enum Guessing {
 
 /// How guesses went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guesses {
+pub struct PlacementStats {
     /// Frames that were received with their payload apart.
     pub made: u64,
     /// Of these, fragments whose payload lay where it belonged.
@@ -42,35 +42,35 @@ pub struct Guesses {
 /// What a reassembler remembers to predict by.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
-    mode: Guessing,
-    guesses: Guesses,
+    mode: PlacementMode,
+    guesses: PlacementStats,
     hit_rate: HitRate,
     /// How often the number of datagrams is halved that are lent memory before anything of them has come.
     backoff: u32,
-    grid: Option<Grid>,
+    grid: Option<SlotLayout>,
     /// Where the first places lie, in the run that was there.
     rest: Range<usize>,
     fresh: Vec<Option<Buffer>>,
     /// Where the next place lies that was not looked at, and what is behind it in the same memory.
-    cursor: (Area, Range<usize>),
+    cursor: (SlotOwner, Range<usize>),
     /// The run that the last fragment was taken in by.
-    current: Option<(Area, Handle)>,
+    current: Option<(SlotOwner, Handle)>,
     taken_count: usize,
     rescued: Vec<Frame>,
 }
 
 /// The same, with the datagrams that it is about.
-pub(crate) struct Placing<'a> {
+pub(crate) struct Placer<'a> {
     pub(super) placement: &'a mut Placement,
     pub(super) datagrams: &'a mut Datagrams,
 }
 
 /// Which bytes of its datagram a place takes, and whose memory it lies in.
-pub(crate) type Place = (Area, Range<usize>);
+pub(crate) type Place = (SlotOwner, Range<usize>);
 
 /// Whose memory a place lies in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Area {
+pub(crate) enum SlotOwner {
     /// That of the run that was there.
     #[default]
     Rest,
@@ -89,10 +89,10 @@ struct HitRate {
     last_pause: u32,
 }
 
-impl Guesses {
+impl PlacementStats {
     /// Those of two stages that followed each other.
-    pub(crate) fn and(self, other: Guesses) -> Guesses {
-        Guesses {
+    pub(crate) fn and(self, other: PlacementStats) -> PlacementStats {
+        PlacementStats {
             made: self.made + other.made,
             right: self.right + other.right,
             landed_bytes: self.landed_bytes + other.landed_bytes,
@@ -102,11 +102,11 @@ impl Guesses {
 }
 
 impl Placement {
-    pub(super) fn set_mode(&mut self, mode: Guessing) {
+    pub(super) fn set_mode(&mut self, mode: PlacementMode) {
         self.mode = mode;
     }
 
-    pub(super) fn guesses(&self) -> Guesses {
+    pub(super) fn guesses(&self) -> PlacementStats {
         self.guesses
     }
 
@@ -117,13 +117,13 @@ impl Placement {
     }
 }
 
-impl<'a> Placing<'a> {
+impl<'a> Placer<'a> {
     /// Draws up places for what is expected next, by the header of the next packet where that was seen.
     pub(crate) fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         if let Some(next) = next {
             self.datagrams.turn_to(next);
         }
-        let Placing { placement: it, datagrams } = self;
+        let Placer { placement: it, datagrams } = self;
         it.grid = None;
         it.taken_count = 0;
         it.fresh.drain(..).flatten().for_each(|buffer| pool.give(buffer));
@@ -136,17 +136,17 @@ impl<'a> Placing<'a> {
         else {
             return;
         };
-        let step_min = if it.mode == Guessing::Always { 1 } else { STEP_MIN };
+        let step_min = if it.mode == PlacementMode::Always { 1 } else { STEP_MIN };
         if expected.step < step_min {
             return;
         }
-        it.current = rest.as_ref().map(|(at, _)| (Area::Rest, *at));
+        it.current = rest.as_ref().map(|(at, _)| (SlotOwner::Rest, *at));
         it.rest = rest.map_or(0..0, |(_, range)| range);
-        it.cursor = (Area::Rest, it.rest.clone());
+        it.cursor = (SlotOwner::Rest, it.rest.clone());
         let fresh = again.filter(|again| (again.front, again.step) == (expected.front, expected.step));
         let fresh_len = fresh.map_or(0, |again| again.len);
         let rest_count = it.rest.len().div_ceil(expected.step);
-        it.grid = Some(Grid { front: expected.front, step: expected.step, fresh_len, count });
+        it.grid = Some(SlotLayout { front: expected.front, step: expected.step, fresh_len, count });
         if fresh_len > 0 && rest_count < count {
             let needed = (count - rest_count).div_ceil(fresh_len.div_ceil(expected.step));
             let count = needed.min(FRESH_MAX >> it.backoff);
@@ -157,7 +157,7 @@ impl<'a> Placing<'a> {
     /// Lends memory for datagrams of which nothing has come, as far as they could all be held, and the port finds
     /// enough for what comes.
     fn lend_fresh(&mut self, count: usize, len: usize, pool: &mut Pool) {
-        let Placing { placement: Placement { fresh, .. }, datagrams } = self;
+        let Placer { placement: Placement { fresh, .. }, datagrams } = self;
         let charge = Buffer::pinned_len_for(len);
         let spare_count = pool.free_len().saturating_sub(BATCH_LEN) / charge.max(1);
         let count = count.min(spare_count);
@@ -171,29 +171,29 @@ impl<'a> Placing<'a> {
     }
 
     /// The places that are drawn up.
-    pub(crate) fn places(self) -> Option<Places<'a>> {
+    pub(crate) fn places(self) -> Option<PayloadSlots<'a>> {
         let Placement { grid, rest, fresh, current, taken_count, .. } = self.placement;
         let rest: &mut [u8] = match *current {
             Some((_, at)) => self.datagrams.place_mut(at, rest.clone()),
             None => &mut [],
         };
-        Some(Places::new((*grid)?, rest, fresh, taken_count))
+        Some(PayloadSlots::new((*grid)?, rest, fresh, taken_count))
     }
 
     /// The next place; they follow one another as [`Places`] does.
     #[inline]
     pub(crate) fn next_place(&mut self) -> Place {
-        let Grid { step, fresh_len, .. } = match self.placement.grid {
+        let SlotLayout { step, fresh_len, .. } = match self.placement.grid {
             Some(grid) => grid,
             None => panic!("what landed was lent a place"),
         };
         let (area, ahead) = &mut self.placement.cursor;
         if ahead.start >= ahead.end {
             let number = match *area {
-                Area::Rest => 0,
-                Area::Fresh(number) => number + 1,
+                SlotOwner::Rest => 0,
+                SlotOwner::Fresh(number) => number + 1,
             };
-            (*area, *ahead) = (Area::Fresh(number), 0..fresh_len);
+            (*area, *ahead) = (SlotOwner::Fresh(number), 0..fresh_len);
         }
         let place = ahead.start..ahead.end.min(ahead.start + step);
         ahead.start = place.end;
@@ -202,41 +202,41 @@ impl<'a> Placing<'a> {
 
     /// Takes in a fragment whose payload lies at this place, if it belongs there. With the last one, its datagram
     /// waits to be [sent](Placing::send_complete).
-    pub(crate) fn take(&mut self, now: Time, place: &Place, piece: &Packet) -> Taken {
+    pub(crate) fn take(&mut self, now: Time, place: &Place, piece: &Packet) -> Outcome {
         let (area, range) = place;
         let len = piece.ip().payload_len();
         if len > range.len() {
-            return Taken::Not;
+            return Outcome::Not;
         }
         let taken = match (*area, self.placement.current) {
-            (Area::Fresh(number), _) if range.start == 0 => self.open(now, number, piece),
+            (SlotOwner::Fresh(number), _) if range.start == 0 => self.open(now, number, piece),
             (_, Some((current, at))) if current == *area => self.datagrams.take_placed(at, range.start, piece),
-            _ => Taken::Not,
+            _ => Outcome::Not,
         };
-        if taken != Taken::Not {
+        if taken != Outcome::Not {
             self.placement.guesses.landed_bytes += len as u64;
         }
         taken
     }
 
-    fn open(&mut self, now: Time, number: usize, piece: &Packet) -> Taken {
-        let Some(slot) = self.placement.fresh.get_mut(number) else { return Taken::Not };
-        let Some(buffer) = slot.take() else { return Taken::Not };
+    fn open(&mut self, now: Time, number: usize, piece: &Packet) -> Outcome {
+        let Some(slot) = self.placement.fresh.get_mut(number) else { return Outcome::Not };
+        let Some(buffer) = slot.take() else { return Outcome::Not };
         match self.datagrams.open_placed(now, piece, buffer) {
             Ok(at) => {
-                self.placement.current = Some((Area::Fresh(number), at));
-                Taken::Piece
+                self.placement.current = Some((SlotOwner::Fresh(number), at));
+                Outcome::Piece
             }
             Err(buffer) => {
                 *slot = Some(buffer);
-                Taken::Not
+                Outcome::Not
             }
         }
     }
 
     /// Takes in those of `next` that go on behind this piece, which was taken in, and are like it, and says how
     /// many they are: each fills its place.
-    pub(crate) fn take_more(&mut self, piece: &Apart, next: &[Landed]) -> usize {
+    pub(crate) fn take_more(&mut self, piece: &SplitPacket, next: &[SplitFrame]) -> usize {
         let len = piece.packet().ip().payload_len();
         let Placement { grid, cursor: (_, ahead), current, guesses, .. } = &mut *self.placement;
         let fills_its_place = grid.is_some_and(|grid| grid.step == len && len > 0);
@@ -264,22 +264,22 @@ impl<'a> Placing<'a> {
     }
 
     /// Copies a fragment's payload out of its place.
-    pub(crate) fn rescue(&mut self, (area, range): Place, it: Landed) {
-        let Placing { placement, datagrams } = self;
+    pub(crate) fn rescue(&mut self, (area, range): Place, it: SplitFrame) {
+        let Placer { placement, datagrams } = self;
         placement.guesses.copied_out_bytes += it.len() as u64;
         let bytes = match (area, placement.current) {
             (_, Some((current, at))) if current == area => datagrams.laid(at, range),
-            (Area::Fresh(number), _) => match placement.fresh.get(number) {
+            (SlotOwner::Fresh(number), _) => match placement.fresh.get(number) {
                 Some(Some(buffer)) => buffer.bytes(HEADROOM + range.start..HEADROOM + range.end),
                 _ => panic!("memory that no run took is there"),
             },
-            (Area::Rest, _) => panic!("a run does not end before what lies in it is copied out"),
+            (SlotOwner::Rest, _) => panic!("a run does not end before what lies in it is copied out"),
         };
         let frame = it.copy_out(bytes);
         placement.rescued.push(frame);
     }
 
-    pub(crate) fn rescue_next(&mut self, it: Landed) {
+    pub(crate) fn rescue_next(&mut self, it: SplitFrame) {
         let place = self.next_place();
         self.rescue(place, it);
     }
@@ -309,16 +309,16 @@ impl<'a> Placing<'a> {
 
 impl HitRate {
     /// How many places may be guessed at once, if any.
-    fn count_max(&mut self, guessing: Guessing) -> Option<usize> {
+    fn count_max(&mut self, guessing: PlacementMode) -> Option<usize> {
         match guessing {
-            Guessing::Never => None,
-            Guessing::Always => Some(PLACES_MAX),
-            Guessing::WherePays if self.pause > 0 => {
+            PlacementMode::Never => None,
+            PlacementMode::Always => Some(PLACES_MAX),
+            PlacementMode::WherePays if self.pause > 0 => {
                 self.pause -= 1;
                 None
             }
-            Guessing::WherePays if self.last_pause > 0 => Some(RETRY_COUNT),
-            Guessing::WherePays => Some(PLACES_MAX),
+            PlacementMode::WherePays if self.last_pause > 0 => Some(RETRY_COUNT),
+            PlacementMode::WherePays => Some(PLACES_MAX),
         }
     }
 
@@ -366,7 +366,7 @@ const BACKOFF_MAX: u32 = FRESH_MAX.ilog2();
 mod tests {
     use super::super::{Late, Limits, Reassembler};
     use super::*;
-    use crate::secret::Secret;
+    use crate::keyed_hash::Secret;
 
     #[test]
     fn a_window_decides_whether_guessing_pays_and_after_a_pause_a_few_guesses_do() {

@@ -4,13 +4,16 @@ use super::ecn::EcnSeen;
 use super::holes::Holes;
 use super::may_join::{DatagramKey, conflict, fault};
 use super::pairs::IdEpoch;
-use crate::fragment::Pieces;
+use crate::fragment::WirePackets;
 use crate::ledger::{Reason, Tally};
 use crate::output::Next;
-use crate::segment::Piece;
+use crate::segment::WirePacket;
 use crate::sink::PayloadSink;
 use core::ops::Range;
-use packet::{Buffer, Content, Cut, Fill, Fragment, Frame, Front, HEADROOM, Packet, Shape, UNIT};
+use packet::{
+    Buffer, Content, Fragment, FragmentFingerprint, Fragmentation, Frame, HEADROOM, HeaderLayout, Packet, Split,
+    UNIT,
+};
 
 /// A datagram of which some bytes are missing.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub(super) struct Run {
 struct Seen {
     /// The shape of the last piece that others follow, and how far one like it may reach: what was found of that
     /// one holds for any of this shape that ends here or before, and the buffer takes it.
-    shape: Shape,
+    shape: FragmentFingerprint,
     room: u32,
     longest: u32,
     longest_dont_fragment: u32,
@@ -42,7 +45,7 @@ struct Seen {
 
 /// What became of a piece that may be like the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum Outcome {
     /// It takes a closer look.
     Not,
     /// It was taken in.
@@ -54,7 +57,7 @@ pub(crate) enum Taken {
 /// What a datagram's pieces are like that are still to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
-    pub(super) front: Front,
+    pub(super) front: HeaderLayout,
     /// Payload of each but the last, in bytes.
     pub(super) step: usize,
     /// The datagram's payload, as far as it is known, in bytes.
@@ -85,7 +88,7 @@ impl Run {
         let range = range_of(piece, fragment);
         let (mut packet, mut holes) = (Packet::open(piece, buffer), Holes::ALL);
         holes.fill(|| packet.map_mut(), &range, fragment.more);
-        sink.bring(packet.laid_mut(range.start, range.len()), piece.payload());
+        sink.bring(packet.payload_mut(range.start, range.len()), piece.payload());
         let seen = Seen::NOTHING.and(piece, fragment, &packet);
         let first_len = (range.start == 0).then_some(range.len() as u16);
         Run { holes, seen, pieces: 1, packet, epoch, first_len, is_on_the_way }
@@ -94,28 +97,33 @@ impl Run {
     /// Takes in a piece that takes one look to see that it joins: it goes on in order, or lies between others
     /// behind the first one, and there is room.
     #[inline(always)]
-    pub(super) fn take_readily(&mut self, key: &DatagramKey, piece: &Packet, sink: &mut impl PayloadSink) -> Taken {
+    pub(super) fn take_readily(
+        &mut self,
+        key: &DatagramKey,
+        piece: &Packet,
+        sink: &mut impl PayloadSink,
+    ) -> Outcome {
         let ip = piece.ip();
-        let Some(fragment) = ip.fragment else { return Taken::Not };
+        let Some(fragment) = ip.fragment else { return Outcome::Not };
         let range = range_of(piece, fragment);
         let is_like_the_last = self.seen.shape.is_same(ip.shape);
         if !key.is_of(piece, fragment, is_like_the_last) || range.end > self.seen.room as usize {
-            return Taken::Not;
+            return Outcome::Not;
         }
         if !is_like_the_last && fault(piece, fragment).is_some() {
-            return Taken::Not;
+            return Outcome::Not;
         }
         // The first piece brings other headers.
         let Run { holes, packet, .. } = self;
         if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, fragment.more) {
-            return Taken::Not;
+            return Outcome::Not;
         }
-        sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
+        sink.bring(self.packet.payload_mut(range.start, range.len()), piece.payload());
         self.pieces += 1;
         if !is_like_the_last {
             self.seen = self.seen.and(piece, fragment, &self.packet);
         }
-        if self.holes.is_whole() { Taken::Last } else { Taken::Piece }
+        if self.holes.is_whole() { Outcome::Last } else { Outcome::Piece }
     }
 
     /// Takes in pieces of this length that are like the last one, go on in order and lie in their places; `count`
@@ -142,13 +150,13 @@ impl Run {
         let range = range_of(piece, fragment);
         if range.start == 0 {
             if !self.packet.ip().starts() {
-                self.packet.take_headers(piece);
+                self.packet.copy_headers_from(piece);
             }
             self.first_len = Some(range.len() as u16);
         }
         let Run { holes, packet, .. } = self;
         holes.fill(|| packet.map_mut(), &range, fragment.more);
-        sink.bring(self.packet.laid_mut(range.start, range.len()), piece.payload());
+        sink.bring(self.packet.payload_mut(range.start, range.len()), piece.payload());
         self.pieces += 1;
         self.seen = self.seen.and(piece, fragment, &self.packet);
     }
@@ -212,7 +220,7 @@ impl Run {
 
     /// Where these bytes of the datagram belong.
     pub(super) fn place_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        self.packet.laid_mut(range.start, range.len())
+        self.packet.payload_mut(range.start, range.len())
     }
 
     /// Where a piece's payload belongs, if the buffer has room for it.
@@ -226,7 +234,7 @@ impl Run {
     pub(super) fn expected(&self, predicted_len: usize) -> Option<Expected> {
         let next = self.holes.next()?;
         let [first, later] = self.packet.piece_header_lens();
-        let front = Front { link_len: self.packet.link_len(), header_len: first };
+        let front = HeaderLayout { link_len: self.packet.link_len(), header_len: first };
         let step = (self.seen.longest as usize).checked_sub(first).filter(|_| first == later)?;
         let room = self.seen.room as usize;
         let len = match predicted_len {
@@ -248,7 +256,7 @@ impl Run {
         let dont_fragment = self.has_dont_fragment();
         self.packet.close(len, ecn, dont_fragment, self.seen.longest);
         if self.stays_cut() {
-            self.packet.cut = Some(self.cut(self.seen.longest as u16, Content::Whole));
+            self.packet.fragmentation = Some(self.cut(self.seen.longest as u16, Content::Whole));
         }
         if self.packet.is_neighbour_discovery() {
             return Err(Reason::FragNeighbour);
@@ -276,11 +284,11 @@ impl Run {
     }
 
     /// The cut into pieces of at most `mtu` bytes, and no longer than came where it must stay cut.
-    fn cut(&self, mtu: u16, content: Content) -> Cut {
+    fn cut(&self, mtu: u16, content: Content) -> Fragmentation {
         let header_len = self.packet.piece_header_lens().into_iter().max().unwrap_or_default();
         let longest = (self.seen.longest as usize).max(header_len + UNIT) as u16;
         let mtu = if self.stays_cut() { mtu.min(longest) } else { mtu };
-        Cut { mtu, id: self.packet.ip().id, fill: Fill::Full, content }
+        Fragmentation { mtu, id: self.packet.ip().id, fill: Split::Max, content }
     }
 
     /// The piece that started the datagram, built again, for the error that quotes it.
@@ -288,8 +296,8 @@ impl Run {
         let first_len = self.first_len?;
         let [header_len, _] = self.packet.piece_header_lens();
         self.release((header_len + usize::from(first_len)) as u16);
-        let mut pieces = Pieces::of(&self.packet);
-        let Piece { header, payload } = pieces.next()?;
+        let mut pieces = WirePackets::of(&self.packet);
+        let WirePacket { header, payload } = pieces.next()?;
         let link = self.packet.link_header();
         let frame_len = header.len() + payload.len();
         let mut buffer = out.pool().lend(frame_len - link.len)?;
@@ -303,8 +311,13 @@ impl Run {
 }
 
 impl Seen {
-    const NOTHING: Seen =
-        Seen { shape: Shape::CHANGED, room: 0, longest: 0, longest_dont_fragment: 0, ecn: EcnSeen::NONE };
+    const NOTHING: Seen = Seen {
+        shape: FragmentFingerprint::CHANGED,
+        room: 0,
+        longest: 0,
+        longest_dont_fragment: 0,
+        ecn: EcnSeen::NONE,
+    };
 
     /// What is known with this piece, too: all that a datagram remembers of a header. One of the same shape says
     /// the same again.
@@ -334,7 +347,7 @@ impl LastComplete {
         // The Fragment header was taken out.
         let header_len = if header_len == V6_HEADER_LEN { header_len + V6_FRAGMENT_LEN } else { header_len };
         let step = (longest as usize).checked_sub(header_len)?;
-        Some(Expected { front: Front { link_len: link_len.into(), header_len }, step, len: len as usize })
+        Some(Expected { front: HeaderLayout { link_len: link_len.into(), header_len }, step, len: len as usize })
     }
 }
 

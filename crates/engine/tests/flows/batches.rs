@@ -5,15 +5,15 @@ use super::rig::*;
 use core::time::Duration;
 use fastrand::Rng;
 use std::collections::VecDeque;
-use wideload_engine::packet::{Ingress, Medium, Pool, Time};
+use wideload_engine::packet::{Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    Batch, Event, Gateway, GatewaySettings, Guesses, Guessing, Holding, Join, Late, Mode, Pieces, Prefixes, Reason,
-    Secret, Secrets, Stand, Toward, Way,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewayRole, GatewaySettings, Holding, Late, Mode,
+    PlacementMode, PlacementStats, Prefixes, Reason, Secret, Secrets, Toward, WirePackets,
 };
 
 #[test]
 fn a_batch_is_taken_as_its_packets_are() {
-    let (mut guesses, mut events) = (Guesses::default(), [0; EVENTS.len()]);
+    let (mut guesses, mut events) = (PlacementStats::default(), [0; EVENTS.len()]);
     each_seed("batches", 100, |seed| {
         let mut random = Rng::with_seed(seed);
         let settings = settings(&mut random);
@@ -32,7 +32,7 @@ fn a_batch_is_taken_as_its_packets_are() {
         let [one, other] = [&mut one_by_one, &mut at_once].map(|half| half.end(now));
         assert!(one == other, "seed {seed}, at the end: {}", difference(&one, &other));
         for direction in BOTH {
-            let seen = at_once.gateway.guesses(direction);
+            let seen = at_once.gateway.placement_stats(direction);
             guesses.right += seen.right;
             guesses.made += seen.made;
             guesses.copied_out_bytes += seen.copied_out_bytes;
@@ -66,7 +66,7 @@ impl Half {
             let (mut places, pool) = self.gateway.places(direction);
             let ingress = Ingress(direction as u32);
             for frame in frames {
-                assert!(batch.receive(frame, Medium::Ip, ingress, places.as_mut(), pool), "the pool is large");
+                assert!(batch.receive(frame, LinkType::Ip, ingress, places.as_mut(), pool), "the pool is large");
             }
             self.gateway.push(now, direction, &mut batch);
             assert!(batch.split.is_empty() && batch.frames.is_empty());
@@ -96,7 +96,7 @@ impl Half {
 
     fn tell_of(&self, direction: usize) -> String {
         self.gateway.check(direction).unwrap();
-        let widening = &self.gateway.side(direction).widening;
+        let widening = &self.gateway.side(direction).aggregation;
         let held = (widening.held(), widening.charges(), self.gateway.next_deadline_of(direction));
         let lent_count = self.gateway.output(direction).pool.lent_count();
         let ledger = self.gateway.ledger(direction);
@@ -111,15 +111,15 @@ impl Half {
         let mut gone = Vec::new();
         while let Some(way) = self.gateway.next(direction) {
             match way {
-                Way::Forward(packet) | Way::Answer(packet) => {
-                    let is = (packet.train, packet.checksum, packet.longest_piece(), packet.is_as_received());
-                    let mut pieces = Pieces::of(&packet);
+                Egress::Forward(packet) | Egress::IcmpReply(packet) => {
+                    let is = (packet.gso, packet.checksum, packet.max_fragment_len(), packet.is_as_received());
+                    let mut pieces = WirePackets::of(&packet);
                     while let Some(piece) = pieces.next() {
                         gone.push((format!("{is:?}"), [piece.header, piece.payload].concat()));
                     }
                     self.gateway.done(direction, packet);
                 }
-                Way::Pass(raw, unfit) => {
+                Egress::PassThrough(raw, unfit) => {
                     gone.push((format!("{unfit:?}"), raw.frame().to_vec()));
                     let out = self.gateway.output_mut(direction);
                     out.ledger.pass(unfit.into(), raw.frame().len());
@@ -133,17 +133,20 @@ impl Half {
 
 /// A border that rejoins fragments and coalesces in both directions, at times for fewer connections than there are.
 fn settings(random: &mut Rng) -> GatewaySettings {
-    let mut settings = GatewaySettings::usual(Stand::Border, 9_000, 1_500);
+    let mut settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
     settings.flow_count = *random.choice(&[8, 1_000]).unwrap();
     for side in &mut settings.sides {
-        side.joins =
-            Prefixes::new(*random.choice(&[Join::Destination, Join::Destination, Join::Graceful]).unwrap());
+        side.joins = Prefixes::new(
+            *random
+                .choice(&[FragmentPolicy::Reassemble, FragmentPolicy::Reassemble, FragmentPolicy::Merge])
+                .unwrap(),
+        );
         side.coalesce = Some(*random.choice(&[Mode::Resize, Mode::Reversible]).unwrap());
         side.hold = *random.choice(&[Holding::Burst, Holding::Adaptive, Holding::Fixed(HOLD)]).unwrap();
         side.memory = *random.choice(&[30_000, 300_000, 1 << 24]).unwrap();
         side.late = *random.choice(&[Late::Retire, Late::Release { mtu: side.mtu }]).unwrap();
         side.fragment_patience = random.bool().then_some(Duration::from_millis(50));
-        side.guessing = Guessing::Always;
+        side.placement = PlacementMode::Always;
         side.answer_from = Some(VERSIONS.map(|version| host(version, 9)));
     }
     settings

@@ -2,8 +2,8 @@
 
 use crate::rig::*;
 use core::time::Duration;
-use wideload_engine::packet::{Checksum, Fill, Identifications, Ingress, Medium, Time};
-use wideload_engine::{Event, Exempt, Hold, Mode, Narrowing, Reason, Role, Rules};
+use wideload_engine::packet::{Checksum, Identifications, Ingress, LinkType, Split, Time};
+use wideload_engine::{Event, Exempt, Hold, Mode, Reason, Role, Rules, Sizing};
 
 #[test]
 fn every_end_of_a_run_has_its_name() {
@@ -42,9 +42,9 @@ fn every_end_of_a_run_has_its_name() {
     let mut rig = after(resize(9_000), &[p(0, 100)]);
     rig.release();
     assert_eq!(rig.count(Event::RunAtEnd), 1);
-    let mut rig = Rig::new(resize(9_000), Narrowing::new(9_000, Role::Transit), 2_000);
+    let mut rig = Rig::new(resize(9_000), Sizing::new(9_000, Role::Transit), 2_000);
     rig.push(&p(0, 100));
-    assert_eq!((rig.count(Event::RunEvicted), rig.side.widening.held().1), (1, 0));
+    assert_eq!((rig.count(Event::RunEvicted), rig.side.aggregation.held().1), (1, 0));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_second_of_silence_does_not_slow_a_flow_down() {
     };
     let before = burst(&mut rig);
     rig.wait(Duration::from_secs(1));
-    assert_eq!(rig.side.widening.held().1, 0);
+    assert_eq!(rig.side.aggregation.held().1, 0);
     rig.push(&p(310, 10));
     assert_eq!(hold(&rig), before, "the next lone segment waits no longer");
 }
@@ -182,10 +182,10 @@ fn a_flow_that_wakes_as_it_is_forgotten_goes_on() {
         rig.now = rig.now + Duration::from_secs(idle);
         rig.push(&p(100, 100));
         rig.side.expire(rig.now, &mut rig.connections, &mut rig.out);
-        assert_eq!(rig.side.widening.held().0.packets, 1, "{idle} s: what came a moment ago waits");
+        assert_eq!(rig.side.aggregation.held().0.packets, 1, "{idle} s: what came a moment ago waits");
         rig.now = rig.now + micros(10);
         rig.push(&p(200, 100));
-        assert_eq!(rig.side.widening.held().0.packets, 2, "{idle} s");
+        assert_eq!(rig.side.aggregation.held().0.packets, 2, "{idle} s");
         assert_eq!(rig.flush().len(), 1, "{idle} s");
     }
 }
@@ -205,7 +205,7 @@ fn eight_kilobytes_leave_within_the_ceiling_however_long_the_run_could_be() {
         }
         let last = rig.now;
         assert_eq!(
-            (rig.wait(Duration::from_millis(1)).len() + left, rig.side.widening.held().1),
+            (rig.wait(Duration::from_millis(1)).len() + left, rig.side.aggregation.held().1),
             (1, 0),
             "{gap_us} µs apart"
         );
@@ -218,7 +218,7 @@ fn a_fixed_wait_is_as_long_as_it_says() {
     for wait_us in [0, 10, 300, 1_000] {
         let mut rig = Rig::new(
             Rules { hold: Hold::Fixed(micros(wait_us)), ..resize(9_000) },
-            Narrowing::new(9_000, Role::Transit),
+            Sizing::new(9_000, Role::Transit),
             1 << 20,
         );
         rig.push(&p(0, 10));
@@ -318,7 +318,7 @@ fn a_flow_that_ends_with_what_waited_is_forgotten_then() {
 fn exempt_flows_are_never_held() {
     for (exempt, source, destination, is_held) in [(80, 80, 9, false), (80, 9, 80, false), (80, 81, 9, true)] {
         let exempt = vec![Exempt { port: Some(exempt), prefix: None }];
-        let mut rig = Rig::exempting(resize(9_000), Narrowing::new(9_000, Role::Transit), 1 << 20, exempt);
+        let mut rig = Rig::exempting(resize(9_000), Sizing::new(9_000, Role::Transit), 1 << 20, exempt);
         for index in 0..5 {
             let left = rig.push(&Spec { ports: [source, destination], ..p(index * 100, 100) });
             assert_eq!(left.len(), usize::from(!is_held));
@@ -336,12 +336,12 @@ fn exempt_flows_are_never_held() {
         ("::/0", None, true),
     ] {
         let exempt = vec![Exempt { port, prefix: Some(prefix.parse().unwrap()) }];
-        let mut rig = Rig::exempting(resize(9_000), Narrowing::new(9_000, Role::Transit), 1 << 20, exempt);
+        let mut rig = Rig::exempting(resize(9_000), Sizing::new(9_000, Role::Transit), 1 << 20, exempt);
         assert_eq!(rig.push(&p(0, 100)).len(), usize::from(!is_held), "{prefix}, {port:?}");
     }
     // One without an address and a port is all flows.
     let mut rig =
-        Rig::exempting(resize(9_000), Narrowing::new(9_000, Role::Transit), 1 << 20, vec![Exempt::default()]);
+        Rig::exempting(resize(9_000), Sizing::new(9_000, Role::Transit), 1 << 20, vec![Exempt::default()]);
     assert_eq!(rig.push(&p(0, 100)).len(), 1);
 }
 
@@ -459,7 +459,7 @@ fn trains_that_came_pass_behind_what_is_held() {
     let mut rig = Rig::carrying(resize(9_000));
     rig.push(&p(0, 100));
     let mut packet = packet_of(&mut rig, &p(100, 300));
-    packet.train = Some(wideload_engine::packet::Train {
+    packet.gso = Some(wideload_engine::packet::Gso {
         segment_len: 100,
         ids: Identifications::Rise,
         maker: wideload_engine::packet::Maker::Sender,
@@ -529,7 +529,7 @@ fn tcp_of_every_flag_byte_is_cut_as_its_flags_allow() {
     for version in VERSIONS {
         for mtu in [128, 576, 1_280, 1_500] {
             for flags in 0..=255u8 {
-                for fill in [Fill::Full, Fill::Even] {
+                for fill in [Split::Max, Split::Balanced] {
                     let one = Spec { flags, id: 0xFFFE, ..tcp(version).carrying(0, 4_000).stamped(1, 2) };
                     check_cut(&one, mtu, fill, flags & (SYN | RST | URG) == 0);
                 }
@@ -557,7 +557,7 @@ fn tcp_with_every_kind_of_option_is_cut_unless_an_option_forbids_it() {
         for (options, is_cut) in table {
             for mtu in [128, 576, 1_500] {
                 let one = Spec { options: options.to_vec(), ..tcp(version).carrying(0, 4_000) };
-                check_cut(&one, mtu, Fill::Full, is_cut);
+                check_cut(&one, mtu, Split::Max, is_cut);
             }
         }
     }
@@ -569,7 +569,7 @@ fn tcp_is_cut_for_every_mtu_and_length() {
         let headers = if version == 4 { 40 } else { 60 };
         for mtu in (68..1_600).step_by(7) {
             for len in [1, mtu - headers, mtu - headers + 1, 2 * (mtu - headers), 2 * (mtu - headers) + 1, 5_000] {
-                for fill in [Fill::Full, Fill::Even] {
+                for fill in [Split::Max, Split::Balanced] {
                     check_cut(&tcp(version).carrying(0, len), mtu, fill, true);
                 }
             }
@@ -591,13 +591,13 @@ fn a_wrong_sum_is_wrong_in_every_segment() {
 }
 
 /// Cuts one packet and checks its segments: order, flags, identifications, sums and lengths.
-fn check_cut(one: &Spec, mtu: usize, fill: Fill, is_cut: bool) {
+fn check_cut(one: &Spec, mtu: usize, fill: Split, is_cut: bool) {
     let what =
         format!("IPv{}, {} bytes at {mtu}, flags {:08b}, {fill:?}", one.version(), one.payload.len(), one.flags);
     for mode in [Mode::Reversible, Mode::Resize] {
         let mut rig = Rig::new(
             Rules { mode, ..resize(mtu as u16) },
-            Narrowing { fill, ..Narrowing::new(mtu as u16, Role::Transit) },
+            Sizing { fill, ..Sizing::new(mtu as u16, Role::Transit) },
             1 << 20,
         );
         let mut left = rig.push(one);
@@ -617,7 +617,7 @@ fn check_cut(one: &Spec, mtu: usize, fill: Fill, is_cut: bool) {
         let room = mtu - one.ip_header_len() - one.transport_len();
         let count = one.payload.len().div_ceil(room);
         assert_eq!(wire.len(), count, "{what}");
-        let segment_len = if fill == Fill::Full { room } else { one.payload.len().div_ceil(count) };
+        let segment_len = if fill == Split::Max { room } else { one.payload.len().div_ceil(count) };
         for (index, (frame, part)) in wire.iter().zip(one.payload.chunks(segment_len)).enumerate() {
             let seen = Seen::of(frame);
             assert!(seen.payload() == part && seen.sum_is_right && frame.len() <= mtu, "{what}");
@@ -665,7 +665,7 @@ fn payload_len(left: &Left) -> usize {
 }
 
 fn packet_of(rig: &mut Rig, one: &Spec) -> wideload_engine::packet::Packet {
-    let packet = wideload_engine::packet::Frame::copy(&one.bytes(), Medium::Ip, Ingress(0), &mut rig.out.pool);
+    let packet = wideload_engine::packet::Frame::copy(&one.bytes(), LinkType::Ip, Ingress(0), &mut rig.out.pool);
     let mut packet = packet.expect("it parses");
     packet.checksum = Checksum::Unverified;
     packet

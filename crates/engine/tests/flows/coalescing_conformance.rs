@@ -8,9 +8,9 @@
 use crate::rig::*;
 use std::time::Duration;
 use wideload_engine::packet::{
-    Checksum, Fill, Frame, Identifications, Ingress, Maker, Medium, NoPacket, Train, Unfit,
+    Checksum, CopyError, Frame, Gso, Identifications, Ingress, LinkType, Maker, ParseError, Split,
 };
-use wideload_engine::{Event, Narrowing, Reason, Role, Rules, Trains};
+use wideload_engine::{Event, Reason, Role, Rules, SegmentSize, Sizing};
 
 // Conformance 1.1: Linux, tools/testing/selftests/net/gro.c, all rows that are about untunnelled packets.
 // R044 (flags_cwr, ip_ecn), R119 (flags_syn, flags_rst), R127 (ack)
@@ -105,8 +105,8 @@ fn the_ipv4_packets_of_linux_gro_arrive_as_its_selftest_says() {
     // ip_csum: what has a wrong header checksum is no packet; it passes outside, and leaves a hole.
     let mut rig = Rig::carrying(reversible());
     let wrong = Spec { ip_sum_off: 0xFFFE, ..p(100) }.bytes();
-    let parsed = Frame::copy(&wrong, Medium::Ip, Ingress(0), &mut rig.out.pool);
-    assert!(matches!(parsed, Err(NoPacket::Unfit(Unfit::BadHeaderSum))));
+    let parsed = Frame::copy(&wrong, LinkType::Ip, Ingress(0), &mut rig.out.pool);
+    assert!(matches!(parsed, Err(CopyError::Unfit(ParseError::BadHeaderSum))));
     assert_eq!(arrive(&mut rig, &[&[p(0), p(200)]]), [100, 100]);
 }
 
@@ -198,12 +198,12 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
             (129, Some(1), vec![1; 129]),
         ];
         for (len, segment_len, expected) in table {
-            for trains in [Trains::Kept, Trains::Resized] {
+            for trains in [SegmentSize::Preserve, SegmentSize::Maximise] {
                 for extensions in [vec![], vec![(60, vec![0, 0, 1, 4, 0, 0, 0, 0])]] {
                     if !extensions.is_empty() && (version == 4 || len > 128) {
                         continue;
                     }
-                    let narrowing = Narrowing { trains, ..Narrowing::new(1_500, Role::Transit) };
+                    let narrowing = Sizing { trains, ..Sizing::new(1_500, Role::Transit) };
                     let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
                     let one = Spec { extensions, ..udp(version).carrying(0, len) };
                     let left = push_train(&mut rig, &one, segment_len);
@@ -213,7 +213,7 @@ fn trains_of_datagrams_leave_as_udpgso_says() {
         }
         // They fail with "message too long"; ours end by name.
         for (len, segment_len) in [(mss + 1, None), (mss + 1, Some(mss + 2))] {
-            let mut rig = Rig::new(reversible(), Narrowing::new(1_500, Role::Transit), 1 << 20);
+            let mut rig = Rig::new(reversible(), Sizing::new(1_500, Role::Transit), 1 << 20);
             assert_eq!(push_train(&mut rig, &udp(version).carrying(0, len), segment_len).len(), 0);
             assert_eq!(rig.flush().len(), 0);
             assert_eq!(rig.out.ledger.retired(Reason::TooBig).packets, 1, "{len} by {segment_len:?}");
@@ -357,11 +357,11 @@ fn the_rules_of_dpdk_hold_but_for_what_must_come_back() {
         let one = Spec { flags: ACK | PSH | FIN, id: 0xFFFF, ..tcp(4).carrying(0, 3_000) };
         let mut rig = Rig::new(
             reversible(),
-            Narrowing { trains: Trains::Kept, ..Narrowing::new(1_500, Role::Transit) },
+            Sizing { trains: SegmentSize::Preserve, ..Sizing::new(1_500, Role::Transit) },
             1 << 20,
         );
-        let mut packet = Frame::copy(&one.bytes(), Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
-        packet.train = Some(Train { segment_len: 1_000, ids, maker: Maker::Sender });
+        let mut packet = Frame::copy(&one.bytes(), LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+        packet.gso = Some(Gso { segment_len: 1_000, ids, maker: Maker::Sender });
         rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
         let left = rig.release();
         let seen: Vec<_> = wire(left).iter().map(|frame| Seen::of(frame)).collect();
@@ -422,24 +422,29 @@ fn the_packets_of_vpp_arrive_in_runs_of_44() {
 #[test]
 fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
     for (version, headers) in [(4, 40), (6, 60)] {
-        let table: [(u16, Trains, usize, &str); 6] = [
-            (65_535, Trains::Kept, 45, "it passes whole"),
-            (1_500, Trains::Kept, 45, "as they were"),
-            (1_500, Trains::Resized, 45, "225 of 5"),
+        let table: [(u16, SegmentSize, usize, &str); 6] = [
+            (65_535, SegmentSize::Preserve, 45, "it passes whole"),
+            (1_500, SegmentSize::Preserve, 45, "as they were"),
+            (1_500, SegmentSize::Maximise, 45, "225 of 5"),
             (
                 576,
-                Trains::Resized,
+                SegmentSize::Maximise,
                 65_200usize.div_ceil(576 - headers),
                 "they: 119 fragments, or Packet Too Big; ours are segments",
             ),
-            (1_280, Trains::Kept, 65_200usize.div_ceil(1_280 - headers), "they: Packet Too Big; ours are segments"),
-            (9_000, Trains::Resized, 65_200usize.div_ceil(9_000 - headers), "they: 33, for buffers of 2,048"),
+            (
+                1_280,
+                SegmentSize::Preserve,
+                65_200usize.div_ceil(1_280 - headers),
+                "they: Packet Too Big; ours are segments",
+            ),
+            (9_000, SegmentSize::Maximise, 65_200usize.div_ceil(9_000 - headers), "they: 33, for buffers of 2,048"),
         ];
         for (mtu, trains, count, why) in table {
             for ip_flags in [0, DF] {
                 let segment_len = if version == 4 { 1_460 } else { 1_440 };
                 let count = if count == 45 { 65_200usize.div_ceil(segment_len) } else { count };
-                let narrowing = Narrowing { trains, ..Narrowing::new(mtu, Role::Transit) };
+                let narrowing = Sizing { trains, ..Sizing::new(mtu, Role::Transit) };
                 let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
                 let one = Spec { ip_flags, sum: Summed::Half, ..tcp(version).carrying(0, 65_200) };
                 let left = push_train(&mut rig, &one, Some(segment_len));
@@ -453,7 +458,7 @@ fn the_trains_of_vpp_are_cut_as_the_next_link_needs() {
             }
         }
         // Frames that only want a checksum.
-        let mut rig = Rig::new(reversible(), Narrowing::new(1_500, Role::Transit), 1 << 20);
+        let mut rig = Rig::new(reversible(), Sizing::new(1_500, Role::Transit), 1 << 20);
         let one = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 1_500 - headers) };
         assert_eq!(wire(send(&mut rig, &[std::slice::from_ref(&one)])), [one.finished().bytes()]);
     }
@@ -521,9 +526,9 @@ fn the_packets_of_wireguard_go_are_joined_but_not_prepended() {
 // Conformance 5.4: tun-rs refuses a segment length of 0; a train without payload is one packet.
 #[test]
 fn a_train_without_payload_is_one_packet() {
-    for fill in [Fill::Full, Fill::Even] {
-        for trains in [Trains::Kept, Trains::Resized] {
-            let narrowing = Narrowing { fill, trains, ..Narrowing::new(1_500, Role::Transit) };
+    for fill in [Split::Max, Split::Balanced] {
+        for trains in [SegmentSize::Preserve, SegmentSize::Maximise] {
+            let narrowing = Sizing { fill, trains, ..Sizing::new(1_500, Role::Transit) };
             let mut rig = Rig::new(reversible(), narrowing, 1 << 20);
             let one = tcp(4);
             assert_eq!(wire(push_train(&mut rig, &one, Some(1_460))), [one.bytes()], "{fill:?}, {trains:?}");
@@ -563,11 +568,11 @@ fn arrive(rig: &mut Rig, bursts: &[&[Spec]]) -> Vec<usize> {
 }
 
 fn lens(frames: &[Vec<u8>]) -> Vec<usize> {
-    frames.iter().map(|frame| payload_len(frame, Medium::Ip)).collect()
+    frames.iter().map(|frame| payload_len(frame, LinkType::Ip)).collect()
 }
 
 /// Bytes behind the transport header; of a packet whose header is hidden, behind where it would stand.
-fn payload_len(frame: &[u8], medium: Medium) -> usize {
+fn payload_len(frame: &[u8], medium: LinkType) -> usize {
     let seen = seen(frame, medium);
     assert!(seen.has_header);
     seen.payload().len()
@@ -579,12 +584,12 @@ fn frames(left: &[Left]) -> Vec<Vec<u8>> {
 
 /// Pushes a packet that a port delivers as a train.
 fn push_train(rig: &mut Rig, one: &Spec, segment_len: Option<usize>) -> Vec<Left> {
-    let mut packet = Frame::copy(&one.bytes(), Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+    let mut packet = Frame::copy(&one.bytes(), LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
     if one.sum == Summed::Half {
         packet.checksum = Checksum::Partial;
     }
-    packet.train =
-        segment_len.map(|len| Train { segment_len: len as u16, ids: Identifications::Rise, maker: Maker::Sender });
+    packet.gso =
+        segment_len.map(|len| Gso { segment_len: len as u16, ids: Identifications::Rise, maker: Maker::Sender });
     rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
     rig.release()
 }

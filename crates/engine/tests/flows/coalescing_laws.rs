@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 use testkit::traffic::{Sent, Wishes, draw};
-use wideload_engine::packet::{Fill, Time};
-use wideload_engine::{Event, Hold, Mode, Narrowing, Role, Rules};
+use wideload_engine::packet::{Split, Time};
+use wideload_engine::{Event, Hold, Mode, Role, Rules, Sizing};
 
 #[test]
 fn segmenting_what_was_joined_gives_back_every_packet_of_every_flow_in_its_order() {
@@ -97,9 +97,9 @@ fn resizing_leaves_every_stream_and_all_that_is_no_stream_as_they_came() {
         let segment_max = if seed % 16 < 4 { 64_000 } else { 1_460 };
         let wishes = Wishes { mtu: usize::from(mtu), segment_max, disorder: seed % 3 > 0, forgery: seed % 7 == 0 };
         let role = if seed % 5 < 3 { Role::Transit } else { source() };
-        let fill = if seed % 9 == 0 { Fill::Even } else { Fill::Full };
+        let fill = if seed % 9 == 0 { Split::Balanced } else { Split::Max };
         let rules = Rules { udp: seed % 11 > 5, ..resize(mtu) };
-        let mut rig = Rig::new(rules, Narrowing { fill, ..Narrowing::new(mtu, role) }, 16 << 20).ethernet();
+        let mut rig = Rig::new(rules, Sizing { fill, ..Sizing::new(mtu, role) }, 16 << 20).ethernet();
         let sent = draw(seed, wishes);
         let (came, gone) = (flights(&sent), run(&mut rig, &sent));
         for flow in flows_of(&sent) {
@@ -133,7 +133,7 @@ fn what_came_in_order_goes_out_in_order() {
         let sent = draw(seed, wishes);
         for mode in [Mode::Reversible, Mode::Resize] {
             let rules = Rules { mode, ..resize(mtu) };
-            let mut rig = Rig::new(rules, Narrowing::new(mtu, Role::Transit), 16 << 20).ethernet();
+            let mut rig = Rig::new(rules, Sizing::new(mtu, Role::Transit), 16 << 20).ethernet();
             let (came, gone) = (flights(&sent), run(&mut rig, &sent));
             for flow in flows_of(&sent) {
                 let (came, gone) = (flow.of(&came), flow.of(&gone));
@@ -192,7 +192,7 @@ fn with_memory_short_nothing_is_lost_or_turned_round_and_the_limit_holds() {
         let sent = crowd(seed, wishes);
         for mode in [Mode::Reversible, Mode::Resize] {
             let rules = Rules { mode, ..resize(1_500) };
-            let mut rig = Rig::new(rules, Narrowing::new(1_500, Role::Transit), limit).ethernet();
+            let mut rig = Rig::new(rules, Sizing::new(1_500, Role::Transit), limit).ethernet();
             let (came, gone) = (flights(&sent), run(&mut rig, &sent));
             assert!(rig.coalescer().charged() <= limit);
             for flow in flows_of(&sent) {
@@ -210,7 +210,7 @@ fn with_memory_short_nothing_is_lost_or_turned_round_and_the_limit_holds() {
 #[test]
 fn thousands_of_flows_hold_no_more_than_their_limit_and_the_heaviest_give_up_first() {
     for limit in [50_000, 1 << 20] {
-        let mut rig = Rig::new(resize(65_535), Narrowing::new(65_535, Role::Transit), limit);
+        let mut rig = Rig::new(resize(65_535), Sizing::new(65_535, Role::Transit), limit);
         let (mut came, mut gone) = (0, 0);
         for round in 0..3 {
             for flow in 0..5_000u16 {
@@ -233,7 +233,7 @@ fn floods_of_connections_take_no_more_memory_than_they_are_charged() {
     let flags_of = [("SYN", SYN, 0), ("one segment", ACK, 100), ("one segment that ends", ACK | FIN, 100)];
     for (what, flags, len) in flags_of {
         let limit = 512 << 10;
-        let mut rig = Rig::new(resize(9_000), Narrowing::new(9_000, Role::Transit), limit);
+        let mut rig = Rig::new(resize(9_000), Sizing::new(9_000, Role::Transit), limit);
         let mut random = fastrand::Rng::with_seed(1);
         let flood = |rig: &mut Rig, random: &mut fastrand::Rng| {
             for _ in 0..10_000 {
@@ -256,7 +256,7 @@ fn floods_of_connections_take_no_more_memory_than_they_are_charged() {
 
 #[test]
 fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
-    let mut rig = Rig::new(resize(9_000), Narrowing::new(9_000, Role::Transit), 4 << 20);
+    let mut rig = Rig::new(resize(9_000), Sizing::new(9_000, Role::Transit), 4 << 20);
     let fill = |rig: &mut Rig| {
         for flow in 0..2_000u16 {
             for index in 0..70 {
@@ -270,7 +270,7 @@ fn segments_that_waited_for_their_turn_leave_no_memory_behind() {
     let info = allocation_counter::measure(|| fill(&mut rig));
     let charged = rig.coalescer().charged() as i64;
     println!("{} bytes taken, {charged} charged, {} flows", info.bytes_current, rig.coalescer().flow_count());
-    assert_eq!(rig.side.widening.held().1, 0);
+    assert_eq!(rig.side.aggregation.held().1, 0);
     assert!(info.bytes_current <= 2 * charged + (1 << 20), "{} bytes for {charged} charged", info.bytes_current);
 }
 
@@ -283,7 +283,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
         for index in 0..20_000 {
             let at = index / 2 * 4 + orders[index % 2];
             out += rig.push(&tcp(4).carrying(at + 1, 1)).len() + rig.wait(micros(2)).len();
-            let (held, buffers) = rig.side.widening.held();
+            let (held, buffers) = rig.side.aggregation.held();
             assert!(buffers <= EARLY_COUNT_MAX + 1 && held.packets as usize <= EARLY_COUNT_MAX + 1, "{held:?}");
         }
         out += rig.flush().len();
@@ -294,7 +294,7 @@ fn tiny_segments_out_of_order_hold_little_and_leave_soon() {
     rig.push(&tcp(4).carrying(0, 1_000));
     for index in 1..200 {
         rig.push(&tcp(4).carrying(index * 3_000, 2_000));
-        let (held, _) = rig.side.widening.held();
+        let (held, _) = rig.side.aggregation.held();
         assert!(held.bytes <= (EARLY_LEN_MAX + 3_000) as u64, "{held:?}");
     }
     // What lies more than a mebibyte ahead does not wait.
@@ -340,7 +340,7 @@ fn run(rig: &mut Rig, sent: &[Sent]) -> Vec<Flight> {
     }
     if sent.len().is_multiple_of(2) {
         rig.wait_until(rig.now + AGE_MAX).into_iter().for_each(|(at, left)| take(at, left));
-        assert_eq!(rig.side.widening.held().1, 0, "nothing is held past its deadline");
+        assert_eq!(rig.side.aggregation.held().1, 0, "nothing is held past its deadline");
     }
     rig.flush().into_iter().for_each(|left| take(rig.now, left));
     gone

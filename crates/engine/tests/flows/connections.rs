@@ -5,9 +5,10 @@ use core::net::IpAddr;
 use core::time::Duration;
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use wideload_engine::packet::{Address, Ingress, Medium, Pool, Time};
+use wideload_engine::packet::{Address, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    Batch, Event, Gateway, GatewaySettings, Holding, Pieces, Secret, Secrets, SideStage, Stand, Switch, Toward, Way,
+    Batch, Egress, Event, Gateway, GatewayRole, GatewaySettings, Holding, Secret, Secrets, SideStage, Toggle,
+    Toward, WirePackets,
 };
 
 #[test]
@@ -41,7 +42,8 @@ fn streams_without_a_handshake_are_not_given_up_in_a_flood_of_syns() {
 fn what_was_announced_to_a_border_that_ended_is_not_known_to_the_next() {
     let mut crossing = Crossing::new(8, Duration::from_millis(5));
     let ends = ends_of(3);
-    let known = |crossing: &mut Crossing| crossing.gateway.hear(crossing.now, ends, Toward::Wide.direction());
+    let known =
+        |crossing: &mut Crossing| crossing.gateway.on_offloaded(crossing.now, ends, Toward::Wide.direction());
     crossing.send(Toward::Wide, 3, 100);
     crossing.push(Toward::Narrow, 3, SYN | ACK, 0, Vec::new());
     assert!(known(&mut crossing).is_some());
@@ -56,13 +58,13 @@ fn what_was_announced_to_a_border_that_ended_is_not_known_to_the_next() {
 fn nothing_is_known_of_a_handshake_by_the_segments_of_a_stream() {
     let mut crossing = Crossing::new(8, Duration::from_secs(1));
     crossing.push(Toward::Wide, 3, ACK, 1, vec![7; 500]);
-    assert_eq!(crossing.gateway.hear(crossing.now, ends_of(3), Toward::Wide.direction()), None);
+    assert_eq!(crossing.gateway.on_offloaded(crossing.now, ends_of(3), Toward::Wide.direction()), None);
     assert_eq!((crossing.connection_count(), crossing.gateway.held(Toward::Wide.direction()).1), (0, 1));
 }
 
 #[test]
 fn segments_are_no_longer_joined_to_be_cut_where_cutting_is_left_out() {
-    for (switches, count) in [(&[Switch::Off][..], 0), (&[Switch::Off, Switch::On][..], 2)] {
+    for (switches, count) in [(&[Toggle::Off][..], 0), (&[Toggle::Off, Toggle::On][..], 2)] {
         let mut crossing = Crossing::new(8, Duration::from_secs(1));
         crossing.push(Toward::Narrow, 3, SYN, 0, Vec::new());
         for switch in switches {
@@ -94,7 +96,7 @@ fn streams_stay_in_order_whatever_is_switched_replaced_or_forgotten() {
         let stays_border = random.bool();
         for _ in 0..400 {
             match random.u8(..40) {
-                0 => crossing.switch(if random.bool() { Switch::On } else { Switch::Off }),
+                0 => crossing.switch(if random.bool() { Toggle::On } else { Toggle::Off }),
                 1 => {
                     let count = *random.choice(&[4, 12, 1_000]).unwrap();
                     crossing.replace(count, random.bool(), stays_border || random.bool());
@@ -176,7 +178,7 @@ impl Crossing {
         let (mut places, pool) = self.gateway.places(direction);
         assert!(batch.receive(
             &bytes,
-            Medium::Ip,
+            LinkType::Ip,
             Ingress(2 * self.ingress + direction as u32),
             places.as_mut(),
             pool
@@ -196,7 +198,7 @@ impl Crossing {
         self.drain();
     }
 
-    fn switch(&mut self, switch: Switch) {
+    fn switch(&mut self, switch: Toggle) {
         self.gateway.switch(self.now, Toward::Wide.direction(), SideStage::Coalesce, switch);
         self.drain();
     }
@@ -219,8 +221,8 @@ impl Crossing {
     fn drain(&mut self) {
         for direction in [0, 1] {
             while let Some(way) = self.gateway.next(direction) {
-                let Way::Forward(packet) = way else { panic!("nothing but segments came") };
-                let mut pieces = Pieces::of(&packet);
+                let Egress::Forward(packet) = way else { panic!("nothing but segments came") };
+                let mut pieces = WirePackets::of(&packet);
                 while let Some(piece) = pieces.next() {
                     let seen = Seen::of(&[piece.header, piece.payload].concat());
                     let port = seen.ports.into_iter().find(|port| *port != 80).expect("one end is narrow") - 1_000;
@@ -250,7 +252,7 @@ impl Crossing {
 }
 
 fn settings(flow_count: usize, hold: Duration, coalesces: bool, is_border: bool) -> GatewaySettings {
-    let mut settings = GatewaySettings::usual(Stand::Border, 9_000, 1_500);
+    let mut settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
     settings.flow_count = flow_count;
     let wide = settings.sides[Toward::Wide.direction()].coalesce.filter(|_| coalesces);
     for side in &mut settings.sides {

@@ -2,10 +2,10 @@
 
 use crate::rig::*;
 use std::time::Duration;
-use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
+use wideload_engine::packet::{Frame, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Connections, Event, Identifiers, LIFETIME, Narrowing, Output,
-    Pieces, Reason, Role, Secret, Side, Widening,
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Aggregation, Connections, Event, IcmpResponder, Identifiers, LIFETIME,
+    Output, Reason, Role, Secret, Side, Sizing, WirePackets,
 };
 
 #[test]
@@ -41,13 +41,13 @@ fn a_fragment_with_df_stays_one() {
 /// Pushes a datagram; the identification of its pieces, which are right, if it is cut.
 fn push(side: &mut Side, out: &mut Output, spec: &Spec) -> Option<[u8; 2]> {
     let bytes = spec.bytes();
-    let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
+    let packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
     let now = Time::ZERO + Duration::from_secs(1);
     side.push(now, packet, &mut Connections::new(Secret::new(7)), out);
     let (mut content, mut id) = (Vec::new(), None);
     while let Some(packet) = out.next() {
-        let is_cut = packet.cut.is_some();
-        let mut pieces = Pieces::of(&packet);
+        let is_cut = packet.fragmentation.is_some();
+        let mut pieces = WirePackets::of(&packet);
         while let Some(piece) = pieces.next() {
             if is_cut {
                 let frame = [piece.header, piece.payload].concat();
@@ -69,11 +69,11 @@ fn datagram(version: u8, protocol: u8) -> Spec {
 
 fn side(cuts: bool) -> Side {
     let df_cut = cuts.then(|| Identifiers::new(Secret::new(3), LIFETIME));
-    Side { widening: Widening::default(), narrowing: Narrowing { df_cut, ..Narrowing::new(1_500, Role::Transit) } }
+    Side { aggregation: Aggregation::default(), sizing: Sizing { df_cut, ..Sizing::new(1_500, Role::Transit) } }
 }
 
 fn output() -> Output {
     let sources = ["192.0.2.1".parse().expect("it is one"), "2001:db8::1".parse().expect("it is one")];
-    let answers = Answers::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
+    let answers = IcmpResponder::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
     Output::new(Pool::new(64 << 20), Some(answers))
 }

@@ -2,11 +2,12 @@
 
 use crate::rig::*;
 use wideload_engine::packet::{
-    Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train,
+    Checksum, Content, Fragmentation, Frame, Gso, Identifications, Ingress, LinkType, Maker, Packet, Pool, Split,
+    Time,
 };
 use wideload_engine::{
-    Answers, Checksums, Coalescer, Connections, Event, Mode, Narrowing, Output, Pieces, Reason, Role, Secret, Side,
-    Switch, Trains, Way, Widening,
+    Aggregation, Checksums, Coalescer, Connections, Egress, Event, IcmpResponder, Mode, Output, Reason, Role,
+    Secret, SegmentSize, Side, Sizing, Toggle, WirePackets,
 };
 
 #[test]
@@ -15,16 +16,17 @@ fn a_border_changes_the_one_field_of_a_train_and_it_stays_a_train() {
         [(4, 1_448, 8_948, 9_000), (6, 1_428, 8_928, 9_000), (4, 8_948, 1_448, 1_500), (6, 8_928, 1_428, 1_500)]
     {
         let spec = Spec { sum: Summed::Half, ..tcp(version).stamped(7, 9).carrying(0, 64_000) };
-        for checksums in [Checksums::Finished, Checksums::Left] {
-            for (trains, expected) in [(Trains::Resized, resized_len), (Trains::Kept, segment_len.min(resized_len))]
+        for checksums in [Checksums::Complete, Checksums::Defer] {
+            for (trains, expected) in
+                [(SegmentSize::Maximise, resized_len), (SegmentSize::Preserve, segment_len.min(resized_len))]
             {
-                let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(mtu, Role::Transit) });
+                let mut side = narrow(Sizing { trains, checksums, ..Sizing::new(mtu, Role::Transit) });
                 let mut out = output();
                 side.push(Time::ZERO, train(&spec, Some(segment_len), &mut out), &mut none(), &mut out);
                 let packet = out.next().expect("it goes on");
                 assert_eq!(
-                    packet.train,
-                    Some(Train { segment_len: expected, ids: Identifications::Rise, maker: Maker::Sender })
+                    packet.gso,
+                    Some(Gso { segment_len: expected, ids: Identifications::Rise, maker: Maker::Sender })
                 );
                 assert!(packet.frame() == spec.bytes(), "not a byte changes");
                 assert_eq!(packet.checksum, Checksum::Partial, "and nothing is summed");
@@ -46,15 +48,15 @@ fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented(
         if version == 4 {
             frame[10..12].fill(0);
         }
-        let narrowing = Narrowing { segment: Switch::Off, ..Narrowing::new(9_000, Role::Transit) };
+        let narrowing = Sizing { segment: Toggle::Off, ..Sizing::new(9_000, Role::Transit) };
         let mut side = narrow(narrowing);
         let mut out = output();
-        let mut packet = Frame::copy(&frame, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-        let came = Train { segment_len: 1_000, ids: Identifications::Rise, maker: Maker::Sender };
-        (packet.checksum, packet.train) = (Checksum::Partial, Some(came));
+        let mut packet = Frame::copy(&frame, LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
+        let came = Gso { segment_len: 1_000, ids: Identifications::Rise, maker: Maker::Sender };
+        (packet.checksum, packet.gso) = (Checksum::Partial, Some(came));
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
-        assert_eq!(packet.train, Some(came), "IPv{version}");
+        assert_eq!(packet.gso, Some(came), "IPv{version}");
         assert_eq!(out.ledger.event(Event::LengthFinished).packets, 20);
         check_stream(&packet, &Spec { sum: Summed::Right, ..spec }, 9_000);
         out.done(packet);
@@ -65,19 +67,19 @@ fn a_senders_train_without_a_length_stays_as_it_came_where_nothing_is_segmented(
 #[test]
 fn a_segment_that_is_too_long_becomes_a_train_whoever_finishes_its_checksum() {
     for version in VERSIONS {
-        for checksums in [Checksums::Finished, Checksums::Left] {
-            for trains in [Trains::Kept, Trains::Resized] {
+        for checksums in [Checksums::Complete, Checksums::Defer] {
+            for trains in [SegmentSize::Preserve, SegmentSize::Maximise] {
                 let spec = Spec { sum: Summed::Half, ..tcp(version).carrying(0, 8_000) };
-                let mut side = narrow(Narrowing { trains, checksums, ..Narrowing::new(1_500, Role::Transit) });
+                let mut side = narrow(Sizing { trains, checksums, ..Sizing::new(1_500, Role::Transit) });
                 let mut out = output();
                 side.push(Time::ZERO, train(&spec, None, &mut out), &mut none(), &mut out);
                 let packet = out.next().expect("it goes on");
                 let segment_len = 1_500 - spec.ip_header_len() - 20;
-                assert_eq!(packet.train.map(|train| usize::from(train.segment_len)), Some(segment_len));
+                assert_eq!(packet.gso.map(|train| usize::from(train.segment_len)), Some(segment_len));
                 assert!(packet.frame() == spec.bytes());
                 check_stream(&packet, &spec, 1_500);
                 out.done(packet);
-                let finished = u64::from(checksums == Checksums::Finished);
+                let finished = u64::from(checksums == Checksums::Complete);
                 assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, finished);
                 side.check(&out).unwrap();
             }
@@ -94,14 +96,14 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
                 for segment_len in [None, Some(len as u16), Some(60_000)] {
                     let spec = Spec { sum: Summed::Half, ..one.clone().carrying(0, len) };
                     let whole = spec.finished().bytes();
-                    for (checksums, expected) in [(Checksums::Left, spec.bytes()), (Checksums::Finished, whole)] {
-                        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, Role::Transit) });
+                    for (checksums, expected) in [(Checksums::Defer, spec.bytes()), (Checksums::Complete, whole)] {
+                        let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, Role::Transit) });
                         let mut out = output();
                         side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut none(), &mut out);
                         let packet = out.next().expect("it goes on");
                         assert!(packet.frame() == expected, "IPv{version}, {len} bytes, {checksums:?}");
-                        assert_eq!(packet.train, None, "what stands for one packet is no train");
-                        let is_left = checksums == Checksums::Left;
+                        assert_eq!(packet.gso, None, "what stands for one packet is no train");
+                        let is_left = checksums == Checksums::Defer;
                         assert_eq!(packet.checksum == Checksum::Partial, is_left);
                         assert_eq!(packet.is_as_received(), is_left);
                         assert_eq!(out.ledger.event(Event::ChecksumFinished).packets, u64::from(!is_left));
@@ -115,15 +117,15 @@ fn a_half_filled_checksum_is_left_byte_for_byte_or_finished_and_counted() {
 
 #[test]
 fn what_leaves_in_ip_fragments_is_finished_first() {
-    for (version, checksums) in [(4, Checksums::Left), (6, Checksums::Left), (4, Checksums::Finished)] {
+    for (version, checksums) in [(4, Checksums::Defer), (6, Checksums::Defer), (4, Checksums::Complete)] {
         let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(version).carrying(0, 4_000) };
         for segment_len in [None, Some(2_000)] {
-            let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
+            let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, source()) });
             let mut out = output();
             side.push(Time::ZERO, train(&spec, segment_len, &mut out), &mut none(), &mut out);
             let mut payload: Vec<u8> = Vec::new();
             while let Some(packet) = out.next() {
-                assert!(packet.cut.is_some() && packet.checksum != Checksum::Partial);
+                assert!(packet.fragmentation.is_some() && packet.checksum != Checksum::Partial);
                 let upper = packet.ip().upper.unwrap();
                 let seen = packet.upper_bytes(upper)[8..].to_vec();
                 payload.extend(&seen);
@@ -143,14 +145,14 @@ fn what_leaves_in_ip_fragments_is_finished_first() {
 #[test]
 fn what_comes_with_its_cut_is_finished_too() {
     let spec = Spec { sum: Summed::Half, ip_flags: 0, ..udp(4).carrying(0, 4_000) };
-    for checksums in [Checksums::Left, Checksums::Finished] {
-        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, source()) });
+    for checksums in [Checksums::Defer, Checksums::Complete] {
+        let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, source()) });
         let mut out = output();
         let mut packet = train(&spec, None, &mut out);
-        packet.cut = Some(Cut { mtu: 1_000, id: 7, fill: Fill::Full, content: Content::Whole });
+        packet.fragmentation = Some(Fragmentation { mtu: 1_000, id: 7, fill: Split::Max, content: Content::Whole });
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
-        assert!(packet.cut.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
+        assert!(packet.fragmentation.is_some_and(|cut| cut.mtu == 1_000), "it fits already");
         assert!(packet.bytes() == spec.finished().bytes());
         out.done(packet);
         assert!(out.ledger.event(Event::ChecksumFinished).packets > 0);
@@ -166,10 +168,10 @@ fn a_length_that_was_left_out_is_in_the_checksum_that_the_port_gets() {
     bytes[10..12].fill(0);
     let sum = !sum_of(&[&bytes[..20]]);
     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    for checksums in [Checksums::Left, Checksums::Finished] {
-        let mut side = narrow(Narrowing { checksums, ..Narrowing::new(1_500, Role::Transit) });
+    for checksums in [Checksums::Defer, Checksums::Complete] {
+        let mut side = narrow(Sizing { checksums, ..Sizing::new(1_500, Role::Transit) });
         let mut out = output();
-        let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+        let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.checksum = Checksum::Partial;
         side.push(Time::ZERO, packet, &mut none(), &mut out);
         let packet = out.next().expect("it goes on");
@@ -185,7 +187,7 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
     let short = udp(4).carrying(0, 100);
     let mut outs = [output(), output()];
     for out in &mut outs {
-        let mut side = narrow(Narrowing::new(1_500, Role::Transit));
+        let mut side = narrow(Sizing::new(1_500, Role::Transit));
         for spec in [&short, &long, &short] {
             side.push(Time::ZERO, train(spec, None, out), &mut none(), out);
         }
@@ -194,11 +196,11 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
     let mut ways = String::new();
     while let Some(way) = by_way.next_way() {
         let same = plain.next().expect("as many");
-        let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
+        let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &way else { panic!("only packets came") };
         assert!(packet.frame() == same.frame());
-        ways.push(if matches!(way, Way::Answer(_)) { 'a' } else { 'f' });
-        assert_eq!(packet.ip().protocol == 1, matches!(way, Way::Answer(_)), "an answer is ICMP");
-        let (Way::Forward(packet) | Way::Answer(packet)) = way else { panic!("only packets came") };
+        ways.push(if matches!(way, Egress::IcmpReply(_)) { 'a' } else { 'f' });
+        assert_eq!(packet.ip().protocol == 1, matches!(way, Egress::IcmpReply(_)), "an answer is ICMP");
+        let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = way else { panic!("only packets came") };
         by_way.done(packet);
         plain.done(same);
     }
@@ -212,18 +214,18 @@ fn a_port_hears_which_packets_are_answers_and_both_ways_out_count_alike() {
 fn the_sender_of_a_train_that_is_refused_is_told_once() {
     for (version, answers) in [(4, 1), (6, 1)] {
         let spec = udp(version).carrying(0, 20_000);
-        let mut side = narrow(Narrowing::new(1_500, Role::Transit));
+        let mut side = narrow(Sizing::new(1_500, Role::Transit));
         let mut out = output();
         side.push(Time::ZERO, train(&spec, Some(1_900), &mut out), &mut none(), &mut out);
         let (mut answered, mut forwarded) = (0, 0);
         while let Some(way) = out.next_way() {
-            let (Way::Forward(packet) | Way::Answer(packet)) = &way else { panic!("only packets came") };
+            let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = &way else { panic!("only packets came") };
             (answered, forwarded) = match way {
-                Way::Answer(_) => (answered + 1, forwarded),
+                Egress::IcmpReply(_) => (answered + 1, forwarded),
                 _ => (answered, forwarded + 1),
             };
             assert!(packet.wire_len() <= 1_500);
-            let (Way::Forward(packet) | Way::Answer(packet)) = way else { panic!("only packets came") };
+            let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = way else { panic!("only packets came") };
             out.done(packet);
         }
         // Ten of 1,900 bytes, and one of 1,000, which fits.
@@ -245,11 +247,11 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             let coalescer = Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(7));
             let mut connections = none();
             let mut side = Side {
-                widening: Widening { coalescer: Some(coalescer), ..Widening::default() },
-                narrowing: Narrowing {
-                    trains: Trains::Kept,
-                    checksums: Checksums::Left,
-                    ..Narrowing::new(u16::MAX, Role::Transit)
+                aggregation: Aggregation { coalescer: Some(coalescer), ..Aggregation::default() },
+                sizing: Sizing {
+                    trains: SegmentSize::Preserve,
+                    checksums: Checksums::Defer,
+                    ..Sizing::new(u16::MAX, Role::Transit)
                 },
             };
             let mut out = output();
@@ -260,8 +262,8 @@ fn a_train_passes_the_coalescer_behind_its_flow_and_lies_where_it_came() {
             let long = out.next().expect("its flow holds nothing");
             assert_eq!(long.bytes().as_ptr(), place, "no byte moves");
             assert_eq!(
-                long.train,
-                Some(Train { segment_len: 1_400, ids: Identifications::Rise, maker: Maker::Sender })
+                long.gso,
+                Some(Gso { segment_len: 1_400, ids: Identifications::Rise, maker: Maker::Sender })
             );
             assert!(long.checksum == Checksum::Partial && long.bytes() == one(0, 60_000).bytes());
             out.done(long);
@@ -303,19 +305,19 @@ fn fragments_and_segments_carry_the_link_header_that_their_packet_was_given() {
             let spec = Spec { ip_flags: 0, ..one.carrying(0, 6_000) };
             for relinked_first in [true, false] {
                 let link = ethernet(version);
-                let mut side = narrow(Narrowing::new(1_500, source()));
+                let mut side = narrow(Sizing::new(1_500, source()));
                 let mut out = output();
                 let mut packet = train(&spec, None, &mut out);
                 if relinked_first {
-                    packet.relink(Medium::Ethernet, &link);
+                    packet.set_link_header(LinkType::Ethernet, &link);
                 }
                 side.push(Time::ZERO, packet, &mut none(), &mut out);
                 let mut packet = out.next().expect("it goes on");
                 if !relinked_first {
-                    packet.relink(Medium::Ethernet, &link);
+                    packet.set_link_header(LinkType::Ethernet, &link);
                 }
                 let mut count = 0;
-                let mut pieces = Pieces::of(&packet);
+                let mut pieces = WirePackets::of(&packet);
                 while let Some(piece) = pieces.next() {
                     let frame = [piece.header, piece.payload].concat();
                     assert!(frame.starts_with(&link));
@@ -336,31 +338,35 @@ fn none() -> Connections {
 }
 
 /// A side that joins nothing.
-fn narrow(narrowing: Narrowing) -> Side {
-    Side { widening: Widening::default(), narrowing }
+fn narrow(narrowing: Sizing) -> Side {
+    Side { aggregation: Aggregation::default(), sizing: narrowing }
 }
 
 fn output() -> Output {
-    let answers =
-        Answers::new(["203.0.113.9", "2001:db8:9::9"].map(|ip| ip.parse().unwrap()), 1_000, 1_000, Secret::new(5));
+    let answers = IcmpResponder::new(
+        ["203.0.113.9", "2001:db8:9::9"].map(|ip| ip.parse().unwrap()),
+        1_000,
+        1_000,
+        Secret::new(5),
+    );
     Output::new(Pool::new(16 << 20), Some(answers))
 }
 
 /// A packet as a port delivers it, as a train where a length of its segments is given.
 fn train(spec: &Spec, segment_len: Option<u16>, out: &mut Output) -> Packet {
-    let mut packet = Frame::copy(&spec.bytes(), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
+    let mut packet = Frame::copy(&spec.bytes(), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
     if spec.sum == Summed::Half {
         packet.checksum = Checksum::Partial;
     }
-    packet.train =
-        segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
+    packet.gso =
+        segment_len.map(|segment_len| Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
     packet
 }
 
 /// The segments of a train are of the right sums and lengths, and give its stream back.
 fn check_stream(packet: &Packet, spec: &Spec, mtu: usize) {
     let mut stream: Vec<u8> = Vec::new();
-    let mut pieces = Pieces::of(packet);
+    let mut pieces = WirePackets::of(packet);
     while let Some(piece) = pieces.next() {
         let frame = [piece.header, piece.payload].concat();
         let seen = Seen::of(&frame);

@@ -4,11 +4,11 @@ use crate::rig::*;
 use std::collections::HashSet;
 use std::time::Duration;
 use wideload_engine::packet::{
-    Checksum, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, SegmentLimit, Time, Train,
+    Checksum, Frame, Gso, Identifications, Ingress, LinkType, Maker, Packet, Pool, SegmentLimit, Split, Time,
 };
 use wideload_engine::{
-    Border, Coalescer, Connections, Event, Ledger, Mode, Narrowing, Output, Pieces, Raise, Role, Rules, SAFE_LEN,
-    Secret, Side, Switch, Toward, Trains, Widening,
+    Aggregation, Border, Coalescer, Connections, Event, Ledger, Mode, Output, Raise, Role, Rules, SAFE_LEN, Secret,
+    SegmentSize, Side, Sizing, Toggle, Toward, WirePackets,
 };
 
 #[test]
@@ -396,7 +396,7 @@ fn of_several_announcements_the_least_counts_until_the_connection_has_closed() {
 #[test]
 fn connections_of_other_ports_hosts_and_vlans_are_others() {
     let spec = Spec { flags: SYN, options: mss_option(900), vlans: Some(vec![7]), ..from_narrow(4, 1) };
-    let mut gateway = Gateway { medium: Medium::Ethernet, ..Gateway::new(Raise::BothWays) };
+    let mut gateway = Gateway { medium: LinkType::Ethernet, ..Gateway::new(Raise::BothWays) };
     gateway.see(&spec, Toward::Wide, Checksum::Unverified);
     let back = Spec { flags: ACK, options: Vec::new(), ..spec.turned() };
     assert_eq!(gateway.len_max(&back, Toward::Narrow), 940);
@@ -470,21 +470,25 @@ fn a_side_that_does_more_than_resize_says_no_length_to_whoever_else_cuts_its_tra
     let side = || Gateway::new(Raise::BothWays).wide;
     let limit = |len_max| SegmentLimit { len_max, may_grow: true };
     assert_eq!([side().resizes_to(limit(9_001)), side().resizes_to(limit(0))], [Some(limit(9_000)), None]);
-    let narrowing = |change: fn(&mut Narrowing)| {
+    let narrowing = |change: fn(&mut Sizing)| {
         let limit = SegmentLimit { len_max: 1_500, may_grow: true };
         let mut side = side();
-        change(&mut side.narrowing);
+        change(&mut side.sizing);
         side.resizes_to(limit)
     };
-    assert_eq!(narrowing(|narrowing| narrowing.fill = Fill::Even), None);
-    assert_eq!(narrowing(|narrowing| narrowing.segment = Switch::Off), None);
+    assert_eq!(narrowing(|narrowing| narrowing.fill = Split::Balanced), None);
+    assert_eq!(narrowing(|narrowing| narrowing.segment = Toggle::Off), None);
     let kept = SegmentLimit { len_max: 1_500, may_grow: false };
-    assert_eq!(narrowing(|narrowing| narrowing.trains = Trains::Kept), Some(kept), "they only become shorter");
+    assert_eq!(
+        narrowing(|narrowing| narrowing.trains = SegmentSize::Preserve),
+        Some(kept),
+        "they only become shorter"
+    );
     let mut reversible = side();
     let rules = Rules { mode: Mode::Reversible, ..resize(u16::MAX) };
-    reversible.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(5)));
+    reversible.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(5)));
     assert_eq!(reversible.resizes_to(limit(1_500)), None);
-    reversible.widening.coalescer = None;
+    reversible.aggregation.coalescer = None;
     assert_eq!(reversible.resizes_to(limit(1_500)), Some(limit(1_500)));
 }
 
@@ -523,11 +527,11 @@ fn segments_become_longer_only_after_a_whole_handshake_and_where_the_side_resize
         // They become shorter all the same.
         assert!(lens(&mut gateway, Toward::Narrow, 8_000).iter().all(|len| *len <= 1_500), "{what}");
         for change in
-            [(|narrowing: &mut Narrowing| narrowing.trains = Trains::Kept) as fn(&mut Narrowing), |narrowing| {
-                narrowing.segment = Switch::Off
+            [(|narrowing: &mut Sizing| narrowing.trains = SegmentSize::Preserve) as fn(&mut Sizing), |narrowing| {
+                narrowing.segment = Toggle::Off
             }]
         {
-            change(&mut gateway.wide.narrowing);
+            change(&mut gateway.wide.sizing);
             assert_eq!(lens(&mut gateway, Toward::Wide, 500), [540, 540], "{what}");
         }
     }
@@ -811,7 +815,7 @@ fn tcp_that_was_rejoined_from_fragments_is_kept_to_the_safe_length() {
     let mut gateway = Gateway::new(Raise::BothWays);
     let spec = Spec { ip_flags: 0, ..data(4, 1, Toward::Narrow, 6_000) };
     // As the reassembler hands it on: nobody has looked.
-    let packet = Frame::copy(&spec.bytes(), Medium::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
+    let packet = Frame::copy(&spec.bytes(), LinkType::Ip, Ingress(0), &mut gateway.out.pool).unwrap();
     gateway.narrow.push(gateway.now, packet, &mut gateway.mss, &mut gateway.out);
     let left = gateway.drain(Toward::Narrow);
     assert_eq!(left.iter().map(|frame| Seen::of(frame).ip_len()).max(), Some(usize::from(SAFE_LEN)));
@@ -930,23 +934,23 @@ struct Gateway {
     mss: Connections,
     ledger: Ledger,
     now: Time,
-    medium: Medium,
+    medium: LinkType,
 }
 
 impl Gateway {
     fn new(raise: Raise) -> Gateway {
         let side = |mtu, toward: Toward| Side {
-            widening: Widening {
+            aggregation: Aggregation {
                 coalescer: Some(
                     Coalescer::new(1 << 20, resize(u16::MAX), Vec::new(), Secret::new(5))
                         .in_direction(toward.direction()),
                 ),
-                ..Widening::default()
+                ..Aggregation::default()
             },
-            narrowing: Narrowing {
-                trains: Trains::ResizedWhereKnown,
+            sizing: Sizing {
+                trains: SegmentSize::ResizedWhereKnown,
                 unknown_len_max: border(raise).unknown_len_max(toward),
-                ..Narrowing::new(mtu, Role::Transit)
+                ..Sizing::new(mtu, Role::Transit)
             },
         };
         Gateway {
@@ -956,7 +960,7 @@ impl Gateway {
             mss: Connections::at_border(1 << 20, border(raise), Secret::new(3)),
             ledger: Ledger::new(),
             now: Time::from_nanos(1_000_000_000),
-            medium: Medium::Ip,
+            medium: LinkType::Ip,
         }
     }
 
@@ -971,8 +975,8 @@ impl Gateway {
     fn seen(&mut self, spec: &Spec, toward: Toward, checksum: Checksum, segment_len: Option<u16>) -> Packet {
         let mut packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
         packet.checksum = checksum;
-        packet.train =
-            segment_len.map(|segment_len| Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
+        packet.gso =
+            segment_len.map(|segment_len| Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
         self.mss.see(self.now, &mut packet, toward, &mut self.ledger);
         packet
     }
@@ -984,7 +988,7 @@ impl Gateway {
         let (source, destination) = packet.addresses();
         let [from, to] = spec.ports;
         self.out.done(packet);
-        self.mss.hear(self.now, [(source, from), (destination, to)], toward)
+        self.mss.on_offloaded(self.now, [(source, from), (destination, to)], toward)
     }
 
     /// How long packets of this connection may be.
@@ -1022,7 +1026,7 @@ impl Gateway {
         side.release(self.now, &mut self.mss, &mut self.out);
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 left.push([piece.header, piece.payload].concat());
             }

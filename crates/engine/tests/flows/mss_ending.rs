@@ -2,9 +2,9 @@
 
 use crate::rig::*;
 use std::time::Duration;
-use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
+use wideload_engine::packet::{Frame, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    ANSWERS_BURST, ANSWERS_PER_SECOND, Answers, Border, Connection, Connections, FLOW_CHARGE, Ledger, Output,
+    ANSWERS_BURST, ANSWERS_PER_SECOND, Border, Connection, Connections, FLOW_CHARGE, IcmpResponder, Ledger, Output,
     Raise, SAFE_LEN, Secret, Toward,
 };
 
@@ -12,7 +12,7 @@ use wideload_engine::{
 fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_was_asked_for() {
     for (version, vlans) in [(4, None), (4, Some(vec![])), (4, Some(vec![7])), (6, None), (6, Some(vec![9, 8]))] {
         let mut stand = Stand::new(FLOW_CHARGE * 64);
-        stand.medium = if vlans.is_some() { Medium::Ethernet } else { Medium::Ip };
+        stand.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
         stand.vlans = vlans.clone();
         stand.shake(version, 1, 1_440);
         stand.pass(Toward::Wide, Spec { ack: 5_000, flags: ACK, ..stand.of_narrow(version, 1) });
@@ -37,7 +37,7 @@ fn who_was_told_more_than_the_narrow_side_takes_is_told_so_with_the_byte_that_wa
             assert!(quoted_len > 8_000, "it was too long: {quoted_len}");
         }
         assert!(seen.sum_is_right);
-        if stand.medium == Medium::Ethernet {
+        if stand.medium == LinkType::Ethernet {
             // To the station that the packets of the narrow host went to.
             assert_eq!(frame[..seen.ip_at], stand.of_narrow(version, 1).bytes()[..seen.ip_at]);
         }
@@ -71,13 +71,13 @@ fn what_passes_without_being_seen_is_heard_of() {
         let mut stand = Stand::new(FLOW_CHARGE * 64);
         stand.shake(version, 1, 1_440);
         let frame = stand.of_narrow(version, 1).bytes();
-        let packet = Frame::copy(&frame, Medium::Ip, Ingress(1), &mut stand.out.pool).expect("it is one");
+        let packet = Frame::copy(&frame, LinkType::Ip, Ingress(1), &mut stand.out.pool).expect("it is one");
         let (narrow, wide) = packet.addresses();
         stand.out.done(packet);
-        stand.mss.hear_ack([(narrow, 10_001), (wide, 443)], 70_000);
-        stand.mss.hear_ack([(narrow, 10_001), (wide, 443)], 60_000);
+        stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 70_000);
+        stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 60_000);
         // Of another connection.
-        stand.mss.hear_ack([(narrow, 10_002), (wide, 443)], 90_000);
+        stand.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], 90_000);
         let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
         let seq_at = Seen::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
         assert_eq!(frame[seq_at..seq_at + 4], 70_000_u32.to_be_bytes());
@@ -102,7 +102,7 @@ fn a_later_connection_between_the_same_ports_has_bytes_of_its_own() {
 fn who_was_told_more_before_this_was_here_is_known_by_what_it_sends() {
     for (vlans, len, is_told) in [(None, 1_460, false), (None, 1_461, true), (Some(vec![7]), 8_000, true)] {
         let mut stand = Stand::new(FLOW_CHARGE * 64);
-        stand.medium = if vlans.is_some() { Medium::Ethernet } else { Medium::Ip };
+        stand.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
         stand.vlans = vlans;
         stand.pass(Toward::Narrow, stand.of_wide(4, 1).carrying(0, len));
         stand.pass(Toward::Wide, Spec { ack: 8_000, flags: ACK, ..stand.of_narrow(4, 1) });
@@ -149,7 +149,7 @@ struct Stand {
     out: Output,
     ledger: Ledger,
     now: Time,
-    medium: Medium,
+    medium: LinkType,
     vlans: Option<Vec<u16>>,
 }
 
@@ -157,7 +157,7 @@ impl Stand {
     fn new(limit: usize) -> Stand {
         let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
         let sources = ["192.0.2.1".parse().expect("it is one"), "2001:db8::1".parse().expect("it is one")];
-        let answers = Answers::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
+        let answers = IcmpResponder::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
         Stand {
             mss: Connections::at_border(limit, border.clone(), Secret::new(2)),
             border,
@@ -165,7 +165,7 @@ impl Stand {
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             ledger: Ledger::new(),
             now: Time::ZERO,
-            medium: Medium::Ip,
+            medium: LinkType::Ip,
             vlans: None,
         }
     }

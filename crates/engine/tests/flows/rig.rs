@@ -3,10 +3,10 @@
 use core::time::Duration;
 pub use testkit::fields::*;
 pub use testkit::{Seen, Spec, Summed, add, each_seed, extension, host, seal_ip, sum_of, tcp, udp};
-use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool, Time, Train};
+use wideload_engine::packet::{Checksum, Frame, Gso, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    Coalescer, Connections, Event, Exempt, Hold, Identifiers, LIFETIME, Mode, Narrowing, Output, Pieces, Role,
-    Rules, Secret, Side, Switch, Trains, Widening,
+    Aggregation, Coalescer, Connections, Event, Exempt, Hold, Identifiers, LIFETIME, Mode, Output, Role, Rules,
+    Secret, SegmentSize, Side, Sizing, Toggle, WirePackets,
 };
 
 /// One side that coalesces, with its output and a clock.
@@ -15,7 +15,7 @@ pub struct Rig {
     pub connections: Connections,
     pub out: Output,
     pub now: Time,
-    pub medium: Medium,
+    pub medium: LinkType,
     pub ingress: Ingress,
 }
 
@@ -26,41 +26,41 @@ pub struct Left {
     pub frame: Vec<u8>,
     /// What stands for it on the wire.
     pub wire: Vec<Vec<u8>>,
-    pub train: Option<Train>,
+    pub train: Option<Gso>,
     pub as_received: bool,
 }
 
 impl Rig {
     /// One that makes trains, which stay trains, and lets any length pass.
     pub fn carrying(rules: Rules) -> Rig {
-        let narrowing = Narrowing { trains: Trains::Kept, ..Narrowing::new(u16::MAX, Role::Transit) };
+        let narrowing = Sizing { trains: SegmentSize::Preserve, ..Sizing::new(u16::MAX, Role::Transit) };
         Rig::new(rules, narrowing, 16 << 20)
     }
 
     /// One that makes packets of up to `mtu` bytes.
     pub fn resizing(mtu: u16) -> Rig {
-        Rig::new(resize(mtu), Narrowing::new(mtu, Role::Transit), 16 << 20)
+        Rig::new(resize(mtu), Sizing::new(mtu, Role::Transit), 16 << 20)
     }
 
-    pub fn new(rules: Rules, narrowing: Narrowing, limit: usize) -> Rig {
+    pub fn new(rules: Rules, narrowing: Sizing, limit: usize) -> Rig {
         Rig::exempting(rules, narrowing, limit, Vec::new())
     }
 
-    pub fn exempting(rules: Rules, narrowing: Narrowing, limit: usize, exempt: Vec<Exempt>) -> Rig {
+    pub fn exempting(rules: Rules, narrowing: Sizing, limit: usize, exempt: Vec<Exempt>) -> Rig {
         let coalescer = Coalescer::new(limit, rules, exempt, Secret::new(7));
-        let widening = Widening { coalescer: Some(coalescer), ..Widening::default() };
+        let widening = Aggregation { coalescer: Some(coalescer), ..Aggregation::default() };
         Rig {
-            side: Side { widening, narrowing },
+            side: Side { aggregation: widening, sizing: narrowing },
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(2 * limit + (64 << 20)), None),
             now: Time::ZERO,
-            medium: Medium::Ip,
+            medium: LinkType::Ip,
             ingress: Ingress(0),
         }
     }
 
     pub fn ethernet(self) -> Rig {
-        Rig { medium: Medium::Ethernet, ..self }
+        Rig { medium: LinkType::Ethernet, ..self }
     }
 
     /// Pushes a packet and returns what leaves at once; a half-filled checksum is marked as such.
@@ -114,7 +114,7 @@ impl Rig {
     }
 
     pub fn coalescer(&self) -> &Coalescer {
-        self.side.widening.coalescer.as_ref().expect("it coalesces")
+        self.side.aggregation.coalescer.as_ref().expect("it coalesces")
     }
 
     pub fn count(&self, event: Event) -> u64 {
@@ -126,12 +126,12 @@ impl Rig {
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
             let mut wire = Vec::new();
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 wire.push([piece.header, piece.payload].concat());
             }
             assert_eq!(wire.len(), packet.wire_count(), "a packet stands for as many as it says");
-            let (train, as_received) = (packet.train, packet.is_as_received());
+            let (train, as_received) = (packet.gso, packet.is_as_received());
             left.push(Left { frame: packet.frame().to_vec(), wire, train, as_received });
             self.out.done(packet);
         }
@@ -150,11 +150,11 @@ pub fn wire(left: Vec<Left>) -> Vec<Vec<u8>> {
 }
 
 pub fn reversible() -> Rules {
-    Rules { mode: Mode::Reversible, hold: Hold::Adaptive, len_max: u16::MAX, longer: Switch::On, udp: true }
+    Rules { mode: Mode::Reversible, hold: Hold::Adaptive, len_max: u16::MAX, longer: Toggle::On, udp: true }
 }
 
 pub fn resize(len_max: u16) -> Rules {
-    Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max, longer: Switch::On, udp: false }
+    Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max, longer: Toggle::On, udp: false }
 }
 
 pub fn source() -> Role {
@@ -162,8 +162,8 @@ pub fn source() -> Role {
 }
 
 /// Reads a frame of this medium.
-pub fn seen(frame: &[u8], medium: Medium) -> Seen {
-    if medium == Medium::Ethernet { Seen::of_frame(frame) } else { Seen::read(frame, 0) }
+pub fn seen(frame: &[u8], medium: LinkType) -> Seen {
+    if medium == LinkType::Ethernet { Seen::of_frame(frame) } else { Seen::read(frame, 0) }
 }
 
 pub fn micros(count: u64) -> Duration {

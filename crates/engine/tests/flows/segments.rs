@@ -2,9 +2,9 @@
 
 use etherparse::{SlicedPacket, TransportSlice};
 use testkit::fields::{ACK, CWR, FIN, PSH};
-use wideload_engine::packet::{Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Time, Train};
+use wideload_engine::packet::{Frame, Gso, Identifications, Ingress, LinkType, Maker, Packet, Pool, Time};
 use wideload_engine::{
-    Connections, Event, Identifiers, LIFETIME, Narrowing, Output, Pieces, Role, Secret, Side, Widening,
+    Aggregation, Connections, Event, Identifiers, LIFETIME, Output, Role, Secret, Side, Sizing, WirePackets,
 };
 
 #[test]
@@ -89,12 +89,13 @@ fn each_datagram_of_a_udp_train_is_complete() {
 #[test]
 fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
     for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
-        let narrowing = Narrowing::new(1_280, role);
-        let mut side = Side { widening: Widening::default(), narrowing };
+        let narrowing = Sizing::new(1_280, role);
+        let mut side = Side { aggregation: Aggregation::default(), sizing: narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
         let payload = noise(20_000);
-        let mut packet = Frame::copy(&tcp(version, ACK, &payload), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-        packet.train = Some(Train { segment_len: 4_000, ids: Identifications::Rise, maker: Maker::Sender });
+        let mut packet =
+            Frame::copy(&tcp(version, ACK, &payload), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
+        packet.gso = Some(Gso { segment_len: 4_000, ids: Identifications::Rise, maker: Maker::Sender });
         side.push(Time::ZERO, packet, &mut Connections::new(Secret::new(7)), &mut out);
         let packet = out.next().expect("it goes on");
         let segments = pieces(&packet);
@@ -109,15 +110,15 @@ fn a_train_too_long_for_the_next_link_is_cut_shorter_and_the_books_balance() {
 #[test]
 fn a_udp_train_keeps_its_datagrams_and_each_that_is_too_long_is_cut_alone() {
     for (mtu, trains, pieces) in [(540, 1, 0), (500, 0, 4)] {
-        let narrowing = Narrowing::new(mtu, source());
-        let mut side = Side { widening: Widening::default(), narrowing };
+        let narrowing = Sizing::new(mtu, source());
+        let mut side = Side { aggregation: Aggregation::default(), sizing: narrowing };
         let mut out = Output::new(Pool::new(1 << 20), None);
-        let mut packet = Frame::copy(&udp(4, &noise(1_200)), Medium::Ip, Ingress(0), &mut out.pool).unwrap();
-        packet.train = Some(Train { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });
+        let mut packet = Frame::copy(&udp(4, &noise(1_200)), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
+        packet.gso = Some(Gso { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });
         side.push(Time::ZERO, packet, &mut Connections::new(Secret::new(7)), &mut out);
         let (mut seen, mut wire) = (0, 0);
         while let Some(packet) = out.next() {
-            seen += usize::from(packet.train.is_some());
+            seen += usize::from(packet.gso.is_some());
             wire += packet.wire_count();
             assert!(packet.wire_len() <= usize::from(mtu));
             out.done(packet);
@@ -134,8 +135,8 @@ fn source() -> Role {
 
 /// The packets on the wire that stand for a train.
 fn cut(train: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) -> Vec<Vec<u8>> {
-    let mut packet = Frame::copy(train, Medium::Ip, Ingress(0), pool).expect("a train parses");
-    packet.train = Some(Train { segment_len, ids, maker: Maker::Sender });
+    let mut packet = Frame::copy(train, LinkType::Ip, Ingress(0), pool).expect("a train parses");
+    packet.gso = Some(Gso { segment_len, ids, maker: Maker::Sender });
     let segments = pieces(&packet);
     assert_eq!(segments.len(), packet.wire_count());
     assert_eq!(segments.iter().map(Vec::len).max(), Some(packet.wire_len()));
@@ -144,7 +145,7 @@ fn cut(train: &[u8], segment_len: u16, ids: Identifications, pool: &mut Pool) ->
 }
 
 fn pieces(packet: &Packet) -> Vec<Vec<u8>> {
-    let mut pieces = Pieces::of(packet);
+    let mut pieces = WirePackets::of(packet);
     let mut segments = Vec::new();
     while let Some(piece) = pieces.next() {
         segments.push([piece.header, piece.payload].concat());

@@ -3,7 +3,8 @@
 use crate::rig::*;
 use testkit::Place;
 use wideload_engine::{
-    Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Mode, Prefixes, Reason, Role, Rules, RunsBy, Switch,
+    Coalescer, Event, FragmentMerger, FragmentPolicy, Full, Hold, MergeLimits, Mode, Prefixes, Reason, Role, Rules,
+    RunsBy, Toggle,
 };
 
 // What lost its Fragment header does not stand where a fresh packet stands in its buffer.
@@ -11,7 +12,7 @@ use wideload_engine::{
 fn an_atomic_fragment_starts_a_run_like_any_packet() {
     for len in 2_000..2_040 {
         let mut rig = Rig::host();
-        rig.side.widening.coalescer = Some(coalescer(9_000, Switch::On));
+        rig.side.aggregation.coalescer = Some(coalescer(9_000, Toggle::On));
         let atomic = Spec { id: 7, fragment: Some((0, false)), ..segment(6, 0, len) };
         let next = [1, 2].map(|index| segment(6, index * len as u32, len).bytes());
         rig.push(&atomic.bytes());
@@ -28,7 +29,7 @@ fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
     for mtu in 68..=84 {
         let wire = |count: u32| {
             let mut rig = Rig::router(mtu);
-            rig.side.widening.coalescer = Some(coalescer(mtu, Switch::On));
+            rig.side.aggregation.coalescer = Some(coalescer(mtu, Toggle::On));
             let segments =
                 (0..count).map(|index| segment(4, index * 100, 100).ip_flags(0).options([1; 40]).bytes());
             let mut wire = rig.push_all(&segments.collect::<Vec<_>>());
@@ -46,10 +47,10 @@ fn segments_whose_headers_fill_the_mtu_leave_as_each_alone_would() {
 
 #[test]
 fn longer_segments_gather_only_where_they_will_be_cut_again() {
-    for (longer, segment_stage, expected) in [(Switch::On, Switch::On, 0), (Switch::Off, Switch::Off, 2)] {
+    for (longer, segment_stage, expected) in [(Toggle::On, Toggle::On, 0), (Toggle::Off, Toggle::Off, 2)] {
         let mut rig = Rig::new(1_500, Role::Transit, None);
-        rig.side.widening.coalescer = Some(coalescer(1_500, longer));
-        rig.side.narrowing.segment = segment_stage;
+        rig.side.aggregation.coalescer = Some(coalescer(1_500, longer));
+        rig.side.sizing.segment = segment_stage;
         let segments = [0, 1].map(|index| segment(4, index * 4_000, 4_000).bytes());
         rig.push_all(&segments);
         rig.flush();
@@ -72,9 +73,9 @@ fn what_is_authenticated_as_a_whole_is_not_cut_into_segments() {
 #[test]
 fn tiny_fragments_of_tcp_are_joined_like_any_other() {
     let mut rig = Rig::router(1_500);
-    let limits = JoinLimits { bytes: 1 << 20, patience: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
-    rig.side.widening.joins = Prefixes::new(Join::Graceful);
-    rig.side.widening.joiner = Some(Joiner::new(limits, 1_500, secret()));
+    let limits = MergeLimits { bytes: 1 << 20, patience: seconds(1), full: Full::Pass, runs: RunsBy::Datagram };
+    rig.side.aggregation.joins = Prefixes::new(FragmentPolicy::Merge);
+    rig.side.aggregation.joiner = Some(FragmentMerger::new(limits, 1_500, secret()));
     let segment = segment(4, 0, 100).ip_flags(0).raw();
     let places = [0..8, 8..16, 16..segment.payload.len()];
     let pieces = places.map(|range| segment.piece(&Place { more: range.start < 16, range }));
@@ -83,7 +84,7 @@ fn tiny_fragments_of_tcp_are_joined_like_any_other() {
     assert_eq!(rig.out.ledger.retired_all().packets, 0);
 }
 
-fn coalescer(len_max: u16, longer: Switch) -> Coalescer {
+fn coalescer(len_max: u16, longer: Toggle) -> Coalescer {
     let rules = Rules { mode: Mode::Resize, hold: Hold::Adaptive, len_max, longer, udp: false };
     Coalescer::new(1 << 20, rules, Vec::new(), secret())
 }

@@ -10,8 +10,8 @@ use Bytes::{Dummy, Real};
 use Verdict::{Nothing, Whole};
 use proptest::prelude::*;
 use std::time::Duration;
-use wideload_engine::packet::{Content, Cut, Fill, Frame, Ingress, Medium, Pool};
-use wideload_engine::{Event, Late, Limits, Pieces, Reason, Role};
+use wideload_engine::packet::{Content, Fragmentation, Frame, Ingress, LinkType, Pool, Split};
+use wideload_engine::{Event, Late, Limits, Reason, Role, WirePackets};
 
 // OpenBSD, regress/sys/netinet/frag and frag6.
 #[test]
@@ -392,7 +392,7 @@ fn of_three_fragments() -> (Rig, usize) {
     let one = {
         let mut rig = Rig::host();
         rig.push(&part(0, 0, true));
-        rig.side.widening.reassembler.as_ref().unwrap().charged()
+        rig.side.aggregation.reassembler.as_ref().unwrap().charged()
     };
     let limits = Limits { bytes: 3 * one, patience: None };
     (Rig::with_limits(u16::MAX, Role::Transit, Some(Late::Retire), limits), one)
@@ -408,7 +408,7 @@ fn memory_that_runs_out_takes_the_oldest_and_repeats_cost_none() {
     let (mut rig, one) = of_three_fragments();
     for id in [0, 0, 0, 1, 2, 1, 0] {
         rig.push(&part(id, 0, true));
-        assert!(rig.side.widening.reassembler.as_ref().unwrap().charged() <= 3 * one);
+        assert!(rig.side.aggregation.reassembler.as_ref().unwrap().charged() <= 3 * one);
     }
     assert_eq!((rig.retired(Reason::FragRepeat), rig.retired(Reason::FragEvicted)), (4, 0));
     rig.push(&part(3, 0, true));
@@ -961,9 +961,9 @@ fn the_fragmenter_of_click_and_ours_cut_a_packet_with_options_alike() {
     for options in [vec![1, 1, 1, 0], vec![2, 0, 0, 0]] {
         let bytes = Spec { ip_options: options, ip_flags: DF, ..ip(4).payload(pattern(20)) }.bytes();
         let mut pool = Pool::new(1 << 20);
-        let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap();
-        packet.cut = Some(Cut { mtu: 40, id: 9, fill: Fill::Full, content: Content::Whole });
-        let mut pieces = Pieces::of(&packet);
+        let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
+        packet.fragmentation = Some(Fragmentation { mtu: 40, id: 9, fill: Split::Max, content: Content::Whole });
+        let mut pieces = WirePackets::of(&packet);
         let mut lens = Vec::new();
         while let Some(piece) = pieces.next() {
             lens.push((piece.header.len(), piece.payload.len()));

@@ -2,10 +2,11 @@
 
 use crate::rig::*;
 use std::time::Duration;
-use wideload_engine::packet::{Checksum, Frame, Ingress, Medium, Pool};
+use wideload_engine::packet::{Checksum, Frame, Ingress, LinkType, Pool};
 use wideload_engine::{
-    Answers, Border, Coalescer, Connections, Event, Full, Hold, Identifiers, Join, JoinLimits, Joiner, LIFETIME,
-    Late, Limits, Mode, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN, Switch, Toward,
+    Border, Coalescer, Connections, Event, FragmentMerger, FragmentPolicy, Full, Hold, IcmpResponder, Identifiers,
+    LIFETIME, Late, Limits, MergeLimits, Mode, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN,
+    Toggle, Toward,
 };
 
 #[test]
@@ -103,7 +104,7 @@ fn every_event_is_reached() {
             rig
         }),
         (Event::JoinedEvicted, {
-            let limits = JoinLimits { full: Full::Evict, ..join_limits(3_000) };
+            let limits = MergeLimits { full: Full::Evict, ..join_limits(3_000) };
             let other = Spec { id: 7, ..ip(4).part(0, [0; 8], true) }.bytes();
             after(joining_within(limits), &[part(0, 0, true), part(8, 0, true), other])
         }),
@@ -127,7 +128,7 @@ fn every_event_is_reached() {
         }),
         (Event::RunEvicted, {
             let mut rig = gathering(Mode::Resize);
-            rig.side.widening.coalescer = Some(Coalescer::new(1_000, rules(Mode::Resize), Vec::new(), secret()));
+            rig.side.aggregation.coalescer = Some(Coalescer::new(1_000, rules(Mode::Resize), Vec::new(), secret()));
             after(rig, &[segment(0, 100, 0)])
         }),
         (Event::RunAtEnd, {
@@ -142,7 +143,7 @@ fn every_event_is_reached() {
         (Event::Segments, after(Rig::router(576), &[segment(0, 1_000, 0)])),
         (Event::DfCut, {
             let mut rig = Rig::router(576);
-            rig.side.narrowing.df_cut = Some(Identifiers::new(secret(), LIFETIME));
+            rig.side.sizing.df_cut = Some(Identifiers::new(secret(), LIFETIME));
             after(rig, &[Spec { protocol: 17, ip_flags: DF, ..ip(4).payload(vec![0; 1_000]) }.bytes()])
         }),
         (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
@@ -165,7 +166,7 @@ fn every_event_is_reached() {
             ),
         ),
         (Event::AnswerLimited, {
-            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1, 0, secret());
+            let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 1, 0, secret());
             let out = Output::new(Pool::new(1 << 20), Some(answers));
             after(Rig { out, ..Rig::router(68) }, &[too_big()])
         }),
@@ -200,15 +201,15 @@ fn joining(bytes: usize) -> Rig {
     joining_within(join_limits(bytes))
 }
 
-fn joining_within(limits: JoinLimits) -> Rig {
+fn joining_within(limits: MergeLimits) -> Rig {
     let mut rig = Rig::router(1_500);
-    rig.side.widening.joins = Prefixes::new(Join::Graceful);
-    rig.side.widening.joiner = Some(Joiner::new(limits, 1_500, secret()));
+    rig.side.aggregation.joins = Prefixes::new(FragmentPolicy::Merge);
+    rig.side.aggregation.joiner = Some(FragmentMerger::new(limits, 1_500, secret()));
     rig
 }
 
-fn join_limits(bytes: usize) -> JoinLimits {
-    JoinLimits { bytes, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
+fn join_limits(bytes: usize) -> MergeLimits {
+    MergeLimits { bytes, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram }
 }
 
 /// A border, across which these packets went.
@@ -217,7 +218,7 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
     let mut mss = Connections::at_border(1 << 20, border, secret());
     for (toward, bytes) in packets {
-        let mut packet = Frame::copy(bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+        let mut packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         mss.see(rig.now, &mut packet, *toward, &mut rig.out.ledger);
         rig.out.done(packet);
     }
@@ -233,12 +234,12 @@ fn syn(mss: u16, sum_off: u16) -> Vec<u8> {
 /// A side that gathers segments to 1,500 bytes.
 fn gathering(mode: Mode) -> Rig {
     let mut rig = Rig::router(1_500);
-    rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules(mode), Vec::new(), secret()));
+    rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules(mode), Vec::new(), secret()));
     rig
 }
 
 fn rules(mode: Mode) -> Rules {
-    Rules { mode, hold: Hold::Adaptive, len_max: 1_500, longer: Switch::On, udp: false }
+    Rules { mode, hold: Hold::Adaptive, len_max: 1_500, longer: Toggle::On, udp: false }
 }
 
 fn segment(seq: u32, len: usize, flags: u8) -> Vec<u8> {
@@ -251,7 +252,7 @@ fn tunnel(port: u16, content: &[u8]) -> Vec<u8> {
 }
 
 fn ethernet() -> Rig {
-    Rig { medium: Medium::Ethernet, ..Rig::host() }
+    Rig { medium: LinkType::Ethernet, ..Rig::host() }
 }
 
 /// Eight bytes of this value at an offset.
@@ -335,7 +336,7 @@ fn worn_out() -> Rig {
 fn half_filled() -> Rig {
     let mut rig = Rig::host();
     let bytes = udp(4).ip_flags(0).payload([1, 2, 3]).bytes();
-    let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+    let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
     packet.checksum = Checksum::Partial;
     rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
     let packet = rig.out.next().unwrap();

@@ -6,10 +6,10 @@ use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-use wideload_engine::packet::{Ingress, Medium, Pool, Time};
+use wideload_engine::packet::{Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    Coalescer, Event, Full, Hold, Join, JoinLimits, Joiner, Late, Limits, Mode, Output, Prefixes, Reason,
-    Reassembler, Role, Rules, RunsBy, Side, Switch, Widening,
+    Aggregation, Coalescer, Event, FragmentMerger, FragmentPolicy, Full, Hold, Late, Limits, MergeLimits, Mode,
+    Output, Prefixes, Reason, Reassembler, Role, Rules, RunsBy, Side, Toggle,
 };
 
 // The laws.
@@ -46,7 +46,7 @@ fn two_datagrams_woven_in_every_way_share_room_and_lose_nothing() {
             for full in [Full::Pass, Full::Evict] {
                 for run_count in [0, 1, 2] {
                     for mtu in [68, 200] {
-                        let limits = JoinLimits { full, runs, bytes: run_count * run_charge(mtu), ..USUAL };
+                        let limits = MergeLimits { full, runs, bytes: run_count * run_charge(mtu), ..USUAL };
                         let mut rig = joining_within(mtu, limits);
                         let left = through(&mut rig, &sent);
                         compare(&sent, &left, mtu, &format!("{order:?}, {limits:?}, at {mtu}"));
@@ -75,7 +75,7 @@ fn whatever_comes_a_host_makes_of_what_leaves_what_it_makes_of_what_came() {
                 deadline.is_none_or(|deadline| deadline > rig.now && deadline <= rig.now + USUAL.patience),
                 "{what}"
             );
-            let charged = rig.side.widening.joiner.as_ref().map_or(0, Joiner::charged);
+            let charged = rig.side.aggregation.joiner.as_ref().map_or(0, FragmentMerger::charged);
             assert!(charged <= scene.limits.bytes, "seed {seed}: {charged} bytes of {}", scene.limits.bytes);
         }
         left.extend(rig.flush());
@@ -110,7 +110,7 @@ fn datagrams_that_wait_for_others_of_their_flow_leave_as_they_would_have_left_al
         }
         let [alone, joined] = [false, true].map(|joins| {
             let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
-            rig.side.widening.coalescer =
+            rig.side.aggregation.coalescer =
                 joins.then(|| Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
@@ -137,7 +137,7 @@ fn atomic_fragments_leave_as_if_they_had_no_fragment_header() {
         let are_atomic: Vec<bool> = lens.iter().map(|_| random.bool()).collect();
         let [plain, atomic] = [false, true].map(|may_be| {
             let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
-            rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+            rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
             let came: Vec<_> = (lens.iter().zip(&are_atomic).enumerate())
                 .map(|(id, (len, is_atomic))| {
                     let fragment = (may_be && *is_atomic).then_some((0, false));
@@ -255,7 +255,7 @@ fn a_header_that_changes_closes_the_run() {
             frame[at] = value;
             [frame, piece.bytes()].concat()
         };
-        let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+        let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
         rig.push_all(&[frame(&base(0), 15, 5), frame(&base(1), 15, 5)]);
         let changed = frame(&base(2), at, value);
         assert_eq!(rig.push(&changed).len(), 1);
@@ -309,7 +309,7 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
     let usual = run_charge(9_000);
     for full in [Full::Pass, Full::Evict] {
         for (bytes, left_count) in [(usual, 5), (5 * usual, 1)] {
-            let limits = JoinLimits { bytes, full, ..USUAL };
+            let limits = MergeLimits { bytes, full, ..USUAL };
             let mut rig = joining_within(9_000, limits);
             // A pool that has one of the longest, and no memory for another of the longer ones.
             let mut pool = Pool::new(68_000 + 3 * 2_500);
@@ -318,8 +318,8 @@ fn a_longer_buffer_than_was_charged_for_takes_the_room_that_there_is() {
             rig.out = Output::new(pool, None);
             assert_eq!(places(&rig.push_all(&sent[..4])), []);
             let mut left = rig.push(&sent[4]);
-            let (_, buffers) = rig.side.widening.held();
-            let charged = rig.side.widening.joiner.as_ref().map(Joiner::charged);
+            let (_, buffers) = rig.side.aggregation.held();
+            let charged = rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged);
             let pinned = rig.out.pool.heap_len();
             assert_eq!(buffers, 1);
             assert!(
@@ -349,7 +349,7 @@ fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined(
     ] {
         let sent = came.map(|(start, len, _)| part(flags, start, start + len).bytes());
         let mut rig = joining(600);
-        rig.side.widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
+        rig.side.aggregation.joiner = Some(FragmentMerger::new(USUAL, 1_500, secret()));
         assert_eq!(places(&through(&mut rig, &sent[..count])), expected);
     }
 }
@@ -435,12 +435,12 @@ fn a_run_of_one_leaves_byte_for_byte_and_is_counted_nowhere() {
     frame.extend(Spec { tos: 0x11, ..ip(4).part(16, [5; 8], true) }.bytes());
     // Padding of the link, which says nothing.
     frame.resize(60, 0xEE);
-    let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+    let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     assert_eq!(rig.push(&frame), [[0; 0]; 0]);
     assert_only(&rig.wait(USUAL.patience), &frame);
     assert_counts(&rig, &[]);
     // What joins it stands where the padding stood.
-    let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+    let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     let next = Spec { tos: 0x11, ..ip(4).part(24, [6; 8], true) }.bytes();
     rig.push_all(&[frame.clone(), [&frame[..14], &next].concat()]);
     let joined = Spec { tos: 0x11, ..ip(4).part(16, [[5; 8], [6; 8]].concat(), true) }.bytes();
@@ -555,7 +555,7 @@ fn what_differs_in_any_part_of_the_key_is_another_datagram() {
     let frame = |vlan: u8, piece: &Spec| {
         [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, vlan, 8, 0][..], &piece.bytes()].concat()
     };
-    let mut rig = Rig { medium: Medium::Ethernet, ..joining(1_500) };
+    let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
     rig.push_all(&[frame(1, &base), frame(2, &next)]);
     assert_eq!((rig.held(), rig.flush().len()), (2, 2));
 }
@@ -576,7 +576,7 @@ fn whole_packets_and_version_6_pass() {
 #[test]
 fn a_datagram_joined_whole_goes_on_to_its_flow() {
     let mut rig = joining(1_500);
-    rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+    rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
     let datagram = udp(4).ip_flags(0).payload(pattern(800));
     assert_eq!(rig.push_all(&datagram.parts(408)), [[0; 0]; 0], "its flow holds it");
     assert_only(&rig.flush(), &datagram.bytes());
@@ -589,7 +589,7 @@ fn datagrams_that_came_in_pieces_leave_in_pieces_out_of_a_train_too() {
     let pieces = |id| cut(&datagram(id), 808);
     let rig = || {
         let mut rig = Rig::new(1_400, Role::Transit, Some(Late::Retire));
-        rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
+        rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_trains(), Vec::new(), secret()));
         rig
     };
     // Of a train of such datagrams, which fits nowhere, none is refused, and none is cut finer than it came.
@@ -621,7 +621,7 @@ fn segments_that_came_in_pieces_are_joined_with_such_alone() {
         for mode in [Mode::Resize, Mode::Reversible] {
             let mut rig = Rig::new(9_000, Role::Transit, Some(Late::Retire));
             let rules = Rules { mode, udp: false, ..udp_trains() };
-            rig.side.widening.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
+            rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
             let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_pieces[number as usize])).collect();
             let mut left = rig.push_all(&came);
             left.extend(rig.flush());
@@ -636,7 +636,7 @@ fn segments_that_came_in_pieces_are_joined_with_such_alone() {
 #[test]
 fn when_full_a_newcomer_passes_and_open_runs_go_on() {
     let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
-    let limits = JoinLimits { bytes: run_charge(1_500), ..USUAL };
+    let limits = MergeLimits { bytes: run_charge(1_500), ..USUAL };
     let mut rig = joining_within(1_500, limits);
     let left: Vec<_> =
         one.iter().zip(&other).flat_map(|(one, other)| [rig.push(one), rig.push(other)].concat()).collect();
@@ -645,7 +645,7 @@ fn when_full_a_newcomer_passes_and_open_runs_go_on() {
     // The last piece needs no room.
     assert_counts(&rig, &[(Event::Joined, 5), (Event::JoinedWhole, 1), (Event::JoinRefused, 4)]);
     // One byte less is no room for any.
-    let mut rig = joining_within(1_500, JoinLimits { bytes: limits.bytes - 1, ..limits });
+    let mut rig = joining_within(1_500, MergeLimits { bytes: limits.bytes - 1, ..limits });
     assert_eq!(through(&mut rig, &one), one);
     assert_eq!(rig.event(Event::JoinRefused), 4);
 }
@@ -653,7 +653,7 @@ fn when_full_a_newcomer_passes_and_open_runs_go_on() {
 #[test]
 fn where_asked_for_the_oldest_run_leaves_for_a_newcomer() {
     let [one, other] = [1, 2].map(|id| pieces_of(id, &pattern(400), 80));
-    let limits = JoinLimits { bytes: run_charge(1_500), full: Full::Evict, ..USUAL };
+    let limits = MergeLimits { bytes: run_charge(1_500), full: Full::Evict, ..USUAL };
     let mut rig = joining_within(1_500, limits);
     assert_eq!(places(&rig.push_all(&one[..2])), []);
     assert_eq!(places(&rig.push(&other[0])), [(0, 160, true)]);
@@ -669,10 +669,10 @@ fn a_run_is_charged_from_its_opening_what_it_may_become() {
     let mut rig = joining(9_000);
     for piece in &sent[..18] {
         rig.push(piece);
-        assert_eq!(rig.side.widening.joiner.as_ref().map(Joiner::charged), Some(charge));
+        assert_eq!(rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged), Some(charge));
     }
     assert_whole(&rig.push(&sent[18]), &pattern(8_980));
-    assert_eq!(rig.side.widening.joiner.as_ref().map(Joiner::charged), Some(0));
+    assert_eq!(rig.side.aggregation.joiner.as_ref().map(FragmentMerger::charged), Some(0));
 }
 
 #[test]
@@ -682,10 +682,10 @@ fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
     for (runs, after_other_flow, after_own_flow) in
         [(RunsBy::Datagram, 0, 0), (RunsBy::Flow, 0, 1), (RunsBy::All, 1, 1)]
     {
-        let mut rig = joining_within(1_500, JoinLimits { runs, ..USUAL });
+        let mut rig = joining_within(1_500, MergeLimits { runs, ..USUAL });
         rig.push_all(&one[..2]);
         assert_eq!(rig.push(&elsewhere[0]).len(), after_other_flow, "{runs:?}");
-        let mut rig = joining_within(1_500, JoinLimits { runs, ..USUAL });
+        let mut rig = joining_within(1_500, MergeLimits { runs, ..USUAL });
         rig.push_all(&one[..2]);
         assert_eq!(rig.push(&other[0]).len(), after_own_flow, "{runs:?}");
         assert_eq!(rig.event(Event::JoinedEvicted), after_own_flow as u64);
@@ -697,25 +697,25 @@ fn the_one_buffer_is_pushed_out_by_any_other_datagram_and_a_flows_by_its_own() {
 #[test]
 fn each_destination_has_what_was_said_for_its_prefix() {
     let prefix = |text: &str| text.parse().unwrap();
-    let joins = Prefixes::new(Join::Off)
-        .with(prefix("198.51.100.0/24"), Join::Graceful)
-        .with(prefix("198.51.100.128/25"), Join::Destination)
-        .with(prefix("203.0.113.7"), Join::Hop);
+    let joins = Prefixes::new(FragmentPolicy::Off)
+        .with(prefix("198.51.100.0/24"), FragmentPolicy::Merge)
+        .with(prefix("198.51.100.128/25"), FragmentPolicy::Reassemble)
+        .with(prefix("203.0.113.7"), FragmentPolicy::ReassembleHop);
     let sent = |destination: [u8; 4]| ip(4).to(destination).payload(pattern(3_000)).parts(488);
     let cases = [([198, 51, 100, 2], 3), ([198, 51, 100, 200], 1), ([203, 0, 113, 7], 1), ([203, 0, 113, 8], 7)];
     for (destination, left_count) in cases {
         let mut rig = joining(9_000);
-        rig.side.widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
-        rig.side.widening.joins = joins.clone();
+        rig.side.aggregation.joiner = Some(FragmentMerger::new(USUAL, 1_500, secret()));
+        rig.side.aggregation.joins = joins.clone();
         // Without the stage that is named, fragments pass.
         let mut without = Rig {
-            side: Side { widening: Widening { joins: joins.clone(), ..Widening::default() }, ..rig.side },
+            side: Side { aggregation: Aggregation { joins: joins.clone(), ..Aggregation::default() }, ..rig.side },
             ..rig
         };
         let sent = sent(destination);
         assert_eq!(through(&mut without, &sent), sent);
-        let widening = &mut without.side.widening;
-        widening.joiner = Some(Joiner::new(USUAL, 1_500, secret()));
+        let widening = &mut without.side.aggregation;
+        widening.joiner = Some(FragmentMerger::new(USUAL, 1_500, secret()));
         widening.reassembler = Some(Reassembler::new(LIMITS, RELEASE, secret()));
         assert_eq!(through(&mut without, &sent).len(), left_count, "{destination:?}");
     }
@@ -728,7 +728,7 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
     let mut rig = Rig::router(9_000);
     assert_eq!(rig.push_all(&sent), sent);
     // To have a joiner is not to be asked.
-    rig.side.widening.joiner = Some(Joiner::new(USUAL, 9_000, secret()));
+    rig.side.aggregation.joiner = Some(FragmentMerger::new(USUAL, 9_000, secret()));
     assert_eq!(rig.push_all(&sent), sent);
     // Where every other piece takes another way, those that come here leave as they came, each in its time.
     let mut rig = joining(9_000);
@@ -744,14 +744,14 @@ fn a_router_joins_nothing_unless_it_is_asked_for_by_name() {
 fn what_two_hops_cut_is_joined_apart() {
     let frame = |station: u8, piece: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], piece].concat();
     let sent = pieces(4, &pattern(160), 80);
-    for (join, left_count) in [(Join::Hop, 0), (Join::Destination, 1)] {
-        let mut rig = Rig { medium: Medium::Ethernet, ..rejoining(join, 1_500) };
+    for (join, left_count) in [(FragmentPolicy::ReassembleHop, 0), (FragmentPolicy::Reassemble, 1)] {
+        let mut rig = Rig { medium: LinkType::Ethernet, ..rejoining(join, 1_500) };
         assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(2, &sent[1])]).len(), left_count, "{join:?}");
     }
-    let mut rig = Rig { medium: Medium::Ethernet, ..rejoining(Join::Hop, 1_500) };
+    let mut rig = Rig { medium: LinkType::Ethernet, ..rejoining(FragmentPolicy::ReassembleHop, 1_500) };
     assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(1, &sent[1])]).len(), 1);
     // Where no station is named, there is one.
-    let mut rig = rejoining(Join::Hop, 1_500);
+    let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_500);
     assert_whole(&rig.push_all(&sent), &pattern(160));
 }
 
@@ -759,7 +759,7 @@ fn what_two_hops_cut_is_joined_apart() {
 fn hop_by_hop_a_datagram_is_cut_again_where_it_is_too_long() {
     let payload = pattern(4_480);
     let sent = pieces(4, &payload, 272);
-    let mut rig = rejoining(Join::Hop, 1_500);
+    let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_500);
     let left = rig.push_all(&sent);
     assert_eq!(places(&left), [(0, 1_480, true), (1_480, 1_480, true), (2_960, 1_480, true), (4_440, 40, false)]);
     assert_whole(&Rig::host().push_all(&left), &payload);
@@ -773,18 +773,18 @@ fn version_6_leaves_in_pieces_no_longer_than_came_or_whole_toward_its_host() {
     let sent: Vec<_> =
         cuts.windows(2).map(|cut| piece(6, cut[0], &payload[cut[0]..cut[1]], cut[1] < 3_000)).collect();
     for sent in [sent.clone(), sent.iter().rev().cloned().collect()] {
-        let mut rig = rejoining(Join::Hop, 9_000);
+        let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
         let left = rig.push_all(&sent);
         assert_eq!(places(&left), [(0, 1_200, true), (1_200, 1_200, true), (2_400, 600, false)]);
         assert!(Seen::all(&left).iter().all(|wire| wire.id == 0x1234 && wire.ip_len() <= 1_248));
         assert_whole(&Rig::host().push_all(&left), &payload);
-        assert_whole(&rejoining(Join::Destination, 9_000).push_all(&sent), &payload);
+        assert_whole(&rejoining(FragmentPolicy::Reassemble, 9_000).push_all(&sent), &payload);
     }
 }
 
 #[test]
 fn version_6_pieces_too_long_for_the_next_link_are_refused_as_they_would_be_alone() {
-    let mut rig = rejoining(Join::Hop, 1_300);
+    let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_300);
     let answers = rig.push_all(&pieces(6, &pattern(3_000), 1_400));
     assert_eq!(answers.len(), 1, "Packet Too Big");
     assert_eq!((answers[0][40], rig.retired(Reason::TooBig)), (2, 1));
@@ -795,7 +795,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
     let payload = pattern(3_000);
     for (lens, first) in [(600, 0), (600, 1), (8, 0)] {
         let sent = pieces(6, &payload, lens);
-        let mut rig = rejoining(Join::Hop, 9_000);
+        let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
         rig.push_all(&sent[first..3]);
         let left = rig.wait(seconds(60));
         assert!(Seen::all(&left).iter().all(|wire| wire.ip_len() <= 48 + lens), "{:?}", places(&left));
@@ -804,7 +804,7 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
     }
     // A last piece of few bytes alone.
     let last = piece(6, 1_000, &[1; 3], false);
-    let mut rig = rejoining(Join::Hop, 9_000);
+    let mut rig = rejoining(FragmentPolicy::ReassembleHop, 9_000);
     rig.push(&last);
     assert_only(&rig.wait(seconds(60)), &last);
 }
@@ -812,8 +812,8 @@ fn version_6_that_is_late_hop_by_hop_leaves_in_pieces_no_longer_than_came() {
 #[test]
 fn hop_by_hop_no_fragment_header_is_taken_out() {
     let atomic = piece(6, 0, &[1; 80], false);
-    assert_only(&rejoining(Join::Hop, 1_500).push(&atomic), &atomic);
-    assert_whole(&rejoining(Join::Destination, 1_500).push(&atomic), &[1; 80]);
+    assert_only(&rejoining(FragmentPolicy::ReassembleHop, 1_500).push(&atomic), &atomic);
+    assert_whole(&rejoining(FragmentPolicy::Reassemble, 1_500).push(&atomic), &[1; 80]);
 }
 
 // What the papers say.
@@ -834,7 +834,7 @@ fn seventeen_pieces_of_4500_bytes_leave_as_four() {
 #[test]
 fn with_fewer_buffers_than_datagrams_eviction_joins_nothing_and_passing_joins_its_part() {
     let left = |datagrams: usize, buffers: usize, full: Full, mtu: u16| {
-        let limits = JoinLimits { bytes: buffers * run_charge(mtu), full, ..USUAL };
+        let limits = MergeLimits { bytes: buffers * run_charge(mtu), full, ..USUAL };
         let sent = woven(datagrams);
         assert_eq!(sent.len(), 19 * datagrams);
         through(&mut joining_within(mtu, limits), &sent).len()
@@ -859,7 +859,7 @@ fn with_fewer_buffers_than_datagrams_eviction_joins_nothing_and_passing_joins_it
         }
     }
     // One buffer that any other datagram pushes out, and one for each flow (C13).
-    let by = |runs| through(&mut joining_within(1_500, JoinLimits { runs, ..USUAL }), &woven(2)).len();
+    let by = |runs| through(&mut joining_within(1_500, MergeLimits { runs, ..USUAL }), &woven(2)).len();
     assert_eq!((by(RunsBy::All), by(RunsBy::Flow), by(RunsBy::Datagram)), (38, 14, 14));
 }
 
@@ -868,7 +868,7 @@ fn with_fewer_buffers_than_datagrams_eviction_joins_nothing_and_passing_joins_it
 /// Fragments as they come, each with the time since the one before it.
 struct Scene {
     mtu: u16,
-    limits: JoinLimits,
+    limits: MergeLimits,
     sent: Vec<(Duration, Vec<u8>)>,
 }
 
@@ -878,7 +878,7 @@ impl Scene {
         let bytes = *random.choice(&[0, 1, 2, 3, 100, 100, 100]).unwrap() * run_charge(mtu);
         let full = *random.choice(&[Full::Pass, Full::Evict]).unwrap();
         let runs = *random.choice(&[RunsBy::Datagram, RunsBy::Datagram, RunsBy::Flow, RunsBy::All]).unwrap();
-        let limits = JoinLimits { bytes, full, runs, ..USUAL };
+        let limits = MergeLimits { bytes, full, runs, ..USUAL };
         let datagrams: Vec<_> = (0..random.usize(1..=4)).map(|_| draw_pieces(random, mtu)).collect();
         let mut sent = weave(random, datagrams);
         disorder(random, &mut sent);
@@ -1095,17 +1095,18 @@ fn joining(mtu: u16) -> Rig {
     joining_within(mtu, USUAL)
 }
 
-fn joining_within(mtu: u16, limits: JoinLimits) -> Rig {
-    let joiner = Some(Joiner::new(limits, mtu, secret()));
+fn joining_within(mtu: u16, limits: MergeLimits) -> Rig {
+    let joiner = Some(FragmentMerger::new(limits, mtu, secret()));
     let mut rig = Rig::router(mtu);
-    rig.side.widening = Widening { joins: Prefixes::new(Join::Graceful), joiner, ..Widening::default() };
+    rig.side.aggregation =
+        Aggregation { joins: Prefixes::new(FragmentPolicy::Merge), joiner, ..Aggregation::default() };
     rig
 }
 
 /// A side of a router that makes whole datagrams, and cuts what is too long.
-fn rejoining(join: Join, mtu: u16) -> Rig {
+fn rejoining(join: FragmentPolicy, mtu: u16) -> Rig {
     let mut rig = Rig::new(mtu, Role::Transit, Some(RELEASE));
-    rig.side.widening.joins = Prefixes::new(join);
+    rig.side.aggregation.joins = Prefixes::new(join);
     rig
 }
 
@@ -1140,7 +1141,7 @@ fn woven(datagrams: usize) -> Vec<Vec<u8>> {
 fn run_charge(mtu: u16) -> usize {
     let mut rig = joining(mtu);
     rig.push(&piece(4, 0, &[0; 8], true));
-    rig.side.widening.joiner.as_ref().map_or(0, Joiner::charged)
+    rig.side.aggregation.joiner.as_ref().map_or(0, FragmentMerger::charged)
 }
 
 /// A packet in pieces of so many bytes, as it came; whole where it is no longer.
@@ -1150,11 +1151,11 @@ fn cut(whole: &Spec, room: usize) -> Vec<Vec<u8>> {
 
 /// Datagrams and segments wait for others of their flow.
 fn udp_trains() -> Rules {
-    Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Switch::On, udp: true }
+    Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Toggle::On, udp: true }
 }
 
-const USUAL: JoinLimits =
-    JoinLimits { bytes: 4 << 20, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
+const USUAL: MergeLimits =
+    MergeLimits { bytes: 4 << 20, patience: Duration::from_millis(10), full: Full::Pass, runs: RunsBy::Datagram };
 const LIMITS: Limits = Limits { bytes: 4 << 20, patience: None };
 const RELEASE: Late = Late::Release { mtu: 9_000 };
 /// What joining makes.

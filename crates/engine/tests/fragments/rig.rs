@@ -6,11 +6,11 @@ pub use testkit::{
     HOST_V4, HOST_V6, PEER_V6, Seen, Spec, Summed, chain, extension, host, ip, orders, pattern, seal_ip,
     seed_count, sum, tcp, udp,
 };
-use wideload_engine::Pieces;
-use wideload_engine::packet::{Frame, Ingress, Medium, NoPacket, Pool, Time};
+use wideload_engine::WirePackets;
+use wideload_engine::packet::{CopyError, Frame, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    Answers, Connections, Event, Identifiers, Late, Limits, Narrowing, Output, Reason, Reassembler, Role, Secret,
-    Side, Widening,
+    Aggregation, Connections, Event, IcmpResponder, Identifiers, Late, Limits, Output, Reason, Reassembler, Role,
+    Secret, Side, Sizing,
 };
 
 /// One side of the engine, with its output and a clock.
@@ -19,7 +19,7 @@ pub struct Rig {
     pub connections: Connections,
     pub out: Output,
     pub now: Time,
-    pub medium: Medium,
+    pub medium: LinkType,
     pub ingress: Ingress,
 }
 
@@ -31,16 +31,16 @@ impl Rig {
 
     pub fn with_limits(mtu: u16, role: Role, late: Option<Late>, limits: Limits) -> Rig {
         let reassembler = late.map(|late| Reassembler::new(limits, late, secret()));
-        let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 1_000_000_000, 1_000, secret());
+        let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 1_000_000_000, 1_000, secret());
         Rig {
             side: Side {
-                widening: Widening { reassembler, ..Widening::default() },
-                narrowing: Narrowing::new(mtu, role),
+                aggregation: Aggregation { reassembler, ..Aggregation::default() },
+                sizing: Sizing::new(mtu, role),
             },
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             now: Time::ZERO,
-            medium: Medium::Ip,
+            medium: LinkType::Ip,
             ingress: Ingress(0),
         }
     }
@@ -64,11 +64,11 @@ impl Rig {
     pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
             Ok(packet) => self.side.push(self.now, packet, &mut self.connections, &mut self.out),
-            Err(NoPacket::Unfit(unfit)) => {
+            Err(CopyError::Unfit(unfit)) => {
                 self.out.ledger.pass(Reason::from(unfit), frame.len());
                 return vec![frame.to_vec()];
             }
-            Err(NoPacket::NoBuffer) => panic!("the pool of a test is large enough"),
+            Err(CopyError::NoBuffer) => panic!("the pool of a test is large enough"),
         }
         self.drain()
     }
@@ -103,13 +103,13 @@ impl Rig {
 
     /// Fragments that are held.
     pub fn held(&self) -> u64 {
-        self.side.widening.held().0.packets
+        self.side.aggregation.held().0.packets
     }
 
     fn drain(&mut self) -> Vec<Vec<u8>> {
         let mut wire = Vec::new();
         while let Some(packet) = self.out.next() {
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 wire.push([piece.header, piece.payload].concat());
             }

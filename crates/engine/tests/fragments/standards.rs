@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wideload_engine::packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Ip, Medium, Pool, Time, Unfit};
-use wideload_engine::{Answers, Event, Identifiers, Late, Limits, Output, Reason, Role, Secret, Switch};
+use wideload_engine::packet::{CLASS_LENS, Frame, HEADROOM, Ingress, Ip, LinkType, ParseError, Pool, Time};
+use wideload_engine::{Event, IcmpResponder, Identifiers, Late, Limits, Output, Reason, Role, Secret, Toggle};
 
 // Fragmentation.
 
@@ -220,7 +220,7 @@ fn a_router_never_cuts_a_packet_with_df_and_never_clears_df() {
 #[test]
 fn the_first_piece_holds_all_headers_of_a_packet() {
     let mut rig = Rig::card(1_280);
-    rig.side.narrowing.segment = Switch::Off;
+    rig.side.sizing.segment = Toggle::Off;
     for options_len in (8..=232).step_by(8) {
         let headers = [extension(HOP_BY_HOP, 24), extension(DESTINATION_OPTIONS, options_len)];
         let (first, mut payload) = chain(&headers, TCP);
@@ -389,7 +389,7 @@ fn pieces_of_other_vlans_and_other_ports_are_never_mixed() {
     };
     let (first, last) = (piece(4, 0, &[1; 64], true), piece(4, 64, &[2; 64], false));
     for tags in [&[1][..], &[2], &[1, 2], &[1, 1], &[1, 2, 3]] {
-        let mut rig = Rig { medium: Medium::Ethernet, ..Rig::host() };
+        let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::host() };
         rig.push(&frame(&[], &first));
         assert!(rig.push(&frame(tags, &last)).is_empty());
         assert_eq!(rig.push(&frame(&[], &last)).len(), 1);
@@ -424,9 +424,9 @@ fn datagrams_of_every_length_up_to_the_longest_are_joined() {
 fn the_longest_version_6_payload_is_joined() {
     let payload = pattern(65_535);
     let mut rig = Rig::host();
-    let reassembler = rig.side.widening.reassembler.as_mut().unwrap();
+    let reassembler = rig.side.aggregation.reassembler.as_mut().unwrap();
     for bytes in pieces(6, &payload, 1_400) {
-        let packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+        let packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
         reassembler.push(Time::ZERO, packet, &mut rig.out);
     }
     let joined = rig.out.next().unwrap();
@@ -684,7 +684,7 @@ fn a_flood_of_fragments_stays_within_its_memory_and_holds_up_no_whole_packet() {
         let flood = Spec { source: source.into(), ..ip(4).part(number as usize % 50 * 8, [0; 8], true) }.bytes();
         assert!(rig.push(&flood).is_empty());
         assert_only(&rig.push(&plain), &plain);
-        assert!(rig.side.widening.reassembler.as_ref().unwrap().charged() <= limits.bytes);
+        assert!(rig.side.aggregation.reassembler.as_ref().unwrap().charged() <= limits.bytes);
     }
     assert!(rig.retired(Reason::FragEvicted) > 19_000);
 }
@@ -723,7 +723,7 @@ fn a_datagram_that_is_given_up_for_memory_leaves_no_piece_behind() {
         for offset in [0, 16, 32] {
             rig.push(&Spec { id: id.into(), ..ip(4).part(offset, [0; 8], true) }.bytes());
         }
-        let (held, buffers) = rig.side.widening.held();
+        let (held, buffers) = rig.side.aggregation.held();
         assert!(buffers <= 8);
         assert_eq!(held.packets + rig.retired(Reason::FragEvicted), 3 * (u64::from(id) + 1));
         assert_eq!(held.packets, 3 * buffers as u64);
@@ -898,12 +898,12 @@ fn extension_headers_may_repeat_up_to_our_limit() {
         assert!(parse(&eight(count, 8)).is_ok(), "{count} headers");
         assert!(parse(&eight(count, 32)).is_ok(), "{count} headers of 32 bytes");
     }
-    assert_eq!(parse(&eight(9, 8)), Err(Unfit::ChainTooLong));
-    assert_eq!(parse(&eight(1, 264)), Err(Unfit::ChainTooLong));
+    assert_eq!(parse(&eight(9, 8)), Err(ParseError::ChainTooLong));
+    assert_eq!(parse(&eight(1, 264)), Err(ParseError::ChainTooLong));
     assert!(parse(&eight(1, 256)).is_ok());
     let nested = chain(&[(FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 1]), (FRAGMENT, vec![0; 8])], UDP);
     let bytes = Spec { protocol: nested.0, ..ip(6).payload([nested.1, vec![0; 64]].concat()) }.bytes();
-    assert_eq!(Ip::parse(&bytes), Err(Unfit::NestedFragment));
+    assert_eq!(Ip::parse(&bytes), Err(ParseError::NestedFragment));
 }
 
 // R103
@@ -997,7 +997,7 @@ fn no_error_answers_what_must_not_be_answered() {
     for group in [[0xFF; 6], [1, 0, 0x5E, 0, 0, 1]] {
         let bytes = long(vec![0; 700]).bytes();
         let frame = [&group[..], &[2, 0, 0, 0, 0, 2, 8, 0], &bytes].concat();
-        let mut rig = Rig { medium: Medium::Ethernet, ..Rig::router(576) };
+        let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::router(576) };
         assert!(rig.push(&frame).is_empty());
         assert_eq!(rig.event(Event::AnswerForbidden), 1);
     }
@@ -1016,7 +1016,7 @@ fn each_of_the_five_header_checks_has_its_reason() {
         let mut bytes = good.clone();
         change(&mut bytes);
         let mut pool = Pool::new(1 << 20);
-        let no_packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap_err();
+        let no_packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap_err();
         assert_eq!(pool.lent_count(), 0);
         Reason::from(no_packet)
     };
@@ -1033,7 +1033,7 @@ fn each_of_the_five_header_checks_has_its_reason() {
 fn link_padding_never_becomes_payload() {
     for version in VERSIONS {
         let payload = pattern(12);
-        let mut rig = Rig { medium: Medium::Ethernet, ..Rig::host() };
+        let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::host() };
         let mut wire = Vec::new();
         for bytes in pieces(version, &payload, 8) {
             let ether_type = if version == 4 { [8, 0] } else { [0x86, 0xDD] };
@@ -1047,7 +1047,7 @@ fn link_padding_never_becomes_payload() {
     // A fragment that leaves its length out is no offloading sender's: where its padding starts, nobody knows.
     let mut bytes = Spec { protocol: UDP, ..ip(4).part(8, pattern(16), true) }.bytes();
     resum(&mut bytes, 2, 0);
-    assert_eq!(Ip::parse(&bytes), Err(Unfit::BadTotalLen));
+    assert_eq!(Ip::parse(&bytes), Err(ParseError::BadTotalLen));
 }
 
 // rel:A53, and the first law: what a frame holds behind its packet is no reason to be longer than the link takes.
@@ -1083,7 +1083,7 @@ fn an_error_comes_from_the_address_that_the_router_was_given() {
 fn errors_keep_to_their_rate_and_no_count_of_them_is_exact() {
     let counts: BTreeSet<u64> = (0..64)
         .map(|seed| {
-            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 10, Secret::new(seed));
+            let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 10, Secret::new(seed));
             let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
             let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
             for _ in 0..50_000 {
@@ -1106,7 +1106,7 @@ fn what_one_host_draws_at_once_tells_nothing_of_another() {
         |from: u8| Spec { source: [192, 0, 2, from].into(), ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
     for seed in 0..64 {
         for others in [0, 5, 50] {
-            let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 40, Secret::new(seed));
+            let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 100, 40, Secret::new(seed));
             let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
             (0..others).for_each(|_| drop(rig.push(&bytes(77))));
             let drawn: usize = (0..100).map(|_| rig.push(&bytes(99)).len()).sum();
@@ -1118,7 +1118,7 @@ fn what_one_host_draws_at_once_tells_nothing_of_another() {
 // R037: the smallest bucket still gives its one token.
 #[test]
 fn a_bucket_of_one_token_lets_one_error_out_at_a_time() {
-    let answers = Answers::new([ROUTER_V4.into(), ROUTER_V6.into()], 10, 1, secret());
+    let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 10, 1, secret());
     let mut rig = Rig { out: Output::new(Pool::new(1 << 20), Some(answers)), ..Rig::router(576) };
     let bytes = Spec { ip_flags: DF, ..ip(4).payload(vec![0; 700]) }.bytes();
     for _ in 0..20 {

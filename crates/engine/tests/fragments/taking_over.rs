@@ -5,11 +5,11 @@ use etherparse::{SlicedPacket, TransportSlice};
 use fastrand::Rng;
 use std::collections::HashSet;
 use std::time::Duration;
-use wideload_engine::packet::{Frame, Ingress, Medium, Pool, Time};
+use wideload_engine::packet::{Frame, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
-    Batch, Coalescer, Connections, Event, Full, Gateway, GatewaySettings, Hold, Holding, Identifiers, Join,
-    JoinLimits, Joiner, Late, Limits, Mode, Narrowing, Output, Pieces, Position, Prefixes, Reassembler, Role,
-    Rules, RunsBy, Secret, Secrets, Side, SideSettings, Switch, Way, Widening,
+    Aggregation, Batch, Coalescer, Connections, Egress, Event, FragmentMerger, FragmentPolicy, Full, Gateway,
+    GatewaySettings, Hold, Holding, Identifiers, Late, Limits, MergeLimits, Mode, Output, Position, Prefixes,
+    Reassembler, Role, Rules, RunsBy, Secret, Secrets, Side, SideSettings, Sizing, Toggle, WirePackets,
 };
 
 #[test]
@@ -37,7 +37,7 @@ fn datagrams_become_whole_whenever_another_side_takes_over() {
         assert_eq!(stand.out.ledger.event(Event::ReleasedLate).packets, 0);
         let came: HashSet<_> = stand.came.iter().map(|wire| (wire.id, wire.body().to_vec())).collect();
         assert!(came == stand.sent, "seed {seed}: all are whole at the end, and none was before");
-        assert_eq!(stand.side.widening.held().0.packets, 0, "seed {seed}");
+        assert_eq!(stand.side.aggregation.held().0.packets, 0, "seed {seed}");
     }
 }
 
@@ -72,13 +72,13 @@ fn a_stream_stays_the_same_whenever_another_side_takes_over() {
 fn a_joiner_goes_on_where_another_stopped() {
     let mut random = Rng::with_seed(7);
     let mut stand = Stand::new(&mut random);
-    stand.side = side(Join::Graceful);
+    stand.side = side(FragmentPolicy::Merge);
     let payload: Vec<u8> = (0..4_000).map(|_| random.u8(..)).collect();
     let pieces = pieces_of(3, &payload, 1_000);
     let [first, rest @ ..] = &pieces[..] else { panic!("several") };
     stand.push(first);
     for piece in rest {
-        let old = std::mem::replace(&mut stand.side, side(Join::Graceful));
+        let old = std::mem::replace(&mut stand.side, side(FragmentPolicy::Merge));
         stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
         stand.drain();
         assert_eq!(stand.left.len(), 0, "nothing leaves before its time");
@@ -117,7 +117,7 @@ fn a_train_of_what_came_in_pieces_leaves_in_no_longer_ones_after_another_side_ta
 
 #[test]
 fn no_identification_is_given_out_again_too_soon() {
-    let card = || Narrowing::new(1_500, Role::Source(Identifiers::new(Secret::new(1), Duration::from_secs(2))));
+    let card = || Sizing::new(1_500, Role::Source(Identifiers::new(Secret::new(1), Duration::from_secs(2))));
     let mut rig = Rig::card(1_500);
     let mut ids = HashSet::new();
     for round in 0..20_u128 {
@@ -125,11 +125,11 @@ fn no_identification_is_given_out_again_too_soon() {
             let left = rig.push(&whole(4, &[0; 3_000]));
             assert!(ids.insert(Seen::of(&left[0]).id), "round {round}");
         }
-        let fresh = Narrowing {
+        let fresh = Sizing {
             role: Role::Source(Identifiers::new(Secret::new(round + 2), Duration::from_secs(2))),
             ..card()
         };
-        let old = std::mem::replace(&mut rig.side, Side { widening: Widening::default(), narrowing: fresh });
+        let old = std::mem::replace(&mut rig.side, Side { aggregation: Aggregation::default(), sizing: fresh });
         rig.side.take_over(rig.now, old, &mut rig.connections, &mut rig.out);
     }
 }
@@ -150,7 +150,7 @@ fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
         for id in 0..count {
             let frame = udp(4).id(id).payload(vec![7; 3_000]).bytes();
             let (_, pool) = gateway.places(0);
-            assert!(batch.receive(&frame, Medium::Ip, Ingress(0), None, pool));
+            assert!(batch.receive(&frame, LinkType::Ip, Ingress(0), None, pool));
         }
         gateway.push(Time::ZERO, 0, &mut batch);
     };
@@ -169,8 +169,8 @@ fn what_is_held_leaves_under_identifications_that_were_not_given_out() {
 /// Identifications of the datagrams that leave.
 fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
     let mut ids = Vec::new();
-    while let Some(Way::Forward(packet)) = gateway.next(0) {
-        let mut pieces = Pieces::of(&packet);
+    while let Some(Egress::Forward(packet)) = gateway.next(0) {
+        let mut pieces = WirePackets::of(&packet);
         while let Some(piece) = pieces.next() {
             let seen = Seen::of(&[piece.header, piece.payload].concat());
             if !ids.contains(&seen.id) {
@@ -195,7 +195,7 @@ struct Stand {
 
 impl Stand {
     fn new(random: &mut Rng) -> Stand {
-        let side = side(if random.bool() { Join::Destination } else { Join::Hop });
+        let side = side(if random.bool() { FragmentPolicy::Reassemble } else { FragmentPolicy::ReassembleHop });
         let out = Output::new(Pool::new(32 << 20), None);
         Stand {
             side,
@@ -210,15 +210,17 @@ impl Stand {
 
     fn push(&mut self, frame: &[u8]) {
         self.now = self.now.later(1_000);
-        let packet = Frame::copy(frame, Medium::Ip, Ingress(0), &mut self.out.pool).expect("it is a packet");
+        let packet = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut self.out.pool).expect("it is a packet");
         self.side.push(self.now, packet, &mut self.connections, &mut self.out);
         self.side.check(&self.out).expect("the laws hold");
         self.drain();
     }
 
     fn take_over(&mut self, random: &mut Rng) {
-        let old =
-            std::mem::replace(&mut self.side, side(if random.bool() { Join::Destination } else { Join::Hop }));
+        let old = std::mem::replace(
+            &mut self.side,
+            side(if random.bool() { FragmentPolicy::Reassemble } else { FragmentPolicy::ReassembleHop }),
+        );
         self.side.take_over(self.now, old, &mut self.connections, &mut self.out);
         self.drain();
     }
@@ -230,7 +232,7 @@ impl Stand {
 
     fn drain(&mut self) {
         while let Some(packet) = self.out.next() {
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             let mut frames = Vec::new();
             while let Some(piece) = pieces.next() {
                 frames.push([piece.header, piece.payload].concat());
@@ -244,34 +246,34 @@ impl Stand {
 }
 
 /// One that joins so, and joins segments.
-fn side(join: Join) -> Side {
+fn side(join: FragmentPolicy) -> Side {
     let secret = Secret::new(5);
     let limits = Limits { bytes: 4 << 20, patience: None };
-    let join_limits = JoinLimits {
+    let join_limits = MergeLimits {
         bytes: 4 << 20,
         patience: Duration::from_millis(10),
         full: Full::Pass,
         runs: RunsBy::Datagram,
     };
-    let widening = Widening {
+    let widening = Aggregation {
         joins: Prefixes::new(join),
         reassembler: Some(Reassembler::new(limits, Late::Release { mtu: 9_100 }, secret)),
-        joiner: Some(Joiner::new(join_limits, 9_100, secret)),
+        joiner: Some(FragmentMerger::new(join_limits, 9_100, secret)),
         coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),
     };
-    Side { widening, narrowing: Narrowing::new(9_100, Role::Transit) }
+    Side { aggregation: widening, sizing: Sizing::new(9_100, Role::Transit) }
 }
 
 /// One that joins UDP too, into packets that nobody else may see, and whose interface carries so many bytes.
 fn joining_udp(mtu: u16) -> Side {
-    let whole = side(Join::Destination);
+    let whole = side(FragmentPolicy::Reassemble);
     let coalescer = Some(Coalescer::new(4 << 20, rules(true), Vec::new(), Secret::new(5)));
-    Side { widening: Widening { coalescer, ..whole.widening }, narrowing: Narrowing::new(mtu, Role::Transit) }
+    Side { aggregation: Aggregation { coalescer, ..whole.aggregation }, sizing: Sizing::new(mtu, Role::Transit) }
 }
 
 fn rules(udp: bool) -> Rules {
     let hold = Hold::Fixed(Duration::from_millis(1));
-    Rules { mode: Mode::Resize, hold, len_max: 9_100, longer: Switch::On, udp }
+    Rules { mode: Mode::Resize, hold, len_max: 9_100, longer: Toggle::On, udp }
 }
 
 fn pieces_of(id: u16, payload: &[u8], room: usize) -> Vec<Vec<u8>> {

@@ -1,11 +1,11 @@
 //! Batches of all kinds in, what leaves a gateway out: order, places, stages that are switched.
 
 use core::time::Duration;
-use packet::{Ingress, Medium, Pool, Time};
+use packet::{Ingress, LinkType, Pool, Time};
 use testkit::{Spec, ip, udp};
 use wideload_engine::{
-    Batch, Event, Gateway, GatewaySettings, Guessing, Join, Mode, Pieces, Position, Prefixes, Secret, Secrets,
-    SideSettings, SideStage, Switch, Way, packet,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Mode, PlacementMode, Position, Prefixes,
+    Secret, Secrets, SideSettings, SideStage, Toggle, WirePackets, packet,
 };
 
 #[test]
@@ -31,8 +31,8 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
     ];
     for (number, other) in others.iter().enumerate() {
         for at in 0..4 {
-            let both = [Guessing::Never, Guessing::Always].map(|guessing| {
-                let side = SideSettings { guessing, ..reassembling() };
+            let both = [PlacementMode::Never, PlacementMode::Always].map(|guessing| {
+                let side = SideSettings { placement: guessing, ..reassembling() };
                 let mut gateway = gateway(side);
                 // What comes next looks like what came last.
                 push(&mut gateway, &Spec { id: 2, ..whole.clone() }.ethernet().fragments(1_500));
@@ -53,22 +53,22 @@ fn a_frame_of_any_length_is_received_whole_wherever_its_payload_was_to_land() {
 #[test]
 fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() {
     let graceful = "10.2.0.0/16".parse().expect("it is a prefix");
-    let joins = Prefixes::new(Join::Destination).with(graceful, Join::Graceful);
+    let joins = Prefixes::new(FragmentPolicy::Reassemble).with(graceful, FragmentPolicy::Merge);
     let side = SideSettings { memory: 1 << 20, ..SideSettings::new(9_000, Position::Transit) };
     let mut gateway = gateway(SideSettings { joins, coalesce: Some(Mode::Resize), ..side });
     let half = |to: [u8; 4]| udp(4).id(1).ip_flags(0).to(to).noise(4_000).ethernet().fragments(1_500).remove(0);
     let [for_host, on_the_way] = [[10, 1, 0, 1], [10, 2, 0, 1]].map(half);
     assert!(push(&mut gateway, &[for_host, on_the_way]).is_empty());
     assert_eq!(gateway.held(0).1, 2);
-    gateway.switch(NOW, 0, SideStage::Reassemble, Switch::Off);
+    gateway.switch(NOW, 0, SideStage::Reassemble, Toggle::Off);
     assert_eq!((drain(&mut gateway).len(), gateway.held(0).1), (1, 1), "the other stage holds its own");
     assert_eq!(gateway.ledger(0).event(Event::ReleasedAtEnd).packets, 1);
     let other = half([10, 1, 0, 1]);
     let other = [other];
     assert_eq!(push(&mut gateway, &other), other, "it passes");
-    gateway.switch(NOW, 0, SideStage::Reassemble, Switch::On);
+    gateway.switch(NOW, 0, SideStage::Reassemble, Toggle::On);
     assert!(push(&mut gateway, &other).is_empty(), "it is held again");
-    gateway.switch(NOW, 0, SideStage::Join, Switch::Off);
+    gateway.switch(NOW, 0, SideStage::Join, Toggle::Off);
     assert_eq!((drain(&mut gateway).len(), gateway.held(0).1), (1, 1));
     gateway.check(0).unwrap();
     gateway.replace(NOW, &GatewaySettings::one(SideSettings::new(1_500, Position::Transit)), secrets());
@@ -78,7 +78,7 @@ fn a_stage_that_is_switched_off_lets_go_of_what_it_holds_and_the_others_go_on() 
 #[test]
 #[should_panic(expected = "places are lent until what came to them is pushed")]
 fn nothing_is_let_go_of_while_its_places_are_lent() {
-    let mut gateway = gateway(SideSettings { guessing: Guessing::Always, ..reassembling() });
+    let mut gateway = gateway(SideSettings { placement: PlacementMode::Always, ..reassembling() });
     push(&mut gateway, &udp(4).id(1).noise(8_000).ethernet().fragments(1_500)[..2]);
     assert!(gateway.places(0).0.is_some());
     gateway.expire(NOW + Duration::from_secs(60));
@@ -90,7 +90,7 @@ fn arp() -> Vec<u8> {
 }
 
 fn reassembling() -> SideSettings {
-    let joins = Prefixes::new(Join::Destination);
+    let joins = Prefixes::new(FragmentPolicy::Reassemble);
     SideSettings { joins, memory: 1 << 20, ..SideSettings::new(u16::MAX, Position::Transit) }
 }
 
@@ -107,7 +107,7 @@ fn push(gateway: &mut Gateway, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut batch = Batch::default();
     let (mut places, pool) = gateway.places(0);
     for frame in frames {
-        assert!(batch.receive(frame, Medium::Ethernet, Ingress(0), places.as_mut(), pool), "the pool is large");
+        assert!(batch.receive(frame, LinkType::Ethernet, Ingress(0), places.as_mut(), pool), "the pool is large");
     }
     gateway.push(NOW, 0, &mut batch);
     drain(gateway)
@@ -117,14 +117,14 @@ fn drain(gateway: &mut Gateway) -> Vec<Vec<u8>> {
     let mut left = Vec::new();
     while let Some(way) = gateway.next(0) {
         match way {
-            Way::Forward(packet) | Way::Answer(packet) => {
-                let mut pieces = Pieces::of(&packet);
+            Egress::Forward(packet) | Egress::IcmpReply(packet) => {
+                let mut pieces = WirePackets::of(&packet);
                 while let Some(piece) = pieces.next() {
                     left.push([piece.header, piece.payload].concat());
                 }
                 gateway.done(0, packet);
             }
-            Way::Pass(raw, _) => {
+            Egress::PassThrough(raw, _) => {
                 left.push(raw.frame().to_vec());
                 gateway.output_mut(0).pool.give(raw.into_buffer());
             }

@@ -4,28 +4,28 @@ use crate::station::{ROOM, Station, at};
 use core::time::Duration;
 use testkit::fields::{DF, IPV4_LEN};
 use testkit::{Place, Seen, Spec, ip, noise, seal_ip};
-use wideload_engine::packet::{Fill, Packet, Time};
-use wideload_engine::{Late, Limits, Pieces, Reason, Side};
+use wideload_engine::packet::{Packet, Split, Time};
+use wideload_engine::{Late, Limits, Reason, Side, WirePackets};
 
 #[test]
 fn every_length_of_ipv4_is_cut_and_joined_to_itself() {
     // The longest UDP payload is 65,507 bytes: 65,535 less the headers of IPv4 and UDP.
     let lens = (1..=65_507).map(|len| len + UDP_LEN);
-    [68, 576, 1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Fill::Full, lens.clone()));
+    [68, 576, 1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Split::Max, lens.clone()));
 }
 
 #[test]
 fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
     // Longer ones than an MTU can say cannot be pushed: 65,535 less the header.
     let lens = (1..=65_495 - UDP_LEN).map(|len| len + UDP_LEN);
-    [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Fill::Full, lens.clone()));
+    [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Split::Max, lens.clone()));
 }
 
 #[test]
 fn even_pieces_join_as_well_as_full_ones() {
     let lens = (1..=65_400).step_by(5);
-    [68, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Fill::Even, lens.clone()));
-    cut_and_join(6, 1_280, Fill::Even, lens);
+    [68, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(4, *mtu, Split::Balanced, lens.clone()));
+    cut_and_join(6, 1_280, Split::Balanced, lens);
 }
 
 #[test]
@@ -41,15 +41,15 @@ fn a_cut_makes_the_fewest_pieces_and_even_ones_are_never_tiny() {
                 // The last piece takes any length, the others eights.
                 let fewest = 1 + (len - room).div_ceil(alike);
                 let datagram = ip(version).noise(len);
-                for fill in [Fill::Full, Fill::Even] {
+                for fill in [Split::Max, Split::Balanced] {
                     let mut station = Station::source(mtu as u16, fill);
                     let left = station.push_ip(Time::ZERO, &datagram.bytes());
                     assert_eq!(left.len(), fewest, "{len} bytes of version {version} at {mtu}, {fill:?}");
                     let lens: Vec<_> = left.iter().map(|piece| piece.frame.len() - header_len).collect();
                     let shortest = lens.iter().min().unwrap();
                     match fill {
-                        Fill::Full => assert!(lens[..fewest - 1].iter().all(|len| *len == alike), "{lens:?}"),
-                        Fill::Even => assert!(*shortest >= room / 2 - 8 * fewest, "a tiny piece: {lens:?}"),
+                        Split::Max => assert!(lens[..fewest - 1].iter().all(|len| *len == alike), "{lens:?}"),
+                        Split::Balanced => assert!(*shortest >= room / 2 - 8 * fewest, "a tiny piece: {lens:?}"),
                     }
                 }
             }
@@ -64,7 +64,7 @@ fn what_fits_is_not_cut() {
             let header_len = if version == 4 { 20 } else { 40 };
             for (len, count) in [(mtu - header_len, 1), (mtu - header_len + 1, 2)] {
                 let datagram = ip(version).noise(len);
-                let left = Station::source(mtu as u16, Fill::Full).push_ip(Time::ZERO, &datagram.bytes());
+                let left = Station::source(mtu as u16, Split::Max).push_ip(Time::ZERO, &datagram.bytes());
                 assert_eq!(left.len(), count, "version {version} at {mtu}");
                 assert!(count > 1 || left[0].frame == datagram.bytes());
             }
@@ -79,7 +79,7 @@ fn pieces_cut_again_join_to_the_whole() {
             for len in (wide + 1..40_000).step_by(797).chain([65_400]) {
                 let mut datagram = ip(version).noise(len);
                 datagram.ip_flags = if dont_fragment { DF } else { 0 };
-                let mut twice = Station::source(narrow, Fill::Full);
+                let mut twice = Station::source(narrow, Split::Max);
                 let mut joining = Station::usual();
                 let mut left = Vec::new();
                 let mut end = 0;
@@ -112,7 +112,7 @@ fn a_router_cuts_pieces_at_any_offset_and_keeps_their_identification_and_mf() {
                 let datagram = ip(4).noise(end);
                 let place = Place { range: start..end, more };
                 for mtu in [68, 69, 75, 76, 576, 1_500] {
-                    for fill in [Fill::Full, Fill::Even] {
+                    for fill in [Split::Max, Split::Balanced] {
                         let left = Station::router(mtu, fill).push_ip(Time::ZERO, &datagram.piece(&place));
                         let pieces: Vec<_> = left.iter().map(|left| left.ip()).collect();
                         check_pieces(&pieces, &place, mtu, &mut start.clone());
@@ -138,7 +138,7 @@ fn a_piece_that_ends_past_every_datagram_is_never_cut() {
                     continue;
                 }
                 let place = Place { range: start..end, more: false };
-                let mut station = Station::source(1_500, Fill::Full);
+                let mut station = Station::source(1_500, Split::Max);
                 let frame = datagram.piece_with(&place, &vec![7; end - start]);
                 assert_eq!(station.push_ip(Time::ZERO, &frame), [], "{place:?} of version {version}");
                 assert_eq!(station.out.ledger.retired(Reason::FragOversize).packets, 1);
@@ -152,7 +152,7 @@ fn a_router_never_cuts_what_says_no() {
     for version in [4, 6] {
         let mut datagram = ip(version).noise(3_000);
         datagram.ip_flags = DF;
-        let mut station = Station::router(1_500, Fill::Full);
+        let mut station = Station::router(1_500, Split::Max);
         assert_eq!(station.push_ip(Time::ZERO, &datagram.bytes()), []);
         assert_eq!(station.out.ledger.retired(Reason::TooBig).packets, 1);
         for piece in datagram.fragments(2_000) {
@@ -163,7 +163,7 @@ fn a_router_never_cuts_what_says_no() {
 }
 
 /// Cuts datagrams of these payloads at `mtu` in the place of their source, joins the pieces, compares.
-fn cut_and_join(version: u8, mtu: u16, fill: Fill, lens: impl Iterator<Item = usize>) {
+fn cut_and_join(version: u8, mtu: u16, fill: Split, lens: impl Iterator<Item = usize>) {
     let payload = noise(65_536, u64::from(mtu));
     let mut cutting = Station::source(mtu, fill);
     let mut joining = Station::joining(Limits { bytes: 1 << 20, patience: None }, Late::Retire);
@@ -179,11 +179,14 @@ fn cut_and_join(version: u8, mtu: u16, fill: Fill, lens: impl Iterator<Item = us
         let mut id = 0;
         let mut count = 0;
         while let Some(packet) = cutting.out.next() {
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 let seen = Seen::of(&[piece.header, piece.payload].concat());
                 assert!(piece.frame_len() <= usize::from(mtu) && seen.ip_len() == piece.frame_len());
-                assert!(version == 6 || !seen.dont_fragment || packet.cut.is_none(), "pieces may be cut again");
+                assert!(
+                    version == 6 || !seen.dont_fragment || packet.fragmentation.is_none(),
+                    "pieces may be cut again"
+                );
                 assert!(count == 0 || seen.id == id, "the pieces of a datagram share its identification");
                 id = seen.id;
                 count += 1;

@@ -4,17 +4,17 @@ use crate::memory_port::{Call, receive};
 use core::net::IpAddr;
 use core::time::Duration;
 use fastrand::Rng;
-use packet::{Frame, Ingress, Medium, Pool, Time};
+use packet::{Frame, Ingress, LinkType, Pool, Time};
 use testkit::fields::UDP;
 use testkit::{Spec, ip, noise, seal_ip};
 use wideload_engine::{
-    Batch, Event, Gateway, GatewaySettings, Guesses, Guessing, Join, Late, Limits, Pieces, Position, Prefixes,
-    Reason, Secret, Secrets, SideSettings, Way, packet,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Late, Limits, PlacementMode, PlacementStats,
+    Position, Prefixes, Reason, Secret, Secrets, SideSettings, WirePackets, packet,
 };
 
 #[test]
 fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
-    let mut all = Guesses::default();
+    let mut all = PlacementStats::default();
     let mut wrong_by_seed = 0;
     for seed in 0..300 {
         let mut random = Rng::with_seed(seed);
@@ -24,7 +24,7 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
         };
         let late = *random.choice(&[Late::Retire, Late::Release { mtu: 1_280 }]).unwrap();
         let ways = [Came::Singly, Came::Whole, Came::Apart(Call::Batch), Came::Apart(Call::Frame)];
-        let mut stations = ways.map(|way| Station::new(limits, late, way, Guessing::Always, seed % 2 == 0));
+        let mut stations = ways.map(|way| Station::new(limits, late, way, PlacementMode::Always, seed % 2 == 0));
         let mut traffic = Traffic::draw(&mut random);
         let mut now = Time::from_nanos(1_000_000_000);
         for step in 0..40 {
@@ -58,7 +58,7 @@ fn neither_batches_nor_landing_change_anything_that_can_be_seen() {
 fn a_burst_of_datagrams_lands_after_the_first_one() {
     for (version, len) in [(4, 9_000), (4, 60_000), (6, 9_000), (6, 60_000)] {
         for call in [Call::Batch, Call::Frame] {
-            let mut station = Station::usual(call, Guessing::WherePays);
+            let mut station = Station::usual(call, PlacementMode::WherePays);
             let frames: Vec<_> = (0..200).flat_map(|id| datagram(version, 1, id, len, 1_480)).collect();
             frames.chunks(64).for_each(|batch| drop(station.step(NOW, batch)));
             let guesses = station.guesses();
@@ -73,7 +73,7 @@ fn a_burst_of_datagrams_lands_after_the_first_one() {
 #[test]
 fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
     for call in [Call::Batch, Call::Frame] {
-        let mut station = Station::usual(call, Guessing::Always);
+        let mut station = Station::usual(call, PlacementMode::Always);
         let [usual, longer] = [(1, 9_000), (2, 60_000)].map(|(id, len)| datagram(4, 1, id, len, 1_480));
         usual.chunks(2).for_each(|batch| drop(station.step(NOW, batch)));
         let before = station.guesses().landed_bytes;
@@ -86,8 +86,8 @@ fn a_datagram_that_outgrows_what_is_usual_lands_where_its_memory_has_room() {
 
 #[test]
 fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
-    let mut plain = Station { way: Came::Singly, ..Station::usual(Call::Frame, Guessing::Always) };
-    let mut landing = Station::usual(Call::Frame, Guessing::Always);
+    let mut plain = Station { way: Came::Singly, ..Station::usual(Call::Frame, PlacementMode::Always) };
+    let mut landing = Station::usual(Call::Frame, PlacementMode::Always);
     landing.looks_first = true;
     for id in 0..40 {
         let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
@@ -103,7 +103,7 @@ fn who_sees_headers_first_is_lent_the_right_place_whoever_sends() {
 
 #[test]
 fn who_always_guesses_wrong_stops() {
-    let mut station = Station::usual(Call::Batch, Guessing::WherePays);
+    let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     // Two hosts in turns: what follows a piece is never the piece that follows.
     let frames: Vec<_> = (0..400)
         .flat_map(|id| {
@@ -119,7 +119,7 @@ fn who_always_guesses_wrong_stops() {
 
 #[test]
 fn who_stopped_starts_again_where_it_pays_again() {
-    let mut station = Station::usual(Call::Batch, Guessing::WherePays);
+    let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     let mixed: Vec<_> = (0..200)
         .flat_map(|id| {
             let [one, other] = [1, 2].map(|host| datagram(4, host, id, 9_000, 1_480));
@@ -136,7 +136,7 @@ fn who_stopped_starts_again_where_it_pays_again() {
 
 #[test]
 fn other_traffic_is_not_guessed_about() {
-    let mut station = Station::usual(Call::Batch, Guessing::WherePays);
+    let mut station = Station::usual(Call::Batch, PlacementMode::WherePays);
     let frames: Vec<_> = datagram(4, 1, 1, 9_000, 1_480);
     station.step(NOW, &frames);
     let whole: Vec<_> = (0..1_000).map(|id| v4(1, id, 0, false, 0, &noise(1_000, 1))).collect();
@@ -166,15 +166,19 @@ enum Came {
 }
 
 impl Station {
-    fn new(limits: Limits, late: Late, way: Came, guessing: Guessing, is_uniform: bool) -> Station {
+    fn new(limits: Limits, late: Late, way: Came, guessing: PlacementMode, is_uniform: bool) -> Station {
         let [v4, v6] = ["10.2.0.0/16", "300::/8"].map(|text| text.parse().expect("it is a prefix"));
-        let joins = Prefixes::new(Join::Destination);
+        let joins = Prefixes::new(FragmentPolicy::Reassemble);
         let side = SideSettings {
             memory: limits.bytes,
-            joins: if is_uniform { joins } else { joins.with(v4, Join::Hop).with(v6, Join::Hop) },
+            joins: if is_uniform {
+                joins
+            } else {
+                joins.with(v4, FragmentPolicy::ReassembleHop).with(v6, FragmentPolicy::ReassembleHop)
+            },
             fragment_patience: limits.patience,
             late,
-            guessing,
+            placement: guessing,
             answer_from: Some([IpAddr::from([10, 9, 9, 9]), IpAddr::from([9; 16])]),
             ..SideSettings::new(u16::MAX, Position::Transit)
         };
@@ -183,12 +187,12 @@ impl Station {
         Station { gateway, way, looks_first: false, gone: Vec::new() }
     }
 
-    fn usual(call: Call, guessing: Guessing) -> Station {
+    fn usual(call: Call, guessing: PlacementMode) -> Station {
         Station::new(Limits { bytes: 8 << 20, patience: None }, Late::Retire, Came::Apart(call), guessing, true)
     }
 
-    fn guesses(&self) -> Guesses {
-        self.gateway.guesses(0)
+    fn guesses(&self) -> PlacementStats {
+        self.gateway.placement_stats(0)
     }
 
     fn rejoined_count(&self) -> u64 {
@@ -206,7 +210,7 @@ impl Station {
         self.drain();
         self.gateway.check(0).unwrap();
         let gone = core::mem::take(&mut self.gone);
-        let widening = &self.gateway.side(0).widening;
+        let widening = &self.gateway.side(0).aggregation;
         let counts = (widening.held(), widening.charged(), self.gateway.next_deadline());
         let ledger = self.gateway.ledger(0);
         let events: Vec<_> = Event::ALL.iter().map(|event| ledger.event(*event)).collect();
@@ -222,7 +226,7 @@ impl Station {
         let Batch { split, frames: whole } = &mut batch;
         let next = frames.first().filter(|_| self.looks_first).map(|frame| {
             let pool = &mut self.gateway.output_mut(0).pool;
-            Frame::copy(frame, Medium::Ethernet, Ingress(0), pool).expect("it is a packet")
+            Frame::copy(frame, LinkType::Ethernet, Ingress(0), pool).expect("it is a packet")
         });
         match (apart, &next) {
             (None, _) => receive(frames, Call::Batch, None, &mut self.gateway.output_mut(0).pool, split, whole),
@@ -242,14 +246,14 @@ impl Station {
     fn drain(&mut self) {
         while let Some(way) = self.gateway.next(0) {
             match way {
-                Way::Forward(packet) | Way::Answer(packet) => {
-                    let mut pieces = Pieces::of(&packet);
+                Egress::Forward(packet) | Egress::IcmpReply(packet) => {
+                    let mut pieces = WirePackets::of(&packet);
                     while let Some(piece) = pieces.next() {
                         self.gone.push([piece.header, piece.payload].concat());
                     }
                     self.gateway.done(0, packet);
                 }
-                Way::Pass(raw, unfit) => {
+                Egress::PassThrough(raw, unfit) => {
                     self.gone.push([format!("{unfit:?}").as_bytes(), raw.frame()].concat());
                     self.gateway.output_mut(0).pool.give(raw.into_buffer());
                 }

@@ -30,7 +30,7 @@ fn what_is_charged_never_passes_the_limit() {
             let charged = charged(&station);
             assert!(charged <= limit, "seed {seed}, step {step}: {charged} bytes charged, {limit} allowed");
             // What is charged is what is pinned: buffers, and a little for each poisoned key.
-            let (_, buffers) = station.side.widening.held();
+            let (_, buffers) = station.side.aggregation.held();
             assert!(charged >= buffers * 2_048, "seed {seed}: {buffers} buffers for {charged} bytes");
         }
         station.flush(at(Duration::from_secs(1)));
@@ -59,7 +59,7 @@ fn what_is_evicted_leaves_nothing_behind() {
         let evicted = station.out.ledger.retired(Reason::FragEvicted).packets
             + 2 * station.out.ledger.event(Event::ReleasedEvicted).packets;
         assert!(evicted >= 60, "{evicted} pieces");
-        let held = station.side.widening.held().0.packets;
+        let held = station.side.aggregation.held().0.packets;
         assert_eq!(evicted + held, 80, "every piece is held or gone");
         // Each comes again, whole: those that were evicted have left no trace, and those that are held are repeats.
         for datagram in &datagrams {
@@ -108,12 +108,12 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
         for piece in &pieces {
             match wideload_engine::packet::Frame::copy(
                 piece,
-                wideload_engine::packet::Medium::Ip,
+                wideload_engine::packet::LinkType::Ip,
                 Default::default(),
                 &mut station.out.pool,
             ) {
                 Ok(packet) => station.side.push(Time::ZERO, packet, &mut station.connections, &mut station.out),
-                Err(no) => assert_eq!(no, wideload_engine::packet::NoPacket::NoBuffer, "only the pool says no"),
+                Err(no) => assert_eq!(no, wideload_engine::packet::CopyError::NoBuffer, "only the pool says no"),
             }
             station.checked();
             for left in station.drain() {
@@ -198,13 +198,13 @@ fn a_million_last_pieces_hold_no_more_than_one() {
         let piece = datagram.piece_with(&Place { range: start..start + len, more: false }, &datagram.payload);
         let mut station = Station::usual();
         station.push_parts(Time::ZERO, &piece, &[]);
-        let (held, charged_once) = (station.side.widening.held(), charged(&station));
+        let (held, charged_once) = (station.side.aggregation.held(), charged(&station));
         let memory = station.out.pool.heap_len();
         for step in 0..1_000_000 {
             station.push_parts(Time::from_nanos(step), &piece, &[]);
         }
         station.checked();
-        assert_eq!((station.side.widening.held(), charged(&station)), (held, charged_once));
+        assert_eq!((station.side.aggregation.held(), charged(&station)), (held, charged_once));
         assert!(station.out.pool.heap_len() <= memory.max(4 * 2_500), "{} bytes", station.out.pool.heap_len());
     }
 }
@@ -386,7 +386,7 @@ impl Warm {
             self.station.push_parts(at(now), frame, &[]);
             self.packets += 1;
             while let Some(packet) = self.station.out.next() {
-                let mut pieces = wideload_engine::Pieces::of(&packet);
+                let mut pieces = wideload_engine::WirePackets::of(&packet);
                 while pieces.next().is_some() {}
                 self.station.out.done(packet);
             }
@@ -404,5 +404,5 @@ impl Warm {
 }
 
 fn charged(station: &Station) -> usize {
-    station.side.widening.reassembler.as_ref().map_or(0, |reassembler| reassembler.charged())
+    station.side.aggregation.reassembler.as_ref().map_or(0, |reassembler| reassembler.charged())
 }

@@ -1,7 +1,7 @@
 //! Frames in a list in, batches as a port gives them out: headers and payloads apart where places are lent.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use packet::{Buffer, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool};
+use packet::{Buffer, Frame, HEADROOM, HeaderLayout, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use wideload_engine::packet;
 
 /// When a port learns what it received.
@@ -17,12 +17,12 @@ pub enum Call {
 pub fn receive(
     batch: &[Vec<u8>],
     call: Call,
-    mut places: Option<Places<'_>>,
+    mut places: Option<PayloadSlots<'_>>,
     pool: &mut Pool,
-    landed: &mut Vec<Landed>,
+    landed: &mut Vec<SplitFrame>,
     frames: &mut Vec<Frame>,
 ) {
-    let front = places.as_ref().map(Places::front);
+    let front = places.as_ref().map(PayloadSlots::front);
     let early: Vec<Option<&mut [u8]>> = match call {
         Call::Batch => batch.iter().map(|_| places.as_mut()?.next()).collect(),
         Call::Frame => Vec::new(),
@@ -43,20 +43,20 @@ pub fn receive(
                     Ok(it) => landed.push(it),
                     Err(buffer) => {
                         is_wrong = true;
-                        frames.push(Frame::read(buffer, AT, frame.len(), Medium::Ethernet, Ingress(0)));
+                        frames.push(Frame::read(buffer, AT, frame.len(), LinkType::Ethernet, Ingress(0)));
                     }
                 }
             }
             _ => {
                 is_wrong = true;
                 buffer.put(AT, frame);
-                frames.push(Frame::read(buffer, AT, frame.len(), Medium::Ethernet, Ingress(0)));
+                frames.push(Frame::read(buffer, AT, frame.len(), LinkType::Ethernet, Ingress(0)));
             }
         }
     }
 }
 
-fn scatter(frame: &[u8], front: Front, place: &mut [u8], buffer: &mut Buffer) {
+fn scatter(frame: &[u8], front: HeaderLayout, place: &mut [u8], buffer: &mut Buffer) {
     let (header, rest) = frame.split_at(front.len().min(frame.len()));
     let (payload, spill) = rest.split_at(place.len().min(rest.len()));
     buffer.put(AT, header);
@@ -65,8 +65,14 @@ fn scatter(frame: &[u8], front: Front, place: &mut [u8], buffer: &mut Buffer) {
 }
 
 /// What landed; behind a wrong guess all is copied out at once.
-fn apart(buffer: Buffer, len: usize, front: Front, place: &[u8], is_wrong: bool) -> Result<Landed, Buffer> {
-    let landed = Landed::of(buffer, AT, len, front, place, Medium::Ethernet, Ingress(0))?;
+fn apart(
+    buffer: Buffer,
+    len: usize,
+    front: HeaderLayout,
+    place: &[u8],
+    is_wrong: bool,
+) -> Result<SplitFrame, Buffer> {
+    let landed = SplitFrame::of(buffer, AT, len, front, place, LinkType::Ethernet, Ingress(0))?;
     if !is_wrong {
         return Ok(landed);
     }

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use testkit::model::Key;
 use testkit::{Seen, Spec};
-use wideload_engine::packet::{Content, Fill, Frame, HEADROOM, Ingress, Link, Medium, Packet, Pool, Time};
+use wideload_engine::packet::{Content, Frame, HEADROOM, Ingress, Link, LinkType, Packet, Pool, Split, Time};
 use wideload_engine::{
-    Connections, Identifiers, LIFETIME, Late, Limits, Narrowing, Output, Pieces, Reassembler, Role, Secret, Side,
-    Widening,
+    Aggregation, Connections, Identifiers, LIFETIME, Late, Limits, Output, Reassembler, Role, Secret, Side, Sizing,
+    WirePackets,
 };
 
 /// A side and where its packets go.
@@ -40,24 +40,24 @@ impl Station {
     /// One that joins by this secret.
     pub fn joining_by(limits: Limits, late: Late, secret: u128) -> Station {
         let reassembler = Reassembler::new(limits, late, Secret::new(secret));
-        let narrowing = Narrowing::new(u16::MAX, Role::Transit);
+        let narrowing = Sizing::new(u16::MAX, Role::Transit);
         Station::of(Some(reassembler), narrowing, 2 * limits.bytes + ROOM)
     }
 
     /// One that cuts for `mtu` in the place of the source.
-    pub fn source(mtu: u16, fill: Fill) -> Station {
+    pub fn source(mtu: u16, fill: Split) -> Station {
         let identifiers = Identifiers::new(Secret::new(SECRET), LIFETIME);
-        Station::of(None, Narrowing { fill, ..Narrowing::new(mtu, Role::Source(identifiers)) }, ROOM)
+        Station::of(None, Sizing { fill, ..Sizing::new(mtu, Role::Source(identifiers)) }, ROOM)
     }
 
     /// One that cuts for `mtu` on the way.
-    pub fn router(mtu: u16, fill: Fill) -> Station {
-        Station::of(None, Narrowing { fill, ..Narrowing::new(mtu, Role::Transit) }, ROOM)
+    pub fn router(mtu: u16, fill: Split) -> Station {
+        Station::of(None, Sizing { fill, ..Sizing::new(mtu, Role::Transit) }, ROOM)
     }
 
     /// Any one.
-    pub fn of(reassembler: Option<Reassembler>, narrowing: Narrowing, pool_len: usize) -> Station {
-        let side = Side { widening: Widening { reassembler, ..Widening::default() }, narrowing };
+    pub fn of(reassembler: Option<Reassembler>, narrowing: Sizing, pool_len: usize) -> Station {
+        let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing: narrowing };
         Station {
             side,
             connections: Connections::new(Secret::new(SECRET)),
@@ -72,17 +72,17 @@ impl Station {
 
     /// Pushes a frame: Ethernet where `vlans` has tags, else bare IP; returns what leaves.
     pub fn push(&mut self, now: Time, frame: &[u8], header: &Spec) -> Vec<Left> {
-        let medium = if header.vlans.is_none() { Medium::Ip } else { Medium::Ethernet };
+        let medium = if header.vlans.is_none() { LinkType::Ip } else { LinkType::Ethernet };
         self.push_frame(now, frame, medium, Ingress(header.ingress))
     }
 
     /// Pushes a bare IP packet.
     pub fn push_ip(&mut self, now: Time, frame: &[u8]) -> Vec<Left> {
-        self.push_frame(now, frame, Medium::Ip, Ingress(0))
+        self.push_frame(now, frame, LinkType::Ip, Ingress(0))
     }
 
     /// Pushes a frame of any medium.
-    pub fn push_frame(&mut self, now: Time, frame: &[u8], medium: Medium, ingress: Ingress) -> Vec<Left> {
+    pub fn push_frame(&mut self, now: Time, frame: &[u8], medium: LinkType, ingress: Ingress) -> Vec<Left> {
         let packet = Frame::copy(frame, medium, ingress, &mut self.out.pool);
         let packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
         self.side.push(now, packet, &mut self.connections, &mut self.out);
@@ -104,7 +104,7 @@ impl Station {
         let mut buffer = self.out.pool.lend(len).expect("the pool has room for what this law holds");
         buffer.put(HEADROOM, header);
         buffer.put(HEADROOM + header.len(), payload);
-        let link = Link::parse(Medium::Ip, header).expect("nothing stands in front of it");
+        let link = Link::parse(LinkType::Ip, header).expect("nothing stands in front of it");
         match Frame::parse(buffer, len, link, Ingress(0)) {
             Frame::Ip(packet) => packet,
             Frame::Other(_, unfit) => panic!("{unfit:?}"),
@@ -134,17 +134,17 @@ impl Station {
     pub fn drain(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
         while let Some(packet) = self.out.next() {
-            let cut = packet.cut.is_some();
+            let cut = packet.fragmentation.is_some();
             let wire_count = packet.wire_count();
             let before = left.len();
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 let frame = [piece.header, piece.payload].concat();
                 assert_eq!(frame.len(), piece.frame_len());
                 left.push(Left { frame, ip_at: packet.link().len(), ingress: packet.ingress().0, cut });
             }
             assert_eq!(left.len() - before, wire_count, "a packet stands for as many as it says");
-            let sparse = packet.cut.is_some_and(|cut| cut.content == Content::Sparse);
+            let sparse = packet.fragmentation.is_some_and(|cut| cut.content == Content::Sparse);
             assert!(sparse || wire_count > 0, "a packet stands for one at least");
             self.out.done(packet);
         }
@@ -154,7 +154,7 @@ impl Station {
     /// The laws of the house, between two packets.
     pub fn checked(&self) {
         self.side.check(&self.out).unwrap_or_else(|broken| panic!("{broken}"));
-        if let Some(reassembler) = &self.side.widening.reassembler {
+        if let Some(reassembler) = &self.side.aggregation.reassembler {
             let held = reassembler.held();
             assert!(held.1 <= held.0.packets as usize, "a run holds one piece at least");
         }

@@ -287,7 +287,7 @@ fn expire(station: &mut Station, model: &mut Model, late: Late, now: Duration, f
 }
 
 fn check_held(station: &Station, model: &Model) {
-    let (tally, buffers) = station.side.widening.held();
+    let (tally, buffers) = station.side.aggregation.held();
     let pieces: usize = model.open().map(|(_, waiting)| waiting.piece_count()).sum();
     let octets: usize = model.open().map(|(_, waiting)| waiting.octets().iter().flatten().count()).sum();
     assert_eq!((tally.packets, tally.bytes), (pieces as u64, octets as u64));
@@ -295,7 +295,7 @@ fn check_held(station: &Station, model: &Model) {
 }
 
 fn check_charged(station: &Station, limit: usize) {
-    let charged = station.side.widening.reassembler.as_ref().map_or(0, |reassembler| reassembler.charged());
+    let charged = station.side.aggregation.reassembler.as_ref().map_or(0, |reassembler| reassembler.charged());
     assert!(charged <= limit, "{charged} bytes are charged, {limit} allowed");
 }
 

@@ -1,7 +1,7 @@
 //! The end of a border -> ICMP errors to hosts that were told to send longer packets than pass without it.
 
 use super::Worker;
-use crate::orders::Farewell;
+use crate::commands::Farewell;
 use crate::path::{TO_NARROW, TO_WIDE};
 use engine::Connection;
 use packet::{Ingress, Time};
@@ -24,8 +24,8 @@ impl Worker {
     /// send longer packets.
     pub(super) fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
         self.lends = false;
-        self.revoke();
-        self.lead();
+        self.withdraw();
+        self.set_redirect();
         let now = self.clock.now();
         let Some(connections) = self.gateway.connections_mut() else {
             // Nobody was told to send longer packets. Who asked may be gone.
@@ -37,7 +37,7 @@ impl Worker {
         farewell.forgotten = connections.forgotten_count();
         if let Some(leases) = self.ends[TO_WIDE].port.leases() {
             for (flow, ack) in leases.acked() {
-                connections.hear_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
+                connections.on_offloaded_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
             }
         }
         let raised_count = connections.raised_connections().count();

@@ -5,22 +5,22 @@
 //! Beside a kernel that forwards and delivers, all goes back to where it was taken.
 
 mod farewell;
-mod leases;
+mod flow_offload;
 mod succession;
 
-use crate::endpoint::{End, MEND_EVERY, Mended, Turn};
-use crate::orders::{Order, Orders};
+use crate::commands::{Command, Commands};
+use crate::endpoint::{Endpoint, MEND_EVERY, PollState, Reopened};
 use crate::path::{Path, TO_NARROW, TO_WIDE};
-use crate::siblings::Siblings;
-use crate::snapshot::{Losses, Snapshot, WaySnapshot};
+use crate::peer_handoff::PeerHandoff;
+use crate::snapshot::{DirectionSnapshot, Losses, Snapshot};
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
-use engine::{Batch, Checksums, Gateway, Way};
+use engine::{Batch, Checksums, Egress, Gateway};
 pub use farewell::FAREWELL_PATIENCE;
 use farewell::Leaving;
 use linux::clock::Clock;
 use offload::leases::Flow;
-use packet::{Frame, Packet, Raw, Time, Unfit, advised_mtu};
+use packet::{Frame, OpaqueFrame, Packet, ParseError, Time, advised_mtu};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
@@ -31,14 +31,14 @@ use std::time::Duration;
 pub struct Worker {
     clock: Clock,
     /// The wide end, the narrow end.
-    ends: [End; 2],
+    ends: [Endpoint; 2],
     /// All that is done to packets: to the narrow end, to the wide end.
     gateway: Gateway,
     /// What a port gave last.
     batch: Batch,
     /// Flows of the batch that the kernel may be able to pass on.
     candidates: Vec<Flow>,
-    orders: Orders,
+    commands: Commands,
     /// Another goes on with what was held here.
     has_heir: bool,
     /// Packets that were left to it, by way; those that it did not take too.
@@ -49,7 +49,7 @@ pub struct Worker {
     /// Buffers that ended in a panic, by way.
     gone_counts: [usize; 2],
     /// Who else works here, where flows are steered.
-    siblings: Option<Siblings>,
+    siblings: Option<PeerHandoff>,
     /// Which stations are on which side of a border.
     stations: Option<Arc<Stations>>,
     /// May flows be lent to the kernel?
@@ -65,14 +65,14 @@ pub struct Worker {
 
 impl Worker {
     /// A worker between a wide and a narrow end, which does this to packets.
-    pub fn new(clock: Clock, ends: [End; 2], gateway: Gateway, orders: Orders) -> Worker {
+    pub fn new(clock: Clock, ends: [Endpoint; 2], gateway: Gateway, commands: Commands) -> Worker {
         Worker {
             clock,
             ends,
             gateway,
             batch: Batch { split: Vec::with_capacity(FRAME_COUNT), frames: Vec::with_capacity(FRAME_COUNT) },
             candidates: Vec::new(),
-            orders,
+            commands,
             has_heir: false,
             handed_over: [0; 2],
             losses: Losses::default(),
@@ -99,7 +99,7 @@ impl Worker {
     }
 
     /// The same, which gives its siblings what is of their flows.
-    pub fn with_siblings(self, siblings: Option<Siblings>) -> Worker {
+    pub fn with_siblings(self, siblings: Option<PeerHandoff>) -> Worker {
         Worker { siblings, ..self }
     }
 
@@ -111,12 +111,12 @@ impl Worker {
     /// Works until it is told to stop; what is held leaves then.
     pub fn run(&mut self) {
         // Whoever worked on these ports before may have lent otherwise.
-        self.revoke();
-        let mut turns = [Turn::Busy; 2];
-        while self.orders.go_on() && !self.has_heir {
+        self.withdraw();
+        let mut turns = [PollState::Busy; 2];
+        while self.commands.go_on() && !self.has_heir {
             let ready = self.wait(turns);
             let now = self.clock.now();
-            self.orders.beat();
+            self.commands.beat();
             // What is late leaves before what comes.
             self.gateway.expire(now);
             for way in [TO_NARROW, TO_WIDE] {
@@ -125,25 +125,27 @@ impl Worker {
                 }
             }
             if self.renewal.is_some_and(|renewal| renewal <= now) {
-                self.renew(now);
+                self.refresh(now);
             }
             for way in [TO_NARROW, TO_WIDE] {
                 // One that was busy is asked once more: it says that nothing is left.
-                let looks = ready[way] || turns[way] == Turn::Busy || self.ends[way].wants_a_look();
-                turns[way] = if looks { self.receive(way, now) } else { Turn::Idle };
-                if turns[way] == Turn::Idle {
+                let looks = ready[way] || turns[way] == PollState::Busy || self.ends[way].wants_a_look();
+                turns[way] = if looks { self.receive(way, now) } else { PollState::Idle };
+                if turns[way] == PollState::Idle {
                     self.settle(way);
                 }
-                if !self.ends[way].is_up && self.ends[way].mend(now, self.gateway.output_mut(way)) == Mended::Anew {
+                if !self.ends[way].is_up
+                    && self.ends[way].try_reopen(now, self.gateway.output_mut(way)) == Reopened::Anew
+                {
                     self.leads = false;
-                    self.revoke();
+                    self.withdraw();
                 }
             }
-            self.lead();
+            self.set_redirect();
             self.tell_raised(now);
             if ready[ORDERS] {
                 // First: what comes from here on rings again.
-                self.orders.hush();
+                self.commands.clear();
                 self.take_from_siblings(now);
                 self.obey();
             }
@@ -161,15 +163,15 @@ impl Worker {
         [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
     }
 
-    /// Which ends, and whether orders, want a look; at the latest when something that is held becomes late.
-    fn wait(&mut self, turns: [Turn; 2]) -> [bool; 3] {
+    /// Which ends, and whether commands, want a look; at the latest when something that is held becomes late.
+    fn wait(&mut self, turns: [PollState; 2]) -> [bool; 3] {
         let now = self.clock.now();
-        let timeout = if turns.contains(&Turn::Busy) {
+        let timeout = if turns.contains(&PollState::Busy) {
             Duration::ZERO
         } else {
             let leaving = self.leaving.as_ref().map(|leaving| leaving.due);
             let deadline = self.gateway.next_deadline().into_iter().chain(self.renewal).chain(leaving).min();
-            let patience = self.orders.patience();
+            let patience = self.commands.patience();
             deadline.map_or(patience, |deadline| deadline.since(now).min(patience))
         };
         // A port that is down would wake us for ever; it is looked at now and then.
@@ -177,7 +179,7 @@ impl Worker {
         let has_unsent = self.ends.iter_mut().any(|end| end.port.has_unsent());
         let timeout = if has_unsent { timeout.min(UNSENT_EVERY) } else { timeout };
         let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
-        fds.push(PollFd::from_borrowed_fd(self.orders.fd(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.commands.fd(), PollFlags::IN));
         let up = self.ends.iter().filter(|end| end.is_up);
         fds.extend(up.map(|end| PollFd::from_borrowed_fd(end.port.fd(), PollFlags::IN)));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
@@ -193,12 +195,12 @@ impl Worker {
     }
 
     /// Takes a batch that came in for this way, and sends what leaves.
-    fn receive(&mut self, way: usize, now: Time) -> Turn {
+    fn receive(&mut self, way: usize, now: Time) -> PollState {
         let turn = self.ends[way].receive(way, &mut self.gateway, &mut self.batch);
         self.look(way, now);
         self.gateway.push(now, way, &mut self.batch);
-        self.lend(way, now);
-        if turn == Turn::Idle {
+        self.offload(way, now);
+        if turn == PollState::Idle {
             self.gateway.port_is_idle(now, way);
         }
         self.drain(way);
@@ -243,12 +245,12 @@ impl Worker {
             seen.advised_mtu = mtu;
         }
         if self.leads && packet.is_tcp() {
-            self.consider(way, packet);
+            self.note_candidate(way, packet);
         }
     }
 
     /// A frame that carries no packet for us goes on as it is, behind what came before it.
-    fn pass(&mut self, way: usize, raw: Raw, unfit: Unfit) {
+    fn pass(&mut self, way: usize, raw: OpaqueFrame, unfit: ParseError) {
         let (exit, len) = (self.path.exit(way), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
         let seen = &mut self.ends[way].seen;
@@ -269,15 +271,15 @@ impl Worker {
     fn drain(&mut self, way: usize) {
         while let Some(leaving) = self.gateway.next(way) {
             match leaving {
-                Way::Forward(packet) => {
+                Egress::Forward(packet) => {
                     if self.siblings.as_mut().is_some_and(|siblings| siblings.give(way, &packet)) {
                         self.gateway.done(way, packet);
                     } else {
                         self.send(way, packet, self.path.exit(way));
                     }
                 }
-                Way::Answer(packet) => self.send(way, packet, way),
-                Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
+                Egress::IcmpReply(packet) => self.send(way, packet, way),
+                Egress::PassThrough(raw, unfit) => self.pass(way, raw, unfit),
             }
         }
         for end in &mut self.ends {
@@ -285,7 +287,7 @@ impl Worker {
         }
         // What a port has refused to finish is finished, and counted, before it comes there.
         let is_left = self.ends[self.path.exit(way)].sender.offloads().checksum;
-        self.gateway.set_checksums(way, if is_left { Checksums::Left } else { Checksums::Finished });
+        self.gateway.set_checksums(way, if is_left { Checksums::Defer } else { Checksums::Complete });
     }
 
     fn send(&mut self, way: usize, packet: Packet, to: usize) {
@@ -296,24 +298,24 @@ impl Worker {
     }
 
     fn obey(&mut self) {
-        while let Some(order) = self.orders.next() {
-            match order {
-                Order::Tell(to) => {
+        while let Some(command) = self.commands.next() {
+            match command {
+                Command::Tell(to) => {
                     // Who asked may be gone.
                     let _ = to.send(self.snapshot());
                 }
-                Order::Change(change) => {
+                Command::Change(change) => {
                     let now = self.clock.now();
-                    self.revoke();
+                    self.withdraw();
                     change(now, &mut self.gateway);
                     [TO_NARROW, TO_WIDE].into_iter().for_each(|way| self.drain(way));
                 }
-                Order::Replace(replacement) => {
-                    self.revoke();
+                Command::Replace(replacement) => {
+                    self.withdraw();
                     self.replace(*replacement);
                 }
-                Order::HandOver(will) => self.hand_over(&will),
-                Order::Farewell(done) => self.take_leave(done),
+                Command::HandOver(will) => self.hand_over(&will),
+                Command::Farewell(done) => self.take_leave(done),
             }
         }
     }
@@ -322,9 +324,9 @@ impl Worker {
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
         let kept = [wide.port.kept_count(), narrow.port.kept_count()];
-        let ways =
-            [TO_NARROW, TO_WIDE].map(|way| WaySnapshot::of(&self.gateway, way, kept[way] + self.gone_counts[way]));
-        let siblings = self.siblings.as_ref().map(Siblings::moved).unwrap_or_default();
+        let ways = [TO_NARROW, TO_WIDE]
+            .map(|way| DirectionSnapshot::of(&self.gateway, way, kept[way] + self.gone_counts[way]));
+        let siblings = self.siblings.as_ref().map(PeerHandoff::moved).unwrap_or_default();
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
@@ -352,7 +354,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Where orders stand among what is waited for.
+/// Where commands stand among what is waited for.
 const ORDERS: usize = 2;
 /// How often a port sends again what the kernel has left to it.
 const UNSENT_EVERY: Duration = Duration::from_millis(1);

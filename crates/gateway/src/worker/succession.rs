@@ -4,12 +4,12 @@
 //! What is lost by that is counted, and told by the worker that comes next.
 
 use super::Worker;
-use crate::figures::Figures;
-use crate::handover::{Legacy, Will};
-use crate::orders::Replacement;
+use crate::commands::Replacement;
+use crate::handover::{HandedFrame, HandoffWriter};
 use crate::path::{TO_NARROW, TO_WIDE};
-use crate::siblings::{Rebuilt, Siblings};
-use engine::{Batch, Way};
+use crate::peer_handoff::{HandedPacket, PeerHandoff};
+use crate::stats::Stats;
+use engine::{Batch, Egress};
 use packet::{Frame, Ingress, Packet, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -24,9 +24,9 @@ struct InHand {
 
 impl Worker {
     /// [Inherits](Worker::inherit) this, and works as [`Worker::run`] does. Where that panics, what is held leaves
-    /// first, as far as it still can. How things were in the end, [`Reins::last`](crate::orders::Reins::last)
+    /// first, as far as it still can. How things were in the end, [`WorkerHandle::last`](crate::commands::Reins::last)
     /// tells.
-    pub fn run_guarded(&mut self, legacies: &[Legacy]) {
+    pub fn run_guarded(&mut self, legacies: &[HandedFrame]) {
         let ran = catch_unwind(AssertUnwindSafe(|| {
             self.inherit(legacies);
             self.run();
@@ -49,7 +49,7 @@ impl Worker {
                 self.count_gone(in_hand);
             }
             let last = self.snapshot();
-            self.orders.leave(last);
+            self.commands.leave(last);
         }));
         if let Err(cause) = ran {
             resume_unwind(cause);
@@ -92,17 +92,17 @@ impl Worker {
             [TO_NARROW, TO_WIDE].map(|way| self.gateway.output(way).queued_count()).iter().sum::<usize>();
         let buffer_count = self.gone_counts.iter().sum::<usize>() + queued_count;
         let buffer_count = buffer_count.saturating_sub(in_hand.buffer_count) as u64;
-        let missed_count = Figures::of(&[self.snapshot()]).missed_count();
+        let missed_count = Stats::of(&[self.snapshot()]).missed_count();
         let unseen_count = (in_hand.received_count + self.legacy_count) as u64;
         self.losses.panicked = unseen_count + held_count + missed_count.max(buffer_count);
     }
 
     /// Takes what another process held, before anything is received. What that one knew of its connections is not
     /// known here: packets count as those of connections whose beginning did not pass.
-    pub fn inherit(&mut self, legacies: &[Legacy]) {
+    pub fn inherit(&mut self, legacies: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = legacies.len();
-        for Legacy { way, longest_piece, id, frame } in legacies {
+        for HandedFrame { way, longest_piece, id, frame } in legacies {
             self.legacy_count -= 1;
             let (end, out) = (&mut self.ends[*way], self.gateway.output_mut(*way));
             match Frame::copy(frame, end.port.medium(), Ingress(*way as u32), &mut out.pool) {
@@ -136,7 +136,7 @@ impl Worker {
         let _ = done.send(());
     }
 
-    pub(super) fn hand_over(&mut self, will: &Will) {
+    pub(super) fn hand_over(&mut self, will: &HandoffWriter) {
         let now = self.clock.now();
         self.close_to_siblings();
         for way in [TO_NARROW, TO_WIDE] {
@@ -144,9 +144,9 @@ impl Worker {
             self.gateway.hand_over(now, way);
             while let Some(leaving) = self.gateway.next(way) {
                 match leaving {
-                    Way::Forward(packet) => self.bequeath(will, way, packet),
-                    Way::Answer(packet) => self.send(way, packet, way),
-                    Way::Pass(raw, unfit) => self.pass(way, raw, unfit),
+                    Egress::Forward(packet) => self.hand_over_packet(will, way, packet),
+                    Egress::IcmpReply(packet) => self.send(way, packet, way),
+                    Egress::PassThrough(raw, unfit) => self.pass(way, raw, unfit),
                 }
             }
             self.drain(way);
@@ -155,7 +155,7 @@ impl Worker {
     }
 
     /// Writes a packet for who goes on, and gives its buffer back.
-    fn bequeath(&mut self, will: &Will, way: usize, mut packet: Packet) {
+    fn hand_over_packet(&mut self, will: &HandoffWriter, way: usize, mut packet: Packet) {
         let count = packet.wire_count() as u64;
         self.handed_over[way] += count;
         // Where nobody reads, another begins with nothing.
@@ -167,14 +167,14 @@ impl Worker {
 
     /// Takes what siblings rebuilt of flows that are ours.
     pub(super) fn take_from_siblings(&mut self, now: Time) {
-        while let Some(rebuilt) = self.siblings.as_mut().and_then(Siblings::take) {
+        while let Some(rebuilt) = self.siblings.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
             self.gateway.port_is_idle(now, rebuilt.way);
             self.drain(rebuilt.way);
         }
     }
 
-    fn push_rebuilt(&mut self, now: Time, rebuilt: &Rebuilt) {
+    fn push_rebuilt(&mut self, now: Time, rebuilt: &HandedPacket) {
         let pool = &mut self.gateway.output_mut(rebuilt.way).pool;
         match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.way as u32), pool) {
             Ok(mut packet) => {
@@ -189,7 +189,7 @@ impl Worker {
     /// Holds what siblings gave as well, and ends what goes between them: from here on all leaves where it stands.
     pub(super) fn close_to_siblings(&mut self) {
         let now = self.clock.now();
-        let rest = self.siblings.as_mut().map(Siblings::close).unwrap_or_default();
+        let rest = self.siblings.as_mut().map(PeerHandoff::close).unwrap_or_default();
         for rebuilt in &rest {
             self.push_rebuilt(now, rebuilt);
             self.drain(rebuilt.way);

@@ -2,12 +2,12 @@
 //! for ever.
 
 use engine::{
-    Event, Gateway, GatewaySettings, Holding, Join, Late, Mode, Output, Position, Prefixes, Secret, Secrets,
-    SideSettings, Switch,
+    Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Late, Mode, Output, Position, Prefixes, Secret,
+    Secrets, SideSettings, Toggle,
 };
 use linux::clock::Clock;
-use packet::{Frame, Ingress, Medium, Packet, Pool};
-use port::{Offloads, Port, Received, Wire};
+use packet::{Frame, Ingress, LinkType, Packet, Pool};
+use port::{Offloads, Port, Received, TxFrame};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::io;
@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Spec, Summed, ip, tcp, udp};
-use wideload_gateway::endpoint::End;
-use wideload_gateway::figures::{Figures, Gap};
-use wideload_gateway::handover::{self, Heritage, Legacy, Will};
-use wideload_gateway::orders::{Order, Orders, Reins, orders};
-use wideload_gateway::siblings::Siblings;
+use wideload_gateway::commands::{Command, Commands, WorkerHandle, commands};
+use wideload_gateway::endpoint::Endpoint;
+use wideload_gateway::handover::{self, HandedFrame, Handoff, HandoffWriter};
+use wideload_gateway::peer_handoff::PeerHandoff;
 use wideload_gateway::snapshot::{Losses, Snapshot};
+use wideload_gateway::stats::{Gap, Stats};
 use wideload_gateway::worker::Worker;
 
 #[test]
@@ -32,7 +32,7 @@ fn what_is_held_leaves_before_a_panic_goes_on() {
     let running = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| worker.run_guarded(&[]))).is_err());
     has_taken(&reins, 2);
     assert!(left.lock().expect("nobody panics").is_empty(), "it is held");
-    assert!(reins.give(Order::Change(Box::new(|_, _| panic!("on purpose")))));
+    assert!(reins.give(Command::Change(Box::new(|_, _| panic!("on purpose")))));
     assert!(running.join().expect("it was caught"), "the panic goes on");
     let left: usize = left.lock().expect("nobody panics").iter().map(|frame| frame.len() - 20).sum();
     assert_eq!(left, 1_200, "all that was held has left");
@@ -46,9 +46,9 @@ fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_i
     let running = thread::spawn(move || holds.run_guarded(&[]));
     let panicking = thread::spawn(move || panics.run_guarded(&[]));
     has_taken(&reins, 2);
-    assert!(other_reins.give(Order::Change(Box::new(|_, _| panic!("on purpose")))));
+    assert!(other_reins.give(Command::Change(Box::new(|_, _| panic!("on purpose")))));
     assert!(panicking.join().is_err(), "the panic goes on");
-    assert_eq!(Reins::stop_all(&[other_reins.clone(), reins.clone()], PATIENCE), Losses::default());
+    assert_eq!(WorkerHandle::stop_all(&[other_reins.clone(), reins.clone()], PATIENCE), Losses::default());
     let left: usize = left.lock().expect("nobody panics").iter().map(|frame| frame.len() - 20).sum();
     assert_eq!(left, 1_200, "all that was held has left");
     running.join().expect("it ends");
@@ -59,9 +59,9 @@ fn what_other_workers_hold_leaves_before_their_process_ends_and_one_that_hangs_i
         // It wakes when the other end is gone.
         let _ = sleeps.recv();
     };
-    assert!(hung_reins.give(Order::Change(Box::new(hang))));
+    assert!(hung_reins.give(Command::Change(Box::new(hang))));
     let began = Instant::now();
-    Reins::stop_all(&[hung_reins, reins], Duration::from_millis(20));
+    WorkerHandle::stop_all(&[hung_reins, reins], Duration::from_millis(20));
     assert!(began.elapsed() < PATIENCE, "it does not wait for ever");
     drop(wakes);
     hanging.join().expect("it ends");
@@ -73,8 +73,8 @@ fn what_one_worker_holds_another_goes_on_with() {
     let running = thread::spawn(move || first.run());
     has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    let will = Will::each(write, 1).remove(0);
-    assert!(reins.give(Order::HandOver(will)));
+    let will = HandoffWriter::each(write, 1).remove(0);
+    assert!(reins.give(Command::HandOver(will)));
     drop(reins);
     running.join().expect("it ends");
     assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
@@ -127,10 +127,10 @@ fn pieces_that_wait_meet_none_of_a_train_that_goes_over_with_them() {
 fn what_came_in_pieces_of_ipv6_keeps_their_identification() {
     let bytes = udp(6).payload([7; 1_600]).sum(Summed::Off(1)).bytes();
     let mut out = output();
-    let mut packet = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
+    let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut out.pool).expect("it is a packet");
     packet.set_pieces(848, 0x0102_0304);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    Will::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
+    HandoffWriter::each(write, 1)[0].write(0, &mut packet).expect("somebody reads");
     let left = left_of(coalescing(Mode::Resize, 1_400), &handover::read(read, 1).legacies[0]);
     assert_eq!(left.iter().map(|frame| frame[48..].len()).collect::<Vec<_>>(), [800, 800, 8]);
     assert!(left.iter().all(|frame| frame[6] == 44 && frame[44..48] == [1, 2, 3, 4]));
@@ -149,13 +149,13 @@ fn assert_goes_over_in_pieces(pieces: &[Vec<u8>]) {
 }
 
 /// How much leaves a worker that hands over, and what it hands over.
-fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
-    let (reins, orders) = orders().expect("there is room");
-    let (mut worker, left) = worker_with(gateway, frames, orders);
+fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<HandedFrame>) {
+    let (reins, commands) = commands().expect("there is room");
+    let (mut worker, left) = worker_with(gateway, frames, commands);
     let running = thread::spawn(move || worker.run());
     has_taken(&reins, frames.len() as u64);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    assert!(reins.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
     drop(reins);
     running.join().expect("it ends");
     let left_count = left.lock().expect("nobody panics").len();
@@ -163,9 +163,9 @@ fn held_of(gateway: Gateway, frames: &[Vec<u8>]) -> (usize, Vec<Legacy>) {
 }
 
 /// What leaves a worker that goes on with this, and ends.
-fn left_of(gateway: Gateway, legacies: &[Legacy]) -> Vec<Vec<u8>> {
-    let (reins, orders) = orders().expect("there is room");
-    let (mut worker, left) = worker_with(gateway, &[], orders);
+fn left_of(gateway: Gateway, legacies: &[HandedFrame]) -> Vec<Vec<u8>> {
+    let (reins, commands) = commands().expect("there is room");
+    let (mut worker, left) = worker_with(gateway, &[], commands);
     worker.inherit(legacies);
     let running = thread::spawn(move || worker.run());
     reins.stop();
@@ -202,7 +202,7 @@ fn frames_behind_one_that_is_for_nobody_are_taken_and_those_behind_none_are_coun
         (&too_long, 1, (2, 1)),
     ] {
         let text = [&frame[..], between, &frame, &frame].concat();
-        let Heritage { legacies, untaken_count, cut_count } = handover::read(pipe_with(&text), 1);
+        let Handoff { legacies, untaken_count, cut_count } = handover::read(pipe_with(&text), 1);
         assert_eq!((legacies[0].len(), (untaken_count, cut_count)), (taken, lost));
         assert!(legacies[0].iter().all(|legacy| legacy.frame == packet.frame()));
     }
@@ -215,7 +215,7 @@ fn what_a_successor_does_not_take_is_counted() {
     has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     drop(read);
-    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    assert!(reins.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
     running.join().expect("it ends");
     assert!(left.lock().expect("nobody panics").is_empty(), "nothing went on the wire");
     let last = reins.last().expect("it said how things were");
@@ -229,7 +229,7 @@ fn what_a_successor_takes_is_no_loss_and_adds_up() {
     let running = thread::spawn(move || worker.run_guarded(&[]));
     has_taken(&reins, 2);
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    assert!(reins.give(Order::HandOver(Will::each(write, 1).remove(0))));
+    assert!(reins.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
     running.join().expect("it ends");
     assert_eq!(handover::read(read, 1).cut_count, 0);
     let last = reins.last().expect("it said how things were");
@@ -239,13 +239,13 @@ fn what_a_successor_takes_is_no_loss_and_adds_up() {
 
 #[test]
 fn a_batch_that_is_dropped_after_a_panic_is_counted() {
-    let (reins, orders) = orders().expect("there is room");
+    let (reins, commands) = commands().expect("there is room");
     let left = Left::default();
     let frames = [piece(0, 800, true), piece(800, 400, true), piece(1_200, 80, true)];
     let wide = Memory::new(&frames, &left).that_panics();
-    let ends = [End::new(Box::new(wide), 9_000), End::new(Memory::port(&[], &left), 9_000)];
+    let ends = [Endpoint::new(Box::new(wide), 9_000), Endpoint::new(Memory::port(&[], &left), 9_000)];
     let gateway = gateway(SideSettings::new(9_000, Position::Source));
-    let mut worker = Worker::new(Clock::start(), ends, gateway, orders);
+    let mut worker = Worker::new(Clock::start(), ends, gateway, commands);
     let ended = thread::spawn(move || worker.run_guarded(&[])).join();
     assert!(ended.is_err(), "the panic goes on");
     let last = reins.last().expect("it said how things were");
@@ -257,13 +257,13 @@ fn a_batch_that_is_dropped_after_a_panic_is_counted() {
 // send that twice.
 #[test]
 fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it_is_counted() {
-    let (reins, orders) = orders().expect("there is room");
+    let (reins, commands) = commands().expect("there is room");
     let left = Left::default();
     let frames = [0, 800, 1_600, 2_400].map(|offset| piece(offset, 800, offset < 2_400));
     let narrow = Memory::new(&[], &left).that_panics_behind(1);
-    let ends = [End::new(Memory::port(&frames, &left), 9_000), End::new(Box::new(narrow), 1_400)];
+    let ends = [Endpoint::new(Memory::port(&frames, &left), 9_000), Endpoint::new(Box::new(narrow), 1_400)];
     let gateway = gateway(SideSettings::new(1_400, Position::Source));
-    let mut worker = Worker::new(Clock::start(), ends, gateway, orders);
+    let mut worker = Worker::new(Clock::start(), ends, gateway, commands);
     let ended = thread::spawn(move || worker.run_guarded(&[])).join();
     assert!(ended.is_err(), "the panic goes on");
     assert_eq!(left.lock().expect("nobody panics").iter().map(Vec::len).collect::<Vec<_>>(), [1_396]);
@@ -275,7 +275,7 @@ fn what_is_being_sent_when_a_port_panics_is_not_sent_again_and_each_packet_of_it
 /// Is nothing left unexplained of a worker that has ended?
 #[track_caller]
 fn assert_adds_up(last: &Snapshot) {
-    let figures = Figures::of(std::slice::from_ref(last));
+    let figures = Stats::of(std::slice::from_ref(last));
     for (_, way) in figures.all.ways() {
         assert_eq!((way.unexplained, &way.broken[..]), (Gap::default(), &[][..]));
     }
@@ -293,9 +293,9 @@ fn pipe_with(bytes: &[u8]) -> OwnedFd {
 
 #[test]
 fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
-    let (reins, _orders): (Vec<Reins>, Vec<Orders>) =
-        [orders(), orders()].map(|both| both.expect("there is room")).into_iter().unzip();
-    let mut siblings = Siblings::of(&reins);
+    let (reins, _orders): (Vec<WorkerHandle>, Vec<Commands>) =
+        [commands(), commands()].map(|both| both.expect("there is room")).into_iter().unzip();
+    let mut siblings = PeerHandoff::of(&reins);
     let (mut giver, mut taker) = (siblings.remove(0), siblings.remove(0));
     let packet = segment_of_worker(1);
     let gave = (0..1_000_000).take_while(|_| giver.give(0, &packet)).count();
@@ -309,21 +309,21 @@ fn much_waits_for_a_worker_that_has_no_time_and_in_order() {
 fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
     for hands_over in [false, true] {
         for round in 0..100 {
-            let both = [orders(), orders()].map(|both| both.expect("there is room"));
-            let (reins, mut orders): (Vec<Reins>, Vec<Orders>) = both.into_iter().unzip();
-            let mut siblings = Siblings::of(&reins);
+            let both = [commands(), commands()].map(|both| both.expect("there is room"));
+            let (reins, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
+            let mut siblings = PeerHandoff::of(&reins);
             let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
-            let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
+            let (mut worker, left) = worker_by(&[], commands.remove(1), Some(taker));
             let (read, write) = rustix::pipe::pipe().expect("there is room");
             let reader = thread::spawn(move || handover::read(read, 2).legacies);
             let running = thread::spawn(move || worker.run());
             let packet = segment_of_worker(1);
-            let mut will = Some(Will::each(write, 2).remove(1));
+            let mut will = Some(HandoffWriter::each(write, 2).remove(1));
             let mut gave = 0;
             for number in 0..20_000 {
                 if number == 200 + round {
                     match will.take().filter(|_| hands_over) {
-                        Some(will) => assert!(reins[1].give(Order::HandOver(will))),
+                        Some(will) => assert!(reins[1].give(Command::HandOver(will))),
                         None => reins[1].stop(),
                     }
                 }
@@ -340,14 +340,14 @@ fn what_siblings_give_to_a_worker_that_ends_is_not_lost() {
 
 #[test]
 fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
-    let both = [orders(), orders()].map(|both| both.expect("there is room"));
-    let (reins, mut orders): (Vec<Reins>, Vec<Orders>) = both.into_iter().unzip();
-    let mut siblings = Siblings::of(&reins);
+    let both = [commands(), commands()].map(|both| both.expect("there is room"));
+    let (reins, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
+    let mut siblings = PeerHandoff::of(&reins);
     let (mut giver, taker) = (siblings.remove(0), siblings.remove(0));
-    let (mut worker, left) = worker_by(&[], orders.remove(1), Some(taker));
+    let (mut worker, left) = worker_by(&[], commands.remove(1), Some(taker));
     let running = thread::spawn(move || worker.run());
     let gives = move |_, _: &mut Gateway| assert!(giver.give(0, &segment_of_worker(1)));
-    assert!(reins[1].give(Order::Change(Box::new(gives))));
+    assert!(reins[1].give(Command::Change(Box::new(gives))));
     let began = Instant::now();
     while left.lock().expect("nobody panics").is_empty() {
         assert!(began.elapsed() < Duration::from_secs(10), "nobody told the worker");
@@ -359,7 +359,7 @@ fn what_a_sibling_gives_while_a_worker_obeys_wakes_it_again() {
 
 #[test]
 fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
-    let (reins, orders) = orders().expect("there is room");
+    let (reins, commands) = commands().expect("there is room");
     let side = SideSettings {
         coalesce: Some(Mode::Resize),
         hold: Holding::Burst,
@@ -368,8 +368,8 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
     let left = Left::default();
     let frames = [1, 101, 201, 301].map(|seq| segment(1_000, seq, &[7; 100]).bytes());
     let port = Memory::new(&frames, &left).in_batches_of(2);
-    let ends = [End::new(Box::new(port), 9_000), End::new(Memory::port(&[], &left), 9_000)];
-    let mut worker = Worker::new(Clock::start(), ends, gateway(side), orders);
+    let ends = [Endpoint::new(Box::new(port), 9_000), Endpoint::new(Memory::port(&[], &left), 9_000)];
+    let mut worker = Worker::new(Clock::start(), ends, gateway(side), commands);
     let running = thread::spawn(move || worker.run());
     has_taken(&reins, 4);
     let (to, from) = mpsc::channel();
@@ -379,7 +379,7 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
     };
     // A run that waits for its timer has left by then.
     thread::sleep(Duration::from_millis(5));
-    assert!(reins.give(Order::Change(Box::new(tells))));
+    assert!(reins.give(Command::Change(Box::new(tells))));
     assert_eq!(from.recv().expect("it obeys"), [1, 0]);
     reins.stop();
     running.join().expect("it ends");
@@ -388,19 +388,19 @@ fn a_burst_leaves_at_once_though_it_filled_its_last_batch() {
 
 #[test]
 fn who_asks_a_worker_that_ends_hears_that_nobody_answers() {
-    let (reins, orders) = orders().expect("there is room");
+    let (reins, commands) = commands().expect("there is room");
     let (to, from) = mpsc::channel();
-    assert!(reins.give(Order::Tell(to)));
-    drop(orders);
+    assert!(reins.give(Command::Tell(to)));
+    drop(commands);
     assert!(from.recv_timeout(Duration::from_secs(10)).is_err_and(|why| why == RecvTimeoutError::Disconnected));
     let (to, _from) = mpsc::channel();
-    assert!(!reins.give(Order::Tell(to)), "it has ended");
+    assert!(!reins.give(Command::Tell(to)), "it has ended");
 }
 
 /// The bytes that a worker writes when it hands over a packet of the other direction.
 fn handed(packet: &mut Packet) -> Vec<u8> {
     let (read, write) = rustix::pipe::pipe().expect("there is room");
-    Will::each(write, 1)[0].write(1, packet).expect("somebody reads");
+    HandoffWriter::each(write, 1)[0].write(1, packet).expect("somebody reads");
     let mut bytes = vec![0; 400];
     let len = rustix::io::read(&read, &mut bytes).expect("something is there");
     bytes.truncate(len);
@@ -408,7 +408,7 @@ fn handed(packet: &mut Packet) -> Vec<u8> {
 }
 
 /// Waits until a worker has taken so many frames.
-fn has_taken(reins: &Reins, count: u64) {
+fn has_taken(reins: &WorkerHandle, count: u64) {
     let until = Instant::now() + Duration::from_secs(10);
     while reins.ask().expect("it works").ends[0].seen.frames < count {
         assert!(Instant::now() < until, "it takes them");
@@ -420,15 +420,15 @@ fn has_taken(reins: &Reins, count: u64) {
 type Left = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A worker whose wide port gives these, and whose narrow one keeps what leaves.
-fn worker(frames: &[Vec<u8>]) -> (Worker, Reins, Left) {
-    let (reins, orders) = orders().expect("there is room");
-    let (worker, left) = worker_by(frames, orders, None);
+fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
+    let (reins, commands) = commands().expect("there is room");
+    let (worker, left) = worker_by(frames, commands, None);
     (worker, reins, left)
 }
 
-/// The same, which hears these orders, and has siblings.
-fn worker_by(frames: &[Vec<u8>], orders: Orders, siblings: Option<Siblings>) -> (Worker, Left) {
-    let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, orders);
+/// The same, which hears these commands, and has siblings.
+fn worker_by(frames: &[Vec<u8>], commands: Commands, siblings: Option<PeerHandoff>) -> (Worker, Left) {
+    let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, commands);
     (worker.with_siblings(siblings), left)
 }
 
@@ -438,15 +438,15 @@ fn coalescing(mode: Mode, mtu: u16) -> Gateway {
         coalesce: Some(mode),
         hold: Holding::Fixed(Duration::from_secs(30)),
         coalesces_udp: true,
-        segment: Switch::Off,
+        segment: Toggle::Off,
         ..SideSettings::new(mtu, Position::Transit)
     })
 }
 
-fn worker_with(gateway: Gateway, frames: &[Vec<u8>], orders: Orders) -> (Worker, Left) {
+fn worker_with(gateway: Gateway, frames: &[Vec<u8>], commands: Commands) -> (Worker, Left) {
     let left = Left::default();
-    let ends = [End::new(Memory::port(frames, &left), 9_000), End::new(Memory::port(&[], &left), 9_000)];
-    (Worker::new(Clock::start(), ends, gateway, orders), left)
+    let ends = [Endpoint::new(Memory::port(frames, &left), 9_000), Endpoint::new(Memory::port(&[], &left), 9_000)];
+    (Worker::new(Clock::start(), ends, gateway, commands), left)
 }
 
 /// A TCP segment of a flow that belongs to this one of two workers.
@@ -454,8 +454,8 @@ fn segment_of_worker(number: usize) -> Packet {
     let mut pool = Pool::new(1 << 20);
     for port in 1_000_u16.. {
         let bytes = segment(port, 1, &[7; 100]).bytes();
-        if offload::steer::worker(Medium::Ip, &bytes, 2) == number {
-            return Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).expect("it is a packet");
+        if offload::steer::worker(LinkType::Ip, &bytes, 2) == number {
+            return Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).expect("it is a packet");
         }
     }
     unreachable!("of so many flows one belongs to each")
@@ -465,7 +465,7 @@ fn segment_of_worker(number: usize) -> Packet {
 fn gateway(side: SideSettings) -> Gateway {
     let side = SideSettings {
         memory: 4 << 20,
-        joins: Prefixes::new(Join::Destination),
+        joins: Prefixes::new(FragmentPolicy::Reassemble),
         fragment_patience: Some(Duration::from_secs(30)),
         late: Late::Release { mtu: 9_000 },
         ..side
@@ -520,8 +520,8 @@ impl Port for Memory {
         "memory"
     }
 
-    fn medium(&self) -> Medium {
-        Medium::Ip
+    fn medium(&self) -> LinkType {
+        LinkType::Ip
     }
 
     fn offloads(&self) -> Offloads {
@@ -539,13 +539,13 @@ impl Port for Memory {
             let _ = rustix::io::read(&self.bell, &mut bell);
         }
         for frame in self.frames.drain(..count) {
-            frames.push(Frame::Ip(Frame::copy(&frame, Medium::Ip, ingress, pool).expect("it is a packet")));
+            frames.push(Frame::Ip(Frame::copy(&frame, LinkType::Ip, ingress, pool).expect("it is a packet")));
         }
         assert!(!self.panics || count == 0, "on purpose");
         Ok(Received { count, lost_count: 0, was_last: count < self.batch_count })
     }
 
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         let taken = self.panics_behind.unwrap_or(usize::MAX).min(wires.len());
         self.panics_behind = self.panics_behind.map(|count| count - taken).filter(|_| taken > 0);
         assert!(taken > 0, "on purpose");

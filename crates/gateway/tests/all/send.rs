@@ -2,15 +2,17 @@
 //! counted.
 
 use engine::{Event, Output};
-use packet::{Checksum, Content, Cut, Fill, Frame, Identifications, Ingress, Maker, Medium, Packet, Pool, Train};
-use port::{Offloads, Port, Received, Refusal, ToDo, TrainKind, Wire};
+use packet::{
+    Checksum, Content, Fragmentation, Frame, Gso, Identifications, Ingress, LinkType, Maker, Packet, Pool, Split,
+};
+use port::{GsoKind, Offloads, Port, Received, Refusal, TxFrame, TxOffload};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use testkit::fields::UDP;
 use testkit::{Seen, Spec, Summed, checksum, ip};
-use wideload_gateway::send::{Sender, Sent};
+use wideload_gateway::send::{Sender, TxStats};
 
 #[test]
 fn a_port_that_refuses_a_train_is_given_its_segments_finished() {
@@ -19,7 +21,7 @@ fn a_port_that_refuses_a_train_is_given_its_segments_finished() {
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     assert_eq!(plain.len(), 1 + 4 + 1 + 7);
     assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
-    let refuses_trains = |wire: &Wire<'_>| wire.to_do.train.is_some().then_some(Refusal::ToDo);
+    let refuses_trains = |wire: &TxFrame<'_>| wire.to_do.train.is_some().then_some(Refusal::ToDo);
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_trains), packets());
     // Single packets are still left to the port: it finishes their sums as a card does.
     assert_eq!(frames, plain);
@@ -32,9 +34,9 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
     // It takes what it said it takes for a while.
     let mut patience = 70;
-    let refuses = move |wire: &Wire<'_>| {
+    let refuses = move |wire: &TxFrame<'_>| {
         patience -= i32::from(wire.to_do.checksum.is_some());
-        (wire.to_do != ToDo::default() && patience < 0).then_some(Refusal::ToDo)
+        (wire.to_do != TxOffload::default() && patience < 0).then_some(Refusal::ToDo)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
@@ -43,7 +45,7 @@ fn a_port_that_refuses_checksums_is_given_finished_packets_from_then_on() {
 
 #[test]
 fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished_here() {
-    let refuses = |wire: &Wire<'_>| (wire.to_do != ToDo::default()).then_some(Refusal::ToDo);
+    let refuses = |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(Refusal::ToDo);
     for (packets, finished) in [
         ((0..10).map(|number| tcp(number, 100, None)).collect::<Vec<_>>(), 10),
         (vec![tcp(1, 3_000, Some(1_000)), udp(2, 2_000, Some(1_000)), tcp(3, 100, None)], 3 + 2 + 1),
@@ -57,7 +59,7 @@ fn checksums_that_were_left_to_a_port_which_refuses_them_are_counted_as_finished
 #[test]
 fn a_port_that_refuses_udp_trains_is_still_trusted_with_those_of_tcp() {
     let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
-    let is_udp = |wire: &Wire<'_>| wire.to_do.train.is_some_and(|train| train.kind == TrainKind::Udp);
+    let is_udp = |wire: &TxFrame<'_>| wire.to_do.train.is_some_and(|train| train.kind == GsoKind::Udp);
     let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(Refusal::ToDo));
     let mut sender = Sender::new(ALL);
     send(&mut sender, &mut fake, packets);
@@ -68,7 +70,7 @@ fn a_port_that_refuses_udp_trains_is_still_trusted_with_those_of_tcp() {
 #[test]
 fn what_is_too_long_is_dropped_alone_and_counted() {
     let packets = (0..10).map(|number| tcp(number, if number % 3 == 0 { 3_000 } else { 200 }, None)).collect();
-    let too_long = |wire: &Wire<'_>| (wire.header.len() > 1_514).then_some(Refusal::TooLong);
+    let too_long = |wire: &TxFrame<'_>| (wire.header.len() > 1_514).then_some(Refusal::TooLong);
     let (frames, sent) = sent_to(Fake::new(ALL, too_long), packets);
     assert_eq!(frames.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8]);
     assert_eq!((sent.packets, sent.refused), (6, 4));
@@ -78,7 +80,7 @@ fn what_is_too_long_is_dropped_alone_and_counted() {
 fn what_a_port_that_is_down_does_not_take_is_counted_as_that_trains_by_their_segments() {
     let packets = vec![tcp(1, 100, None), tcp(2, 4_000, Some(1_000)), tcp(3, 100, None)];
     let mut count = 0;
-    let down = move |_: &Wire<'_>| {
+    let down = move |_: &TxFrame<'_>| {
         count += 1;
         (count > 1).then_some(Refusal::Down)
     };
@@ -110,8 +112,8 @@ fn the_other_fragments_of_a_datagram_that_a_full_port_tore_are_dropped_and_count
     // It has room for one packet and some fragments of the next, which leaves in 160, and again afterwards.
     let cut = |out: &mut Output| {
         let mut packet = udp(7, 60_000, None).packet(&mut out.pool);
-        packet.finish_checksum();
-        packet.cut = Some(Cut { mtu: 404, id: 7, fill: Fill::Full, content: Content::Whole });
+        packet.complete_checksum();
+        packet.fragmentation = Some(Fragmentation { mtu: 404, id: 7, fill: Split::Max, content: Content::Whole });
         packet
     };
     let packet = cut(&mut out);
@@ -172,7 +174,7 @@ fn a_port_that_refuses_even_what_is_finished_is_not_asked_for_ever() {
 }
 
 /// Why a port does not take a wire, if it does not.
-type Refuses = Box<dyn FnMut(&Wire<'_>) -> Option<Refusal> + Send>;
+type Refuses = Box<dyn FnMut(&TxFrame<'_>) -> Option<Refusal> + Send>;
 
 /// A port in memory, which refuses what it is told to.
 struct Fake {
@@ -188,7 +190,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn new(offloads: Offloads, refuses: impl FnMut(&Wire<'_>) -> Option<Refusal> + Send + 'static) -> Fake {
+    fn new(offloads: Offloads, refuses: impl FnMut(&TxFrame<'_>) -> Option<Refusal> + Send + 'static) -> Fake {
         let null = File::options().write(true).open("/dev/null").expect("it is there");
         Fake {
             offloads,
@@ -207,8 +209,8 @@ impl Port for Fake {
         "fake:0"
     }
 
-    fn medium(&self) -> Medium {
-        Medium::Ethernet
+    fn medium(&self) -> LinkType {
+        LinkType::Ethernet
     }
 
     fn offloads(&self) -> Offloads {
@@ -223,7 +225,7 @@ impl Port for Fake {
         Ok(Received { was_last: true, ..Received::default() })
     }
 
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         if self.taken.len() >= self.room {
             self.frees_after = self.frees_after.saturating_sub(1);
             if self.frees_after == 0 {
@@ -252,7 +254,7 @@ impl Port for Fake {
     }
 }
 
-fn sent_to(mut fake: Fake, packets: Vec<Build>) -> (Vec<Vec<u8>>, Sent) {
+fn sent_to(mut fake: Fake, packets: Vec<Build>) -> (Vec<Vec<u8>>, TxStats) {
     let mut sender = Sender::new(fake.offloads);
     send(&mut sender, &mut fake, packets);
     (fake.taken, sender.sent())
@@ -283,9 +285,9 @@ impl Build {
     }
 
     fn packet(self, pool: &mut Pool) -> Packet {
-        let mut packet = Frame::copy(&self.bytes, Medium::Ethernet, Ingress(0), pool).expect("it is a packet");
+        let mut packet = Frame::copy(&self.bytes, LinkType::Ethernet, Ingress(0), pool).expect("it is a packet");
         packet.checksum = Checksum::Partial;
-        packet.train = self.segment_len.map(|segment_len| Train {
+        packet.gso = self.segment_len.map(|segment_len| Gso {
             segment_len,
             ids: Identifications::Rise,
             maker: Maker::Sender,

@@ -5,8 +5,8 @@
 //! delay is the zero of all others.
 
 use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
-use packet::{Frame, Ingress, Medium, Pool, Sum, Time};
-use port::{Port, ToDo, Wire};
+use packet::{Frame, Ingress, LinkType, Pool, Sum, Time};
+use port::{Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use sim::link::Losses;
@@ -200,7 +200,7 @@ fn send(
             thread::sleep(early);
         }
         let probe = probes.write(index as u64, clock());
-        while port.transmit(&[Wire { header: probe, payload: &[], to_do: ToDo::default() }])? == 0 {
+        while port.transmit(&[TxFrame { header: probe, payload: &[], to_do: TxOffload::default() }])? == 0 {
             if is_over() {
                 return Ok(());
             }
@@ -388,8 +388,8 @@ impl Probes {
     fn new(port: &dyn Port, trial: u32, len: usize) -> io::Result<Probes> {
         assert!((PROBE_LEN_MIN..=65_535).contains(&len), "a probe has room for what it carries: {len} bytes");
         let mut frame = match port.medium() {
-            Medium::Ethernet => ETHERNET_HEADER.to_vec(),
-            Medium::Ip => ip_header(len as u16),
+            LinkType::Ethernet => ETHERNET_HEADER.to_vec(),
+            LinkType::Ip => ip_header(len as u16),
             other => {
                 let what =
                     format!("{}: its medium ({other:?}) carries no probes; use Ethernet or IP", port.address());

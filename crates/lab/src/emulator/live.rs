@@ -11,7 +11,7 @@ use super::lateness::Lateness;
 use arrayvec::ArrayVec;
 use linux::realtime::Realtime;
 use packet::{CLASS_LENS, Checksum, Frame, HEADROOM, Ingress, Pool, Time};
-use port::{Port, ToDo, Wire};
+use port::{Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use sim::link::{Counters, Departure, Link, Shape, Tally};
@@ -234,7 +234,7 @@ impl Lane {
             if self.ready.is_empty() {
                 return;
             }
-            let wires: ArrayVec<Wire<'_>, BATCH> = self.ready.iter().take(BATCH).map(wire).collect();
+            let wires: ArrayVec<TxFrame<'_>, BATCH> = self.ready.iter().take(BATCH).map(wire).collect();
             let taken = port.transmit(&wires);
             drop(wires);
             match taken {
@@ -387,13 +387,13 @@ fn wants(lane: &Lane) -> PollFlags {
     if lane.ready.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
 }
 
-fn wire(departure: &Departure) -> Wire<'_> {
-    Wire { header: departure.frame(), payload: &[], to_do: ToDo::default() }
+fn wire(departure: &Departure) -> TxFrame<'_> {
+    TxFrame { header: departure.frame(), payload: &[], to_do: TxOffload::default() }
 }
 
 fn is_on_a_wire(frame: &Frame) -> bool {
     match frame {
-        Frame::Ip(packet) => packet.train.is_none() && packet.checksum != Checksum::Partial,
+        Frame::Ip(packet) => packet.gso.is_none() && packet.checksum != Checksum::Partial,
         Frame::Other(..) => true,
     }
 }

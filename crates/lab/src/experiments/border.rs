@@ -9,8 +9,8 @@ use super::account::{Account, Receiving};
 use super::observer::{Observed, observe};
 use super::{Conditions, Spread, cell, median_of};
 use crate::net::{Host, Offloading};
+use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
 use crate::traffic::{self, Transfer, Writes};
-use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
 use linux::addresses::Prefix;
 use linux::interfaces::Counters;
 use linux::routes::Route;
@@ -138,7 +138,7 @@ struct Sample {
 
 /// The network of one scene.
 struct Place {
-    trio: Trio,
+    three_hosts: ThreeHosts,
     receiving: Receiving,
     /// Of the wide host, toward it, toward the narrow one, of the narrow host.
     accounts: [Account; 4],
@@ -286,7 +286,7 @@ impl Kind {
         }
     }
 
-    /// The address that a host of the trio is reached by: a forwarder stands between two networks, the others in one.
+    /// The address that a host of the three is reached by: a forwarder stands between two networks, the others in one.
     fn address(self, host: u8, is_v4: bool) -> IpAddr {
         match (self, is_v4) {
             (Kind::Forwarding, _) => routed(host, host, is_v4),
@@ -298,7 +298,7 @@ impl Kind {
 
 impl Place {
     fn new(scene: Scene, mtus: [u32; 2]) -> io::Result<Place> {
-        let trio = Trio::new(mtus, scene.offloading())?;
+        let three_hosts = ThreeHosts::new(mtus, scene.offloading())?;
         let receiving = scene.receiving();
         // The kernel's own middles have no GRO where it would be another's work.
         let between = match scene {
@@ -306,23 +306,23 @@ impl Place {
             Scene::Wires(Receiving::Plain) | Scene::Trains => Receiving::Plain,
             Scene::Wires(_) => Receiving::Thread,
         };
-        let [wide, to_wide, to_narrow, narrow] = trio.names();
+        let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
         let accounts = [
-            Account::open(&trio.wide, wide, receiving)?,
-            Account::open(&trio.middle, to_wide, between)?,
-            Account::open(&trio.middle, to_narrow, between)?,
-            Account::open(&trio.narrow, narrow, receiving)?,
+            Account::open(&three_hosts.wide, wide, receiving)?,
+            Account::open(&three_hosts.middle, to_wide, between)?,
+            Account::open(&three_hosts.middle, to_narrow, between)?,
+            Account::open(&three_hosts.narrow, narrow, receiving)?,
         ];
-        let place = Place { accounts, receiving, trio };
+        let place = Place { accounts, receiving, three_hosts };
         place.number()?;
         Ok(place)
     }
 
     /// Gives each host an address in a network of its own, and the way to the other's over the middle.
     fn number(&self) -> io::Result<()> {
-        let [wide, _, _, narrow] = self.trio.names();
+        let [wide, _, _, narrow] = self.three_hosts.names();
         for (host, name, own, other) in
-            [(&self.trio.wide, wide, WIDE, NARROW), (&self.trio.narrow, narrow, NARROW, WIDE)]
+            [(&self.three_hosts.wide, wide, WIDE, NARROW), (&self.three_hosts.narrow, narrow, NARROW, WIDE)]
         {
             host.tell(|netlink| {
                 let index = netlink.interface(name)?.index;
@@ -340,24 +340,26 @@ impl Place {
 
     fn stand(&self, kind: Kind) -> io::Result<Standing> {
         let standing = match kind {
-            Kind::Bridge | Kind::AllWide => Standing::Ours(self.trio.bridge()?),
-            Kind::Wideload => Standing::Ours(self.trio.gateway(&self.trio.border(ONLY_PATH, "", ""))?),
+            Kind::Bridge | Kind::AllWide => Standing::Ours(self.three_hosts.bridge()?),
+            Kind::Wideload => {
+                Standing::Ours(self.three_hosts.gateway(&self.three_hosts.border(ONLY_PATH, "", ""))?)
+            }
             Kind::Forwarding => {
                 self.route(true)?;
                 Standing::Forwarding
             }
         };
         for (is_v4, _) in VERSIONS {
-            settle(&self.trio.wide, kind.address(NARROW, is_v4))?;
-            settle(&self.trio.narrow, kind.address(WIDE, is_v4))?;
+            settle(&self.three_hosts.wide, kind.address(NARROW, is_v4))?;
+            settle(&self.three_hosts.narrow, kind.address(WIDE, is_v4))?;
         }
         Ok(standing)
     }
 
     /// Has the kernel in the middle forward, or no longer.
     fn route(&self, forwards: bool) -> io::Result<()> {
-        let middle = &self.trio.middle;
-        let [_, to_wide, to_narrow, _] = self.trio.names();
+        let middle = &self.three_hosts.middle;
+        let [_, to_wide, to_narrow, _] = self.three_hosts.names();
         middle.tell(|netlink| {
             for (name, net) in [(to_wide, WIDE), (to_narrow, NARROW)] {
                 for (is_v4, bits) in VERSIONS {
@@ -378,28 +380,29 @@ impl Place {
 
     fn clear(&self, standing: Standing) -> io::Result<()> {
         match standing {
-            Standing::Ours(middle) => self.trio.clear(middle),
+            Standing::Ours(middle) => self.three_hosts.clear(middle),
             Standing::Forwarding => self.route(false),
         }
     }
 
     fn transfer(&self, kind: Kind, load: Load, len: usize, writes: Writes) -> io::Result<Transfer> {
-        let Trio { wide, narrow, .. } = &self.trio;
+        let ThreeHosts { wide, narrow, .. } = &self.three_hosts;
         let (from, to, host) = if load.to_wide { (narrow, wide, WIDE) } else { (wide, narrow, NARROW) };
         traffic::tcp_in(writes, from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
     }
 
     /// Looks at the packets of a transfer where they come in by the wide host's cable, at whichever end that is.
     fn look(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
-        let [wide, to_wide, _, _] = self.trio.names();
-        let (host, name) = if load.to_wide { (&self.trio.wide, wide) } else { (&self.trio.middle, to_wide) };
+        let [wide, to_wide, _, _] = self.three_hosts.names();
+        let (host, name) =
+            if load.to_wide { (&self.three_hosts.wide, wide) } else { (&self.three_hosts.middle, to_wide) };
         Ok(observe(host, name, || self.transfer(kind, load, settings.observed_len, settings.writes))?.1)
     }
 
     fn time(&self, standing: &Standing, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Sample> {
-        let before = (self.seconds(), standing.seconds()?, self.trio.counters()?[0]);
+        let before = (self.seconds(), standing.seconds()?, self.three_hosts.counters()?[0]);
         let transfer = self.transfer(kind, load, settings.timed_len, settings.writes)?;
-        let after = (self.seconds(), standing.seconds()?, self.trio.counters()?[0]);
+        let after = (self.seconds(), standing.seconds()?, self.three_hosts.counters()?[0]);
         let gigabytes = transfer.bytes as f64 / 1e9;
         let spent = |interface: usize| Some(after.0[interface]? - before.0[interface]?);
         let (of_wide, of_narrow) = if load.to_wide {

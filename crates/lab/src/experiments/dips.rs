@@ -14,8 +14,8 @@ use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Taken};
 use super::wide_interface::{Stack, broken, settle, start_on};
 use super::{Conditions, Spread};
 use crate::net::Offloading;
-use crate::pair::Pair;
-use crate::trio::v4;
+use crate::three_hosts::v4;
+use crate::two_hosts::TwoHosts;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -103,7 +103,7 @@ impl Default for DipsSettings {
 /// # Errors
 /// What is missing on this machine, and what to do.
 pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<Dips> {
-    let pair = Pair::new(settings.mtu, Offloading::Off)?;
+    let pair = TwoHosts::new(settings.mtu, Offloading::Off)?;
     let lens = lens(settings.lens);
     let sweeps = |stack| Sweeps {
         stack,
@@ -189,7 +189,7 @@ impl Dips {
     /// Goodput of one sweep over these lengths.
     fn sweep(
         &mut self,
-        pair: &Pair,
+        pair: &TwoHosts,
         settings: &DipsSettings,
         number: usize,
         lens: &[usize],
@@ -213,7 +213,7 @@ struct Swept {
 }
 
 /// One sweep between hosts that are ready.
-fn sweep(pair: &Pair, settings: &DipsSettings, lens: &[usize]) -> io::Result<Swept> {
+fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result<Swept> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
     let outbox = datagrams::outbox(far.space(), inbox.address()?)?;

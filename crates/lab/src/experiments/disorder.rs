@@ -1,10 +1,10 @@
 //! A datagram in, its fragments out, in an order that no host would send them in.
 
 use super::datagrams::{Inbox, Taken};
-use crate::pair::Pair;
-use crate::trio::{v4, v6};
+use crate::three_hosts::{v4, v6};
+use crate::two_hosts::TwoHosts;
 use packet::Sum;
-use port::{Options, Port, ToDo, Wire};
+use port::{Options, Port, TxFrame, TxOffload};
 use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -103,7 +103,14 @@ impl Pieces<'_> {
 ///
 /// # Errors
 /// What a port or socket says.
-pub fn deliver(pair: &Pair, mtu: usize, is_v4: bool, order: Order, len: usize, count: u64) -> io::Result<Taken> {
+pub fn deliver(
+    pair: &TwoHosts,
+    mtu: usize,
+    is_v4: bool,
+    order: Order,
+    len: usize,
+    count: u64,
+) -> io::Result<Taken> {
     let number = if is_v4 { v4 } else { v6 };
     let mut inbox = Inbox::open(pair.hosts[0].space(), number(1))?;
     let mac = |host: usize| {
@@ -138,7 +145,7 @@ pub fn deliver(pair: &Pair, mtu: usize, is_v4: bool, order: Order, len: usize, c
 fn put(port: &mut dyn Port, frames: &[Vec<u8>]) -> io::Result<()> {
     let began = Instant::now();
     for frame in frames {
-        while port.transmit(&[Wire { header: frame, payload: &[], to_do: ToDo::default() }])? == 0 {
+        while port.transmit(&[TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }])? == 0 {
             if began.elapsed() > QUIET {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the link takes no frame"));
             }

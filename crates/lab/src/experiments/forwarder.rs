@@ -7,7 +7,7 @@ use linux::features::{self, Switch};
 use linux::napi;
 use linux::routes::Route;
 use packet::{Frame, Ingress, Packet, Pool};
-use port::{Kind, Offloads, Options, Port, Received, Tap, Wire};
+use port::{Kind, Offloads, Options, Port, Received, Tap, TxFrame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -66,7 +66,7 @@ impl Forwarder {
     }
 
     /// Sends one; what the kernel refuses at once is said by an error.
-    pub fn send(&mut self, wire: Wire<'_>) -> io::Result<()> {
+    pub fn send(&mut self, wire: TxFrame<'_>) -> io::Result<()> {
         self.from.transmit(&[wire]).map(drop)
     }
 

@@ -6,8 +6,8 @@
 
 use super::{Conditions, Spread};
 use crate::net::Offloading;
+use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4};
 use crate::traffic::{self, Pace, WriteEnd};
-use crate::trio::{Middle, NARROW, Trio, WIDE, v4};
 use rustix::net::{SendFlags, send, sockopt};
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
@@ -108,22 +108,22 @@ pub fn hold(settings: &HoldSettings, mut tell: impl FnMut(&str)) -> io::Result<H
     let mut intact = true;
     for round in 0..settings.rounds {
         for (number, (name, setting)) in MIDDLES.into_iter().enumerate() {
-            let trio = Trio::new(MTUS, Offloading::Checksums)?;
-            let middle = stand(&trio, setting)?;
+            let three_hosts = ThreeHosts::new(MTUS, Offloading::Checksums)?;
+            let middle = stand(&three_hosts, setting)?;
             for (rate, lens) in RATES.into_iter().zip(&mut lens) {
                 tell(&format!("round {} of {}: {name}, {:.0} Mbit/s", round + 1, settings.rounds, rate / 1e6));
-                let (mean_len, is_intact) = stream(&trio, rate, settings)?;
+                let (mean_len, is_intact) = stream(&three_hosts, rate, settings)?;
                 lens[number].push(mean_len);
                 intact &= is_intact;
             }
             for (load, micros) in loads.iter().zip(&mut micros) {
                 tell(&format!("round {} of {}: {name}, {load}", round + 1, settings.rounds));
                 micros[number].extend(match *load {
-                    HoldLoad::PingPong => ping_pong(&trio, settings.messages)?,
-                    HoldLoad::LastSegment { rate, pushes } => bursts(&trio, rate, pushes, settings.bursts)?,
+                    HoldLoad::PingPong => ping_pong(&three_hosts, settings.messages)?,
+                    HoldLoad::LastSegment { rate, pushes } => bursts(&three_hosts, rate, pushes, settings.bursts)?,
                 });
             }
-            trio.clear(middle)?;
+            three_hosts.clear(middle)?;
         }
     }
     let lens = RATES
@@ -149,30 +149,31 @@ fn loads() -> Vec<HoldLoad> {
     [HoldLoad::PingPong].into_iter().chain(last).collect()
 }
 
-fn stand(trio: &Trio, setting: Option<&str>) -> io::Result<Middle> {
+fn stand(three_hosts: &ThreeHosts, setting: Option<&str>) -> io::Result<Middle> {
     let middle = match setting {
-        None => trio.bridge()?,
-        Some(setting) => trio.gateway(&trio.border("", setting, ""))?,
+        None => three_hosts.bridge()?,
+        Some(setting) => three_hosts.gateway(&three_hosts.border("", setting, ""))?,
     };
-    trio.settle()?;
+    three_hosts.settle()?;
     Ok(middle)
 }
 
 /// The mean length of a stream's packets, and whether it arrived unchanged.
-fn stream(trio: &Trio, rate: f64, settings: &HoldSettings) -> io::Result<(f64, bool)> {
+fn stream(three_hosts: &ThreeHosts, rate: f64, settings: &HoldSettings) -> io::Result<(f64, bool)> {
     let pace = Pace { rate, write_len: SEGMENT_LEN, end: WriteEnd::More };
     let len = (rate / 8.0 * settings.seconds) as usize;
-    let [before, _] = trio.counters()?;
-    let transfer = traffic::tcp_paced(pace, trio.narrow.space(), trio.wide.space(), v4(WIDE), len, SEED)?;
-    let [after, _] = trio.counters()?;
+    let [before, _] = three_hosts.counters()?;
+    let transfer =
+        traffic::tcp_paced(pace, three_hosts.narrow.space(), three_hosts.wide.space(), v4(WIDE), len, SEED)?;
+    let [after, _] = three_hosts.counters()?;
     let packets = after.received.packet_count - before.received.packet_count;
     let bytes = after.received.byte_count - before.received.byte_count;
     Ok((bytes as f64 / packets.max(1) as f64, transfer.intact))
 }
 
 /// Round trips of small messages, in microseconds.
-fn ping_pong(trio: &Trio, count: usize) -> io::Result<Vec<f64>> {
-    let [mut client, mut server] = connected(trio)?;
+fn ping_pong(three_hosts: &ThreeHosts, count: usize) -> io::Result<Vec<f64>> {
+    let [mut client, mut server] = connected(three_hosts)?;
     thread::scope(|scope| {
         let echo = scope.spawn(move || {
             let mut room = [0; MESSAGE_LEN];
@@ -195,8 +196,8 @@ fn ping_pong(trio: &Trio, count: usize) -> io::Result<Vec<f64>> {
 }
 
 /// Delays of the last segments of bursts, in microseconds.
-fn bursts(trio: &Trio, rate: f64, pushes: bool, count: usize) -> io::Result<Vec<f64>> {
-    let [client, mut server] = connected(trio)?;
+fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io::Result<Vec<f64>> {
+    let [client, mut server] = connected(three_hosts)?;
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         let receiver = scope.spawn(move || {
@@ -234,10 +235,10 @@ fn bursts(trio: &Trio, rate: f64, pushes: bool, count: usize) -> io::Result<Vec<
 }
 
 /// The ends of a connection that the narrow host opened to the wide one.
-fn connected(trio: &Trio) -> io::Result<[TcpStream; 2]> {
-    let listener = trio.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
+fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
+    let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
     let target = listener.local_addr()?;
-    let client = trio.narrow.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
+    let client = three_hosts.narrow.space().enter(|| TcpStream::connect_timeout(&target, PATIENCE))?;
     let (server, from) = listener.accept()?;
     debug_assert_eq!(from.ip(), v4(NARROW));
     for end in [&client, &server] {

@@ -4,7 +4,7 @@ use engine::{Event, Reason};
 use serde::Serialize;
 use sim::flow::Kind;
 use sim::tcp::End;
-use sim::{BadScene, Carried, Crossed, Scene, World};
+use sim::{BadScene, Carried, Crossed, Scene, Simulation};
 use std::fmt;
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ pub struct FlowRow {
     pub seconds: f64,
     /// Payload that arrived, in megabits a second.
     pub megabits_per_second: f64,
-    /// `done` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
+    /// `recycle` where all arrived; else `lost some`, `gave up`, `was reset` or `did not end`.
     pub end: &'static str,
 }
 
@@ -85,7 +85,7 @@ pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
     for shape in scene.topology.links.iter_mut().flat_map(|link| &mut link.shapes) {
         shape.seed ^= seed.wrapping_mul(SPREAD);
     }
-    let outcome = World::new(&scene).run();
+    let outcome = Simulation::new(&scene).run();
     let name = |node: usize| scene.topology.nodes[node].name.clone();
     let flows = scene.flows.iter().zip(&outcome.flows);
     let flows = flows.map(|(plan, carried)| {

@@ -1,6 +1,6 @@
 //! A program and a configuration in, a gateway as its supervisor runs it out: told, listened to, killed, ended.
 
-use linux::namespace::{Namespace, Tether};
+use linux::namespace::{Namespace, NamespaceGuard};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// A gateway that the command `wideload run` runs; ended when this is dropped.
 pub(super) struct Running {
     process: Child,
-    _tether: Tether,
+    _tether: NamespaceGuard,
     heard: Receiver<String>,
     words: Vec<String>,
 }

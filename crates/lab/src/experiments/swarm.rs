@@ -5,7 +5,7 @@
 
 use serde::{Serialize, Serializer};
 use sim::swarm::{Case, TOUR};
-use sim::{Hits, Outcome};
+use sim::{Coverage, Outcome};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -157,7 +157,7 @@ struct Sum {
     stream_bytes: u64,
     events: u64,
     trace: u64,
-    hits: Hits,
+    hits: Coverage,
     failures: Vec<String>,
 }
 

@@ -8,7 +8,7 @@
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{Queue, Scheduling, Shape};
 use crate::net::Offloading;
-use crate::trio::{NARROW, Trio, v4};
+use crate::three_hosts::{NARROW, ThreeHosts, v4};
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt, sockopt::Timeout};
 use serde::Serialize;
 use sim::tcp::path::{Transfer, Way, run};
@@ -124,8 +124,8 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
     let conditions = Conditions::here(settings.rounds);
     let mut rows = Vec::new();
     for mtu in &settings.mtus {
-        let trio = Trio::new([*mtu, *mtu], Offloading::Off)?;
-        for host in [&trio.wide, &trio.narrow] {
+        let three_hosts = ThreeHosts::new([*mtu, *mtu], Offloading::Off)?;
+        for host in [&three_hosts.wide, &three_hosts.narrow] {
             for (name, value) in SYSCTLS {
                 host.space().set_sysctl(name, value)?;
             }
@@ -133,7 +133,7 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
         for trip in &settings.trips {
             for algorithm in &settings.algorithms {
                 for len in &settings.lens {
-                    let row = row(&trio, settings, (*len, *trip, *algorithm, *mtu))?;
+                    let row = row(&three_hosts, settings, (*len, *trip, *algorithm, *mtu))?;
                     tell(&row);
                     rows.push(row);
                 }
@@ -146,14 +146,14 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
 /// Does something while the emulator joins the two cables, by a line that loses what the seeds say, there and back. Returns
 /// whether it kept to the line, which the few packets that find the way count for, too.
 fn over<T>(
-    trio: &Trio,
+    three_hosts: &ThreeHosts,
     settings: &TcpSettings,
     trip: Duration,
     seeds: [u64; 2],
     act: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<(T, bool)> {
     let stop = AtomicBool::new(false);
-    let [_, a, b, _] = trio.names();
+    let [_, a, b, _] = three_hosts.names();
     let shape = |seed| Shape {
         delay: trip / 2,
         rate_bits_per_second: Some(settings.rate_bits_per_second),
@@ -164,11 +164,11 @@ fn over<T>(
     };
     let shapes = seeds.map(shape);
     thread::scope(|scope| {
-        let wire =
-            scope.spawn(|| trio.middle.space().enter(|| link([a, b], shapes, None, &stop, Scheduling::Realtime)));
+        let wire = scope
+            .spawn(|| three_hosts.middle.space().enter(|| link([a, b], shapes, None, &stop, Scheduling::Realtime)));
         let done = {
             let _stops = Stops(&stop);
-            trio.settle().and_then(|()| act())
+            three_hosts.settle().and_then(|()| act())
         };
         let outcome = wire.join().expect("an emulator that panics has said why")?;
         Ok((done?, outcome.is_valid))
@@ -184,10 +184,10 @@ impl Drop for Stops<'_> {
     }
 }
 
-fn row(trio: &Trio, settings: &TcpSettings, wanted: Wanted) -> io::Result<TcpRow> {
+fn row(three_hosts: &ThreeHosts, settings: &TcpSettings, wanted: Wanted) -> io::Result<TcpRow> {
     let (len, trip, algorithm, mtu) = wanted;
     let (in_time, late) = rounds(settings.rounds, Instant::now, |round| {
-        over(trio, settings, trip, losses(wanted, round), || kernel_time(trio, len, algorithm))
+        over(three_hosts, settings, trip, losses(wanted, round), || kernel_time(three_hosts, len, algorithm))
     })?;
     let simulated = (0..if settings.loss > 0.0 { settings.seeds } else { 1 })
         .filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
@@ -231,11 +231,12 @@ fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
 }
 
 /// One transfer by the kernels of two hosts.
-fn kernel_time(trio: &Trio, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
-    let listener = trio.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
+fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
+    let listener = three_hosts.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
     sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE))?;
     let target = listener.local_addr()?;
-    let socket = trio.wide.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
+    let socket =
+        three_hosts.wide.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
     sockopt::set_tcp_congestion(&socket, name(algorithm))?;
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     let content = vec![7; len];

@@ -11,8 +11,8 @@ use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Taken};
 use super::disorder::{Order, deliver};
 use super::{Conditions, Spread, cell, median_of};
 use crate::net::Offloading;
-use crate::pair::Pair;
-use crate::trio::v4;
+use crate::three_hosts::v4;
+use crate::two_hosts::TwoHosts;
 use daemon::service::Service;
 use serde::Serialize;
 use std::fmt;
@@ -159,7 +159,7 @@ struct Sample {
 
 /// A pair of hosts as a system has it.
 struct Standing<'a> {
-    pair: &'a Pair,
+    pair: &'a TwoHosts,
     account: Account,
     /// Of the receiver and of the far end.
     services: [Option<Service>; 2],
@@ -207,7 +207,7 @@ fn measure(
     settings: &WideInterfaceSettings,
     tell: &mut dyn FnMut(&str),
 ) -> io::Result<()> {
-    let pair = Pair::new(mtu, Offloading::Off)?;
+    let pair = TwoHosts::new(mtu, Offloading::Off)?;
     let mut samples: Vec<Vec<Sample>> = (0..settings.lens.len() * SYSTEMS.len()).map(|_| Vec::new()).collect();
     for round in 0..settings.rounds {
         for (number, system) in SYSTEMS.into_iter().enumerate() {
@@ -285,7 +285,7 @@ impl WideInterfaceSettings {
 }
 
 impl<'a> Standing<'a> {
-    fn start(pair: &'a Pair, system: System) -> io::Result<Standing<'a>> {
+    fn start(pair: &'a TwoHosts, system: System) -> io::Result<Standing<'a>> {
         let services = [start_on(pair, 0, system.receiver)?, start_on(pair, 1, system.far)?];
         let (host, interface) = (&pair.hosts[0], pair.names()[0]);
         let account = Account::open(host, interface, Receiving::Thread)?;
@@ -354,7 +354,7 @@ impl<'a> Standing<'a> {
 }
 
 /// Starts what a host of a pair is to have beside its stock interface.
-pub(super) fn start_on(pair: &Pair, host: usize, stack: Stack) -> io::Result<Option<Service>> {
+pub(super) fn start_on(pair: &TwoHosts, host: usize, stack: Stack) -> io::Result<Option<Service>> {
     if stack == Stack::Stock {
         return Ok(None);
     }
@@ -362,7 +362,7 @@ pub(super) fn start_on(pair: &Pair, host: usize, stack: Stack) -> io::Result<Opt
 }
 
 /// Waits until messages come from host 2 to host 1.
-pub(super) fn settle(pair: &Pair) -> io::Result<()> {
+pub(super) fn settle(pair: &TwoHosts) -> io::Result<()> {
     let load = Load { len: 64, count: 4, gap: Duration::from_millis(1) };
     for _ in 0..SETTLE_TRIES {
         if carry(pair, load, SETTLE_WAIT)?.1.arrived == load.count {
@@ -383,7 +383,7 @@ pub(super) fn broken<'a>(services: impl Iterator<Item = &'a Service>) -> io::Res
 }
 
 /// Sends a load from host 2 to host 1; seconds from the first message sent to the last received.
-fn carry(pair: &Pair, load: Load, quiet: Duration) -> io::Result<(f64, Taken)> {
+fn carry(pair: &TwoHosts, load: Load, quiet: Duration) -> io::Result<(f64, Taken)> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
     let outbox = datagrams::outbox(far.space(), inbox.address()?)?;

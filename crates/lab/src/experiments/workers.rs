@@ -5,9 +5,9 @@
 
 use super::{Conditions, Spread};
 use crate::net::{Host, Offloading};
-use crate::trio::{Middle, Trio};
+use crate::three_hosts::{Middle, ThreeHosts};
 use packet::{Frame, Ingress, Pool, Sum};
-use port::{Options, Port, ToDo, Wire};
+use port::{Options, Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use std::fmt;
@@ -99,10 +99,10 @@ fn row(workers: usize, turns: &[Turn]) -> Option<WorkersRow> {
 }
 
 fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Result<Turn> {
-    let trio = Trio::new([9_000, 1_500], Offloading::Off)?;
-    let middle = trio.gateway(&trio.border(&format!("workers = {count}\n"), "", ""))?;
+    let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off)?;
+    let middle = three_hosts.gateway(&three_hosts.border(&format!("workers = {count}\n"), "", ""))?;
     let began = Instant::now();
-    let arrived = flood(&trio, frames)?;
+    let arrived = flood(&three_hosts, frames)?;
     let seconds = began.elapsed().as_secs_f64();
     let mut each = Vec::new();
     if let Middle::Gateway(service) = &middle {
@@ -111,7 +111,7 @@ fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Resul
             broken.extend(snapshot.ways.iter().filter_map(|way| way.broken.clone()));
         }
     }
-    trio.clear(middle)?;
+    three_hosts.clear(middle)?;
     let all: f64 = each.iter().sum();
     Ok(Turn {
         per_processor_second: arrived as f64 / all,
@@ -122,11 +122,11 @@ fn turn(count: usize, frames: &[Vec<u8>], broken: &mut Vec<String>) -> io::Resul
 }
 
 /// Sends frames from the narrow host and says how many arrived at the wide one.
-fn flood(trio: &Trio, frames: &[Vec<u8>]) -> io::Result<u64> {
-    let [wide, _, _, narrow] = trio.names();
+fn flood(three_hosts: &ThreeHosts, frames: &[Vec<u8>]) -> io::Result<u64> {
+    let [wide, _, _, narrow] = three_hosts.names();
     let open =
         |host: &Host, name: &str| host.space().enter(|| port::open(&format!("packet:{name}"), &Options::default()));
-    let (mut from, mut to) = (open(&trio.narrow, narrow)?, open(&trio.wide, wide)?);
+    let (mut from, mut to) = (open(&three_hosts.narrow, narrow)?, open(&three_hosts.wide, wide)?);
     let arrived = AtomicU64::new(0);
     thread::scope(|scope| {
         let sender = scope.spawn(|| send(from.as_mut(), frames, &arrived));
@@ -140,8 +140,8 @@ fn flood(trio: &Trio, frames: &[Vec<u8>]) -> io::Result<u64> {
 fn send(port: &mut dyn Port, frames: &[Vec<u8>], arrived: &AtomicU64) -> io::Result<()> {
     let mut sent = 0;
     for batch in frames.chunks(BATCH) {
-        let wire = |frame| Wire { header: frame, payload: &[], to_do: ToDo::default() };
-        let wires: Vec<Wire<'_>> = batch.iter().map(|frame| wire(&frame[..])).collect();
+        let wire = |frame| TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
+        let wires: Vec<TxFrame<'_>> = batch.iter().map(|frame| wire(&frame[..])).collect();
         let mut rest = &wires[..];
         while !rest.is_empty() {
             let count = port.transmit(rest)?;

@@ -14,8 +14,8 @@ use packet::Version;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use wideload_lab::net::{Host, Offloading};
+use wideload_lab::three_hosts::{self, ThreeHosts};
 use wideload_lab::traffic;
-use wideload_lab::trio::{self, Trio};
 
 /// The tunnel leads from the narrow host through a router to the wide one.
 pub fn router(device: &Device) {
@@ -72,26 +72,30 @@ fn lay_all(net: &Net) {
 pub fn border(device: &Device) {
     for &path in device.paths() {
         let outcome = |mtus: [u32; 2], is_border: bool| {
-            let trio = Trio::new(mtus, Offloading::On).unwrap();
-            let names = trio.names();
-            let hosts = [&trio.wide, &trio.middle, &trio.middle, &trio.narrow];
+            let three_hosts = ThreeHosts::new(mtus, Offloading::On).unwrap();
+            let names = three_hosts.names();
+            let hosts = [&three_hosts.wide, &three_hosts.middle, &three_hosts.middle, &three_hosts.narrow];
             hosts.into_iter().zip(names).for_each(|(host, name)| join_received(host, name));
             let middle = if is_border {
-                trio.gateway(&trio.border("", "reassemble = true", "")).unwrap()
+                three_hosts.gateway(&three_hosts.border("", "reassemble = true", "")).unwrap()
             } else {
-                trio.bridge().unwrap()
+                three_hosts.bridge().unwrap()
             };
-            trio.settle().unwrap();
-            make(device, path, [(&trio.narrow, ("10.77.0.2", "fd77::2")), (&trio.wide, ("10.77.0.1", "fd77::1"))]);
-            let outcome = talk(device, &trio.narrow, &trio.wide);
-            if let trio::Middle::Gateway(service) = &middle {
+            three_hosts.settle().unwrap();
+            make(
+                device,
+                path,
+                [(&three_hosts.narrow, ("10.77.0.2", "fd77::2")), (&three_hosts.wide, ("10.77.0.1", "fd77::1"))],
+            );
+            let outcome = talk(device, &three_hosts.narrow, &three_hosts.wide);
+            if let three_hosts::Middle::Gateway(service) = &middle {
                 for snapshot in service.snapshots().unwrap() {
                     assert!(snapshot.ways.iter().all(|way| way.broken.is_none()));
                     assert!(snapshot.ends.iter().all(|end| end.seen.frames > 100));
                 }
             }
-            check_gso(device, path, &trio.middle, [names[1], names[2]]);
-            trio.clear(middle).unwrap();
+            check_gso(device, path, &three_hosts.middle, [names[1], names[2]]);
+            three_hosts.clear(middle).unwrap();
             outcome
         };
         let without = outcome([1_500, 1_500], false);

@@ -10,8 +10,8 @@ use libtest_mimic::Trial;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use wideload_lab::net::{Host, Offloading};
+use wideload_lab::three_hosts::{self, NARROW, ThreeHosts, WIDE};
 use wideload_lab::traffic;
-use wideload_lab::trio::{self, NARROW, Trio, WIDE};
 
 pub fn tests() -> Vec<Trial> {
     let test = |name: &str, test: fn()| needing(name.to_owned(), VLAN.needs, test);
@@ -89,10 +89,11 @@ fn tagged(net: &Net, kernel: Middle) -> Vec<Delivered> {
 /// Two hosts whose VLAN devices a bridge or a border joins.
 fn border(device: &Device) {
     let outcome = |mtus: [u32; 2], is_border: bool| {
-        let trio = Trio::new(mtus, Offloading::On).unwrap();
-        let names = trio.names();
-        let ends = [(&trio.wide, names[0], mtus[0], WIDE), (&trio.middle, names[1], mtus[0], 0)];
-        let others = [(&trio.middle, names[2], mtus[1], 0), (&trio.narrow, names[3], mtus[1], NARROW)];
+        let three_hosts = ThreeHosts::new(mtus, Offloading::On).unwrap();
+        let names = three_hosts.names();
+        let ends = [(&three_hosts.wide, names[0], mtus[0], WIDE), (&three_hosts.middle, names[1], mtus[0], 0)];
+        let others =
+            [(&three_hosts.middle, names[2], mtus[1], 0), (&three_hosts.narrow, names[3], mtus[1], NARROW)];
         for (host, parent, mtu, number) in ends.into_iter().chain(others) {
             let name = format!("{parent}.10");
             let below = Below { host, over: parent, v4: "", v6: "" };
@@ -103,20 +104,21 @@ fn border(device: &Device) {
             }
         }
         let service = if is_border {
-            let mut config = trio.border("", "reassemble = true", "");
+            let mut config = three_hosts.border("", "reassemble = true", "");
             for (name, mtu) in [(names[1], mtus[0]), (names[2], mtus[1])] {
                 config = config.replace(name, &format!("{name}.10"));
                 config = config.replace(&format!("mtu = {mtu}"), &format!("mtu = {}", mtu - device.overhead));
             }
-            Some(trio.gateway(&config).unwrap())
+            Some(three_hosts.gateway(&config).unwrap())
         } else {
-            ip(&trio.middle, "link add bridge type bridge");
-            ip(&trio.middle, &format!("link set {}.10 master bridge", names[1]));
-            ip(&trio.middle, &format!("link set {}.10 master bridge", names[2]));
-            ip(&trio.middle, "link set bridge up");
+            ip(&three_hosts.middle, "link add bridge type bridge");
+            ip(&three_hosts.middle, &format!("link set {}.10 master bridge", names[1]));
+            ip(&three_hosts.middle, &format!("link set {}.10 master bridge", names[2]));
+            ip(&three_hosts.middle, "link set bridge up");
             None
         };
-        let ways = [(&trio.wide, &trio.narrow, NARROW), (&trio.narrow, &trio.wide, WIDE)];
+        let ways =
+            [(&three_hosts.wide, &three_hosts.narrow, NARROW), (&three_hosts.narrow, &three_hosts.wide, WIDE)];
         settle(&ways);
         let arrived: Vec<_> = ways
             .iter()
@@ -127,7 +129,7 @@ fn border(device: &Device) {
                 })
             })
             .collect();
-        if let Some(trio::Middle::Gateway(service)) = &service {
+        if let Some(three_hosts::Middle::Gateway(service)) = &service {
             let snapshots = service.snapshots().unwrap();
             assert!(snapshots.iter().flat_map(|snapshot| &snapshot.ends).all(|end| end.seen.packets > 100));
             assert!(snapshots.iter().flat_map(|snapshot| &snapshot.ways).all(|way| way.broken.is_none()));

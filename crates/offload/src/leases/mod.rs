@@ -41,12 +41,12 @@ use layout::{
 };
 use program::Settings;
 pub(crate) use program::{AT_A_SOCKET, Beats, filter, unless_noted};
-pub use program::{WORKERS_MAX, set_target, stand};
+pub use program::{WORKERS_MAX, attach, set_target};
 pub use tags::{FOLDED_LEN, Folded};
 
 /// Flows that the kernel passes on by itself, of those that come in by one socket's interface.
 #[derive(Debug)]
-pub struct Leases {
+pub struct FlowOffload {
     map: OwnedFd,
     /// The programs at the interface's entry and at its exit.
     links: [OwnedFd; 2],
@@ -54,7 +54,7 @@ pub struct Leases {
     /// Number of the interface.
     index: u32,
     /// What had passed when this process took them over.
-    before: Passed,
+    before: OffloadStats,
     /// How much was lost when the leases were last revoked: where more is, the kernel cannot do what it is to.
     lost_before: u64,
     /// How many packets were left to the worker when some of them were last missed, and since when it is as many.
@@ -62,7 +62,7 @@ pub struct Leases {
 }
 
 // SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
-unsafe impl Send for Leases {}
+unsafe impl Send for FlowOffload {}
 
 /// One direction of a TCP connection: addresses, ports and version as they stand in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct Flow([u32; KEY_WORDS]);
 
 /// What a packet does to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum SegmentRole {
     /// It asks for one.
     Opens,
     /// It agrees to one.
@@ -83,7 +83,7 @@ pub enum Turn {
 
 /// What the kernel passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct OffloadStats {
     /// Packets, a train as one.
     pub frames: u64,
     /// Packets on the wire that came.
@@ -96,10 +96,10 @@ pub struct Passed {
     pub lost: u64,
 }
 
-impl Passed {
+impl OffloadStats {
     /// The sum of two.
-    pub fn and(self, other: Passed) -> Passed {
-        Passed {
+    pub fn and(self, other: OffloadStats) -> OffloadStats {
+        OffloadStats {
             frames: self.frames + other.frames,
             packets_in: self.packets_in + other.packets_in,
             packets_out: self.packets_out + other.packets_out,
@@ -129,13 +129,13 @@ impl Flow {
     }
 
     /// Does this packet, which is one of a flow, open or end it?
-    pub fn turn(packet: &[u8]) -> Turn {
+    pub fn turn(packet: &[u8]) -> SegmentRole {
         let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
         match packet.get(header_len + 13).map(|flags| flags & (ENDS | ACK)) {
-            Some(SYN) => Turn::Opens,
-            Some(flags) if flags == SYN | ACK => Turn::Answers,
-            Some(flags) if flags & ENDS == 0 => Turn::GoesOn,
-            _ => Turn::Ends,
+            Some(SYN) => SegmentRole::Opens,
+            Some(flags) if flags == SYN | ACK => SegmentRole::Answers,
+            Some(flags) if flags & ENDS == 0 => SegmentRole::GoesOn,
+            _ => SegmentRole::Ends,
         }
     }
 
@@ -155,7 +155,7 @@ impl Flow {
     }
 
     /// The other direction.
-    pub fn back(self) -> Flow {
+    pub fn reversed(self) -> Flow {
         let mut back = self.0;
         let count = if back[VERSION_WORD] == 4 { 1 } else { 4 };
         for word in 0..count {
@@ -172,14 +172,14 @@ impl Flow {
     }
 }
 
-impl Leases {
+impl FlowOffload {
     /// None yet, of what comes in by the interface `index` and is to go out by the interface `to`, where that is
     /// known yet: see [`set_target`]. And the program that a socket there is to have before the first frame comes
     /// to it: it keeps from it what the kernel passes on, and numbers what it leaves to it.
     ///
     /// # Errors
     /// The right is missing, or the kernel is older than Linux 6.6.
-    pub fn open(index: u32, to: Option<u32>) -> io::Result<(Leases, OwnedFd)> {
+    pub fn open(index: u32, to: Option<u32>) -> io::Result<(FlowOffload, OwnedFd)> {
         let what = format!("interface {index}: cannot have the kernel pass packets on");
         let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).map_err(|why| advised(&what, &why, RIGHTS))?;
         let at = |name, hook, room| {
@@ -195,22 +195,29 @@ impl Leases {
         let room = if takes_trains(index) { ROOM_WHOLE } else { ROOM_CUT };
         let links = [at(names::FLOW_INGRESS, Hook::Ingress, 0)?, at(names::FLOW_EGRESS, Hook::Egress, room)?];
         let filter = filter(map.as_fd(), to, None)?;
-        Ok((Leases::adopt(map, links, index)?, filter))
+        Ok((FlowOffload::adopt(map, links, index)?, filter))
     }
 
     /// Those that another process opened; it needs no right.
     ///
     /// # Errors
     /// These are no such descriptors.
-    pub fn adopt(map: OwnedFd, links: [OwnedFd; 2], index: u32) -> io::Result<Leases> {
+    pub fn adopt(map: OwnedFd, links: [OwnedFd; 2], index: u32) -> io::Result<FlowOffload> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place.
         let start = unsafe { mmap(ptr::null_mut(), BLOCK_LEN, protection, MapFlags::SHARED, &map, 0)? };
-        let mut leases =
-            Leases { map, links, start, index, before: Passed::default(), lost_before: 0, missing: (0, 0) };
+        let mut leases = FlowOffload {
+            map,
+            links,
+            start,
+            index,
+            before: OffloadStats::default(),
+            lost_before: 0,
+            missing: (0, 0),
+        };
         leases.before = leases.passed();
         // Who lent them before may have known of the flows what we do not.
-        leases.revoke();
+        leases.withdraw();
         Ok(leases)
     }
 
@@ -227,13 +234,13 @@ impl Leases {
 
     /// What passes goes out by the interface with this number from now on, which is the one that whoever opened it
     /// has [named](set_target): by any other nothing passes, and by 0.
-    pub fn lead_to(&self, index: u32) {
+    pub fn set_redirect(&self, index: u32) {
         self.long(TO_AT).store(index.into(), Ordering::Release);
     }
 
     /// Has the kernel lost packets that it was lent, since the leases were last revoked? It cannot do what it is to, then: at this
     /// interface's entry, or at its exit what came in by another.
-    pub fn has_lost(&self) -> bool {
+    pub fn has_dropped(&self) -> bool {
         self.long(LOST_AT).load(Ordering::Relaxed) != self.lost_before
     }
 
@@ -251,7 +258,7 @@ impl Leases {
     }
 
     /// Lends a flow to the kernel for [`TERM`], unless it has another one in its place: its packets keep this limit when they go on.
-    pub fn lend(&mut self, flow: Flow, limit: SegmentLimit) {
+    pub fn offload(&mut self, flow: Flow, limit: SegmentLimit) {
         let now = now();
         if !self.notes(flow) {
             if !self.enter(flow, limit) {
@@ -301,7 +308,7 @@ impl Leases {
 
     /// Lends the flows for longer whose leases run and were used since this was last done, with the limit that is said of each; those
     /// of which none is said run out. What each has acknowledged is said, too. How many run.
-    pub fn renew(&mut self, mut limit: impl FnMut(Flow, Option<u32>) -> Option<SegmentLimit>) -> usize {
+    pub fn refresh(&mut self, mut limit: impl FnMut(Flow, Option<u32>) -> Option<SegmentLimit>) -> usize {
         let now = now();
         let mut count = 0;
         for at in (0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN) {
@@ -362,7 +369,7 @@ impl Leases {
     }
 
     /// Ends all leases, and begins anew.
-    pub fn revoke(&mut self) {
+    pub fn withdraw(&mut self) {
         let (slots, now) = ((0..SLOT_COUNT).map(|slot| HEADER_LEN + slot * SLOT_LEN), now());
         for at in slots {
             self.long(at + UNTIL_AT).fetch_min(now, Ordering::SeqCst);
@@ -401,10 +408,10 @@ impl Leases {
     }
 
     /// What passed since this process has them.
-    pub fn passed(&self) -> Passed {
+    pub fn passed(&self) -> OffloadStats {
         let since = |at, before| self.long(at).load(Ordering::Relaxed) - before;
-        let Passed { frames, packets_in, packets_out, bytes, lost } = self.before;
-        Passed {
+        let OffloadStats { frames, packets_in, packets_out, bytes, lost } = self.before;
+        OffloadStats {
             frames: since(FRAMES_AT, frames),
             packets_in: since(PACKETS_IN_AT, packets_in),
             packets_out: since(PACKETS_OUT_AT, packets_out),
@@ -440,7 +447,7 @@ fn takes_trains(index: u32) -> bool {
     features.is_ok_and(|features| SEGMENTING.iter().all(|feature| features.is_on(feature)))
 }
 
-impl Drop for Leases {
+impl Drop for FlowOffload {
     fn drop(&mut self) {
         // SAFETY: nothing borrows it any more. That it fails cannot be helped.
         let _ = unsafe { munmap(self.start, BLOCK_LEN) };
@@ -453,7 +460,7 @@ fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// How long a flow is lent, unless that is [lengthened](Leases::renew).
+/// How long a flow is lent, unless that is [lengthened](Leases::refresh).
 pub const TERM: Duration = Duration::from_millis(500);
 /// A frame is on its way to a socket for much less than this.
 const MISSING: Duration = Duration::from_millis(50);
@@ -479,7 +486,7 @@ const IPV6_LEN: usize = 40;
 mod tests {
     use super::program::{HEADERS_NOTE_AT, NOTE_AT, NOTED, SEGMENT_NOTE_AT, TO_NOTE_AT};
     use super::*;
-    use crate::pulse::Pulse;
+    use crate::pulse::Heartbeat;
     use linux::namespace::Namespace;
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     use std::os::fd::AsRawFd;
@@ -488,18 +495,18 @@ mod tests {
     #[test]
     fn a_train_of_a_lent_flow_goes_on_in_segments_that_its_receiver_takes() {
         for version in [4, 6] {
-            let mut stand = Stand::new();
+            let mut rig = Rig::new();
             let packet = Packet { version, ..TRAIN };
-            assert_eq!(stand.says(packet), Said::Kept, "nothing is lent");
-            stand.lend(packet, 900);
-            assert_eq!(stand.says(packet), Said::Kept, "one of it may be with the worker");
-            stand.settle(2);
+            assert_eq!(rig.says(packet), Said::Kept, "nothing is lent");
+            rig.lend(packet, 900);
+            assert_eq!(rig.says(packet), Said::Kept, "one of it may be with the worker");
+            rig.settle(2);
             let headers_len = if version == 4 { 40 } else { 60 };
-            assert_eq!(stand.says(packet), Said::Goes(900 - headers_len));
-            assert_eq!(stand.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
-            assert_eq!(stand.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
-            let passed = Passed { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, lost: 0 };
-            assert_eq!(stand.leases.passed(), passed);
+            assert_eq!(rig.says(packet), Said::Goes(900 - headers_len));
+            assert_eq!(rig.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
+            assert_eq!(rig.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
+            let passed = OffloadStats { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, lost: 0 };
+            assert_eq!(rig.leases.passed(), passed);
         }
     }
 
@@ -507,32 +514,32 @@ mod tests {
     fn a_flow_that_is_expected_passes_from_its_first_packet_once_what_opened_it_has() {
         let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..TRAIN };
         for is_done in [false, true] {
-            let mut stand = Stand::new();
-            assert_eq!(stand.says(opening), Said::Kept);
-            stand.leases.expect(flow(TRAIN));
+            let mut rig = Rig::new();
+            assert_eq!(rig.says(opening), Said::Kept);
+            rig.leases.expect(flow(TRAIN));
             if is_done {
-                stand.settle(1);
+                rig.settle(1);
             }
-            stand.lend(TRAIN, 1_500);
-            assert_eq!(stand.says(TRAIN), if is_done { Said::Goes(1_460) } else { Said::Kept });
+            rig.lend(TRAIN, 1_500);
+            assert_eq!(rig.says(TRAIN), if is_done { Said::Goes(1_460) } else { Said::Kept });
         }
         // What comes before it is lent is noted.
-        let mut stand = Stand::new();
-        assert_eq!(stand.says(opening), Said::Kept);
-        stand.leases.expect(flow(TRAIN));
-        assert_eq!(stand.says(TRAIN), Said::Kept);
-        stand.leases.count(2);
-        stand.leases.settle();
-        assert_eq!(stand.says(TRAIN), Said::Kept);
-        stand.lend(TRAIN, 1_500);
-        assert_eq!(stand.says(TRAIN), Said::Kept);
-        stand.settle(2);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        let mut rig = Rig::new();
+        assert_eq!(rig.says(opening), Said::Kept);
+        rig.leases.expect(flow(TRAIN));
+        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.leases.count(2);
+        rig.leases.settle();
+        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.lend(TRAIN, 1_500);
+        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.settle(2);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
         // Where it opens anew, too.
-        assert_eq!(stand.says(opening), Said::Kept);
-        stand.leases.expect(flow(TRAIN));
-        stand.lend(TRAIN, 1_500);
-        assert_eq!(stand.says(TRAIN), Said::Kept);
+        assert_eq!(rig.says(opening), Said::Kept);
+        rig.leases.expect(flow(TRAIN));
+        rig.lend(TRAIN, 1_500);
+        assert_eq!(rig.says(TRAIN), Said::Kept);
     }
 
     #[test]
@@ -541,24 +548,24 @@ mod tests {
         for (used_by, is_wanted, runs_on) in
             [(Some(TRAIN), true, true), (Some(pure), true, true), (Some(TRAIN), false, false), (None, true, false)]
         {
-            let mut stand = Stand::ready(1_500);
-            let until = |stand: &Stand| stand.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
-            stand.leases.renew(|_, _| Some(growing(1_500)));
-            let before = until(&stand);
+            let mut rig = Rig::ready(1_500);
+            let until = |rig: &Rig| rig.leases.until(flow(TRAIN)).load(Ordering::SeqCst);
+            rig.leases.refresh(|_, _| Some(growing(1_500)));
+            let before = until(&rig);
             if let Some(packet) = used_by {
-                stand.says(packet);
+                rig.says(packet);
             }
             let mut asked = Vec::new();
-            let count = stand.leases.renew(|flow, _| {
+            let count = rig.leases.refresh(|flow, _| {
                 asked.push(flow);
                 is_wanted.then_some(growing(1_000))
             });
             assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
             assert!(asked.iter().all(|asked| *asked == flow(TRAIN)));
-            assert_eq!(until(&stand) > before, runs_on, "{used_by:?}, {is_wanted}");
-            assert_eq!(stand.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
-            stand.leases.end(flow(TRAIN));
-            assert_eq!(stand.leases.renew(|_, _| panic!("it has ended")), 0);
+            assert_eq!(until(&rig) > before, runs_on, "{used_by:?}, {is_wanted}");
+            assert_eq!(rig.says(TRAIN), Said::Goes(if runs_on { 960 } else { 1_460 }));
+            rig.leases.end(flow(TRAIN));
+            assert_eq!(rig.leases.refresh(|_, _| panic!("it has ended")), 0);
         }
     }
 
@@ -566,29 +573,29 @@ mod tests {
     fn the_last_byte_that_a_flow_acknowledged_is_known_after_its_lease_has_ended() {
         for version in [4, 6] {
             let packet = Packet { version, ..TRAIN };
-            let mut stand = Stand::new();
-            stand.lend(packet, 1_500);
-            assert_eq!(stand.says(packet), Said::Kept);
-            stand.settle(1);
-            assert_eq!(stand.leases.acked().count(), 0, "what the worker sees it knows");
+            let mut rig = Rig::new();
+            rig.lend(packet, 1_500);
+            assert_eq!(rig.says(packet), Said::Kept);
+            rig.settle(1);
+            assert_eq!(rig.leases.acked().count(), 0, "what the worker sees it knows");
             let acked = |ack: u32| {
                 let mut frame = frame(packet);
                 let at = 14 + if version == 4 { 20 } else { 40 } + 8;
                 frame[at..at + 4].copy_from_slice(&ack.to_be_bytes());
-                assert!(matches!(stand.says_of(&frame, packet), Said::Goes(_)));
-                stand.leases.acked().collect::<Vec<_>>()
+                assert!(matches!(rig.says_of(&frame, packet), Said::Goes(_)));
+                rig.leases.acked().collect::<Vec<_>>()
             };
             for (ack, last) in [(0xFFFF_FF00, 0xFFFF_FF00), (70, 70), (0xFFFF_FFF0, 70), (71, 71), (71, 71)] {
                 assert_eq!(acked(ack), [(flow(packet), last)], "{ack}");
             }
             let mut heard = Vec::new();
-            stand.leases.renew(|flow, acked| {
+            rig.leases.refresh(|flow, acked| {
                 heard.push((flow, acked));
                 Some(growing(1_500))
             });
             assert_eq!(heard, [(flow(packet), Some(71))]);
-            stand.leases.revoke();
-            assert_eq!(stand.leases.acked().collect::<Vec<_>>(), [(flow(packet), 71)]);
+            rig.leases.withdraw();
+            assert_eq!(rig.leases.acked().collect::<Vec<_>>(), [(flow(packet), 71)]);
         }
     }
 
@@ -599,88 +606,88 @@ mod tests {
         let six = Packet { version: 6, ..TRAIN };
         let [from, to] = flow(six).ends();
         assert_eq!(from, ("102:304:506:708:90a:b0c:d0e:f10".parse().unwrap(), 40_000));
-        assert_eq!(flow(six).back().ends(), [to, from]);
+        assert_eq!(flow(six).reversed().ends(), [to, from]);
     }
 
     #[test]
     fn what_a_packet_does_to_its_connection_is_told_by_its_flags() {
         for (flags, turn) in [
-            (0x02, Turn::Opens),
-            (0xC2, Turn::Opens),
-            (0x12, Turn::Answers),
-            (0x52, Turn::Answers),
-            (0x10, Turn::GoesOn),
-            (0x18, Turn::GoesOn),
-            (0x11, Turn::Ends),
-            (0x14, Turn::Ends),
-            (0x04, Turn::Ends),
-            (0x30, Turn::Ends),
-            (0x13, Turn::Ends),
-            (0x06, Turn::Ends),
+            (0x02, SegmentRole::Opens),
+            (0xC2, SegmentRole::Opens),
+            (0x12, SegmentRole::Answers),
+            (0x52, SegmentRole::Answers),
+            (0x10, SegmentRole::GoesOn),
+            (0x18, SegmentRole::GoesOn),
+            (0x11, SegmentRole::Ends),
+            (0x14, SegmentRole::Ends),
+            (0x04, SegmentRole::Ends),
+            (0x30, SegmentRole::Ends),
+            (0x13, SegmentRole::Ends),
+            (0x06, SegmentRole::Ends),
         ] {
             for version in [4, 6] {
                 assert_eq!(Flow::turn(&frame(Packet { flags, version, ..TRAIN })[14..]), turn, "{flags:#x}");
             }
         }
-        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), Turn::Ends, "it is damaged");
+        assert_eq!(Flow::turn(&frame(TRAIN)[14..44]), SegmentRole::Ends, "it is damaged");
     }
 
     #[test]
     fn what_follows_a_packet_of_its_flow_that_the_worker_has_is_the_workers() {
-        let mut stand = Stand::ready(1_500);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
-        assert_eq!(stand.says(LONG), Said::Kept, "it has to be cut");
-        assert_eq!(stand.says(TRAIN), Said::Kept);
-        stand.settle(1);
-        assert_eq!(stand.says(TRAIN), Said::Kept, "the worker has not received all");
-        stand.settle(2);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        let mut rig = Rig::ready(1_500);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(LONG), Said::Kept, "it has to be cut");
+        assert_eq!(rig.says(TRAIN), Said::Kept);
+        rig.settle(1);
+        assert_eq!(rig.says(TRAIN), Said::Kept, "the worker has not received all");
+        rig.settle(2);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
         // One of another flow that is with the worker is in nobody's way.
-        assert_eq!(stand.says(Packet { to_port: 81, ..TRAIN }), Said::Kept);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(rig.says(Packet { to_port: 81, ..TRAIN }), Said::Kept);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
     }
 
     #[test]
     fn what_opens_or_ends_a_connection_ends_its_lease() {
         for flags in [0x02, 0x12, 0x11, 0x04, 0x30] {
-            let mut stand = Stand::ready(1_500);
-            assert_eq!(stand.says(Packet { flags, len: 0, segment_len: 0, ..TRAIN }), Said::Kept);
-            stand.settle(1);
-            assert_eq!(stand.says(TRAIN), Said::Kept, "after flags {flags:#x}");
+            let mut rig = Rig::ready(1_500);
+            assert_eq!(rig.says(Packet { flags, len: 0, segment_len: 0, ..TRAIN }), Said::Kept);
+            rig.settle(1);
+            assert_eq!(rig.says(TRAIN), Said::Kept, "after flags {flags:#x}");
         }
         for flags in [0x10, 0x18, 0x50] {
-            assert_eq!(Stand::ready(1_500).says(Packet { flags, ..TRAIN }), Said::Goes(1_460), "{flags:#x}");
+            assert_eq!(Rig::ready(1_500).says(Packet { flags, ..TRAIN }), Said::Goes(1_460), "{flags:#x}");
         }
     }
 
     #[test]
     fn a_lease_ends_when_it_is_revoked_runs_out_or_leads_nowhere() {
-        let mut stand = Stand::ready(1_500);
-        stand.leases.revoke();
-        assert_eq!(stand.says(TRAIN), Said::Kept);
-        let stand = Stand::ready(1_500);
-        stand.leases.lead_to(0);
-        assert_eq!(stand.says(TRAIN), Said::Kept);
-        let stand = Stand::ready(1_500);
+        let mut rig = Rig::ready(1_500);
+        rig.leases.withdraw();
+        assert_eq!(rig.says(TRAIN), Said::Kept);
+        let rig = Rig::ready(1_500);
+        rig.leases.set_redirect(0);
+        assert_eq!(rig.says(TRAIN), Said::Kept);
+        let rig = Rig::ready(1_500);
         let at = flow(TRAIN).at();
-        stand.leases.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
-        assert_eq!(stand.says(TRAIN), Said::Kept);
+        rig.leases.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
+        assert_eq!(rig.says(TRAIN), Said::Kept);
     }
 
     #[test]
     fn a_place_that_another_flow_has_is_not_lent_before_its_lease_has_long_run_out() {
-        let mut stand = Stand::ready(1_500);
+        let mut rig = Rig::ready(1_500);
         let other = (0..).map(|port| Packet { from_port: port, ..TRAIN });
         let mut other =
             other.filter(|other| flow(*other).at() == flow(TRAIN).at() && other.from_port != TRAIN.from_port);
         let other = other.next().expect("there are more ports than places");
-        let until = stand.leases.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
+        let until = rig.leases.long(flow(TRAIN).at() + UNTIL_AT) as *const AtomicU64;
         // SAFETY: the memory is that of the stand's leases, which live on.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
-            stand.lend(other, 1_500);
-            let key = stand.leases.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
+            rig.lend(other, 1_500);
+            let key = rig.leases.word(flow(TRAIN).at() + KEY_AT + 4 * PORTS_WORD);
             let is_other = key.load(Ordering::SeqCst) == flow(other).0[PORTS_WORD];
             assert_eq!(is_other, is_free, "ended {ended_before} us ago");
         }
@@ -688,20 +695,20 @@ mod tests {
 
     #[test]
     fn few_that_come_singly_pass_and_many_are_the_workers_to_join() {
-        let mut stand = Stand::ready(900);
+        let mut rig = Rig::ready(900);
         let single = Packet { len: 144, segment_len: 0, ..TRAIN };
         let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
         for _ in 0..SINGLES_MAX {
-            assert_eq!(stand.says(single), Said::Goes(0));
-            assert_eq!(stand.says(pure), Said::Goes(0), "one without payload does not count");
+            assert_eq!(rig.says(single), Said::Goes(0));
+            assert_eq!(rig.says(pure), Said::Goes(0), "one without payload does not count");
         }
-        assert_eq!(stand.says(TRAIN), Said::Goes(860), "a train begins anew");
+        assert_eq!(rig.says(TRAIN), Said::Goes(860), "a train begins anew");
         for _ in 0..SINGLES_MAX {
-            assert_eq!(stand.says(single), Said::Goes(0));
+            assert_eq!(rig.says(single), Said::Goes(0));
         }
-        assert_eq!(stand.says(single), Said::Kept);
-        stand.settle(1);
-        assert_eq!(stand.says(TRAIN), Said::Kept, "its lease has ended");
+        assert_eq!(rig.says(single), Said::Kept);
+        rig.settle(1);
+        assert_eq!(rig.says(TRAIN), Said::Kept, "its lease has ended");
     }
 
     #[test]
@@ -719,21 +726,17 @@ mod tests {
             (576, 3_000, 16_000 + 536, Said::Goes(536)),
             (576, 3_000, 16_000 + 537, Said::Kept),
         ] {
-            let stand = Stand::ready(len_max);
-            assert_eq!(
-                stand.says(Packet { len, segment_len, ..TRAIN }),
-                said,
-                "{len} by {segment_len} to {len_max}"
-            );
+            let rig = Rig::ready(len_max);
+            assert_eq!(rig.says(Packet { len, segment_len, ..TRAIN }), said, "{len} by {segment_len} to {len_max}");
         }
-        let stand = Stand::ready(1_500);
-        assert_eq!(stand.says(Packet { len: 1_460, segment_len: 0, ..TRAIN }), Said::Goes(0));
-        assert_eq!(stand.says(Packet { len: 1_461, segment_len: 0, ..TRAIN }), Said::Kept);
+        let rig = Rig::ready(1_500);
+        assert_eq!(rig.says(Packet { len: 1_460, segment_len: 0, ..TRAIN }), Said::Goes(0));
+        assert_eq!(rig.says(Packet { len: 1_461, segment_len: 0, ..TRAIN }), Said::Kept);
     }
 
     #[test]
     fn what_the_kernel_may_not_take_for_a_flow_is_the_workers() {
-        let mut stand = Stand::ready(1_500);
+        let mut rig = Rig::ready(1_500);
         let frame = frame(TRAIN);
         // Options, fragments, another protocol, a header that is too short or too long.
         for (at, value) in [(14, 0x46), (20, 0x20), (21, 0x01), (23, 17), (46, 0x40), (46, 0xF0)] {
@@ -742,18 +745,18 @@ mod tests {
             if at == 46 && value == 0xF0 {
                 frame.truncate(14 + 20 + 40);
             }
-            assert_eq!(stand.says_of(&frame, TRAIN), Said::Kept, "{value:#x} at {at}");
-            stand.settle(1);
+            assert_eq!(rig.says_of(&frame, TRAIN), Said::Kept, "{value:#x} at {at}");
+            rig.settle(1);
         }
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
-        assert_eq!(Flow::of(&frame[14..]).map(Flow::back).map(Flow::back), Flow::of(&frame[14..]));
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
+        assert_eq!(Flow::of(&frame[14..]).map(Flow::reversed).map(Flow::reversed), Flow::of(&frame[14..]));
         assert_eq!([0, 3, 20, 23].map(|len| Flow::of(&frame[14..14 + len])), [None; 4]);
     }
 
     #[test]
     fn the_kernel_takes_the_programs_from_root_and_from_who_has_the_rights_of_the_service_alone() {
         let load_all = || {
-            let pulse = Pulse::new(3).expect("the test runs as root");
+            let pulse = Heartbeat::new(3).expect("the test runs as root");
             for beats in [None, Some(pulse.beats())] {
                 load((names::FLOW_SOCKET, Kind::Filter), Settings { target: Some(TO), beats, room: 0 });
             }
@@ -778,39 +781,39 @@ mod tests {
     fn a_single_packet_that_is_too_long_is_cut_where_its_sum_is_left_to_who_sends_its_pieces() {
         for (version, len_max) in [(4, 540), (6, 560)] {
             let long = Packet { version, ..LONG };
-            let mut stand = Stand::new();
-            stand.lend(long, len_max);
-            stand.says(long);
-            stand.settle(1);
+            let mut rig = Rig::new();
+            rig.lend(long, len_max);
+            rig.says(long);
+            rig.settle(1);
             let half_summed = half_summed(long);
-            assert_eq!(stand.says_of(&half_summed, long), Said::Goes(500), "version {version}");
-            let passed = Passed { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, lost: 0 };
-            assert_eq!(stand.leases.passed(), passed);
+            assert_eq!(rig.says_of(&half_summed, long), Said::Goes(500), "version {version}");
+            let passed = OffloadStats { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, lost: 0 };
+            assert_eq!(rig.leases.passed(), passed);
             let mut whole = half_summed.clone();
             whole[if version == 4 { 50 } else { 70 }] ^= 1;
-            assert_eq!(stand.says_of(&whole, long), Said::Kept);
-            stand.settle(1);
+            assert_eq!(rig.says_of(&whole, long), Said::Kept);
+            rig.settle(1);
             // CWR and AE.
             for (at, flags) in [(1, 0x80), (0, 0x01)] {
                 let mut marked = half_summed.clone();
                 marked[if version == 4 { 46 } else { 66 } + at] |= flags;
-                assert_eq!(stand.says_of(&marked, long), Said::Kept, "{flags:#x}");
-                stand.settle(1);
+                assert_eq!(rig.says_of(&marked, long), Said::Kept, "{flags:#x}");
+                rig.settle(1);
             }
             let mut padded = half_summed.clone();
             padded.push(0);
-            assert_eq!(stand.says_of(&padded, long), Said::Kept);
-            stand.settle(1);
-            stand.leases.end(flow(long));
-            stand.says(long);
-            stand.settle(1);
+            assert_eq!(rig.says_of(&padded, long), Said::Kept);
+            rig.settle(1);
+            rig.leases.end(flow(long));
+            rig.says(long);
+            rig.settle(1);
             // In eight pieces, and not in nine.
             for (len_max, said) in [(len_max - 250, Said::Goes(250)), (len_max - 251, Said::Kept)] {
-                let mut stand = Stand::new();
-                stand.lend(long, len_max);
-                stand.says(long);
-                stand.settle(1);
-                assert_eq!(stand.says_of(&half_summed, long), said, "version {version}");
+                let mut rig = Rig::new();
+                rig.lend(long, len_max);
+                rig.says(long);
+                rig.settle(1);
+                assert_eq!(rig.says_of(&half_summed, long), said, "version {version}");
             }
         }
     }
@@ -876,19 +879,19 @@ mod tests {
 
     #[test]
     fn what_a_link_padded_is_as_long_as_its_header_says() {
-        let mut stand = Stand::ready(9_000);
+        let mut rig = Rig::ready(9_000);
         let pure = Packet { len: 0, segment_len: 0, ..TRAIN };
         let mut padded = frame(pure);
         padded.resize(60, 0);
         for _ in 0..2 * SINGLES_MAX {
-            assert_eq!(stand.says_of(&padded, pure), Said::Goes(0));
+            assert_eq!(rig.says_of(&padded, pure), Said::Goes(0));
         }
-        assert_eq!(stand.leases.passed().bytes, 0);
+        assert_eq!(rig.leases.passed().bytes, 0);
         let mut short = frame(pure);
         short[17] += 1;
-        assert_eq!(stand.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
-        stand.settle(1);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_440));
+        assert_eq!(rig.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
+        rig.settle(1);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_440));
     }
 
     #[test]
@@ -900,88 +903,88 @@ mod tests {
         let mut extended = frame(Packet { version: 6, ..TRAIN });
         extended[20] = 60;
         for held_up in [fragment, options, extended] {
-            let mut stand = Stand::ready(1_500);
-            assert_eq!(stand.says_of(&held_up, TRAIN), Said::Kept);
-            assert_eq!(stand.says(TRAIN), Said::Kept);
-            stand.settle(2);
-            assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+            let mut rig = Rig::ready(1_500);
+            assert_eq!(rig.says_of(&held_up, TRAIN), Said::Kept);
+            assert_eq!(rig.says(TRAIN), Said::Kept);
+            rig.settle(2);
+            assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
         }
-        let mut stand = Stand::ready(1_500);
+        let mut rig = Rig::ready(1_500);
         let mut datagram = frame(TRAIN);
         datagram[23] = 17;
-        assert_eq!(stand.says_of(&datagram, TRAIN), Said::Kept);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460), "UDP is of no flow");
-        stand.settle(1);
+        assert_eq!(rig.says_of(&datagram, TRAIN), Said::Kept);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460), "UDP is of no flow");
+        rig.settle(1);
     }
 
     #[test]
     fn who_writes_the_memory_names_no_other_interface_than_the_one_that_the_program_knows() {
-        let stand = Stand::ready(1_500);
+        let rig = Rig::ready(1_500);
         let words = [0, 1, 8, 10, u32::MAX].map(u64::from).into_iter().chain([u64::from(TO) + (1 << 32), u64::MAX]);
         for word in words {
-            stand.leases.long(TO_AT).store(word, Ordering::SeqCst);
-            stand.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
-            assert_eq!(stand.says(TRAIN), Said::Kept, "{word:#x}");
+            rig.leases.long(TO_AT).store(word, Ordering::SeqCst);
+            rig.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+            assert_eq!(rig.says(TRAIN), Said::Kept, "{word:#x}");
         }
-        stand.leases.lead_to(TO);
-        stand.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        rig.leases.set_redirect(TO);
+        rig.leases.long(flow(TRAIN).at() + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
     }
 
     #[test]
     fn while_a_worker_is_silent_its_socket_gets_nothing_and_lent_packets_pass() {
-        let pulse = Pulse::new(3).expect("the test runs as root");
-        let mut stand = Stand::beside(Some(&pulse));
+        let pulse = Heartbeat::new(3).expect("the test runs as root");
+        let mut rig = Rig::beside(Some(&pulse));
         for packet in [TRAIN, LONG, Packet { flags: 0x02, ..TRAIN }, Packet { to_port: 81, ..TRAIN }] {
-            stand.lend(TRAIN, 1_500);
-            assert_eq!(stand.says(packet), Said::Refused);
+            rig.lend(TRAIN, 1_500);
+            assert_eq!(rig.says(packet), Said::Refused);
         }
-        assert_eq!(stand.leases.long(LEFT_AT).load(Ordering::SeqCst), 0);
+        assert_eq!(rig.leases.long(LEFT_AT).load(Ordering::SeqCst), 0);
         let at = flow(TRAIN).at();
-        stand.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        rig.leases.long(at + LAST_AT).store(0, Ordering::SeqCst);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
         let another = Packet { to_port: 81, ..TRAIN };
         for (beating, said) in [(0..2, Said::Refused), (2..3, Said::Kept)] {
             beating.for_each(|worker| pulse.beat(worker));
-            assert_eq!(stand.says(another), said);
+            assert_eq!(rig.says(another), said);
         }
     }
 
     #[test]
     fn frames_that_died_with_a_process_are_not_waited_for_for_ever() {
-        let mut stand = Stand::ready(1_500);
-        assert_eq!(stand.says(LONG), Said::Kept);
-        stand.settle(0);
-        assert_eq!(stand.says(TRAIN), Said::Kept, "one is missing");
-        stand.settle(0);
-        let (count, since) = stand.leases.missing;
+        let mut rig = Rig::ready(1_500);
+        assert_eq!(rig.says(LONG), Said::Kept);
+        rig.settle(0);
+        assert_eq!(rig.says(TRAIN), Said::Kept, "one is missing");
+        rig.settle(0);
+        let (count, since) = rig.leases.missing;
         assert_eq!(count, 3);
-        stand.leases.missing = (count, since - MISSING.as_nanos() as u64);
-        stand.settle(0);
-        assert_eq!(stand.says(TRAIN), Said::Goes(1_460));
+        rig.leases.missing = (count, since - MISSING.as_nanos() as u64);
+        rig.settle(0);
+        assert_eq!(rig.says(TRAIN), Said::Goes(1_460));
     }
 
     #[test]
     fn a_lease_that_runs_is_not_lengthened_and_what_it_allows_only_shrinks() {
-        let mut stand = Stand::ready(1_500);
+        let mut rig = Rig::ready(1_500);
         for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
-            stand.lend(TRAIN, len_max);
-            assert_eq!(stand.says(TRAIN), Said::Goes(said));
+            rig.lend(TRAIN, len_max);
+            assert_eq!(rig.says(TRAIN), Said::Goes(said));
         }
-        stand.leases.end(flow(Packet { to_port: 81, ..TRAIN }));
-        assert_eq!(stand.says(TRAIN), Said::Goes(960));
-        stand.leases.end(flow(TRAIN));
-        assert_eq!(stand.says(TRAIN), Said::Kept);
+        rig.leases.end(flow(Packet { to_port: 81, ..TRAIN }));
+        assert_eq!(rig.says(TRAIN), Said::Goes(960));
+        rig.leases.end(flow(TRAIN));
+        assert_eq!(rig.says(TRAIN), Said::Kept);
     }
 
     #[test]
     fn what_the_kernel_lost_is_known_until_all_is_revoked() {
-        let mut stand = Stand::new();
-        assert!(!stand.leases.has_lost());
-        stand.leases.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
-        assert!(stand.leases.has_lost());
-        stand.leases.revoke();
-        assert!(!stand.leases.has_lost());
+        let mut rig = Rig::new();
+        assert!(!rig.leases.has_dropped());
+        rig.leases.long(LOST_AT).fetch_add(1, Ordering::SeqCst);
+        assert!(rig.leases.has_dropped());
+        rig.leases.withdraw();
+        assert!(!rig.leases.has_dropped());
     }
 
     #[test]
@@ -993,18 +996,18 @@ mod tests {
             (900, 2_880, 860, 860),
             (900, 2_880, 1_448, 860),
         ] {
-            let mut stand = Stand::new();
-            stand.leases.lend(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
-            stand.says(TRAIN);
-            stand.settle(1);
+            let mut rig = Rig::new();
+            rig.leases.offload(flow(TRAIN), SegmentLimit { len_max, may_grow: false });
+            rig.says(TRAIN);
+            rig.settle(1);
             let train = Packet { len, segment_len, ..TRAIN };
-            assert_eq!(stand.says(train), Said::Goes(said), "{len} by {segment_len} to {len_max}");
+            assert_eq!(rig.says(train), Said::Goes(said), "{len} by {segment_len} to {len_max}");
         }
         // What was once not known stays so while the lease runs.
-        let mut stand = Stand::ready(900);
-        stand.leases.lend(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
-        stand.leases.lend(flow(TRAIN), growing(900));
-        assert_eq!(stand.says(TRAIN), Said::Goes(144));
+        let mut rig = Rig::ready(900);
+        rig.leases.offload(flow(TRAIN), SegmentLimit { len_max: 900, may_grow: false });
+        rig.leases.offload(flow(TRAIN), growing(900));
+        assert_eq!(rig.says(TRAIN), Said::Goes(144));
     }
 
     fn growing(len_max: u16) -> SegmentLimit {
@@ -1029,39 +1032,39 @@ mod tests {
         segment_len: usize,
     }
 
-    struct Stand {
-        leases: Leases,
+    struct Rig {
+        leases: FlowOffload,
         program: OwnedFd,
     }
 
-    impl Stand {
-        fn new() -> Stand {
-            Stand::beside(None)
+    impl Rig {
+        fn new() -> Rig {
+            Rig::beside(None)
         }
 
-        fn beside(pulse: Option<&Pulse>) -> Stand {
+        fn beside(pulse: Option<&Heartbeat>) -> Rig {
             let map = bpf::shared_block(names::FLOWS, BLOCK_LEN as u32).expect("the test runs as root");
-            let settings = Settings { target: Some(TO), beats: pulse.map(Pulse::beats), room: 0 };
+            let settings = Settings { target: Some(TO), beats: pulse.map(Heartbeat::beats), room: 0 };
             // The kernel tries a socket's program with what is behind the Ethernet header alone.
             let program = program::load((names::FLOW_SOCKET, Kind::Classifier), map.as_fd(), settings, "test");
             let program = program.expect("the kernel takes it");
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
-            let leases = Leases::adopt(map, links, 7).expect("it is such a map");
-            leases.lead_to(TO);
-            Stand { leases, program }
+            let leases = FlowOffload::adopt(map, links, 7).expect("it is such a map");
+            leases.set_redirect(TO);
+            Rig { leases, program }
         }
 
         /// One that has lent the flow of a train, of which the worker has nothing.
-        fn ready(len_max: u16) -> Stand {
-            let mut stand = Stand::new();
-            stand.lend(TRAIN, len_max);
-            assert_eq!(stand.says(TRAIN), Said::Kept);
-            stand.settle(1);
-            stand
+        fn ready(len_max: u16) -> Rig {
+            let mut rig = Rig::new();
+            rig.lend(TRAIN, len_max);
+            assert_eq!(rig.says(TRAIN), Said::Kept);
+            rig.settle(1);
+            rig
         }
 
         fn lend(&mut self, packet: Packet, len_max: u16) {
-            self.leases.lend(flow(packet), growing(len_max));
+            self.leases.offload(flow(packet), growing(len_max));
         }
 
         /// So many more frames were received, and nothing is left of them.

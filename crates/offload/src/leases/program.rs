@@ -118,14 +118,14 @@ pub(crate) fn filter(flows: BorrowedFd<'_>, to: Option<u32>, beats: Option<Beats
 /// The right is missing, or these are no socket and no map of leases.
 pub fn set_target(socket: BorrowedFd<'_>, map: BorrowedFd<'_>, to: Option<u32>) -> io::Result<()> {
     let program = filter(map, to, None)?;
-    stand(socket, program.as_fd()).map_err(|why| advised(AT_A_SOCKET, &why, RIGHTS))
+    attach(socket, program.as_fd()).map_err(|why| advised(AT_A_SOCKET, &why, RIGHTS))
 }
 
 /// Has a program stand at a socket, in the place of the one that stood there.
 ///
 /// # Errors
 /// It is no socket.
-pub fn stand(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let number = program.as_raw_fd();
     let len = size_of_val(&number) as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF);

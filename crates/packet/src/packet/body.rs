@@ -1,10 +1,10 @@
 //! What is known of the packet in a buffer, beside its bytes.
 
 use super::memory::Memory;
-use crate::cut::Cut;
+use crate::cut::Fragmentation;
+use crate::gso::{Gso, SegmentLimit};
 use crate::ip::{Ip, Version};
-use crate::link::{Medium, Origin};
-use crate::train::{SegmentLimit, Train};
+use crate::link::{L2Scope, LinkType};
 
 /// What a [`Packet`](super::Packet) is, behind its one word; see there.
 #[derive(Debug)]
@@ -14,10 +14,10 @@ pub struct Body {
     pub(super) ip_at: u32,
     pub(super) trailer_len: u16,
     pub(super) link_len: u8,
-    pub(super) medium: Medium,
+    pub(super) medium: LinkType,
     pub(super) announced: Option<Version>,
     pub(super) as_received: bool,
-    pub(super) origin: Origin,
+    pub(super) origin: L2Scope,
     pub(super) ip: Ip,
     /// Of what came in pieces, the longest of them; else 0.
     pub(super) longest_piece: u32,
@@ -33,9 +33,9 @@ pub struct Body {
     /// already.
     pub stays_on_its_side: bool,
     /// A train: this packet stands for TCP segments or UDP datagrams that are cut from it.
-    pub train: Option<Train>,
+    pub gso: Option<Gso>,
     /// How IP cuts this packet on its way out.
-    pub cut: Option<Cut>,
+    pub fragmentation: Option<Fragmentation>,
 }
 
 /// What is known of a packet's transport checksum.
@@ -58,8 +58,8 @@ impl Body {
         self.segment_limit = None;
         self.has_accurate_ecn = false;
         self.stays_on_its_side = false;
-        self.train = None;
-        self.cut = None;
+        self.gso = None;
+        self.fragmentation = None;
     }
 
     /// What lies with memory that is no packet.
@@ -69,10 +69,10 @@ impl Body {
             ip_at: 0,
             trailer_len: 0,
             link_len: 0,
-            medium: Medium::Ip,
+            medium: LinkType::Ip,
             announced: None,
             as_received: false,
-            origin: Origin::default(),
+            origin: L2Scope::default(),
             ip: Ip::NONE,
             longest_piece: 0,
             tag: 0,
@@ -80,8 +80,8 @@ impl Body {
             segment_limit: None,
             has_accurate_ecn: false,
             stays_on_its_side: false,
-            train: None,
-            cut: None,
+            gso: None,
+            fragmentation: None,
         }
     }
 

@@ -56,7 +56,7 @@ impl Buffer {
 
     /// Has the processor fetch what is known of the packet in it.
     #[inline]
-    pub fn foresee(&self) {
+    pub fn prefetch(&self) {
         lanes::prefetch_value(&*self.0);
     }
 

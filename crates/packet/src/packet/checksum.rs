@@ -3,15 +3,15 @@
 //! An offloading sender leaves the pseudo-header's sum in the field; files hold such packets, and ports take them.
 
 use super::{Body, Checksum};
-use crate::ip::{TCP, UDP, Upper, pseudo_sum};
-use crate::sum::Sum;
+use crate::checksum::Sum;
+use crate::ip::{TCP, Transport, UDP, pseudo_sum};
 use crate::{tcp, udp};
 
 /// The transport checksum.
 impl Body {
     /// Marks the checksum as half-filled where its field holds the pseudo-header's sum, as an offloading sender's
     /// packets are captured, and does not by chance cover the bytes. For ports that cannot tell, such as files.
-    pub fn judge_checksum(&mut self) {
+    pub fn detect_checksum(&mut self) {
         let Some((field_at, upper)) = self.checksum_field() else { return };
         let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
         // Senders that leave the length to their card leave it out of the sum too.
@@ -29,7 +29,7 @@ impl Body {
     }
 
     /// Finishes a half-filled checksum; true where there was one.
-    pub fn finish_checksum(&mut self) -> bool {
+    pub fn complete_checksum(&mut self) -> bool {
         if self.checksum != Checksum::Partial {
             return false;
         }
@@ -47,7 +47,7 @@ impl Body {
     /// Leaves the checksum of a packet to a card or kernel that finishes it, as it does for those of its own host: its field
     /// then holds the pseudo-header's sum. Says where transport header and field start, from the IP header on; nothing
     /// where there is no checksum that could be left, or where it may be wrong, which would be mended in silence.
-    pub fn leave_checksum(&mut self) -> Option<(usize, usize)> {
+    pub fn defer_checksum(&mut self) -> Option<(usize, usize)> {
         if self.checksum == Checksum::Unverified {
             return None;
         }
@@ -99,7 +99,7 @@ impl Body {
     }
 
     /// Where the checksum field stands in the packet, of a whole TCP or UDP packet that has one.
-    fn checksum_field(&self) -> Option<(usize, Upper)> {
+    fn checksum_field(&self) -> Option<(usize, Transport)> {
         if self.ip.fragment.is_some() {
             return None;
         }
@@ -113,7 +113,7 @@ impl Body {
     }
 
     /// The bytes behind the IP headers.
-    pub fn upper_bytes(&self, upper: Upper) -> &[u8] {
+    pub fn upper_bytes(&self, upper: Transport) -> &[u8] {
         self.bytes().get(usize::from(upper.at)..).unwrap_or_default()
     }
 
@@ -129,7 +129,7 @@ impl Body {
     }
 
     /// Is no longer what came.
-    pub(crate) fn touch(&mut self) {
+    pub(crate) fn mark_modified(&mut self) {
         self.as_received = false;
     }
 }

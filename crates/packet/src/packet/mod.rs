@@ -18,8 +18,8 @@ pub use memory::{CLASS_LENS, HEADROOM};
 pub use template::Template;
 pub(crate) use template::fitting;
 
-use crate::ip::{LEN_MAX, Unfit};
-use crate::link::{Ingress, Link, Medium, Origin};
+use crate::ip::{LEN_MAX, ParseError};
+use crate::link::{Ingress, L2Scope, Link, LinkType};
 use core::ops::{Deref, DerefMut};
 
 /// One IP header over contiguous bytes, with its link header.
@@ -41,12 +41,12 @@ pub enum Frame {
     /// An IP packet.
     Ip(Packet),
     /// Anything else, with the reason; it passes.
-    Other(Raw, Unfit),
+    Other(OpaqueFrame, ParseError),
 }
 
 /// A frame that is no packet to us: bytes in a buffer.
 #[derive(Debug)]
-pub struct Raw {
+pub struct OpaqueFrame {
     buffer: Buffer,
     at: usize,
     len: usize,
@@ -54,9 +54,9 @@ pub struct Raw {
 
 /// Why a frame did not become a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoPacket {
+pub enum CopyError {
     /// For what it is.
-    Unfit(Unfit),
+    Unfit(ParseError),
     /// The pool has no buffer left.
     NoBuffer,
 }
@@ -71,17 +71,17 @@ impl Frame {
     }
 
     /// Reads the frame of `len` bytes that lies at `at` in the buffer's memory, whatever its link header turns out to be.
-    pub fn read(buffer: Buffer, at: usize, len: usize, medium: Medium, ingress: Ingress) -> Frame {
+    pub fn read(buffer: Buffer, at: usize, len: usize, medium: LinkType, ingress: Ingress) -> Frame {
         match Link::parse(medium, buffer.bytes(at..at + len)) {
             Ok(link) => Frame::parse_at(buffer, at + link.len, len - link.len, link, ingress),
-            Err(unfit) => Frame::Other(Raw { buffer, at, len }, unfit),
+            Err(unfit) => Frame::Other(OpaqueFrame { buffer, at, len }, unfit),
         }
     }
 
     /// Reads the packet in the `ip_len` bytes at `ip_at`, behind this link header.
     #[inline(always)]
     fn parse_at(buffer: Buffer, ip_at: usize, ip_len: usize, link: Link, ingress: Ingress) -> Frame {
-        let raw = |body| Raw { buffer: Buffer(body), at: ip_at - link.len, len: link.len + ip_len };
+        let raw = |body| OpaqueFrame { buffer: Buffer(body), at: ip_at - link.len, len: link.len + ip_len };
         let Buffer(mut body) = buffer;
         let Body { memory, ip, .. } = &mut *body;
         let read = ip.read(memory.bytes(ip_at..ip_at + ip_len));
@@ -89,12 +89,12 @@ impl Frame {
             return Frame::Other(raw(body), unfit);
         }
         if link.version.is_some_and(|version| version != body.ip.version) {
-            return Frame::Other(raw(body), Unfit::BadVersion);
+            return Frame::Other(raw(body), ParseError::BadVersion);
         }
         body.ip_at = ip_at as u32;
         body.trailer_len = (ip_len - body.ip.len as usize) as u16;
         (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
-        body.origin = Origin::new(&link, ingress);
+        body.origin = L2Scope::new(&link, ingress);
         body.tag = 0;
         body.become_fresh(true);
         Frame::Ip(Packet(body))
@@ -104,18 +104,18 @@ impl Frame {
     ///
     /// # Errors
     /// Why there is no packet to work on.
-    pub fn copy(bytes: &[u8], medium: Medium, ingress: Ingress, pool: &mut Pool) -> Result<Packet, NoPacket> {
-        let link = Link::parse(medium, bytes).map_err(NoPacket::Unfit)?;
+    pub fn copy(bytes: &[u8], medium: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
+        let link = Link::parse(medium, bytes).map_err(CopyError::Unfit)?;
         // What lies behind the longest packet is padding; a packet that claims more does not parse.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
-        let mut buffer = pool.lend(ip_len).ok_or(NoPacket::NoBuffer)?;
+        let mut buffer = pool.lend(ip_len).ok_or(CopyError::NoBuffer)?;
         buffer.put(HEADROOM - link.len, bytes);
         match Frame::parse(buffer, bytes.len(), link, ingress) {
             Frame::Ip(packet) => Ok(packet),
             Frame::Other(raw, unfit) => {
                 pool.give(raw.into_buffer());
-                Err(NoPacket::Unfit(unfit))
+                Err(CopyError::Unfit(unfit))
             }
         }
     }
@@ -141,7 +141,7 @@ impl Frame {
     }
 }
 
-impl Raw {
+impl OpaqueFrame {
     /// The bytes of the frame.
     pub fn frame(&self) -> &[u8] {
         self.buffer.bytes(self.at..self.at + self.len)
@@ -172,12 +172,12 @@ impl DerefMut for Packet {
 impl Packet {
     /// Has the processor fetch what is known of it.
     #[inline]
-    pub fn foresee(&self) {
+    pub fn prefetch(&self) {
         lanes::prefetch_value(&*self.0);
     }
 
     /// Says of a packet that nobody received it.
-    pub(crate) fn made_here(mut self) -> Packet {
+    pub(crate) fn originated_here(mut self) -> Packet {
         self.as_received = false;
         self
     }
@@ -189,9 +189,9 @@ impl Packet {
     }
 
     /// Its frame, as one that carries no packet.
-    pub fn into_raw(self) -> Raw {
+    pub fn into_raw(self) -> OpaqueFrame {
         let at = self.ip_at() - self.link_len();
         let len = self.frame().len();
-        Raw { at, len, buffer: self.into_buffer() }
+        OpaqueFrame { at, len, buffer: self.into_buffer() }
     }
 }

@@ -1,8 +1,8 @@
 //! A packet on its way through -> the same with another link header, one hop less, or in a larger buffer.
 
 use super::{Body, Buffer, HEADROOM};
-use crate::ip::Shape;
-use crate::link::{LINK_LEN_MAX, Medium};
+use crate::ip::FragmentFingerprint;
+use crate::link::{LINK_LEN_MAX, LinkType};
 
 /// What changes beside the payload.
 impl Body {
@@ -18,7 +18,7 @@ impl Body {
     ///
     /// # Panics
     /// Where it is longer than [`LINK_LEN_MAX`].
-    pub fn relink(&mut self, medium: Medium, header: &[u8]) {
+    pub fn set_link_header(&mut self, medium: LinkType, header: &[u8]) {
         assert!(header.len() <= LINK_LEN_MAX, "a link header fits in front of its packet");
         let start = self.ip_at() - header.len();
         self.memory.put(start, header);
@@ -28,15 +28,15 @@ impl Body {
     }
 
     /// Hops that it may still take: time to live, or hop limit.
-    pub fn hops_left(&self) -> u8 {
+    pub fn ttl(&self) -> u8 {
         self.ip.hops_left(self.header())
     }
 
     /// Takes one of them, as a router does that passes it on (R038).
-    pub fn take_hop(&mut self) {
+    pub fn decrement_ttl(&mut self) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.take_hop(self.memory.bytes_mut(start..start + len));
-        self.ip.shape = Shape::CHANGED;
+        self.ip.shape = FragmentFingerprint::CHANGED;
         self.as_received = false;
     }
 

@@ -1,8 +1,8 @@
 //! A packet -> what it says: header, payload, addresses, where it came from.
 
 use super::Body;
-use crate::ip::{Address, Ends, ICMPV6, Ip};
-use crate::link::{Hop, Ingress, Link, Medium, Origin, Tags};
+use crate::ip::{Address, AddressPair, ICMPV6, Ip};
+use crate::link::{Ingress, L2Scope, Link, LinkType, PrevHop, Tags};
 
 /// Reading a packet.
 impl Body {
@@ -54,13 +54,13 @@ impl Body {
 
     /// Which two hosts it is between, as its header says it.
     #[inline(always)]
-    pub fn ends(&self) -> Ends {
+    pub fn ends(&self) -> AddressPair {
         self.ip.ends(self.header())
     }
 
     /// Is it between these two?
     #[inline(always)]
-    pub fn has_ends(&self, ends: &Ends) -> bool {
+    pub fn has_ends(&self, ends: &AddressPair) -> bool {
         self.ip.has_ends(self.header(), ends)
     }
 
@@ -87,18 +87,18 @@ impl Body {
 
     /// Where it came from: port and VLANs.
     #[inline(always)]
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> L2Scope {
         self.origin
     }
 
     /// What its link header is.
-    pub fn medium(&self) -> Medium {
+    pub fn medium(&self) -> LinkType {
         self.medium
     }
 
     /// The station that sent the frame, where the link header names it.
-    pub fn previous_hop(&self) -> Hop {
-        Hop::of(self.medium, self.link())
+    pub fn previous_hop(&self) -> PrevHop {
+        PrevHop::of(self.medium, self.link())
     }
 
     /// The port that it came from.
@@ -108,16 +108,16 @@ impl Body {
 
     /// True while these are, byte for byte, the packet that came.
     pub fn is_as_received(&self) -> bool {
-        self.as_received && self.cut.is_none() && self.train.is_none()
+        self.as_received && self.fragmentation.is_none() && self.gso.is_none()
     }
 
     /// True for a piece of a datagram, and for a datagram that came in pieces.
-    pub fn came_in_pieces(&self) -> bool {
+    pub fn was_fragmented(&self) -> bool {
         self.longest_piece > 0 || self.ip.fragment.is_some()
     }
 
     /// Length of the longest piece that a joined datagram or fragment came in, IP header counted, in bytes.
-    pub fn longest_piece(&self) -> Option<usize> {
+    pub fn max_fragment_len(&self) -> Option<usize> {
         (self.longest_piece > 0).then_some(self.longest_piece as usize)
     }
 

@@ -3,11 +3,11 @@
 //! Whether pieces belong together is decided elsewhere; here their bytes and headers become those of one packet.
 
 use super::{Body, Buffer, Checksum, HEADROOM, Packet, fitting};
-use crate::cut::Cut;
-use crate::ip::{Ecn, Fragment, Ip, Shape, pseudo_sum};
-use crate::sum::Sum;
-use crate::tcp::TcpPart;
-use crate::train::Train;
+use crate::checksum::Sum;
+use crate::cut::Fragmentation;
+use crate::gso::Gso;
+use crate::ip::{Ecn, Fragment, FragmentFingerprint, Ip, pseudo_sum};
+use crate::tcp::TcpSegmentFacts;
 use crate::{tcp, udp};
 
 /// Joining: a run is a packet that still has holes.
@@ -19,7 +19,7 @@ impl Packet {
         run.origin = piece.origin;
         run.tag = piece.tag;
         run.become_fresh(false);
-        run.take_headers(piece);
+        run.copy_headers_from(piece);
         Packet(run)
     }
 }
@@ -28,7 +28,7 @@ impl Packet {
 impl Body {
     /// Takes over the headers of the piece that starts the datagram (RFC 791 section 3.2, R009; RFC 8200 section 4.5,
     /// R093).
-    pub fn take_headers(&mut self, piece: &Packet) {
+    pub fn copy_headers_from(&mut self, piece: &Packet) {
         let header_len = usize::from(piece.ip.header_len);
         self.ip = piece.ip.without_fragment_header();
         self.ip_at = (HEADROOM - header_len) as u32;
@@ -40,7 +40,7 @@ impl Body {
 
     /// The place of the `len` bytes from `offset` on in the datagram.
     #[inline(always)]
-    pub fn laid_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+    pub fn payload_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         self.memory.bytes_mut(HEADROOM + offset..HEADROOM + offset + len)
     }
 
@@ -66,7 +66,7 @@ impl Body {
         larger
     }
 
-    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `longest_piece` bytes; 0: it came
+    /// Makes a run the whole datagram of `payload_len` bytes, which came in pieces of at most `max_fragment_len` bytes; 0: it came
     /// whole.
     pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, longest_piece: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
@@ -79,14 +79,14 @@ impl Body {
 
     /// Makes a run that never completed a packet with holes, up to `payload_len` bytes long: it leaves by a sparse
     /// cut, as fragments that carry what came. `more`: is the datagram's end still missing?
-    pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Cut) {
+    pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Fragmentation) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         if let Some(fragment) = &mut self.ip.fragment {
             *fragment = Fragment { offset: 0, more, ..*fragment };
         }
         self.ip.ecn = ecn;
         self.seal();
-        self.cut = Some(cut);
+        self.fragmentation = Some(cut);
     }
 
     /// Takes the Fragment header out of an atomic fragment, which is a whole datagram (RFC 6946 section 4).
@@ -146,7 +146,7 @@ impl Body {
     }
 
     /// Makes a run of fragments, whose payloads were appended to the first one's, one fragment, or the whole datagram:
-    /// `more` is what the last one said, `longest_piece` the length of the longest, IP header counted, in bytes. IPv4 only.
+    /// `more` is what the last one said, `max_fragment_len` the length of the longest, IP header counted, in bytes. IPv4 only.
     pub fn seal_pieces(&mut self, more: bool, longest_piece: u32) {
         let fragment = self.ip.fragment.map(|fragment| Fragment { more, ..fragment });
         self.ip.fragment = fragment.filter(|fragment| fragment.offset > 0 || more);
@@ -156,7 +156,7 @@ impl Body {
 
     /// Makes a run of segments or datagrams, which share the headers of the first, one train. Its payload starts at
     /// `payload_at`, in bytes from the IP header; `last` is what the last segment said, `payload_sum` the sum of all payload.
-    pub fn seal_train(&mut self, last: Option<&TcpPart>, payload_at: u16, payload_sum: Sum, train: Train) {
+    pub fn seal_train(&mut self, last: Option<&TcpSegmentFacts>, payload_at: u16, payload_sum: Sum, train: Gso) {
         let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
         let (start, len) = (self.ip_at(), self.len());
         let pseudo = pseudo_sum(self.addresses(), upper.protocol, len - usize::from(upper.at));
@@ -176,7 +176,7 @@ impl Body {
         }
         self.checksum = Checksum::Verified;
         self.as_received = false;
-        self.train = Some(train);
+        self.gso = Some(train);
     }
 
     /// Writes lengths, marks and checksum of the header.
@@ -189,7 +189,7 @@ impl Body {
     fn seal_as(&mut self, fragment: Option<Fragment>) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
         self.ip.seal(self.memory.bytes_mut(start..start + len), fragment);
-        self.ip.shape = Shape::CHANGED;
+        self.ip.shape = FragmentFingerprint::CHANGED;
         self.trailer_len = 0;
         self.as_received = false;
     }

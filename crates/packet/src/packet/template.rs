@@ -27,7 +27,7 @@ impl<'a> Template<'a> {
         let front =
             packet.memory.bytes(packet.ip_at() - link_len..packet.ip_at() + usize::from(packet.ip.header_len));
         // What came in pieces with DF leaves in pieces with DF.
-        let dont_fragment = packet.ip.dont_fragment && packet.longest_piece().is_some();
+        let dont_fragment = packet.ip.dont_fragment && packet.max_fragment_len().is_some();
         let lens = [front.len() + packet.ip.fragment_header_len(), link_len + later_len];
         let [whole, later] = lens;
         Template {

@@ -1,7 +1,7 @@
 //! A packet -> how many packets it stands for on the wire, and their lengths.
 
 use super::Body;
-use crate::cut::{Content, Shares};
+use crate::cut::{Content, FragmentRanges};
 use crate::ip::{TCP, UDP};
 use crate::tcp::TcpFacts;
 use crate::{tcp, udp};
@@ -10,10 +10,10 @@ use crate::{tcp, udp};
 impl Body {
     /// The parts of the payload that leave in one piece each, where the packet is to be cut.
     #[inline]
-    pub fn shares(&self) -> Option<Shares<'_>> {
-        let cut = self.cut.as_ref()?;
+    pub fn shares(&self) -> Option<FragmentRanges<'_>> {
+        let cut = self.fragmentation.as_ref()?;
         let map = (cut.content == Content::Sparse).then(|| self.map());
-        Some(Shares::new(cut, self.ip.payload_len(), self.piece_header_lens(), map))
+        Some(FragmentRanges::new(cut, self.ip.payload_len(), self.piece_header_lens(), map))
     }
 
     /// Length of the header of the piece that starts the datagram, and of the others, in bytes.
@@ -25,12 +25,12 @@ impl Body {
     /// Does it stand for itself alone?
     #[inline]
     pub fn is_single(&self) -> bool {
-        self.cut.is_none() && self.train.is_none()
+        self.fragmentation.is_none() && self.gso.is_none()
     }
 
     /// Packets on the wire.
     pub fn wire_count(&self) -> usize {
-        match (self.cut, self.train) {
+        match (self.fragmentation, self.gso) {
             (None, None) => 1,
             (None, Some(train)) => self.train_len().div_ceil(usize::from(train.segment_len).max(1)).max(1),
             (Some(_), _) => self.shares().map_or(1, |shares| shares.totals().0),
@@ -39,7 +39,7 @@ impl Body {
 
     /// Length of the longest packet on the wire, IP header counted, in bytes.
     pub fn wire_len(&self) -> usize {
-        match (self.shares(), self.train) {
+        match (self.shares(), self.gso) {
             (Some(shares), _) => {
                 let [first, later] = self.piece_header_lens();
                 shares.map(|share| share.len() + if share.start == 0 { first } else { later }).max().unwrap_or(0)
@@ -56,7 +56,7 @@ impl Body {
             shares.for_each(|share| tell(share.len() + if share.start == 0 { first } else { later }));
         } else {
             let payload_len = self.train_len();
-            let segment_len = self.train.map_or(payload_len, |train| usize::from(train.segment_len)).max(1);
+            let segment_len = self.gso.map_or(payload_len, |train| usize::from(train.segment_len)).max(1);
             let header_len = self.len() - payload_len;
             (0..self.wire_count()).for_each(|index| {
                 tell(header_len + segment_len.min(payload_len - index * segment_len));

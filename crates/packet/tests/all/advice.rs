@@ -2,7 +2,7 @@
 
 use crate::frames::{fragment_v4, fragment_v6};
 use testkit::{Spec, Transport, icmp, seal_ip, seal_transport, udp};
-use wideload_packet::{Checksum, Frame, Ingress, Medium, Pool, advised_mtu};
+use wideload_packet::{Checksum, Frame, Ingress, LinkType, Pool, advised_mtu};
 
 #[test]
 fn a_router_advertisement_advises_what_its_option_says() {
@@ -122,7 +122,7 @@ fn a_checksum_that_is_not_made_or_still_to_be_finished_is_no_objection() {
     assert_eq!(told(&without), Some(1_500));
     let half = Dhcp { sum_off: 77, ..Dhcp::with(&interface_mtu(1_500)) }.bytes();
     let mut pool = Pool::new(1 << 20);
-    let mut packet = Frame::copy(&half, Medium::Ip, Ingress(0), &mut pool).unwrap();
+    let mut packet = Frame::copy(&half, LinkType::Ip, Ingress(0), &mut pool).unwrap();
     packet.checksum = Checksum::Partial;
     assert_eq!(advised_mtu(&packet), Some(1_500));
 }
@@ -141,7 +141,7 @@ fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written
                     if sealed {
                         seal_transport(&mut bytes);
                     }
-                    let Ok(packet) = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool) else { continue };
+                    let Ok(packet) = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool) else { continue };
                     if let Some(mtu) = advised_mtu(&packet) {
                         let written = [mtu.to_be_bytes().to_vec(), (mtu as u16).to_be_bytes().to_vec()];
                         let is_there = |it: &Vec<u8>| bytes[upper_at..].windows(it.len()).any(|there| there == it);
@@ -167,7 +167,7 @@ fn no_change_of_a_byte_and_no_noise_makes_it_panic_or_advise_what_is_not_written
 
 fn told(bytes: &[u8]) -> Option<u32> {
     let mut pool = Pool::new(1 << 20);
-    let packet = Frame::copy(bytes, Medium::Ip, Ingress(0), &mut pool).unwrap();
+    let packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
     advised_mtu(&packet)
 }
 

@@ -3,7 +3,7 @@
 use crate::frames::*;
 use etherparse::checksum::Sum16BitWords;
 use proptest::prelude::*;
-use wideload_packet::{Address, Checksum, Medium, Packet, Pool, Sum, ip::pseudo_sum, patched, udp};
+use wideload_packet::{Address, Checksum, LinkType, Packet, Pool, Sum, ip::pseudo_sum, patched, udp};
 
 #[test]
 fn a_half_filled_checksum_is_recognised_and_finished() {
@@ -14,19 +14,19 @@ fn a_half_filled_checksum_is_recognised_and_finished() {
                 let right = packet(ip.clone(), transport, &noise(len));
                 let mut half = right.clone();
                 let half_sum = half_fill(&mut half, transport, &mut pool);
-                let mut packet = read(&half, Medium::Ip, &mut pool);
-                packet.judge_checksum();
+                let mut packet = read(&half, LinkType::Ip, &mut pool);
+                packet.detect_checksum();
                 if half_sum == field(&right, transport, &mut pool) {
                     // By chance the half sum is the whole: nothing needs finishing.
                     assert_eq!(packet.checksum, Checksum::Unverified);
                 } else {
                     assert_eq!(packet.checksum, Checksum::Partial, "{transport:?} of {len}");
-                    assert!(packet.finish_checksum());
+                    assert!(packet.complete_checksum());
                     assert!(!packet.is_as_received());
                     assert_eq!(packet.checksum, Checksum::Verified);
                 }
                 assert!(packet.bytes() == right, "{transport:?} of {len}");
-                assert!(!packet.finish_checksum(), "once");
+                assert!(!packet.complete_checksum(), "once");
                 pool.give(packet.into_buffer());
             }
         }
@@ -48,9 +48,9 @@ fn of_all_values_of_the_field_only_the_half_filled_one_is_finished() {
         let at = field_at(&bytes, transport, &mut pool);
         for value in 0..=u16::MAX {
             bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
-            let mut packet = read(&bytes, Medium::Ip, &mut pool);
-            packet.judge_checksum();
-            let finished = packet.finish_checksum();
+            let mut packet = read(&bytes, LinkType::Ip, &mut pool);
+            packet.detect_checksum();
+            let finished = packet.complete_checksum();
             assert_eq!(finished, value == half, "{value:04x}");
             assert!(finished || packet.bytes() == bytes && packet.is_as_received());
             pool.give(packet.into_buffer());
@@ -66,7 +66,7 @@ fn a_right_checksum_that_equals_the_half_sum_is_left_alone() {
     // The payload's first word makes the whole sum right with the half sum in the field.
     let words = (0..=u16::MAX).find(|word| {
         bytes[48..50].copy_from_slice(&word.to_be_bytes());
-        let packet = read(&bytes, Medium::Ip, &mut pool);
+        let packet = read(&bytes, LinkType::Ip, &mut pool);
         let upper = packet.ip().upper.unwrap();
         let sum = pseudo_sum(packet.addresses(), upper.protocol, packet.upper_bytes(upper).len());
         let right = (sum + Sum::of(packet.upper_bytes(upper))).is_right();
@@ -74,8 +74,8 @@ fn a_right_checksum_that_equals_the_half_sum_is_left_alone() {
         right
     });
     assert!(words.is_some());
-    let mut packet = read(&bytes, Medium::Ip, &mut pool);
-    packet.judge_checksum();
+    let mut packet = read(&bytes, LinkType::Ip, &mut pool);
+    packet.detect_checksum();
     assert_eq!(packet.checksum, Checksum::Unverified);
     assert_eq!(field(&bytes, Transport::Udp, &mut pool), half);
 }
@@ -91,9 +91,9 @@ fn a_udp_sum_of_zero_goes_out_as_all_ones() {
         let right = [bytes[at], bytes[at + 1]];
         bytes[at + 2..at + 4].copy_from_slice(&right);
         half_fill(&mut bytes, Transport::Udp, &mut pool);
-        let mut packet = read(&bytes, Medium::Ip, &mut pool);
-        packet.judge_checksum();
-        assert!(packet.finish_checksum());
+        let mut packet = read(&bytes, LinkType::Ip, &mut pool);
+        packet.detect_checksum();
+        assert!(packet.complete_checksum());
         assert_eq!(packet.bytes()[at..at + 2], [0xFF, 0xFF]);
         pool.give(packet.into_buffer());
     }
@@ -112,11 +112,11 @@ fn no_checksum_is_judged_where_there_is_none() {
     half_fill(&mut datagram, Transport::Udp, &mut pool);
     let pieces = [fragment_v4(0, true, &datagram[20..]), fragment_v6(0, true, &datagram[20..])];
     for bytes in [&none, &echo, &pieces[0], &pieces[1]] {
-        let mut packet = read(bytes, Medium::Ip, &mut pool);
-        packet.judge_checksum();
+        let mut packet = read(bytes, LinkType::Ip, &mut pool);
+        packet.detect_checksum();
         assert_eq!(packet.checksum, Checksum::Unverified);
         packet.checksum = Checksum::Partial;
-        assert!(!packet.finish_checksum());
+        assert!(!packet.complete_checksum());
         assert_eq!(packet.bytes(), *bytes);
         pool.give(packet.into_buffer());
     }
@@ -210,7 +210,8 @@ proptest! {
 
 fn check_len(bytes: &[u8], right: &[u8], transport: Transport, expected: bool, pool: &mut Pool) {
     let expected = expected && transport != Transport::Echo;
-    let Ok(mut packet) = wideload_packet::Frame::copy(bytes, Medium::Ip, wideload_packet::Ingress(0), pool) else {
+    let Ok(mut packet) = wideload_packet::Frame::copy(bytes, LinkType::Ip, wideload_packet::Ingress(0), pool)
+    else {
         assert!(!expected && bytes[0] >> 4 == 4, "a length of 0 is a lie elsewhere");
         return;
     };
@@ -224,7 +225,7 @@ fn check_len(bytes: &[u8], right: &[u8], transport: Transport, expected: bool, p
 
 /// Where the checksum field stands.
 fn field_at(bytes: &[u8], transport: Transport, pool: &mut Pool) -> usize {
-    let packet = read(bytes, Medium::Ip, pool);
+    let packet = read(bytes, LinkType::Ip, pool);
     let at = usize::from(packet.ip().upper.unwrap().at);
     pool.give(packet.into_buffer());
     at + if transport == Transport::Udp { 6 } else { 16 }
@@ -238,7 +239,7 @@ fn field(bytes: &[u8], transport: Transport, pool: &mut Pool) -> u16 {
 /// Writes what an offloading sender leaves in the field: the sum of the pseudo-header, not complemented.
 fn half_fill(bytes: &mut [u8], transport: Transport, pool: &mut Pool) -> u16 {
     let at = field_at(bytes, transport, pool);
-    let packet: Packet = read(bytes, Medium::Ip, pool);
+    let packet: Packet = read(bytes, LinkType::Ip, pool);
     let upper = packet.ip().upper.unwrap();
     let len = packet.upper_bytes(upper).len() as u32;
     let addresses = match packet.header()[0] >> 4 {

@@ -6,8 +6,8 @@ use etherparse::{
     Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpNumber, Ipv4Header, Ipv6Header, icmpv4, icmpv6,
 };
 use std::net::IpAddr;
-use wideload_packet::icmp::{Complaint, error};
-use wideload_packet::{Frame, Ingress, Medium, Packet, Pool};
+use wideload_packet::icmp::{IcmpError, error};
+use wideload_packet::{Frame, Ingress, LinkType, Packet, Pool};
 
 // R011, R021, R035
 #[test]
@@ -16,16 +16,16 @@ fn version_4_errors_are_those_of_etherparse_and_at_most_576_bytes() {
     for ip in headers().into_iter().filter(|ip| ip.version() == 4) {
         for len in [0, 1, 8, 499, 500, 501, 519, 520, 521, 540, 1_472, 9_000] {
             let bytes = packet(ip.clone(), Transport::Udp, &noise(len));
-            let about = read(&bytes, Medium::Ip, &mut pool);
+            let about = read(&bytes, LinkType::Ip, &mut pool);
             for mtu in [68, 576, 1_500, 65_535] {
                 let kind = Icmpv4Type::DestinationUnreachable(icmpv4::DestUnreachableHeader::FragmentationNeeded {
                     next_hop_mtu: mtu,
                 });
-                check_v4(Complaint::TooBig { mtu }, kind, &about, &mut pool);
+                check_v4(IcmpError::TooBig { mtu }, kind, &about, &mut pool);
             }
             let kind = Icmpv4Type::TimeExceeded(icmpv4::TimeExceededCode::FragmentReassemblyTimeExceeded);
-            check_v4(Complaint::ReassemblyTime, kind, &about, &mut pool);
-            for complaint in [Complaint::BadField { pointer: 4 }, Complaint::HeadersCut] {
+            check_v4(IcmpError::ReassemblyTime, kind, &about, &mut pool);
+            for complaint in [IcmpError::BadField { pointer: 4 }, IcmpError::HeadersCut] {
                 assert!(error(complaint, &about, ROUTER_V4.into(), &mut pool).is_none(), "version 4 has none");
             }
             pool.give(about.into_buffer());
@@ -41,21 +41,21 @@ fn version_6_errors_are_those_of_etherparse_and_at_most_1280_bytes() {
     for ip in headers().into_iter().filter(|ip| ip.version() == 6) {
         for len in [0, 1, 1_100, 1_183, 1_184, 1_185, 1_186, 1_452, 9_000] {
             let bytes = packet(ip.clone(), Transport::Udp, &noise(len));
-            let about = read(&bytes, Medium::Ip, &mut pool);
+            let about = read(&bytes, LinkType::Ip, &mut pool);
             for mtu in [1_280, 1_500, 65_535] {
                 let kind = Icmpv6Type::PacketTooBig { mtu: mtu.into() };
-                check_v6(Complaint::TooBig { mtu }, kind, &about, &mut pool);
+                check_v6(IcmpError::TooBig { mtu }, kind, &about, &mut pool);
             }
             let kind = Icmpv6Type::TimeExceeded(icmpv6::TimeExceededCode::FragmentReassemblyTimeExceeded);
-            check_v6(Complaint::ReassemblyTime, kind, &about, &mut pool);
+            check_v6(IcmpError::ReassemblyTime, kind, &about, &mut pool);
             for pointer in [4, 42, 66] {
                 let code = ParameterProblemCode::ErroneousHeaderField;
                 let kind = Icmpv6Type::ParameterProblem(ParameterProblemHeader { code, pointer });
-                check_v6(Complaint::BadField { pointer }, kind, &about, &mut pool);
+                check_v6(IcmpError::BadField { pointer }, kind, &about, &mut pool);
             }
             let code = ParameterProblemCode::Ipv6FirstFragmentIncompleteHeaderChain;
             let kind = Icmpv6Type::ParameterProblem(ParameterProblemHeader { code, pointer: 0 });
-            check_v6(Complaint::HeadersCut, kind, &about, &mut pool);
+            check_v6(IcmpError::HeadersCut, kind, &about, &mut pool);
             pool.give(about.into_buffer());
         }
     }
@@ -69,8 +69,8 @@ fn an_error_goes_back_to_the_station_and_into_the_vlan_that_it_is_about() {
         for ip in [headers()[0].clone(), headers()[16].clone()] {
             let source = if ip.version() == 4 { ROUTER_V4.into() } else { ROUTER_V6.into() };
             let bytes = frame(tag_count, ip, Transport::Udp, &noise(100));
-            let about = read(&bytes, Medium::Ethernet, &mut pool);
-            let error = error(Complaint::TooBig { mtu: 1_280 }, &about, source, &mut pool).unwrap();
+            let about = read(&bytes, LinkType::Ethernet, &mut pool);
+            let error = error(IcmpError::TooBig { mtu: 1_280 }, &about, source, &mut pool).unwrap();
             assert_eq!(error.link()[..12], [STATIONS[0], STATIONS[1]].concat(), "to whom it came from");
             assert_eq!(error.link()[12..], about.link()[12..]);
             assert_eq!((error.tags(), error.ingress()), (about.tags(), about.ingress()));
@@ -116,13 +116,13 @@ fn no_error_answers_a_version_4_packet_that_must_not_be_answered() {
         ("from a reserved address", from([240, 0, 0, 1], PEER_V4), false),
     ];
     for (name, bytes, answered) in table {
-        let about = read(&bytes, Medium::Ip, &mut pool);
-        for complaint in [Complaint::TooBig { mtu: 68 }, Complaint::ReassemblyTime] {
+        let about = read(&bytes, LinkType::Ip, &mut pool);
+        for complaint in [IcmpError::TooBig { mtu: 68 }, IcmpError::ReassemblyTime] {
             let error = error(complaint, &about, ROUTER_V4.into(), &mut pool);
             assert_eq!(error.is_some(), answered, "{name}: {complaint:?}");
             error.into_iter().for_each(|error| pool.give(error.into_buffer()));
         }
-        assert!(error(Complaint::TooBig { mtu: 68 }, &about, ROUTER_V6.into(), &mut pool).is_none());
+        assert!(error(IcmpError::TooBig { mtu: 68 }, &about, ROUTER_V6.into(), &mut pool).is_none());
         pool.give(about.into_buffer());
     }
 }
@@ -156,9 +156,9 @@ fn no_error_answers_a_version_6_packet_that_must_not_be_answered() {
         ("from multicast", from(many, PEER_V6), [false; 3]),
     ];
     for (name, bytes, answered) in table {
-        let about = read(&bytes, Medium::Ip, &mut pool);
+        let about = read(&bytes, LinkType::Ip, &mut pool);
         let complaints =
-            [Complaint::TooBig { mtu: 1_280 }, Complaint::BadField { pointer: 4 }, Complaint::ReassemblyTime];
+            [IcmpError::TooBig { mtu: 1_280 }, IcmpError::BadField { pointer: 4 }, IcmpError::ReassemblyTime];
         for (complaint, answered) in complaints.into_iter().zip(answered) {
             let error = error(complaint, &about, ROUTER_V6.into(), &mut pool);
             assert_eq!(error.is_some(), answered, "{name}: {complaint:?}");
@@ -179,22 +179,22 @@ fn no_error_answers_a_frame_for_many_stations() {
         let ethernet = |to: [u8; 6]| [&to[..], &STATIONS[0], &ether_type, &packet].concat();
         let cooked = |kind: u8| [&[0, kind][..], &[0; 12], &ether_type, &packet].concat();
         let cooked2 = |kind: u8| [&ether_type[..], &[0; 8], &[kind], &[0; 9], &packet].concat();
-        let table: [(Medium, Vec<u8>, bool); 9] = [
-            (Medium::Ethernet, ethernet(STATIONS[1]), true),
-            (Medium::Ethernet, ethernet([0xFF; 6]), false),
-            (Medium::Ethernet, ethernet([0x33, 0x33, 0, 0, 0, 1]), false),
-            (Medium::Cooked, cooked(0), true),
-            (Medium::Cooked, cooked(1), false),
-            (Medium::Cooked, cooked(2), false),
-            (Medium::Cooked2, cooked2(0), true),
-            (Medium::Cooked2, cooked2(1), false),
-            (Medium::Cooked2, cooked2(2), false),
+        let table: [(LinkType, Vec<u8>, bool); 9] = [
+            (LinkType::Ethernet, ethernet(STATIONS[1]), true),
+            (LinkType::Ethernet, ethernet([0xFF; 6]), false),
+            (LinkType::Ethernet, ethernet([0x33, 0x33, 0, 0, 0, 1]), false),
+            (LinkType::Cooked, cooked(0), true),
+            (LinkType::Cooked, cooked(1), false),
+            (LinkType::Cooked, cooked(2), false),
+            (LinkType::Cooked2, cooked2(0), true),
+            (LinkType::Cooked2, cooked2(1), false),
+            (LinkType::Cooked2, cooked2(2), false),
         ];
         for (medium, frame, answered) in table {
             let about = read(&frame, medium, &mut pool);
-            for complaint in [Complaint::TooBig { mtu: 1_280 }, Complaint::ReassemblyTime] {
+            for complaint in [IcmpError::TooBig { mtu: 1_280 }, IcmpError::ReassemblyTime] {
                 // Packet Too Big is exempt (RFC 4443 section 2.4(e.3)).
-                let exempt = too_big && matches!(complaint, Complaint::TooBig { .. });
+                let exempt = too_big && matches!(complaint, IcmpError::TooBig { .. });
                 let error = error(complaint, &about, source, &mut pool);
                 assert_eq!(error.is_some(), answered || exempt, "{medium:?}: {complaint:?}");
                 error.into_iter().for_each(|error| pool.give(error.into_buffer()));
@@ -208,8 +208,8 @@ fn no_error_answers_a_frame_for_many_stations() {
 fn without_a_buffer_there_is_no_error() {
     let bytes = packet(headers()[0].clone(), Transport::Udp, &[0; 64]);
     let mut pool = Pool::new(2_500);
-    let about = Frame::copy(&bytes, Medium::Ip, Ingress(0), &mut pool).unwrap();
-    assert!(error(Complaint::TooBig { mtu: 68 }, &about, ROUTER_V4.into(), &mut pool).is_none());
+    let about = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut pool).unwrap();
+    assert!(error(IcmpError::TooBig { mtu: 68 }, &about, ROUTER_V4.into(), &mut pool).is_none());
     assert_eq!(pool.lent_count(), 1);
     pool.give(about.into_buffer());
 }
@@ -217,7 +217,7 @@ fn without_a_buffer_there_is_no_error() {
 // What the tests stand on.
 
 #[track_caller]
-fn check_v4(complaint: Complaint, kind: Icmpv4Type, about: &Packet, pool: &mut Pool) {
+fn check_v4(complaint: IcmpError, kind: Icmpv4Type, about: &Packet, pool: &mut Pool) {
     let quote = &about.bytes()[..about.len().min(576 - 28)];
     let icmp = Icmpv4Header::with_checksum(kind, quote);
     let mut ip = Ipv4Header::new(0, 64, IpNumber::ICMP, ROUTER_V4, HOST_V4).unwrap();
@@ -232,7 +232,7 @@ fn check_v4(complaint: Complaint, kind: Icmpv4Type, about: &Packet, pool: &mut P
 }
 
 #[track_caller]
-fn check_v6(complaint: Complaint, kind: Icmpv6Type, about: &Packet, pool: &mut Pool) {
+fn check_v6(complaint: IcmpError, kind: Icmpv6Type, about: &Packet, pool: &mut Pool) {
     let quote = &about.bytes()[..about.len().min(1_280 - 48)];
     let icmp = Icmpv6Header::with_checksum(kind, ROUTER_V6, HOST_V6, quote).unwrap();
     let ip = Ipv6Header {

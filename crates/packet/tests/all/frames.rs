@@ -2,7 +2,7 @@
 
 use testkit::fields::{DESTINATION_OPTIONS, DF, HOP_BY_HOP, PSH, ROUTING, UDP};
 pub use testkit::{HOST_V4, HOST_V6, PEER_V4, PEER_V6, Spec, extension, icmp, ip, seal_ip, tcp, udp};
-use wideload_packet::{Frame, Ingress, Medium, Packet, Pool};
+use wideload_packet::{Frame, Ingress, LinkType, Packet, Pool};
 
 /// What stands behind the IP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub fn fragment_v6(offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
 
 /// Reads a frame, which must be readable.
 #[track_caller]
-pub fn read(bytes: &[u8], medium: Medium, pool: &mut Pool) -> Packet {
+pub fn read(bytes: &[u8], medium: LinkType, pool: &mut Pool) -> Packet {
     Frame::copy(bytes, medium, Ingress(3), pool).unwrap()
 }
 

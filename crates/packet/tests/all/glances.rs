@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use testkit::{Summed, seal_ip, seal_transport, tcp};
-use wideload_packet::{Checksum, Frame, Glance, Ingress, Medium, Packet, Part, Pool, share_headers};
+use wideload_packet::{Checksum, Frame, HeaderMatch, Ingress, LinkType, Packet, Pool, SegmentFacts, share_headers};
 
 #[test]
 fn a_glance_is_never_wrong_whatever_bits_of_a_header_differ() {
@@ -55,8 +55,8 @@ fn of_what_ends_a_run_there_is_no_glance() {
             let mut last = layout.segment(100);
             last[layout.ip_len() + 13] |= flag;
             let last = read(&last, Checksum::Verified, &mut pool).unwrap();
-            let part = Part::of(&last).unwrap();
-            assert!(Glance::of(&last, &part).is_none());
+            let part = SegmentFacts::of(&last).unwrap();
+            assert!(HeaderMatch::of(&last, &part).is_none());
             pool.give(last.into_buffer());
         }
     }
@@ -68,16 +68,16 @@ fn a_glance_at_a_checksum_is_a_close_look() {
     for layout in LAYOUTS {
         let right = layout.sealed(layout.segment(101));
         let first = read(&right, Checksum::Unverified, &mut pool).unwrap();
-        let glance = Glance::of(&first, &Part::of(&first).unwrap()).unwrap();
+        let glance = HeaderMatch::of(&first, &SegmentFacts::of(&first).unwrap()).unwrap();
         for bit in (8 * layout.ip_len()..8 * right.len()).map(Some).chain([None]) {
             let bytes = flipped(&right, bit.as_slice());
             let other = read(&bytes, Checksum::Unverified, &mut pool).unwrap();
-            if let Some(tcp) = glance.moves(&other) {
-                let (part, close) = (glance.part(&other, tcp), Part::of(&other));
+            if let Some(tcp) = glance.match_next(&other) {
+                let (part, close) = (glance.part(&other, tcp), SegmentFacts::of(&other));
                 assert_eq!(part.is_some(), close.is_some(), "{layout:?}, bit {bit:?}");
                 assert_eq!(bit.is_none(), part.is_some(), "{layout:?}, bit {bit:?}");
                 let mut place = vec![0; 101];
-                let landed = glance.land(&other, &mut place, |_, _| panic!("the sum is not known"));
+                let landed = glance.copy_payload(&other, &mut place, |_, _| panic!("the sum is not known"));
                 assert_eq!(landed.is_some(), close.is_some(), "{layout:?}, bit {bit:?}");
                 if let (Some(part), Some(close), Some((sum, less))) = (part, close, landed) {
                     assert_eq!(part.payload_sum.fold(), close.payload_sum.fold());
@@ -94,20 +94,21 @@ fn a_glance_at_a_checksum_is_a_close_look() {
 /// Whether a glance takes the second segment for one like the first; it must be one.
 fn check(first: &[u8], second: &[u8], pool: &mut Pool) -> bool {
     let first = read(first, Checksum::Verified, pool).expect("it is a packet");
-    let part = Part::of(&first).expect("it is a segment");
-    let glance = Glance::of(&first, &part).expect("it is laid out in one of the usual ways");
+    let part = SegmentFacts::of(&first).expect("it is a segment");
+    let glance = HeaderMatch::of(&first, &part).expect("it is laid out in one of the usual ways");
     let mut seen = false;
     if let Some(second) = read(second, Checksum::Verified, pool) {
-        if let Some(tcp) = glance.moves(&second) {
+        if let Some(tcp) = glance.match_next(&second) {
             seen = true;
-            let close = Part::of(&second).expect("what looks like a segment is one");
+            let close = SegmentFacts::of(&second).expect("what looks like a segment is one");
             assert!(share_headers(&first, &part, &second, &close), "{:02x?}", second.bytes());
             assert_eq!(Some(tcp), close.tcp, "{:02x?}", second.bytes());
             let at_a_glance = glance.part(&second, tcp).expect("its checksum is verified");
             assert_eq!(format!("{at_a_glance:?}"), format!("{close:?}"));
             assert_eq!(close.payload_len, part.payload_len);
             let mut place = vec![0; usize::from(close.payload_len)];
-            let (sum, less) = glance.land(&second, &mut place, <[u8]>::copy_from_slice).expect("it is verified");
+            let (sum, less) =
+                glance.copy_payload(&second, &mut place, <[u8]>::copy_from_slice).expect("it is verified");
             assert_eq!((sum - less).fold(), close.payload_sum.fold());
             assert!(place == second.bytes()[usize::from(close.payload_at)..]);
         }
@@ -118,7 +119,7 @@ fn check(first: &[u8], second: &[u8], pool: &mut Pool) -> bool {
 }
 
 fn read(bytes: &[u8], checksum: Checksum, pool: &mut Pool) -> Option<Packet> {
-    let mut packet = Frame::copy(bytes, Medium::Ip, Ingress(0), pool).ok()?;
+    let mut packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), pool).ok()?;
     packet.checksum = checksum;
     Some(packet)
 }

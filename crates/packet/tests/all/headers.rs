@@ -4,10 +4,10 @@ use crate::frames::*;
 use etherparse::{IpSlice, LinkExtSlice, NetSlice, SlicedPacket};
 use proptest::prelude::*;
 use std::net::IpAddr;
-use wideload_packet::icmp::{self, Complaint};
+use wideload_packet::icmp::{self, IcmpError};
 use wideload_packet::{
-    Address, Content, Cut, Fill, Fragment, Frame, Identifications, Ingress, Ip, Maker, Medium,
-    PIECE_HEADER_LEN_MAX, Packet, Pool, Template, Train, Unfit, Version,
+    Address, Content, Fragment, Fragmentation, Frame, Gso, Identifications, Ingress, Ip, LinkType, Maker,
+    PIECE_HEADER_LEN_MAX, Packet, ParseError, Pool, Split, Template, Version,
 };
 
 #[test]
@@ -15,7 +15,7 @@ fn every_frame_is_read_as_etherparse_reads_it() {
     let mut pool = Pool::new(1 << 20);
     for payload_len in [0, 1, 31, 1_200] {
         for bytes in frames(&noise(payload_len)) {
-            let packet = read(&bytes, Medium::Ethernet, &mut pool);
+            let packet = read(&bytes, LinkType::Ethernet, &mut pool);
             let theirs = SlicedPacket::from_ethernet(&bytes).unwrap();
             let link_len = 14 + 4 * theirs.link_exts.len();
             assert_eq!(packet.link().len(), link_len);
@@ -37,7 +37,7 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
     for (offset, more) in [(0, true), (8, true), (8, false), (1_480, true), (65_528, false)] {
         let payload = noise(64);
         for bytes in [fragment_v4(offset, more, &payload), fragment_v6(offset, more, &payload)] {
-            let packet = read(&bytes, Medium::Ip, &mut pool);
+            let packet = read(&bytes, LinkType::Ip, &mut pool);
             let id = if packet.ip().version == Version::V4 { 0xBEEF } else { 0xDEAD_BEEF };
             assert_eq!(packet.ip().fragment, Some(Fragment { id, offset: offset as u16, more }));
             assert_eq!(packet.payload(), payload);
@@ -98,7 +98,7 @@ fn pieces_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset(
 fn vlan_tags_part_frames_as_their_identifiers_do() {
     let mut pool = Pool::new(1 << 20);
     let read_tags = |bytes: &[u8], pool: &mut Pool| {
-        let packet = read(bytes, Medium::Ethernet, pool);
+        let packet = read(bytes, LinkType::Ethernet, pool);
         let tags = packet.tags();
         pool.give(packet.into_buffer());
         tags
@@ -125,7 +125,7 @@ fn link_padding_is_kept_with_the_frame_and_out_of_the_packet() {
         let bytes = frame(1, ip, Transport::Udp, &[7; 5]);
         for padding in 0..50 {
             let padded = [&bytes[..], &vec![0xEE; padding]].concat();
-            let packet = read(&padded, Medium::Ethernet, &mut pool);
+            let packet = read(&padded, LinkType::Ethernet, &mut pool);
             assert_eq!((packet.frame(), packet.bytes()), (&padded[..], &bytes[18..]));
             assert!(packet.is_as_received());
             pool.give(packet.into_buffer());
@@ -169,7 +169,7 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = match version { 0 => 0x45, 1 => 0x60, _ => *first };
         }
-        for medium in [Medium::Ip, Medium::Ethernet, Medium::Loopback, Medium::Cooked, Medium::Cooked2] {
+        for medium in [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
             survive_on(&bytes, medium, &mut pool);
         }
         prop_assert_eq!(pool.lent_count(), 0);
@@ -195,7 +195,7 @@ proptest! {
         let payload_len = (bytes.len() - 40) as u16;
         bytes[4..6].copy_from_slice(&payload_len.to_be_bytes());
         let mut pool = Pool::new(1 << 22);
-        survive_on(&bytes, Medium::Ip, &mut pool);
+        survive_on(&bytes, LinkType::Ip, &mut pool);
     }
 }
 
@@ -224,7 +224,7 @@ fn a_fragment_header_does_not_count_against_the_limit_of_headers() {
             assert_eq!(chain(count, len, fragment), Ok(true), "{count} of {len}");
         }
         for (count, len) in [(9, 8), (1, 264), (2, 136)] {
-            assert_eq!(chain(count, len, fragment), Err(Unfit::ChainTooLong), "{count} of {len}");
+            assert_eq!(chain(count, len, fragment), Err(ParseError::ChainTooLong), "{count} of {len}");
         }
     }
 }
@@ -296,11 +296,11 @@ fn vlan_id(extension: &LinkExtSlice) -> Option<u16> {
 }
 
 fn survive(frame: &[u8], pool: &mut Pool) {
-    survive_on(frame, Medium::Ethernet, pool);
+    survive_on(frame, LinkType::Ethernet, pool);
 }
 
 /// Does to a frame all that can be done to a packet.
-fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
+fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let Ok(mut packet) = Frame::copy(frame, medium, Ingress(0), pool) else { return };
     let ip = *packet.ip();
     assert_eq!(packet.frame(), frame);
@@ -310,10 +310,10 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
     assert!(packet.wire_count() == 1 && packet.wire_len() == packet.len());
     let sources = [IpAddr::from(HOST_V4), IpAddr::from(HOST_V6)];
     for complaint in [
-        Complaint::TooBig { mtu: 1_280 },
-        Complaint::ReassemblyTime,
-        Complaint::BadField { pointer: 4 },
-        Complaint::HeadersCut,
+        IcmpError::TooBig { mtu: 1_280 },
+        IcmpError::ReassemblyTime,
+        IcmpError::BadField { pointer: 4 },
+        IcmpError::HeadersCut,
     ] {
         for source in sources {
             if let Some(error) = icmp::error(complaint, &packet, source, pool) {
@@ -324,15 +324,15 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
     }
     packet.lacks_headers();
     packet.is_neighbour_discovery();
-    packet.judge_checksum();
-    packet.train = Some(Train { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender });
+    packet.detect_checksum();
+    packet.gso = Some(Gso { segment_len: 100, ids: Identifications::Rise, maker: Maker::Sender });
     assert!(packet.wire_len() <= packet.len() && packet.wire_count() >= 1);
-    packet.train = None;
+    packet.gso = None;
     packet.finish_len();
-    packet.finish_checksum();
+    packet.complete_checksum();
     let [first, later] = packet.piece_header_lens();
     let mtu = (first.max(later) + 8) as u16;
-    packet.cut = Some(Cut { mtu, id: 1, fill: Fill::Even, content: Content::Whole });
+    packet.fragmentation = Some(Fragmentation { mtu, id: 1, fill: Split::Balanced, content: Content::Whole });
     let covered: usize = packet.shares().unwrap().map(|share| share.len()).sum();
     assert_eq!(covered, packet.payload().len());
     for starts in [ip.starts(), false] {
@@ -342,7 +342,7 @@ fn survive_on(frame: &[u8], medium: Medium, pool: &mut Pool) {
         assert!(header.len() <= packet.link().len() + first.max(later));
     }
     if ip.fragment == Some(Fragment { id: ip.id, offset: 0, more: false }) {
-        packet.cut = None;
+        packet.fragmentation = None;
         packet.make_whole();
         assert_eq!(Ip::parse(packet.bytes()).map(|ip| ip.fragment), Ok(None));
     }

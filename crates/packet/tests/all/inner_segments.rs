@@ -3,7 +3,7 @@
 use etherparse::{SlicedPacket, TransportSlice};
 use testkit::fields::{ACK, DF, PSH};
 use testkit::{Spec, Summed, checksum, ip, seal_ip, tcp, udp};
-use wideload_packet::{InnerSegments, Medium};
+use wideload_packet::{InnerSegments, LinkType};
 
 /// A TCP segment over IPv4 or IPv6, from `offset` of its stream.
 fn inner(version: u8, index: u16, offset: usize, payload: &[u8], psh: bool) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn what_leaves_is_what_the_tunnels_sender_would_have_sent_one_by_one() {
                 let mut half = whole.clone();
                 // As GSO leaves it: sums to be filled in, for some length or other.
                 half[header_len - 4..header_len - 2].copy_from_slice(&[0xAB, 0xCD]);
-                let mut segments = InnerSegments::of(&half, Medium::Ethernet, header_len - 20, segment_len)
+                let mut segments = InnerSegments::of(&half, LinkType::Ethernet, header_len - 20, segment_len)
                     .unwrap_or_else(|| panic!("{kind:?}, IPv{inner_version} in IPv{version}"));
                 let count = payload.len().div_ceil(segment_len.into());
                 for (index, part) in payload.chunks(segment_len.into()).enumerate() {
@@ -160,10 +160,10 @@ fn pseudo_headers_have_the_final_destination_of_a_source_route() {
         };
         let whole = on_its_way(0, 0, &payload[..], true);
         let transport_at = whole.len() - payload.len() - 20;
-        let segments = InnerSegments::of(&whole, Medium::Ethernet, transport_at, 1_448);
+        let segments = InnerSegments::of(&whole, LinkType::Ethernet, transport_at, 1_448);
         let Some(mut segments) = segments.filter(|_| to_at.is_some()) else {
             assert_eq!(to_at, None, "{route:02x?}");
-            assert!(InnerSegments::of(&whole, Medium::Ethernet, transport_at, 1_448).is_none(), "{route:02x?}");
+            assert!(InnerSegments::of(&whole, LinkType::Ethernet, transport_at, 1_448).is_none(), "{route:02x?}");
             continue;
         };
         for (index, part) in payload.chunks(1_448).enumerate() {
@@ -179,7 +179,7 @@ fn pseudo_headers_have_the_final_destination_of_a_source_route() {
     let done = [&plain[..6], &[43], &plain[7..40], &[6, 0, 77, 0, 0, 0, 0, 0], &plain[40..]].concat();
     let whole = outer(Kind::Ip, 4, 0, &done);
     let mut segments =
-        InnerSegments::of(&whole, Medium::Ethernet, whole.len() - 3_020, 3_000).expect("there is a way");
+        InnerSegments::of(&whole, LinkType::Ethernet, whole.len() - 3_020, 3_000).expect("there is a way");
     let mut room = vec![0; segments.next_len().expect("it is one")];
     segments.write(&mut room);
     assert_eq!(room[room.len() - 3_020..], plain[40..]);
@@ -189,23 +189,23 @@ fn pseudo_headers_have_the_final_destination_of_a_source_route() {
 fn what_is_no_tunnel_or_does_not_lead_to_the_transport_header_is_left_alone() {
     let payload = [1; 3_000];
     let plain = [&[2; 12][..], &[8, 0], &inner(4, 0, 0, &payload, false)].concat();
-    assert!(InnerSegments::of(&plain, Medium::Ethernet, 34, 1_448).is_none());
+    assert!(InnerSegments::of(&plain, LinkType::Ethernet, 34, 1_448).is_none());
     for kind in KINDS {
         let whole = outer(kind, 4, 0, &inner(4, 0, 0, &payload, false));
         let at = whole.len() - payload.len() - 20;
         for wrong in (0..at).chain([at + 1, at + 4, whole.len() - 1, whole.len(), whole.len() + 9]) {
-            assert!(InnerSegments::of(&whole, Medium::Ethernet, wrong, 1_448).is_none(), "{kind:?}, {wrong}");
+            assert!(InnerSegments::of(&whole, LinkType::Ethernet, wrong, 1_448).is_none(), "{kind:?}, {wrong}");
         }
-        assert!(InnerSegments::of(&whole, Medium::Ethernet, at, 0).is_none());
+        assert!(InnerSegments::of(&whole, LinkType::Ethernet, at, 0).is_none());
         // Cut anywhere, changed anywhere in front: nothing panics.
         for len in 0..at + 20 {
-            assert!(InnerSegments::of(&whole[..len], Medium::Ethernet, at, 1_448).is_none(), "{kind:?}, {len}");
+            assert!(InnerSegments::of(&whole[..len], LinkType::Ethernet, at, 1_448).is_none(), "{kind:?}, {len}");
         }
         for place in 0..at + 20 {
             for bit in 0..8 {
                 let mut changed = whole.clone();
                 changed[place] ^= 1 << bit;
-                if let Some(mut segments) = InnerSegments::of(&changed, Medium::Ethernet, at, 1_448) {
+                if let Some(mut segments) = InnerSegments::of(&changed, LinkType::Ethernet, at, 1_448) {
                     while let Some(len) = segments.next_len() {
                         segments.write(&mut vec![0; len]);
                     }

@@ -1,7 +1,9 @@
 //! What a live port does to frames: it reads them where they lie, gives them another link, leaves their checksums.
 
 use crate::frames::*;
-use wideload_packet::{Checksum, Frame, Ingress, LINK_LEN_MAX, Medium, Packet, Pool, Sum, Unfit, ip::pseudo_sum};
+use wideload_packet::{
+    Checksum, Frame, Ingress, LINK_LEN_MAX, LinkType, Packet, ParseError, Pool, Sum, ip::pseudo_sum,
+};
 
 #[test]
 fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_packet_back() {
@@ -10,9 +12,9 @@ fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_
         for transport in [Transport::Udp, Transport::Tcp] {
             for len in [0, 1, 7, 1_399, 1_400] {
                 let right = packet(ip.clone(), transport, &noise(len));
-                let mut packet = read(&right, Medium::Ip, &mut pool);
+                let mut packet = read(&right, LinkType::Ip, &mut pool);
                 packet.checksum = Checksum::Verified;
-                let (upper_at, field_at) = packet.leave_checksum().expect("it has a checksum");
+                let (upper_at, field_at) = packet.defer_checksum().expect("it has a checksum");
                 let upper = packet.ip().upper.unwrap();
                 let within = if transport == Transport::Tcp { 16 } else { 6 };
                 assert_eq!((upper_at, field_at), (usize::from(upper.at), usize::from(upper.at) + within));
@@ -27,9 +29,9 @@ fn a_checksum_that_is_left_is_the_pseudo_headers_sum_and_finishing_it_gives_the_
                 let card = if transport == Transport::Udp && card == 0 { 0xFFFF } else { card };
                 assert_eq!(card.to_be_bytes(), right[field_at..field_at + 2]);
                 // What is left already stays so.
-                assert_eq!(packet.leave_checksum(), Some((upper_at, field_at)));
+                assert_eq!(packet.defer_checksum(), Some((upper_at, field_at)));
                 assert!(packet.bytes() == expected && packet.is_half_filled());
-                assert!(packet.finish_checksum() && packet.bytes() == right && !packet.is_half_filled());
+                assert!(packet.complete_checksum() && packet.bytes() == right && !packet.is_half_filled());
                 pool.give(packet.into_buffer());
             }
         }
@@ -46,9 +48,9 @@ fn no_checksum_is_left_that_may_be_wrong_or_is_none() {
     for checksum in [Checksum::Unverified, Checksum::Verified, Checksum::Partial] {
         for bytes in [&none, &echo, &fragment_v4(0, true, &datagram[20..]), &fragment_v6(0, true, &datagram[20..])]
         {
-            let mut packet = read(bytes, Medium::Ip, &mut pool);
+            let mut packet = read(bytes, LinkType::Ip, &mut pool);
             packet.checksum = checksum;
-            assert_eq!(packet.leave_checksum(), None);
+            assert_eq!(packet.defer_checksum(), None);
             assert!(packet.bytes() == bytes && packet.is_as_received() && !packet.is_half_filled());
             pool.give(packet.into_buffer());
         }
@@ -56,8 +58,8 @@ fn no_checksum_is_left_that_may_be_wrong_or_is_none() {
     for ip in headers() {
         for transport in [Transport::Udp, Transport::Tcp] {
             let bytes = packet(ip.clone(), transport, &noise(100));
-            let mut packet = read(&bytes, Medium::Ip, &mut pool);
-            assert_eq!(packet.leave_checksum(), None, "nobody has looked");
+            let mut packet = read(&bytes, LinkType::Ip, &mut pool);
+            assert_eq!(packet.defer_checksum(), None, "nobody has looked");
             assert!(packet.bytes() == bytes && packet.is_as_received() && packet.checksum == Checksum::Unverified);
             pool.give(packet.into_buffer());
         }
@@ -68,9 +70,9 @@ fn no_checksum_is_left_that_may_be_wrong_or_is_none() {
 fn a_frame_is_read_alike_wherever_it_lies() {
     let mut pool = Pool::new(1 << 22);
     for bytes in frames(&noise(64)) {
-        let reference = read(&bytes, Medium::Ethernet, &mut pool);
+        let reference = read(&bytes, LinkType::Ethernet, &mut pool);
         for at in [0, 1, 10, 12, 63, 370, 384, 1_000] {
-            let packet = laid(&bytes, at, Medium::Ethernet, &mut pool);
+            let packet = laid(&bytes, at, LinkType::Ethernet, &mut pool);
             assert!(packet.frame() == bytes && packet.is_as_received());
             assert_eq!(packet.ip(), reference.ip());
             assert_eq!(packet.link_header(), reference.link_header());
@@ -94,15 +96,15 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
     bad_sum[24] ^= 1;
     let cut = frame(2, headers()[0].clone(), Transport::Tcp, &noise(8))[..40].to_vec();
     for (bytes, medium, expected) in [
-        (&arp, Medium::Ethernet, Unfit::NotIp),
-        (&tagged, Medium::Ethernet, Unfit::NotIp),
-        (&other_version, Medium::Ethernet, Unfit::BadVersion),
-        (&bad_sum, Medium::Ethernet, Unfit::BadHeaderSum),
-        (&cut, Medium::Ethernet, Unfit::Truncated),
-        (&vec![2, 0, 0], Medium::Ethernet, Unfit::Truncated),
-        (&vec![], Medium::Ethernet, Unfit::Truncated),
-        (&vec![], Medium::Ip, Unfit::Truncated),
-        (&vec![0x50; 30], Medium::Ip, Unfit::BadVersion),
+        (&arp, LinkType::Ethernet, ParseError::NotIp),
+        (&tagged, LinkType::Ethernet, ParseError::NotIp),
+        (&other_version, LinkType::Ethernet, ParseError::BadVersion),
+        (&bad_sum, LinkType::Ethernet, ParseError::BadHeaderSum),
+        (&cut, LinkType::Ethernet, ParseError::Truncated),
+        (&vec![2, 0, 0], LinkType::Ethernet, ParseError::Truncated),
+        (&vec![], LinkType::Ethernet, ParseError::Truncated),
+        (&vec![], LinkType::Ip, ParseError::Truncated),
+        (&vec![0x50; 30], LinkType::Ip, ParseError::BadVersion),
     ] {
         for at in [0, 10, 370, 500] {
             let mut buffer = pool.lend(2_000).unwrap();
@@ -122,7 +124,8 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
 #[test]
 fn a_packet_takes_another_link_header_and_its_own_back() {
     let mut pool = Pool::new(1 << 22);
-    let media = [(Medium::Ip, 0), (Medium::Ethernet, 14), (Medium::Ethernet, 22), (Medium::Cooked2, LINK_LEN_MAX)];
+    let media =
+        [(LinkType::Ip, 0), (LinkType::Ethernet, 14), (LinkType::Ethernet, 22), (LinkType::Cooked2, LINK_LEN_MAX)];
     for ip in headers() {
         for (from, from_len) in media {
             for (to, to_len) in media {
@@ -133,13 +136,13 @@ fn a_packet_takes_another_link_header_and_its_own_back() {
                 let mut packet = laid(&bytes, 40, from, &mut pool);
                 let (before, origin) = (*packet.ip(), packet.origin());
                 let other = link(to, to_len, ether_type);
-                packet.relink(to, &other);
+                packet.set_link_header(to, &other);
                 assert!(packet.frame() == [&other[..], &bytes[from_len..end]].concat(), "the padding goes");
                 assert_eq!((packet.medium(), packet.link()), (to, &other[..]));
                 assert_eq!(packet.link_header().len, to_len);
                 assert_eq!((packet.ip(), packet.origin()), (&before, origin), "it came from where it came from");
                 assert!(!packet.is_as_received());
-                packet.relink(from, &own);
+                packet.set_link_header(from, &own);
                 assert!(packet.frame() == &bytes[..end]);
                 pool.give(packet.into_buffer());
             }
@@ -152,12 +155,12 @@ fn a_packet_takes_another_link_header_and_its_own_back() {
 #[should_panic(expected = "a link header fits in front of its packet")]
 fn a_link_header_that_is_too_long_is_refused() {
     let mut pool = Pool::new(1 << 20);
-    let mut packet = read(&packet(headers()[0].clone(), Transport::Udp, &[]), Medium::Ip, &mut pool);
-    packet.relink(Medium::Ethernet, &[0; LINK_LEN_MAX + 1]);
+    let mut packet = read(&packet(headers()[0].clone(), Transport::Udp, &[]), LinkType::Ip, &mut pool);
+    packet.set_link_header(LinkType::Ethernet, &[0; LINK_LEN_MAX + 1]);
 }
 
 /// Reads a frame that lies at this place in a buffer.
-fn laid(bytes: &[u8], at: usize, medium: Medium, pool: &mut Pool) -> Packet {
+fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
     let mut buffer = pool.lend(at + bytes.len()).unwrap();
     buffer.put(at, bytes);
     match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
@@ -167,13 +170,13 @@ fn laid(bytes: &[u8], at: usize, medium: Medium, pool: &mut Pool) -> Packet {
 }
 
 /// A link header of this length that announces this.
-fn link(medium: Medium, len: usize, ether_type: &[u8]) -> Vec<u8> {
+fn link(medium: LinkType, len: usize, ether_type: &[u8]) -> Vec<u8> {
     match medium {
-        Medium::Ethernet => {
+        LinkType::Ethernet => {
             let tags: &[u8] = if len == 14 { &[] } else { &[0x88, 0xA8, 0, 9, 0x81, 0, 0, 7] };
             [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], tags, ether_type].concat()
         }
-        Medium::Cooked2 => {
+        LinkType::Cooked2 => {
             let front = [0x81, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
             [&front[..], &[0, 9, 0x81, 0, 0, 7, 0x81, 0, 0, 5][..], ether_type].concat()
         }
@@ -188,14 +191,14 @@ fn a_router_takes_one_hop_and_nothing_else() {
     v6.resize(44, 1);
     let v4 = |ttl: u8| Spec { ttl, ..ip(4) }.payload([1, 2, 3, 4]).bytes();
     for ttl in 1..=255 {
-        let mut packet = Frame::copy(&v4(ttl), Medium::Ip, Ingress(0), &mut pool).unwrap();
-        assert_eq!(packet.hops_left(), ttl);
-        packet.take_hop();
+        let mut packet = Frame::copy(&v4(ttl), LinkType::Ip, Ingress(0), &mut pool).unwrap();
+        assert_eq!(packet.ttl(), ttl);
+        packet.decrement_ttl();
         assert_eq!(packet.bytes(), v4(ttl - 1));
         pool.give(packet.into_buffer());
     }
-    let mut packet = Frame::copy(&v6, Medium::Ip, Ingress(0), &mut pool).unwrap();
-    packet.take_hop();
+    let mut packet = Frame::copy(&v6, LinkType::Ip, Ingress(0), &mut pool).unwrap();
+    packet.decrement_ttl();
     v6[7] = 1;
-    assert_eq!((packet.hops_left(), packet.bytes()), (1, &v6[..]));
+    assert_eq!((packet.ttl(), packet.bytes()), (1, &v6[..]));
 }

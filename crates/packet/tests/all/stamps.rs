@@ -3,8 +3,8 @@
 use testkit::fields::word;
 use testkit::{Spec, ip, seal_ip, seal_transport, sum};
 use wideload_packet::{
-    Checksum, Fragment, Frame, Identifications, Ingress, Ip, Medium, PIECE_HEADER_LEN_MAX, Packet, Place, Pool,
-    SegmentTemplate, Share, Template,
+    Checksum, Fragment, Frame, Identifications, Ingress, Ip, LinkType, PIECE_HEADER_LEN_MAX, Packet, Place, Pool,
+    SegmentRange, SegmentTemplate, Template,
 };
 
 #[test]
@@ -62,7 +62,7 @@ fn a_segment_has_its_sums_for_every_payload_sum_length_and_number() {
             let check = |index, offset, payload: &[u8]| {
                 let place = Place { first: index == 0, last: false };
                 let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
-                let headers = template.stamp(&mut room, Share { index, offset, payload, place });
+                let headers = template.stamp(&mut room, SegmentRange { index, offset, payload, place });
                 check_segment(headers, payload, protocol);
             };
             // Among all words are those that make a sum of plus or minus zero.
@@ -85,7 +85,7 @@ fn a_udp_datagram_without_a_checksum_stays_without() {
     let template = SegmentTemplate::new(&packet, Identifications::Rise).expect("a train has headers");
     let place = Place { first: true, last: false };
     let mut room = [0xAA; PIECE_HEADER_LEN_MAX];
-    let headers = template.stamp(&mut room, Share { index: 0, offset: 0, payload: &[1, 2], place });
+    let headers = template.stamp(&mut room, SegmentRange { index: 0, offset: 0, payload: &[1, 2], place });
     assert_eq!(headers[24..28], [0, 10, 0, 0]);
 }
 
@@ -135,7 +135,7 @@ fn check_segment(headers: &[u8], payload: &[u8], protocol: u8) {
 
 fn parsed(bytes: &[u8]) -> Packet {
     assert!(Ip::parse(bytes).is_ok());
-    Frame::copy(bytes, Medium::Ip, Ingress(0), &mut Pool::new(1 << 20)).expect("a packet parses")
+    Frame::copy(bytes, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).expect("a packet parses")
 }
 
 fn ipv4(options: &[u8], flags: u16, protocol: u8, upper: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use crate::frames::*;
 use testkit::fields::AUTHENTICATION;
 use testkit::{Summed, chain};
-use wideload_packet::{Medium, Pool, Tunnel};
+use wideload_packet::{LinkType, Pool, Tunnel};
 
 #[test]
 fn every_kind_is_told_behind_every_ip_header() {
@@ -20,7 +20,7 @@ fn every_kind_is_told_behind_tags() {
         for tags in [&[][..], &[0x81, 0, 0, 7], &[0x88, 0xA8, 0, 9, 0x81, 0, 0, 7]] {
             for (ip, ether_type) in [(&headers()[0], [8, 0]), (&headers()[16], [0x86, 0xDD])] {
                 let frame = [&[2; 12][..], tags, &ether_type, &packet(ip, &example), &[0; 9]].concat();
-                assert_eq!(told_on(&frame, Medium::Ethernet), Some(example.tunnel), "{example:?}");
+                assert_eq!(told_on(&frame, LinkType::Ethernet), Some(example.tunnel), "{example:?}");
             }
         }
     }
@@ -59,7 +59,7 @@ fn a_message_is_told_on_the_ports_of_its_kind_and_on_no_other() {
             let expected = if fits { Some(tunnel) } else { either(ESP).then_some(Tunnel::Ipsec) };
             whole[20..22].copy_from_slice(&source.to_be_bytes());
             whole[22..24].copy_from_slice(&destination.to_be_bytes());
-            let packet = read(&whole, Medium::Ip, &mut pool);
+            let packet = read(&whole, LinkType::Ip, &mut pool);
             assert_eq!(Tunnel::of(&packet), expected, "{tunnel:?} from {source} to {destination}");
             pool.give(packet.into_buffer());
         }
@@ -321,11 +321,11 @@ fn fragment_of_v6(example: &Example, offset: usize, more: bool) -> Vec<u8> {
 
 #[track_caller]
 fn told(packet: &[u8]) -> Option<Tunnel> {
-    told_on(packet, Medium::Ip)
+    told_on(packet, LinkType::Ip)
 }
 
 #[track_caller]
-fn told_on(frame: &[u8], medium: Medium) -> Option<Tunnel> {
+fn told_on(frame: &[u8], medium: LinkType) -> Option<Tunnel> {
     Tunnel::of(&read(frame, medium, &mut Pool::new(1 << 20)))
 }
 

@@ -7,14 +7,14 @@ mod receiving;
 mod sending;
 mod socket_options;
 
-use crate::landing::Layout;
 use crate::options::Options;
-use crate::port::{Offloads, Port, Received, ToDo, Wire};
+use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
 use crate::refusal::{is_down, refused, would_wait};
+use crate::rx_buffer::Layout;
 use crate::vnet::Laid;
 use linux::device::{self, Device, sentence};
-use offload::leases::Leases;
-use packet::{Frame, Ingress, Landed, Medium, Places, Pool};
+use offload::leases::FlowOffload;
+use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use receiving::{Apart, Receiving, Taken};
 use sending::{Memory, Sending};
 use socket_options::{bound_index, drops, join, set, size_buffers, speak_vnet, spoken_vnet};
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct PacketSocket {
     socket: OwnedFd,
     address: String,
-    medium: Medium,
+    medium: LinkType,
     offloads: Offloads,
     /// Bytes of the virtio-net header that the kernel puts in front of each frame.
     vnet_len: usize,
@@ -36,7 +36,7 @@ pub struct PacketSocket {
     missed: u64,
     /// The interface went down, and was not seen up since.
     is_down: bool,
-    leases: Option<Leases>,
+    leases: Option<FlowOffload>,
     /// Why it has none where it was to have some.
     why_no_leases: Option<String>,
 }
@@ -77,8 +77,8 @@ impl PacketSocket {
         }
         tried("get memory", size_buffers(&socket, options.socket_buffer_len))?;
         // Nothing comes before it is joined: all that does is numbered.
-        let may_lend = options.may_lend && medium == Medium::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
-        let opened = may_lend.then(|| Leases::open(index.cast_unsigned(), options.lends_to)).transpose();
+        let may_lend = options.may_lend && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
+        let opened = may_lend.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
         let why_no_leases = opened.as_ref().err().map(ToString::to_string);
         let (leases, filter) = opened.ok().flatten().unzip();
         tried("join it", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
@@ -90,7 +90,7 @@ impl PacketSocket {
     fn new(
         socket: OwnedFd,
         address: String,
-        (index, medium, mtu): (i32, Medium, usize),
+        (index, medium, mtu): (i32, LinkType, usize),
         vnet_len: usize,
         offloads: Offloads,
     ) -> PacketSocket {
@@ -154,7 +154,8 @@ impl PacketSocket {
         let medium = medium(hardware).ok_or_else(|| io::Error::other(format!("{address}: it has changed")))?;
         let mtu = device.mtu().map_err(gone)?;
         let vnet_len = spoken_vnet(&socket);
-        let adopt = |[map, entry, exit]: [OwnedFd; 3]| Leases::adopt(map, [entry, exit], index.cast_unsigned());
+        let adopt =
+            |[map, entry, exit]: [OwnedFd; 3]| FlowOffload::adopt(map, [entry, exit], index.cast_unsigned());
         let leases = leases.map(adopt).transpose().map_err(gone)?;
         let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads);
         Ok(PacketSocket { leases, ..fresh })
@@ -165,8 +166,8 @@ impl PacketSocket {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        places: Option<Places<'_>>,
-        landed: &mut Vec<Landed>,
+        places: Option<PayloadSlots<'_>>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let layout = self.layout;
@@ -211,11 +212,11 @@ impl PacketSocket {
 
     /// Sends a batch and says how many wires the kernel took. Where it has no piece of memory for a long one, that goes alone, in
     /// several pieces.
-    fn send(&mut self, batch: &[Wire<'_>]) -> io::Result<usize> {
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> io::Result<usize> {
         let PacketSocket { sending, socket, vnet_len, medium, leases, .. } = self;
         // The program that writes tags out is there with the leases.
-        let medium = &(*medium, leases.is_some() && *medium == Medium::Ethernet);
-        let is_long = |wire: &Wire<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
+        let medium = &(*medium, leases.is_some() && *medium == LinkType::Ethernet);
+        let is_long = |wire: &TxFrame<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
         match (sending.call(socket, batch, *vnet_len, *medium, Memory::OnePiece), batch) {
             (Err(error), [first, ..]) if error.raw_os_error() == Some(libc::ENOBUFS) && is_long(first) => {
                 sending.call(socket, &batch[..1], *vnet_len, *medium, Memory::Pieces)
@@ -244,7 +245,7 @@ impl Port for PacketSocket {
         &self.address
     }
 
-    fn medium(&self) -> Medium {
+    fn medium(&self) -> LinkType {
         self.medium
     }
 
@@ -264,16 +265,16 @@ impl Port for PacketSocket {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        places: Places<'_>,
-        landed: &mut Vec<Landed>,
+        places: PayloadSlots<'_>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
-        let link_len = if self.medium == Medium::Ethernet { ETHERNET_LEN } else { 0 };
+        let link_len = if self.medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         let places = Some(places).filter(|places| self.layout.takes(places, Some(link_len)));
         self.receive_batch(ingress, pool, places, landed, frames)
     }
 
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         let mut sent_count = 0;
         for batch in wires.chunks(BATCH_COUNT) {
             let count = match self.send(batch) {
@@ -282,7 +283,7 @@ impl Port for PacketSocket {
                 Err(error) if would_wait(&error) => break,
                 Err(error) => {
                     self.is_down |= is_down(&error);
-                    let has_to_do = batch.first().is_some_and(|wire| wire.to_do != ToDo::default());
+                    let has_to_do = batch.first().is_some_and(|wire| wire.to_do != TxOffload::default());
                     return Err(refused(&self.address, error, has_to_do));
                 }
             };
@@ -298,7 +299,7 @@ impl Port for PacketSocket {
         self.kernel_drops()
     }
 
-    fn leases(&mut self) -> Option<&mut Leases> {
+    fn leases(&mut self) -> Option<&mut FlowOffload> {
         self.leases.as_mut()
     }
 
@@ -307,7 +308,7 @@ impl Port for PacketSocket {
     }
 
     fn settle(&mut self) {
-        if self.leases.as_ref().is_some_and(Leases::lags) {
+        if self.leases.as_ref().is_some_and(FlowOffload::lags) {
             self.kernel_drops();
         }
         if let Some(leases) = &mut self.leases {
@@ -316,7 +317,7 @@ impl Port for PacketSocket {
     }
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        [self.fd()].into_iter().chain(self.leases.iter().flat_map(Leases::fds)).collect()
+        [self.fd()].into_iter().chain(self.leases.iter().flat_map(FlowOffload::fds)).collect()
     }
 
     fn kept_count(&self) -> usize {
@@ -329,11 +330,11 @@ impl Port for PacketSocket {
 }
 
 /// What stands in front of the packets of an interface; none where we cannot read it (the kernel's if_arp.h).
-fn medium(hardware: u16) -> Option<Medium> {
+fn medium(hardware: u16) -> Option<LinkType> {
     match hardware {
-        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Medium::Ethernet),
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
         libc::ARPHRD_NONE | libc::ARPHRD_PPP | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 => {
-            Some(Medium::Ip)
+            Some(LinkType::Ip)
         }
         _ => None,
     }

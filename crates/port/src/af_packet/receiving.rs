@@ -3,10 +3,10 @@
 //! The kernel takes a VLAN tag out of a frame and says it beside it; it is put back here.
 
 use super::{BATCH_COUNT, NO_MESSAGE};
-use crate::landing::{BATCH_LEN, Came, Landing, Layout, NOTHING};
+use crate::rx_buffer::{BATCH_LEN, Layout, NOTHING, RxBuffer, RxOutcome};
 use crate::vnet::{Laid, VnetHeader};
 use linux::device::checked;
-use packet::{Buffer, Front, Landed, Medium, Places, Pool};
+use packet::{Buffer, HeaderLayout, LinkType, PayloadSlots, Pool, SplitFrame};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub(super) struct Receiving {
     wanted_count: usize,
     /// What the next frames are likely to be.
     expected: Expected,
-    landings: [Landing; BATCH_COUNT],
+    landings: [RxBuffer; BATCH_COUNT],
     controls: [Control; BATCH_COUNT],
     parts: [[libc::iovec; 3]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
@@ -35,14 +35,14 @@ enum Expected {
 
 /// Where the payloads of a batch go that is received apart.
 pub(super) struct Apart<'a> {
-    front: Front,
+    front: HeaderLayout,
     places: [Option<&'a mut [u8]>; BATCH_COUNT],
 }
 
 /// A frame of a batch.
 pub(super) enum Taken {
     /// Its payload lies at its place.
-    Apart(Landed),
+    Apart(SplitFrame),
     /// It is all there, and lies so; what is left to do for it.
     Whole(Buffer, Laid, VnetHeader),
 }
@@ -57,17 +57,17 @@ unsafe impl Send for Receiving {}
 
 impl<'a> Apart<'a> {
     /// The first `count` of these places.
-    pub(super) fn new(mut places: Places<'a>, count: usize) -> Apart<'a> {
+    pub(super) fn new(mut places: PayloadSlots<'a>, count: usize) -> Apart<'a> {
         let front = places.front();
         let next = |index: usize| if index < count { places.next() } else { None };
         Apart { front, places: std::array::from_fn(next) }
     }
 
-    pub(super) fn place(&self, index: usize) -> Option<(Front, &[u8])> {
+    pub(super) fn place(&self, index: usize) -> Option<(HeaderLayout, &[u8])> {
         self.places[index].as_deref().map(|place| (self.front, place))
     }
 
-    fn place_mut(&mut self, index: usize) -> Option<(Front, &mut [u8])> {
+    fn place_mut(&mut self, index: usize) -> Option<(HeaderLayout, &mut [u8])> {
         self.places[index].as_deref_mut().map(|place| (self.front, place))
     }
 }
@@ -77,7 +77,7 @@ impl Receiving {
         Receiving {
             wanted_count: FIRST_BATCH_COUNT,
             expected: Expected::Short,
-            landings: std::array::from_fn(|_| Landing::default()),
+            landings: std::array::from_fn(|_| RxBuffer::default()),
             controls: [Control([0; CONTROL_LEN]); BATCH_COUNT],
             parts: [[NOTHING; 3]; BATCH_COUNT],
             messages: [NO_MESSAGE; BATCH_COUNT],
@@ -88,7 +88,7 @@ impl Receiving {
     /// for; where there is none at all, frames are received to their header only, and lost.
     pub(super) fn stock(&mut self, layout: Layout, pool: &mut Pool) -> usize {
         let wanted = &mut self.landings[..self.wanted_count];
-        let mut whole = |landing: &mut Landing| landing.lend_small(layout, pool) && landing.lend_spill(pool);
+        let mut whole = |landing: &mut RxBuffer| landing.lend_small(layout, pool) && landing.lend_overflow(pool);
         match wanted.iter_mut().position(|landing| !whole(landing)) {
             None | Some(0) => wanted.len(),
             Some(count) => count,
@@ -142,7 +142,7 @@ impl Receiving {
         layout: Layout,
         vnet_len: usize,
         laid: Laid,
-        place: Option<(Front, &[u8])>,
+        place: Option<(HeaderLayout, &[u8])>,
         may_stay: bool,
     ) -> Option<Taken> {
         let message = &self.messages[index];
@@ -157,15 +157,15 @@ impl Receiving {
         let tag = tag(&self.controls[index].0[..control_len]);
         let came = match place {
             Some(place) => landing.take_apart(vnet_len, laid, place, may_stay && tag.is_none())?,
-            None => Came::Whole(landing.take(layout, len)?),
+            None => RxOutcome::Whole(landing.take(layout, len)?),
         };
         let mut buffer = match came {
-            Came::Apart(it) => return Some(Taken::Apart(it)),
-            Came::Whole(buffer) => buffer,
+            RxOutcome::Apart(it) => return Some(Taken::Apart(it)),
+            RxOutcome::Whole(buffer) => buffer,
         };
         let header = VnetHeader::read(&landing.vnet);
         Some(match tag {
-            Some(tag) if laid.medium == Medium::Ethernet && len >= ADDRESSES_LEN => {
+            Some(tag) if laid.medium == LinkType::Ethernet && len >= ADDRESSES_LEN => {
                 insert_tag(&mut buffer, laid.at, tag);
                 let laid = Laid { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
                 Taken::Whole(buffer, laid, header.moved_by(TAG_LEN as u16))
@@ -176,12 +176,12 @@ impl Receiving {
 
     /// Does each of the first `count` have all its memory?
     pub(super) fn is_stocked(&self, count: usize) -> bool {
-        self.landings[..count].iter().all(Landing::is_stocked)
+        self.landings[..count].iter().all(RxBuffer::is_stocked)
     }
 
     /// Buffers that it keeps for frames to come.
     pub(super) fn kept_count(&self) -> usize {
-        self.landings.iter().map(Landing::kept_count).sum()
+        self.landings.iter().map(RxBuffer::kept_count).sum()
     }
 
     /// Gives them back.

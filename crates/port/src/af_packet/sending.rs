@@ -2,12 +2,12 @@
 
 use super::socket_options::way;
 use super::{BATCH_COUNT, NO_MESSAGE};
-use crate::landing::NOTHING;
-use crate::port::Wire;
+use crate::port::TxFrame;
+use crate::rx_buffer::NOTHING;
 use crate::vnet::{self, VnetHeader};
 use linux::device::checked;
 use offload::leases::{FOLDED_LEN, Folded};
-use packet::Medium;
+use packet::LinkType;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
@@ -50,9 +50,9 @@ impl Sending {
     pub(super) fn call(
         &mut self,
         socket: &OwnedFd,
-        wires: &[Wire<'_>],
+        wires: &[TxFrame<'_>],
         vnet_len: usize,
-        (medium, folds): (Medium, bool),
+        (medium, folds): (LinkType, bool),
         memory: Memory,
     ) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Sending {
                 header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             }
             // Without a link header the kernel is told which protocol it is.
-            if medium == Medium::Ip {
+            if medium == LinkType::Ip {
                 let is_version_6 = wire.header.first().is_some_and(|first| first >> 4 == 6);
                 header.msg_name = (&raw mut self.ways[usize::from(is_version_6)]).cast();
                 header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

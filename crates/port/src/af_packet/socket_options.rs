@@ -1,12 +1,12 @@
 //! What a packet socket is to be -> options, filter and address that the kernel takes.
 
 use super::medium;
-use crate::options::{Fanout, Spread};
+use crate::options::{Fanout, FanoutMode};
 use crate::vnet;
 use linux::device::checked;
 use offload::leases;
 use offload::steer::{self, Start};
-use packet::Medium;
+use packet::LinkType;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
@@ -62,15 +62,15 @@ pub(super) fn join(
         // A group ignores what goes out only where it says so itself.
         let number = i32::from(group) | (spread_number(spread) | IGNORES_OUTGOING) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
-        if let Spread::Steered(count) = spread {
-            let start = if medium(hardware) == Some(Medium::Ip) { Start::Packet } else { Start::Told };
+        if let FanoutMode::Steered(count) = spread {
+            let start = if medium(hardware) == Some(LinkType::Ip) { Start::Packet } else { Start::Told };
             let program = steer::program(start, count)?;
             // The group keeps it.
             set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;
         }
     }
     if let Some(own) = own {
-        return leases::stand(socket.as_fd(), own.as_fd());
+        return leases::attach(socket.as_fd(), own.as_fd());
     }
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
@@ -80,13 +80,13 @@ pub(super) fn join(
     filter(socket, &[LOAD_MARK, IS_OURS, REFUSE, ACCEPT])
 }
 
-fn spread_number(spread: Spread) -> libc::c_int {
+fn spread_number(spread: FanoutMode) -> libc::c_int {
     let number = match spread {
-        Spread::Flow => libc::PACKET_FANOUT_HASH,
-        Spread::Steered(_) => libc::PACKET_FANOUT_EBPF,
-        Spread::Turns => libc::PACKET_FANOUT_LB,
-        Spread::Processor => libc::PACKET_FANOUT_CPU,
-        Spread::Queue => libc::PACKET_FANOUT_QM,
+        FanoutMode::Flow => libc::PACKET_FANOUT_HASH,
+        FanoutMode::Steered(_) => libc::PACKET_FANOUT_EBPF,
+        FanoutMode::Turns => libc::PACKET_FANOUT_LB,
+        FanoutMode::Processor => libc::PACKET_FANOUT_CPU,
+        FanoutMode::Queue => libc::PACKET_FANOUT_QM,
     };
     number as libc::c_int
 }

@@ -13,13 +13,15 @@ mod rings;
 mod socket;
 
 use crate::options::Options;
-use crate::port::{Offloads, Port, Received, ToDo, Wire};
+use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
 use crate::refusal::{Refusal, refused};
 use interface::Interface;
 use linux::device::sentence;
 use linux::netlink::Netlink;
 use offload::xdp::Redirect;
-use packet::{CLASS_LENS, Frame, Front, HEADROOM, Ingress, Landed, Medium, Places, Pool, Unfit};
+use packet::{
+    CLASS_LENS, Frame, HEADROOM, HeaderLayout, Ingress, LinkType, ParseError, PayloadSlots, Pool, SplitFrame,
+};
 use rings::{Mapping, Ring};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +65,7 @@ struct Rings {
 /// A frame that came.
 enum Came {
     /// A fragment, with its payload at its place.
-    Apart(Landed),
+    Apart(SplitFrame),
     /// Something else, in one piece.
     Whole(Frame),
     /// There was no memory for it.
@@ -124,12 +126,12 @@ impl XdpSocket {
             buffer.put(at, bytes);
             at += bytes.len();
         }
-        Some(judged(Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress), self.is_of_this_machine))
+        Some(judged(Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress), self.is_of_this_machine))
     }
 
     /// Copies the frame in `parts`, which is no longer than what is expected, into a buffer up to its payload, and that to its
     /// place. A frame that is something else is whole.
-    fn gather_apart(&self, ingress: Ingress, pool: &mut Pool, (front, place): (Front, &mut [u8])) -> Came {
+    fn gather_apart(&self, ingress: Ingress, pool: &mut Pool, (front, place): (HeaderLayout, &mut [u8])) -> Came {
         let len = self.frame_len();
         let room = (front.len() + place.len()).saturating_sub(ETHERNET_LEN);
         let Some(mut buffer) = pool.lend(room) else { return Came::Nothing };
@@ -141,10 +143,10 @@ impl XdpSocket {
             place[behind..behind + payload.len()].copy_from_slice(payload);
             at += bytes.len();
         }
-        match Landed::of(buffer, FRAME_AT, len, front, place, Medium::Ethernet, ingress) {
+        match SplitFrame::of(buffer, FRAME_AT, len, front, place, LinkType::Ethernet, ingress) {
             Ok(landed) => Came::Apart(landed),
             Err(buffer) => Came::Whole(judged(
-                Frame::read(buffer, FRAME_AT, len, Medium::Ethernet, ingress),
+                Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress),
                 self.is_of_this_machine,
             )),
         }
@@ -163,8 +165,8 @@ impl XdpSocket {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        mut places: Option<Places<'_>>,
-        landed: &mut Vec<Landed>,
+        mut places: Option<PayloadSlots<'_>>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         let mut received = Received { was_last: true, ..Received::default() };
@@ -175,7 +177,7 @@ impl XdpSocket {
                 continue;
             }
             received.count += 1;
-            let front = places.as_ref().map(Places::front);
+            let front = places.as_ref().map(PayloadSlots::front);
             let expected = places.as_mut().and_then(Iterator::next);
             let came = match front.zip(expected) {
                 Some((front, place)) if self.frame_len() <= front.len() + place.len() => {
@@ -221,7 +223,7 @@ impl XdpSocket {
     }
 
     /// Sends as many of `wires` as the kernel takes in one call, and says how many those were.
-    fn send_some(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn send_some(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         if !self.is_through()? {
             return Ok(0);
         }
@@ -251,8 +253,8 @@ impl XdpSocket {
 
     /// Why a frame cannot be sent: the kernel would not say it.
     #[inline]
-    fn refusal(&mut self, wire: &Wire<'_>) -> Option<io::Error> {
-        if wire.to_do != ToDo::default() {
+    fn refusal(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
+        if wire.to_do != TxOffload::default() {
             return Some(refused(&self.address, io::Error::from_raw_os_error(libc::EINVAL), true));
         }
         if wire.header.len() + wire.payload.len() < ETHERNET_LEN {
@@ -266,14 +268,14 @@ impl XdpSocket {
 
     /// As [`XdpSocket::refusal`], after another look at the MTU.
     #[cold]
-    fn too_long(&mut self, wire: &Wire<'_>) -> Option<io::Error> {
+    fn too_long(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
         let error = || Refusal::TooLong.error(&self.address, &io::Error::from_raw_os_error(libc::EMSGSIZE));
         (packet_len(wire) > self.mtu).then(error)
     }
 
     /// Puts one wire into chunks, of which there are enough.
-    fn put(&mut self, wire: &Wire<'_>) {
+    fn put(&mut self, wire: &TxFrame<'_>) {
         let mut rest = [wire.header, wire.payload];
         let mut left = wire.header.len() + wire.payload.len();
         while left > 0 {
@@ -342,8 +344,8 @@ impl Port for XdpSocket {
         &self.address
     }
 
-    fn medium(&self) -> Medium {
-        Medium::Ethernet
+    fn medium(&self) -> LinkType {
+        LinkType::Ethernet
     }
 
     fn offloads(&self) -> Offloads {
@@ -362,14 +364,14 @@ impl Port for XdpSocket {
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
-        places: Places<'_>,
-        landed: &mut Vec<Landed>,
+        places: PayloadSlots<'_>,
+        landed: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
         self.receive_batch(ingress, pool, Some(places), landed, frames)
     }
 
-    fn transmit(&mut self, wires: &[Wire<'_>]) -> io::Result<usize> {
+    fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         let mut sent_count = 0;
         while sent_count < wires.len() {
             match self.send_some(&wires[sent_count..]) {
@@ -422,9 +424,9 @@ impl Rings {
 fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
         // Only GSO packets lack a length, and none comes this way.
-        Frame::Ip(packet) if packet.ip().length_missing => Frame::Other(packet.into_raw(), Unfit::BadTotalLen),
+        Frame::Ip(packet) if packet.ip().length_missing => Frame::Other(packet.into_raw(), ParseError::BadTotalLen),
         Frame::Ip(mut packet) if is_of_this_machine => {
-            packet.judge_checksum();
+            packet.detect_checksum();
             Frame::Ip(packet)
         }
         other => other,
@@ -437,12 +439,12 @@ fn chunk_of(address: u64) -> u64 {
 }
 
 /// Chunks that a wire needs.
-fn part_count(wire: &Wire<'_>) -> usize {
+fn part_count(wire: &TxFrame<'_>) -> usize {
     (wire.header.len() + wire.payload.len()).div_ceil(CHUNK_LEN)
 }
 
 /// Bytes that count against an MTU: all but the Ethernet header and the first VLAN tag.
-fn packet_len(wire: &Wire<'_>) -> usize {
+fn packet_len(wire: &TxFrame<'_>) -> usize {
     let is_tagged = matches!(wire.header.get(12..14), Some([0x81, 0x00] | [0x88, 0xA8]));
     let link_len = if is_tagged { ETHERNET_LEN + TAG_LEN } else { ETHERNET_LEN };
     (wire.header.len() + wire.payload.len()).saturating_sub(link_len)
@@ -504,7 +506,7 @@ mod tests {
             let open = |name| XdpSocket::open(name, &Options::default()).expect("it is there");
             let (mut near, mut far) = (open("near"), open("far"));
             let frame = [[2; 12].as_slice(), &[0x88, 0xB5], &[7; 86]].concat();
-            let wire = Wire { header: &frame, payload: &[], to_do: ToDo::default() };
+            let wire = TxFrame { header: &frame, payload: &[], to_do: TxOffload::default() };
             let mut pool = Pool::new(1 << 20);
             let mut comes = |far: &mut XdpSocket, patience| {
                 let until = Instant::now() + patience;

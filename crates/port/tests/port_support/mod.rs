@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::Spec;
-use wideload_port::{Offloads, Port, ToDo, TrainKind, TrainToDo, Wire};
+use wideload_port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 
 /// A network namespace that lives as long as this.
 pub struct Namespace(File);
@@ -94,9 +94,13 @@ impl Forwarder {
             self.told.finished_count += self.frames.iter_mut().map(|frame| u64::from(finish(frame))).sum::<u64>();
         }
         let takes_none = to.offloads() == NOTHING;
-        let to_do: Vec<ToDo> =
-            self.frames.iter_mut().map(|frame| if takes_none { ToDo::default() } else { to_do(frame) }).collect();
-        let wires: Vec<Wire> = self.frames.iter().zip(&to_do).map(|(frame, to_do)| wire(frame, *to_do)).collect();
+        let to_do: Vec<TxOffload> = self
+            .frames
+            .iter_mut()
+            .map(|frame| if takes_none { TxOffload::default() } else { to_do(frame) })
+            .collect();
+        let wires: Vec<TxFrame> =
+            self.frames.iter().zip(&to_do).map(|(frame, to_do)| wire(frame, *to_do)).collect();
         let mut rest = &wires[..];
         while !rest.is_empty() {
             let count = to.transmit(rest).expect("the other interface takes it");
@@ -119,30 +123,30 @@ impl Forwarder {
 /// Finishes a half-filled checksum; true where there was one.
 pub fn finish(frame: &mut Frame) -> bool {
     match frame {
-        Frame::Ip(packet) => packet.finish_checksum(),
+        Frame::Ip(packet) => packet.complete_checksum(),
         Frame::Other(..) => false,
     }
 }
 
 /// What is left to the port: all that was left to us.
-pub fn to_do(frame: &mut Frame) -> ToDo {
-    let Frame::Ip(packet) = frame else { return ToDo::default() };
+pub fn to_do(frame: &mut Frame) -> TxOffload {
+    let Frame::Ip(packet) = frame else { return TxOffload::default() };
     if packet.checksum != Checksum::Partial {
-        return ToDo::default();
+        return TxOffload::default();
     }
     let link_len = packet.link().len();
     let checksum =
-        packet.leave_checksum().map(|(start, field)| ((link_len + start) as u16, (link_len + field) as u16));
-    let train = packet.train.map(|train| TrainToDo {
+        packet.defer_checksum().map(|(start, field)| ((link_len + start) as u16, (link_len + field) as u16));
+    let train = packet.gso.map(|train| GsoRequest {
         segment_len: train.segment_len,
         header_len: (link_len + packet.len() - packet.train_len()) as u16,
         kind: match (packet.is_tcp(), packet.ip().version) {
-            (false, _) => TrainKind::Udp,
-            (true, packet::Version::V4) => TrainKind::Tcp4 { cwr: false },
-            (true, packet::Version::V6) => TrainKind::Tcp6 { cwr: false },
+            (false, _) => GsoKind::Udp,
+            (true, packet::Version::V4) => GsoKind::Tcp4 { cwr: false },
+            (true, packet::Version::V6) => GsoKind::Tcp6 { cwr: false },
         },
     });
-    ToDo { checksum, train }
+    TxOffload { checksum, train }
 }
 
 pub fn into_buffer(frame: Frame) -> Buffer {
@@ -152,12 +156,12 @@ pub fn into_buffer(frame: Frame) -> Buffer {
     }
 }
 
-pub fn wire(frame: &Frame, to_do: ToDo) -> Wire<'_> {
+pub fn wire(frame: &Frame, to_do: TxOffload) -> TxFrame<'_> {
     let header = match frame {
         Frame::Ip(packet) => packet.frame(),
         Frame::Other(raw, _) => raw.frame(),
     };
-    Wire { header, payload: &[], to_do }
+    TxFrame { header, payload: &[], to_do }
 }
 
 /// Forwards in both directions, on a thread of its own, until it is told to stop.
@@ -188,7 +192,7 @@ pub fn wait(ports: &[&mut dyn Port], milliseconds: i32) {
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
 }
 
-/// Receives until a frame comes that `is_it`, at most ten seconds, and gives its bytes to `look`.
+/// Receives until a frame comes that `is_it`, at most ten seconds, and gives its bytes to `get_mut`.
 pub fn receive_one<T>(port: &mut dyn Port, pool: &mut Pool, mut look: impl FnMut(&Frame) -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(10);
     let mut frames = Vec::new();
@@ -256,9 +260,9 @@ pub fn settle(one: &mut dyn Port, other: &mut dyn Port) {
     assert!(came, "a frame comes through");
 }
 
-pub fn plain(frame: &[u8]) -> Wire<'_> {
+pub fn plain(frame: &[u8]) -> TxFrame<'_> {
     let (header, payload) = frame.split_at(frame.len().min(34));
-    Wire { header, payload, to_do: ToDo::default() }
+    TxFrame { header, payload, to_do: TxOffload::default() }
 }
 
 /// Sends it, however often the other end's queue is full.

@@ -2,7 +2,7 @@
 
 use super::craft::{self, SYN, Tcp, head, udp};
 use super::fragments::{Clock, fresh};
-use super::stand::{Out, Stand, Verdict};
+use super::rig::{Out, Rig, Verdict};
 use super::{Field, holds};
 use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, Head, ICMP, ICMPV6, TCP, UDP, V4_LEN};
@@ -117,7 +117,7 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
     for round in 0..rounds {
         for (did_other, counts) in [false, true].into_iter().zip(&mut counts) {
             let secret = field.dice.number();
-            let mut stand = Stand::new(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500], secret);
+            let mut stand = Rig::new(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500], secret);
             let mut drawn = 0;
             // Where in the second the experiment begins is not known either.
             let start = Duration::from_micros(field.dice.below(1_000_000));
@@ -272,13 +272,13 @@ fn check_answer(answer: &[u8], trigger: &[u8]) -> Verdict {
 }
 
 /// The card of a host, with a secret of its own.
-fn card(field: &Field, number: u64) -> Stand {
+fn card(field: &Field, number: u64) -> Rig {
     let gateway = Gateway::new(GatewayRole::WideInterface, 0);
-    Stand::new(&gateway, [65_535, 1_280], field.seed.wrapping_mul(1_000) + number)
+    Rig::new(&gateway, [65_535, 1_280], field.seed.wrapping_mul(1_000) + number)
 }
 
 /// The identification of the first piece that left.
-fn first_id(stand: &Stand) -> Option<u32> {
+fn first_id(stand: &Rig) -> Option<u32> {
     let id = |out: Out<'_>| wire::read(out.frame).filter(|seen| seen.piece.is_some()).map(|seen| seen.id);
     stand.left().find_map(id)
 }

@@ -2,7 +2,7 @@
 
 use super::craft::{self, Tcp, from_address, head, piece, pieces, udp};
 use super::fragments::Clock;
-use super::stand::{Stand, Verdict};
+use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
 use crate::topology::{Gateway, GatewayRole, Lateness};
 use crate::wire::{Head, TCP, UDP};
@@ -30,7 +30,7 @@ pub fn collisions(field: &mut Field) -> Verdict {
                 stand.push(Duration::ZERO, Toward::Wide, &frame)?;
             }
         }
-        let reassembler = stand.wide_side().widening.reassembler.as_ref();
+        let reassembler = stand.wide_side().aggregation.reassembler.as_ref();
         let longest = reassembler.map_or(0, Reassembler::longest_search);
         // Of keys that nobody chose, the longest search of a table that is half full takes so many steps (Knuth, volume 3,
         // section 6.4, on linear probing).
@@ -178,7 +178,7 @@ fn paces(field: &mut Field) -> Verdict {
         let mut now = Duration::from_secs(1);
         let mut said = Tcp::of([number as u16, 80], 1);
         let head = head(number % 2 == 0, 3, 2, TCP, 1);
-        let send = |stand: &mut Stand, said: &Tcp<'_>, now| {
+        let send = |stand: &mut Rig, said: &Tcp<'_>, now| {
             stand.push(now, Toward::Wide, &craft::segment(&head, said, &[3; LEN as usize]))
         };
         // Thirty before it make the average what the pace is, five after it must not be needed to.
@@ -187,7 +187,7 @@ fn paces(field: &mut Field) -> Verdict {
             send(&mut stand, &said, now)?;
             said.seq += LEN;
         }
-        let ends = |stand: &Stand| Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum::<u64>();
+        let ends = |stand: &Rig| Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum::<u64>();
         let (since, before) = (now, ends(&stand));
         // Half more, as the average need not have settled; two intervals more, as what is due leaves where the next comes.
         let due = since + patience * 3 / 2 + 2 * pace;

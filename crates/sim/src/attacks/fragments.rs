@@ -2,13 +2,13 @@
 
 use super::craft::{self, from_address, head, piece, pieces, udp, with_options};
 use super::octets::Octets;
-use super::stand::{Stand, Verdict};
+use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
 use crate::topology::Gateway;
 use crate::wire::{self, Head, ICMP, UDP};
 use core::time::Duration;
 use engine::{Event, Reason, Toward};
-use packet::Medium;
+use packet::LinkType;
 
 /// rel:A01: pieces that end past the longest datagram, by themselves, and by a first piece whose options come late.
 pub fn ping_of_death(field: &mut Field) -> Verdict {
@@ -304,7 +304,7 @@ pub fn empty_pieces(field: &mut Field) -> Verdict {
                     let [first, last] = [0, 1].map(|at| pieces(&head, &upper, 1_400).swap_remove(at));
                     let bad = piece(&head, offset, more, &craft::bytes(number, len));
                     let reasons = [Reason::FragZeroLen, Reason::FragLenNot8, Reason::FragOversize];
-                    let ended = |stand: &Stand| reasons.map(|reason| stand.retired(reason)).iter().sum::<u64>();
+                    let ended = |stand: &Rig| reasons.map(|reason| stand.retired(reason)).iter().sum::<u64>();
                     let before = ended(&stand);
                     let left = stand.push_all(now.tick(), TICK, Toward::Wide, &[first, bad, last])?;
                     let whole: Vec<_> = left.into_iter().filter(|frame| frame.len() > 1_400).collect();
@@ -349,7 +349,7 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
 /// identification, VLAN, or the port that they came by.
 pub fn short_keys(field: &mut Field) -> Verdict {
     let mut stand = field.host();
-    stand.medium = Medium::Ethernet;
+    stand.medium = LinkType::Ethernet;
     let (mut now, mut number) = (Clock::default(), 0u64);
     for round in 0..field.times(20_000, 300) {
         for part in 0..7u32 {
@@ -475,7 +475,7 @@ pub fn wrapped_ids(field: &mut Field) -> Verdict {
 /// How many of them left.
 fn come_round(
     field: &mut Field,
-    stand: &mut Stand,
+    stand: &mut Rig,
     count: u64,
     gap: Duration,
     lost_every: u64,

@@ -2,7 +2,7 @@
 
 use super::craft::{self, padding, piece, pieces, udp, with_extensions, with_options};
 use super::fragments::{Clock, TICK, fresh};
-use super::stand::{Stand, Verdict};
+use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
 use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING, UDP};
@@ -244,7 +244,7 @@ pub fn recursion(field: &mut Field) -> Verdict {
 
 /// A packet goes from the host behind one card to the host behind another, in whatever pieces, and is what it was; but for the
 /// identification of IPv4, which the card gives where it cuts.
-fn round_trip(near: &mut Stand, far: &mut Stand, now: &mut Clock, packet: &[u8]) -> Verdict {
+fn round_trip(near: &mut Rig, far: &mut Rig, now: &mut Clock, packet: &[u8]) -> Verdict {
     near.push(now.tick(), Toward::Narrow, packet)?;
     let wires: Vec<_> = near.left().map(|out| out.frame.to_vec()).collect();
     let mut arrived = far.push_all(now.tick(), TICK / 64, Toward::Wide, &wires)?;

@@ -4,7 +4,7 @@
 //! them knows nothing of how the engine works: laws that are looked at after every packet, models too simple to be wrong, and
 //! bounds. Time and work that only a clock can measure are the bench's (its rows `attack`).
 
-mod bystanders;
+mod background;
 mod craft;
 mod errors;
 mod floods;
@@ -13,14 +13,14 @@ mod headers;
 mod list;
 mod octets;
 mod platform;
+mod rig;
 mod segments;
-mod stand;
 
 pub use list::ATTACKS;
 
-use crate::draw::{Dice, mix};
+use crate::rng::{Rng, mix};
 use crate::topology::{Gateway, GatewayRole, Lateness};
-use stand::{Stand, Verdict};
+use rig::{Rig, Verdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An attack that has a name.
@@ -96,7 +96,7 @@ impl Attack {
 
     /// Runs it. What the engine itself asserts is a law too: where it panics, the attack is not held.
     pub fn run(&self, seed: u64, extent: Extent) -> Report {
-        let mut field = Field { dice: Dice::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
+        let mut field = Field { dice: Rng::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
         let end = match self.state {
             State::Waiting(what) => End::Waiting(what),
             State::Live(tests) => End::Live(tests),
@@ -112,7 +112,7 @@ impl Attack {
 
 /// What a judge works with.
 struct Field {
-    dice: Dice,
+    dice: Rng,
     seed: u64,
     extent: Extent,
     packets: u64,
@@ -125,21 +125,21 @@ impl Field {
     }
 
     /// The card of a host behind a link of 1,500 bytes, that makes datagrams whole and ends those that stay in pieces.
-    fn host(&self) -> Stand {
+    fn host(&self) -> Rig {
         self.stand(&host(), [65_535, 1_500])
     }
 
     /// A border between links of 9,000 and of 1,500 bytes.
-    fn border(&self) -> Stand {
+    fn border(&self) -> Rig {
         self.stand(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500])
     }
 
-    fn stand(&self, gateway: &Gateway, mtus: [u16; 2]) -> Stand {
-        Stand::new(gateway, mtus, self.seed)
+    fn stand(&self, gateway: &Gateway, mtus: [u16; 2]) -> Rig {
+        Rig::new(gateway, mtus, self.seed)
     }
 
     /// Ends an attack on a gateway.
-    fn end(&mut self, stand: &mut Stand) -> Verdict {
+    fn end(&mut self, stand: &mut Rig) -> Verdict {
         self.packets += stand.packets;
         stand.end()
     }

@@ -3,17 +3,17 @@
 use super::craft;
 use super::floods::anything;
 use super::fragments::{Clock, in_ethernet};
-use super::stand::{Stand, Verdict};
+use super::rig::{Rig, Verdict};
 use super::{Field, holds};
 use crate::topology::{Gateway, GatewayRole};
 use crate::wire::V4_LEN;
 use engine::{Reason, Toward};
-use packet::Medium;
+use packet::LinkType;
 
 /// rel:A52: frames of 0 to 60 bytes from every kind of link, that begin like packets or like nothing: what holds a whole packet is
 /// read, what is cut or too short for one passes for a reason that has a name.
 pub fn short_frames(field: &mut Field) -> Verdict {
-    let media = [Medium::Ip, Medium::Ethernet, Medium::Loopback, Medium::Cooked, Medium::Cooked2];
+    let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
     for medium in media {
         let mut stand = field.border();
         (stand.medium, stand.has_right_sums) = (medium, false);
@@ -45,33 +45,33 @@ pub fn short_frames(field: &mut Field) -> Verdict {
 }
 
 /// A packet behind the header of its link; on an Ethernet, half of them in a VLAN.
-fn on_link(field: &mut Field, medium: Medium, packet: &[u8]) -> Vec<u8> {
+fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
     let is_v4 = packet[0] >> 4 == 4;
     let kind: [u8; 2] = if is_v4 { [8, 0] } else { [0x86, 0xDD] };
     let station = [2, 0, 0, 0, 0, 1, 0, 0];
     match medium {
-        Medium::Ip => packet.to_vec(),
-        Medium::Ethernet => in_ethernet(if field.dice.one_in(2) { &[7] } else { &[] }, packet),
-        Medium::Loopback => [&[0, 0, 0, if is_v4 { 2 } else { 30 }], packet].concat(),
+        LinkType::Ip => packet.to_vec(),
+        LinkType::Ethernet => in_ethernet(if field.dice.one_in(2) { &[7] } else { &[] }, packet),
+        LinkType::Loopback => [&[0, 0, 0, if is_v4 { 2 } else { 30 }], packet].concat(),
         // To this host, from a station whose address has six bytes.
-        Medium::Cooked => [&[0, 0, 0, 1, 0, 6][..], &station, &kind, packet].concat(),
-        Medium::Cooked2 => [&kind[..], &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6], &station, packet].concat(),
+        LinkType::Cooked => [&[0, 0, 0, 1, 0, 6][..], &station, &kind, packet].concat(),
+        LinkType::Cooked2 => [&kind[..], &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6], &station, packet].concat(),
     }
 }
 
 /// Length of the shortest header of a link, in bytes.
-fn link_len_min(medium: Medium) -> usize {
+fn link_len_min(medium: LinkType) -> usize {
     match medium {
-        Medium::Ip => 0,
-        Medium::Ethernet => 14,
-        Medium::Loopback => 4,
-        Medium::Cooked => 16,
-        Medium::Cooked2 => 20,
+        LinkType::Ip => 0,
+        LinkType::Ethernet => 14,
+        LinkType::Loopback => 4,
+        LinkType::Cooked => 16,
+        LinkType::Cooked2 => 20,
     }
 }
 
 /// Frames that were read, and that passed unread.
-fn fates(stand: &Stand) -> [u64; 2] {
+fn fates(stand: &Rig) -> [u64; 2] {
     let ledger = stand.ledger(Toward::Wide);
     [ledger.received.packets, Reason::ALL.iter().map(|reason| ledger.passed(*reason).packets).sum()]
 }

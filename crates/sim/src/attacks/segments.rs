@@ -2,14 +2,14 @@
 
 use super::craft::{self, ACK, PSH, Tcp, head, udp};
 use super::fragments::{Clock, TICK, in_ethernet, shuffle};
-use super::stand::{Stand, Verdict};
+use super::rig::{Rig, Verdict};
 use super::{Field, holds};
 use crate::pattern::Pattern;
 use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, Head, Seen, TCP, TCP_LEN, UDP};
 use core::time::Duration;
 use engine::{Event, Hold, Mode, Reason, Toward};
-use packet::Medium;
+use packet::LinkType;
 use std::collections::BTreeMap;
 
 /// rel:A37: segments of few bytes, every other one first, so that nothing joins at once: of a flow no more than 64 segments and
@@ -158,7 +158,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
         let mut stand = field.stand(&gateway, [9_000, 1_500]);
-        stand.medium = Medium::Ethernet;
+        stand.medium = LinkType::Ethernet;
         let mut now = Clock::default();
         for round in 0..field.times(60_000, 800) {
             let mut stream = Stream::new(round, round % 2 == 1);
@@ -188,7 +188,7 @@ pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
         let mut stand = field.stand(&gateway, [9_000, 1_500]);
-        stand.medium = Medium::Ethernet;
+        stand.medium = LinkType::Ethernet;
         let mut now = Clock::default();
         let mut stream = Stream::new(field.seed, false);
         for round in 0..field.times(200_000, 3_000) {
@@ -297,7 +297,7 @@ fn moving_on(field: &mut Field) -> Verdict {
 }
 
 /// See [`moving_on`]: what was said of each segment, the first left out.
-fn judge_moving_on(stand: &Stand, said: &[[u32; 3]]) -> Verdict {
+fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
     let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
     stand.left().try_for_each(|out| {
         let seen = wire::read(out.frame).ok_or("a segment cannot be read")?;
@@ -361,7 +361,7 @@ fn shifted(field: &mut Field) -> Verdict {
 }
 
 /// Packets that came and did not end: as many leave.
-fn owed(stand: &Stand) -> u64 {
+fn owed(stand: &Rig) -> u64 {
     let ended: u64 = Reason::ALL.iter().map(|reason| stand.retired(*reason)).sum();
     stand.ledger(Toward::Wide).received.packets - ended
 }
@@ -513,7 +513,7 @@ impl Stream {
     }
 
     /// Takes what left of it.
-    fn take_all(&mut self, stand: &Stand) -> Verdict {
+    fn take_all(&mut self, stand: &Rig) -> Verdict {
         stand.left().try_for_each(|out| match wire::read(out.frame) {
             Some(seen) => self.take(out.frame, &seen),
             None => Err("a segment cannot be read".to_owned()),
@@ -559,7 +559,7 @@ impl Stream {
 }
 
 /// A stream of a few hundred segments, some out of their turn, through a gateway; in reversible mode each comes back as it was.
-fn run_stream(field: &mut Field, stand: &mut Stand, mode: Mode, is_v6: bool) -> Verdict {
+fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Verdict {
     let mut stream = Stream::new(field.dice.number(), is_v6);
     let mut now = Clock::default();
     let (mut came, mut went) = (Vec::new(), Vec::new());
@@ -596,13 +596,13 @@ fn run_stream(field: &mut Field, stand: &mut Stand, mode: Mode, is_v6: bool) -> 
 }
 
 /// A gateway in which segments may wait for others.
-fn waiting(field: &Field, mode: Mode) -> Stand {
+fn waiting(field: &Field, mode: Mode) -> Rig {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     field.stand(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
 }
 
 /// Ends an attack on a gateway that joined segments: more went into runs than there were runs.
-fn end_joined(field: &mut Field, stand: &mut Stand) -> Verdict {
+fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
     stand.end()?;
     let gathered = stand.event(Event::Gathered);
     let runs: u64 = Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum();
@@ -611,7 +611,7 @@ fn end_joined(field: &mut Field, stand: &mut Stand) -> Verdict {
 }
 
 /// Where the segments that left begin, and how long they are.
-fn starts(stand: &Stand) -> Vec<(u32, usize)> {
+fn starts(stand: &Rig) -> Vec<(u32, usize)> {
     let start = |frame: &[u8]| {
         let upper = craft::upper(frame, &wire::read(frame)?);
         Some((wire::long(upper, 4), upper.len() - usize::from(upper[12] >> 4) * 4))

@@ -7,7 +7,7 @@ mod model;
 mod red;
 mod shape;
 
-pub use crate::draw::Losses;
+pub use crate::rng::Losses;
 pub use model::{Counters, Departure, Fate, Link, Tally};
 pub(crate) use shape::stretch;
 pub use shape::{BadShape, Burst, Queue, RED_LEN_MEAN, REORDER_PATIENCE, Red, RedMode, Reorder, Shape};

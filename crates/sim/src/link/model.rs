@@ -7,7 +7,7 @@
 
 use super::red::Early;
 use super::shape::{Queue, REORDER_PATIENCE, Reorder, Shape};
-use crate::draw::{Losses, Question, befalls, draw, flipped_bits};
+use crate::rng::{Losses, Question, befalls, draw, flipped_bits};
 use packet::{Buffer, HEADROOM, Pool, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -6,8 +6,8 @@
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Order, Request};
-use crate::draw::Dice;
 use crate::event::Events;
+use crate::rng::Rng;
 use packet::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -187,9 +187,9 @@ struct Gathered {
 
 impl<'a> Run<'a> {
     fn new(card: &'a Offload, load: &'a Load) -> Run<'a> {
-        let mut dice = Dice::new(load.seed);
+        let mut dice = Rng::new(load.seed);
         let receive = card.threads.receive.max(1);
-        let of = |dice: &mut Dice| Gathered {
+        let of = |dice: &mut Rng| Gathered {
             thread: (dice.number() % u64::from(receive)) as usize,
             ..Gathered::default()
         };

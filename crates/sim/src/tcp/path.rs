@@ -8,8 +8,8 @@ use super::SendCounts;
 use super::connection::{Connection, Emit, End, Outgoing};
 use super::segment::Segment;
 use super::settings::Settings;
-use crate::draw::Dice;
 use crate::event::Events;
+use crate::rng::Rng;
 use packet::{Ecn, Time};
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ struct Path<'a> {
     transfer: &'a Transfer,
     ends: [Connection; 2],
     lines: [Line; 2],
-    dice: Dice,
+    dice: Rng,
     events: Events<usize>,
     travelling: Vec<Travelling>,
     free: Vec<usize>,
@@ -153,7 +153,7 @@ impl<'a> Path<'a> {
         Path {
             ends: [Connection::new(transfer.sender.clone()), Connection::listening(transfer.receiver.clone())],
             lines: [Line::default(); 2],
-            dice: Dice::new(transfer.seed),
+            dice: Rng::new(transfer.seed),
             events: Events::default(),
             travelling: Vec::new(),
             free: Vec::new(),

@@ -3,9 +3,9 @@
 //! What leaves is asked for: [`poll`](Sender::poll) says what may leave next, until nothing may. Places count from the SYN,
 //! which is 0; the first byte is 1, and FIN stands behind the last.
 
-mod hearing;
-mod sending;
-mod waiting;
+mod on_ack;
+mod timers;
+mod transmit;
 
 use super::congestion::Congestion;
 use super::pmtu::PathMtu;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
 use wideload_sim::link::Shape;
 use wideload_sim::swarm::Case;
-use wideload_sim::{Bend, Broken, GatewayRole, Kind, Law, Scene};
+use wideload_sim::{Broken, GatewayRole, InjectedBug, Kind, Law, Scene};
 
 #[test]
 fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
@@ -22,24 +22,24 @@ fn a_straight_gateway_breaks_no_law_and_all_of_it_arrives() {
 
 #[test]
 fn what_drops_silently_breaks_conservation() {
-    assert_eq!(broken(Bend::DropsSilently).law, Law::Conservation);
+    assert_eq!(broken(InjectedBug::DropsSilently).law, Law::Conservation);
 }
 
 #[test]
 fn what_forgets_a_buffer_breaks_conservation() {
-    let broken = broken(Bend::ForgetsBuffer);
+    let broken = broken(InjectedBug::ForgetsBuffer);
     assert_eq!(broken.law, Law::Conservation);
     assert!(broken.what.contains("buffers are lent"), "{broken}");
 }
 
 #[test]
 fn what_exceeds_an_mtu_breaks_the_first_law() {
-    assert_eq!(broken(Bend::ExceedsMtu).law, Law::Mtu);
+    assert_eq!(broken(InjectedBug::ExceedsMtu).law, Law::Mtu);
 }
 
 #[test]
 fn what_changes_bytes_breaks_integrity_though_its_checksums_are_right() {
-    assert_eq!(broken(Bend::Corrupts).law, Law::Integrity);
+    assert_eq!(broken(InjectedBug::Corrupts).law, Law::Integrity);
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
     for is_v6 in [false, true] {
         for (bend, marks_above, shown) in [
             (None, Some(0), None),
-            (Some(Bend::LosesMarks), Some(0), Some("left so")),
-            (Some(Bend::InventsMarks), None, Some("came so")),
+            (Some(InjectedBug::LosesMarks), Some(0), Some("left so")),
+            (Some(InjectedBug::InventsMarks), None, Some("came so")),
         ] {
             for sizes in [Sizes::Fixed(1_000), Sizes::Fixed(5_000)] {
                 let mut scene = marked(bend, marks_above, sizes);
@@ -69,27 +69,27 @@ fn what_loses_or_invents_marks_of_congestion_breaks_integrity() {
 
 #[test]
 fn what_refuses_in_silence_breaks_refusal() {
-    let broken = broken(Bend::TellsNobody);
+    let broken = broken(InjectedBug::TellsNobody);
     assert_eq!(broken.law, Law::Refusal);
     assert!(broken.what.contains("tell its sender"), "{broken}");
 }
 
 #[test]
 fn what_cuts_what_must_stay_whole_breaks_refusal() {
-    let mut scene = scene(GatewayRole::Border, Some(Bend::CutsAll));
+    let mut scene = scene(GatewayRole::Border, Some(InjectedBug::CutsAll));
     scene.flows.retain(|flow| flow.kind == FlowKind::Datagrams && flow.from == HOSTS[0]);
     assert_eq!(run(&scene).broken.expect("a law breaks").law, Law::Refusal);
 }
 
 #[test]
 fn what_reorders_breaks_order() {
-    let broken = broken(Bend::Reorders);
+    let broken = broken(InjectedBug::Reorders);
     assert_eq!(broken.law, Law::Order, "{broken}");
 }
 
 #[test]
 fn what_reorders_breaks_order_among_damaged_packets_too() {
-    for (shown, bend) in [(None, None), (Some(Law::Order), Some(Bend::Reorders))] {
+    for (shown, bend) in [(None, None), (Some(Law::Order), Some(InjectedBug::Reorders))] {
         let mut scene = scene(GatewayRole::WideInterface, bend);
         scene.flows.retain(|flow| flow.kind == FlowKind::Stream);
         for flow in &mut scene.flows {
@@ -102,14 +102,14 @@ fn what_reorders_breaks_order_among_damaged_packets_too() {
 
 #[test]
 fn what_holds_past_its_deadline_breaks_holding() {
-    let broken = broken(Bend::HoldsTooLong);
+    let broken = broken(InjectedBug::HoldsTooLong);
     assert_eq!(broken.law, Law::Holding, "{broken}");
 }
 
 #[test]
 fn a_message_that_vanishes_behind_all_counters_is_missed_in_the_end() {
     let mut scene = scene(GatewayRole::Border, None);
-    scene.bend = Some(Bend::LosesUnseen);
+    scene.bend = Some(InjectedBug::LosesUnseen);
     let broken = run(&scene).broken.expect("a law breaks");
     assert_eq!(broken.law, Law::Integrity);
     assert!(broken.what.contains("did not arrive"), "{broken}");
@@ -117,7 +117,7 @@ fn a_message_that_vanishes_behind_all_counters_is_missed_in_the_end() {
 
 #[test]
 fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it() {
-    let case = Case { bend: Some(Bend::DropsSilently), ..Case::of(1) };
+    let case = Case { bend: Some(InjectedBug::DropsSilently), ..Case::of(1) };
     let what = case.run().expect_err("a gateway that drops breaks a law");
     let failure = case.shrink(what);
     let most = |case: &Case| case.scene().flows.iter().map(|flow| flow.count).sum::<u64>();
@@ -130,13 +130,13 @@ fn a_broken_law_shrinks_to_fewer_packets_and_names_the_command_that_repeats_it()
 }
 
 /// The first law that a bent gateway breaks.
-fn broken(bend: Bend) -> Broken {
+fn broken(bend: InjectedBug) -> Broken {
     let outcome = run(&scene(GatewayRole::Border, Some(bend)));
     outcome.broken.unwrap_or_else(|| panic!("{bend:?} breaks no law: {:?}", outcome.hits))
 }
 
 /// A host on wide links, a gateway, a host on narrow ones: datagrams that no router may cut, some too long, and streams.
-fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
+fn scene(role: GatewayRole, bend: Option<InjectedBug>) -> Scene {
     let topology = pair(role, Shape { delay: Duration::from_micros(50), ..Shape::default() });
     let [far, near] = HOSTS;
     let flows = vec![
@@ -155,7 +155,7 @@ fn scene(role: GatewayRole, bend: Option<Bend>) -> Scene {
 }
 
 /// Datagrams and a stream toward the wide host that take part in congestion notification, joined where they come in pieces.
-fn marked(bend: Option<Bend>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
+fn marked(bend: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
     let mut scene = scene(GatewayRole::WideInterface, bend);
     let [far, near] = HOSTS;
     scene.topology.nodes[near].kind = Kind::Host { dont_fragment: false };

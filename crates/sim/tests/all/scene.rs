@@ -4,7 +4,7 @@ use std::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Sizes};
 use wideload_sim::tcp::End;
 use wideload_sim::tcp::settings::{Algorithm, Probing};
-use wideload_sim::{Kind, Outcome, Router, Scene, To, World};
+use wideload_sim::{Kind, Outcome, Router, Scene, Simulation, To};
 
 #[test]
 fn a_file_says_nodes_links_and_what_they_are_like() {
@@ -242,5 +242,5 @@ mtu = 1300
 "#;
 
 fn run(text: &str) -> Outcome {
-    World::new(&text.parse::<Scene>().unwrap_or_else(|bad| panic!("{bad}"))).run()
+    Simulation::new(&text.parse::<Scene>().unwrap_or_else(|bad| panic!("{bad}"))).run()
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
 use wideload_sim::link::Shape;
-use wideload_sim::{Gateway, GatewayRole, Kind, Outcome, Scene, Topology, World};
+use wideload_sim::{Gateway, GatewayRole, Kind, Outcome, Scene, Simulation, Topology};
 
 /// A host on wide links, a gateway, a host on narrow ones, over a wire like this.
 pub fn pair(role: GatewayRole, shape: Shape) -> Topology {
@@ -37,7 +37,7 @@ pub fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
 }
 
 pub fn run(scene: &Scene) -> Outcome {
-    World::new(scene).run()
+    Simulation::new(scene).run()
 }
 
 /// The far host and the near one.

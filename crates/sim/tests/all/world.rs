@@ -6,7 +6,8 @@ use wideload_sim::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use wideload_sim::link::{Burst, Queue, Red, RedMode, Reorder, Shape};
 use wideload_sim::swarm::{Case, TOUR};
 use wideload_sim::{
-    Bend, Change, Fault, Gateway, GatewayRole, Hits, Kind, Law, Role, Router, Scene, To, Topology, World,
+    Change, Coverage, Fault, Gateway, GatewayRole, InjectedBug, Kind, Law, Role, Router, Scene, Simulation, To,
+    Topology,
 };
 
 #[test]
@@ -31,15 +32,15 @@ fn a_trace_is_the_same_in_every_build() {
 fn counting_everything_after_each_event_changes_nothing_and_finds_nothing() {
     for seed in [3, 6, 7] {
         let scene = Case::of(seed).scene();
-        let usual = World::new(&scene).run();
-        let thorough = World::new(&Scene { is_thorough: true, ..scene }).run();
+        let usual = Simulation::new(&scene).run();
+        let thorough = Simulation::new(&Scene { is_thorough: true, ..scene }).run();
         assert_eq!(thorough, usual, "seed {seed}");
     }
 }
 
 #[test]
 fn a_tour_of_seeds_breaks_no_law_and_meets_everything() {
-    let mut hits = Hits::new();
+    let mut hits = Coverage::new();
     for seed in 0..TOUR {
         match Case::of(seed).run() {
             Ok(outcome) => hits.add(&outcome.hits),
@@ -166,7 +167,7 @@ fn a_connection_that_cannot_end_breaks_a_law() {
 #[test]
 fn bytes_that_a_gateway_changes_in_a_connection_are_seen() {
     let mut scene = talking(scene(plain(), Shape::default()), [0, 2]);
-    scene.bend = Some(Bend::Corrupts);
+    scene.bend = Some(InjectedBug::Corrupts);
     let broken = run(&scene).broken.expect("a law breaks");
     assert_eq!(broken.law, Law::Integrity, "{broken}");
 }

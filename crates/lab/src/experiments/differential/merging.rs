@@ -7,11 +7,12 @@ use crate::experiments::wire::{
     ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, RST, SYN, URG, Upper, one_hop_on, put_content, put_upper,
 };
 use engine::{
-    Batch, Gateway, GatewaySettings, Holding, Mode, Pieces, Position, Secret, Secrets, SideSettings, Trains, Way,
+    Batch, Egress, Gateway, GatewaySettings, Holding, Mode, Position, Secret, Secrets, SegmentSize, SideSettings,
+    WirePackets,
 };
 use fastrand::Rng;
-use packet::{Ingress, Medium, Packet, Pool, Sum, Time, Version};
-use port::{ToDo, Wire};
+use packet::{Ingress, LinkType, Packet, Pool, Sum, Time, Version};
+use port::{TxFrame, TxOffload};
 use std::fmt::Write;
 use std::io;
 use std::time::Duration;
@@ -65,7 +66,7 @@ impl Bench for Merging {
                 ..SideSettings::new(u16::MAX, Position::Transit)
             };
             // What is joined leaves as it was joined.
-            let side = SideSettings { trains: [Trains::Kept; 2], ..side };
+            let side = SideSettings { segment_size: [SegmentSize::Preserve; 2], ..side };
             let secrets = Secrets::both(Secret::new(rng.u128(..)));
             Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(128 << 20))
         };
@@ -166,7 +167,7 @@ impl Merging {
 
     fn ask_kernel(&mut self, frames: &[Vec<u8>], flow_count: usize) -> io::Result<Vec<Left>> {
         for frame in frames {
-            let wire = Wire { header: frame, payload: &[], to_do: ToDo::default() };
+            let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
             let _ = self.forwarder.send(wire);
         }
         let (mut left, mut count) = (vec![Left::default(); flow_count], 0);
@@ -210,19 +211,19 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
     let mut batch = Batch::default();
     for frame in frames {
         let pool = &mut gateway.output_mut(0).pool;
-        batch.receive(frame, Medium::Ip, Ingress(0), None, pool);
+        batch.receive(frame, LinkType::Ip, Ingress(0), None, pool);
         gateway.push(*now, 0, &mut batch);
     }
     gateway.release(*now, 0);
     while let Some(way) = gateway.next(0) {
         match way {
-            Way::Forward(mut packet) | Way::Answer(mut packet) => {
+            Egress::Forward(mut packet) | Egress::IcmpReply(mut packet) => {
                 if let Some(flow) = left.get_mut(flow_at(&packet)) {
                     flow.take(&mut packet);
                 }
                 gateway.done(0, packet);
             }
-            Way::Pass(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
+            Egress::PassThrough(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
         }
     }
     for packet in left.iter_mut().flat_map(|left| &mut left.packets) {
@@ -234,10 +235,10 @@ fn ask_engine(gateway: &mut Gateway, now: &mut Time, frames: &[Vec<u8>], flow_co
 impl Left {
     /// Takes a packet or train, and says how many packets it is.
     fn take(&mut self, packet: &mut Packet) -> usize {
-        if packet.train.is_none() {
-            packet.finish_checksum();
+        if packet.gso.is_none() {
+            packet.complete_checksum();
         }
-        let mut pieces = Pieces::of(packet);
+        let mut pieces = WirePackets::of(packet);
         let before = self.packets.len();
         while let Some(piece) = pieces.next() {
             let mut bytes = [piece.header, piece.payload].concat();

@@ -7,14 +7,15 @@ use super::{Bench, Kind, Verdict};
 use crate::experiments::wire::{v4_destination, v6_destination};
 use crate::net::Host;
 use engine::{
-    Batch, Gateway, GatewaySettings, Guessing, Join, Late, Position, Prefixes, Secret, Secrets, SideSettings, Way,
+    Batch, Egress, FragmentPolicy, Gateway, GatewaySettings, Late, PlacementMode, Position, Prefixes, Secret,
+    Secrets, SideSettings,
 };
 use fastrand::Rng;
 use linux::addresses::Prefix;
 use linux::raw::RawSocket;
 use linux::routes::Route;
-use packet::{Ingress, Medium, Packet, Pool, Time, Version};
-use port::{Kind as DeviceKind, Offloads, Options, Port, Tap, ToDo, Wire};
+use packet::{Ingress, LinkType, Packet, Pool, Time, Version};
+use port::{Kind as DeviceKind, Offloads, Options, Port, Tap, TxFrame, TxOffload};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -56,8 +57,8 @@ impl Bench for Reassembly {
             _host: host,
             tap,
             sockets,
-            singly: gateway(Guessing::Never, rng),
-            in_batches: gateway(Guessing::Always, rng),
+            singly: gateway(PlacementMode::Never, rng),
+            in_batches: gateway(PlacementMode::Always, rng),
             now: Time::ZERO,
             slot: rng.u32(..1 << 24),
         };
@@ -120,7 +121,7 @@ impl Reassembly {
 
     fn ask_kernel(&mut self, frames: &Frames, first: u32, count: usize) -> io::Result<Vec<Delivered>> {
         for (frame, _) in frames.each() {
-            let wire = Wire { header: frame, payload: &[], to_do: ToDo::default() };
+            let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
             // What the kernel refuses at once it does not deliver either.
             let _ = self.tap.transmit(&[wire]);
         }
@@ -178,12 +179,12 @@ impl Reassembly {
 }
 
 /// Makes datagrams whole for their host.
-fn gateway(guessing: Guessing, rng: &mut Rng) -> Gateway {
+fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     let side = SideSettings {
         memory: 256 << 20,
-        joins: Prefixes::new(Join::Destination),
+        joins: Prefixes::new(FragmentPolicy::Reassemble),
         late: Late::Retire,
-        guessing,
+        placement: guessing,
         ..SideSettings::new(u16::MAX, Position::Transit)
     };
     let secrets = Secrets::both(Secret::new(rng.u128(..)));
@@ -200,16 +201,16 @@ fn push<'f>(
     let mut batch = Batch::default();
     let (mut places, pool) = gateway.places(0);
     for frame in frames {
-        batch.receive(frame, Medium::Ip, Ingress(0), places.as_mut(), pool);
+        batch.receive(frame, LinkType::Ip, Ingress(0), places.as_mut(), pool);
     }
     gateway.push(now, 0, &mut batch);
     while let Some(way) = gateway.next(0) {
         match way {
-            Way::Forward(packet) | Way::Answer(packet) => {
+            Egress::Forward(packet) | Egress::IcmpReply(packet) => {
                 delivered.extend(as_delivered(&packet));
                 gateway.done(0, packet);
             }
-            Way::Pass(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
+            Egress::PassThrough(raw, _) => gateway.output_mut(0).pool.give(raw.into_buffer()),
         }
     }
 }

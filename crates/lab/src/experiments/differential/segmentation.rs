@@ -5,10 +5,12 @@ use crate::experiments::forwarder::{Enough, Forwarder, Treats};
 use crate::experiments::wire::{
     ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, URG, Upper, one_hop_on, put_content, put_upper,
 };
-use engine::{Batch, Gateway, GatewaySettings, Pieces, Position, Secret, Secrets, SideSettings, Trains, Way};
+use engine::{
+    Batch, Egress, Gateway, GatewaySettings, Position, Secret, Secrets, SegmentSize, SideSettings, WirePackets,
+};
 use fastrand::Rng;
-use packet::{Checksum, Frame, Identifications, Ingress, Maker, Medium, Pool, Time, Train, Version};
-use port::{ToDo, TrainKind, TrainToDo, Wire};
+use packet::{Checksum, Frame, Gso, Identifications, Ingress, LinkType, Maker, Pool, Time, Version};
+use port::{GsoKind, GsoRequest, TxFrame, TxOffload};
 use std::io;
 
 /// A train.
@@ -106,18 +108,18 @@ impl Segmentation {
         let is_v4 = case.ip.version == Version::V4;
         let cwr = case.upper.flags & CWR != 0;
         let kind = match (case.upper.is_tcp, is_v4) {
-            (false, _) => TrainKind::Udp,
-            (true, true) => TrainKind::Tcp4 { cwr },
-            (true, false) => TrainKind::Tcp6 { cwr },
+            (false, _) => GsoKind::Udp,
+            (true, true) => GsoKind::Tcp4 { cwr },
+            (true, false) => GsoKind::Tcp6 { cwr },
         };
-        let train = TrainToDo {
+        let train = GsoRequest {
             segment_len: case.segment_len,
             header_len: (upper_at + case.upper.header_len()) as u16,
             kind,
         };
         let checksum = Some((upper_at as u16, (upper_at + case.upper.field_at()) as u16));
-        let to_do = ToDo { checksum, train: Some(train) };
-        if let Err(why) = self.forwarder.send(Wire { header: bytes, payload: &[], to_do }) {
+        let to_do = TxOffload { checksum, train: Some(train) };
+        if let Err(why) = self.forwarder.send(TxFrame { header: bytes, payload: &[], to_do }) {
             return Ok(Err(why.to_string()));
         }
         let mut segments = Vec::new();
@@ -133,22 +135,22 @@ impl Segmentation {
         let segment_len = case.resized_from.unwrap_or(case.segment_len);
         let header_len = bytes.len() - usize::from(case.payload_len);
         let (mtu, trains) = match case.resized_from {
-            Some(_) => (header_len as u16 + case.segment_len, Trains::Resized),
-            None => (u16::MAX, Trains::Kept),
+            Some(_) => (header_len as u16 + case.segment_len, SegmentSize::Maximise),
+            None => (u16::MAX, SegmentSize::Preserve),
         };
-        let side = SideSettings { trains: [trains; 2], ..SideSettings::new(mtu, Position::Transit) };
+        let side = SideSettings { segment_size: [trains; 2], ..SideSettings::new(mtu, Position::Transit) };
         let secrets = Secrets::both(Secret::new(7));
         let mut gateway = Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(1 << 20));
         let pool = &mut gateway.output_mut(0).pool;
-        let mut packet = Frame::copy(bytes, Medium::Ip, Ingress(0), pool).map_err(|why| format!("{why:?}"))?;
+        let mut packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), pool).map_err(|why| format!("{why:?}"))?;
         packet.checksum = Checksum::Partial;
-        packet.train = Some(Train { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
+        packet.gso = Some(Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
         let mut batch = Batch { frames: vec![Frame::Ip(packet)], ..Batch::default() };
         gateway.push(Time::ZERO, 0, &mut batch);
         let mut segments = Vec::new();
         while let Some(way) = gateway.next(0) {
-            let Way::Forward(packet) = way else { return Err("something else than the packet left".to_owned()) };
-            let mut pieces = Pieces::of(&packet);
+            let Egress::Forward(packet) = way else { return Err("something else than the packet left".to_owned()) };
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 segments.push([piece.header, piece.payload].concat());
             }

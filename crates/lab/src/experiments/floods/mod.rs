@@ -18,7 +18,7 @@ mod systems;
 use super::Conditions;
 use linux::clock::Clock;
 use load::{Load, is_good};
-use packet::{Frame, Ingress, Medium, NoPacket, Packet, Pool, Time, Version};
+use packet::{CopyError, Frame, Ingress, LinkType, Packet, Pool, Time, Version};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt;
@@ -298,8 +298,8 @@ fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
     ledger.row(load, rate, load.good_count, held_max)
 }
 
-fn copy(piece: &[u8], pool: &mut Pool) -> Result<Packet, NoPacket> {
-    Frame::copy(piece, Medium::Ip, Ingress(0), pool)
+fn copy(piece: &[u8], pool: &mut Pool) -> Result<Packet, CopyError> {
+    Frame::copy(piece, LinkType::Ip, Ingress(0), pool)
 }
 
 impl FloodRow {

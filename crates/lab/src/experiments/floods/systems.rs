@@ -7,13 +7,14 @@ use super::super::wire::{v4_destination, v6_destination};
 use super::load::{PORT, is_good};
 use crate::net::Host;
 use engine::{
-    Batch, Gateway, GatewaySettings, Join, Late, Pieces, Position, Prefixes, Secret, Secrets, SideSettings, Way,
+    Batch, Egress, FragmentPolicy, Gateway, GatewaySettings, Late, Position, Prefixes, Secret, Secrets,
+    SideSettings, WirePackets,
 };
 use linux::addresses::Prefix;
 use linux::clock::Clock;
 use linux::routes::Route;
 use packet::{Frame, Pool, Time, Version};
-use port::{Kind, Offloads, Options, Port, Tap, ToDo, Wire};
+use port::{Kind, Offloads, Options, Port, Tap, TxFrame, TxOffload};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -112,7 +113,7 @@ impl Behind {
 
 impl Target for Behind {
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        let wire = Wire { header: packet, payload: &[], to_do: ToDo::default() };
+        let wire = TxFrame { header: packet, payload: &[], to_do: TxOffload::default() };
         self.forwarder.send(wire)
     }
 
@@ -140,7 +141,7 @@ impl Rejoining {
     pub(super) fn new() -> Rejoining {
         let side = SideSettings {
             memory: CAP,
-            joins: Prefixes::new(Join::Destination),
+            joins: Prefixes::new(FragmentPolicy::Reassemble),
             late: Late::Retire,
             ..SideSettings::new(u16::MAX, Position::Source)
         };
@@ -167,18 +168,18 @@ impl Rejoining {
         gateway.expire(now);
         batch.frames.push(frame);
         gateway.push(now, 0, batch);
-        let held = gateway.side(0).widening.charged();
+        let held = gateway.side(0).aggregation.charged();
         assert!(held <= CAP + DATAGRAM_LEN_MAX, "{held} bytes are held of {CAP}: at most a datagram more may be");
         *held_max = (*held_max).max(held);
         while let Some(way) = gateway.next(0) {
             let packet = match way {
-                Way::Forward(packet) | Way::Answer(packet) => packet,
-                Way::Pass(raw, _) => {
+                Egress::Forward(packet) | Egress::IcmpReply(packet) => packet,
+                Egress::PassThrough(raw, _) => {
                     gateway.output_mut(0).pool.give(raw.into_buffer());
                     continue;
                 }
             };
-            let mut pieces = Pieces::of(&packet);
+            let mut pieces = WirePackets::of(&packet);
             while let Some(piece) = pieces.next() {
                 if piece.payload.is_empty() {
                     write(piece.header)?;
@@ -209,7 +210,7 @@ impl Inbox {
 }
 
 fn write(tap: &mut Tap, packet: &[u8]) -> io::Result<()> {
-    tap.transmit(&[Wire { header: packet, payload: &[], to_do: ToDo::default() }]).map(drop)
+    tap.transmit(&[TxFrame { header: packet, payload: &[], to_do: TxOffload::default() }]).map(drop)
 }
 
 /// What each may hold, in bytes: the kernel's usual ipfrag_high_thresh.

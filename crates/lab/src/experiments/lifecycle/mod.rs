@@ -12,7 +12,7 @@ use self::network::Network;
 use super::running::{Running, spelled};
 use super::{Conditions, Role};
 use crate::inventory::{Difference, Inventory};
-use daemon::control::{Client, Direction, Request, Turn};
+use daemon::control::{Client, Direction, Request, Toggle};
 use flows::{Flows, Mark};
 use rustix::process::Signal;
 use serde::Serialize;
@@ -437,7 +437,7 @@ impl Round {
     fn drain(&self) -> io::Result<()> {
         let mut client = Client::connect(&self.network.control())?;
         for stage in self.network.holding_stages() {
-            let (stage, way, switch) = ((*stage).to_owned(), Direction::Both, Turn::Off);
+            let (stage, way, switch) = ((*stage).to_owned(), Direction::Both, Toggle::Off);
             client.ask(&Request::Bypass { stage, way, switch })?;
         }
         thread::sleep(DRAIN);

@@ -4,8 +4,8 @@ use super::super::Role;
 use super::flows::{Flows, Route};
 use crate::inventory::Inventory;
 use crate::net::Offloading;
-use crate::pair::Pair;
-use crate::trio::{Middle, NARROW, Trio, WIDE, v4, v6};
+use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4, v6};
+use crate::two_hosts::TwoHosts;
 use daemon::service::Service;
 use linux::addresses::Prefix;
 use linux::namespace::Namespace;
@@ -29,21 +29,21 @@ pub(super) struct Network {
 }
 
 enum Hosts {
-    Trio(Trio),
+    Three(ThreeHosts),
     /// The far host has a wide interface of its own, which stays.
-    Pair(Pair, #[expect(dead_code, reason = "it runs until it is dropped")] Box<Service>),
+    Pair(TwoHosts, #[expect(dead_code, reason = "it runs until it is dropped")] Box<Service>),
 }
 
 impl Network {
     pub(super) fn new(role: Role) -> io::Result<Network> {
         let (hosts, names) = match role {
             Role::Border | Role::Router => {
-                let trio = Trio::new(MTUS, Offloading::Off)?;
-                let [_, wide, narrow, _] = trio.names().map(str::to_owned);
-                (Hosts::Trio(trio), vec![(wide, "lan0"), (narrow, "wan0")])
+                let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
+                let [_, wide, narrow, _] = three_hosts.names().map(str::to_owned);
+                (Hosts::Three(three_hosts), vec![(wide, "lan0"), (narrow, "wan0")])
             }
             Role::WideInterface => {
-                let pair = Pair::new(MTUS[1], Offloading::Off)?;
+                let pair = TwoHosts::new(MTUS[1], Offloading::Off)?;
                 let far = pair.start(1, &pair.wide_interface(1, WIDE_MTU, [""; 3]))?;
                 let name = pair.names()[0].to_owned();
                 (Hosts::Pair(pair, Box::new(far)), vec![(name, "wan0")])
@@ -61,7 +61,7 @@ impl Network {
     /// The namespace of the gateway.
     pub(super) fn space(&self) -> &Namespace {
         match &self.hosts {
-            Hosts::Trio(trio) => trio.middle.space(),
+            Hosts::Three(three_hosts) => three_hosts.middle.space(),
             Hosts::Pair(pair, _) => pair.hosts[0].space(),
         }
     }
@@ -81,12 +81,12 @@ impl Network {
         let patience = if is_second { "patience = \"9ms\"\n" } else { "" };
         let hold = if is_second { "hold = \"burst\"\n" } else { "" };
         match &self.hosts {
-            Hosts::Trio(trio) if self.role == Role::Border => {
+            Hosts::Three(three_hosts) if self.role == Role::Border => {
                 let more = format!("{USER}answer-from = [\"10.77.0.9\", \"fd77::9\"]\n[mss]\nraise = \"always\"");
-                trio.border(&more, hold, "")
+                three_hosts.border(&more, hold, "")
             }
-            Hosts::Trio(trio) => {
-                let [_, to_wide, to_narrow, _] = trio.names();
+            Hosts::Three(three_hosts) => {
+                let [_, to_wide, to_narrow, _] = three_hosts.names();
                 let [wide, narrow] = MTUS;
                 format!(
                     "role = \"router\"\n{USER}[wide]\nport = \"packet:{to_wide}\"\nmtu = {wide}\n\
@@ -135,7 +135,7 @@ impl Network {
 
     fn routes(&self, count: usize) -> impl Iterator<Item = Route<'_>> {
         let (wide, narrow) = match &self.hosts {
-            Hosts::Trio(trio) => (&trio.wide, &trio.narrow),
+            Hosts::Three(three_hosts) => (&three_hosts.wide, &three_hosts.narrow),
             Hosts::Pair(pair, _) => (&pair.hosts[0], &pair.hosts[1]),
         };
         (0..count).map(move |number| {
@@ -155,7 +155,7 @@ impl Network {
     /// Has the kernel's bridge take the place of a border that has ended; elsewhere the kernel goes on by itself.
     pub(super) fn take_over(&self) -> io::Result<()> {
         match &self.hosts {
-            Hosts::Trio(trio) if self.role == Role::Border => trio.bridge().map(drop),
+            Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.bridge().map(drop),
             _ => Ok(()),
         }
     }
@@ -163,16 +163,16 @@ impl Network {
     /// Takes that bridge away again.
     pub(super) fn leave(&self) -> io::Result<()> {
         match &self.hosts {
-            Hosts::Trio(trio) if self.role == Role::Border => trio.clear(Middle::Bridge),
+            Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.clear(Middle::Bridge),
             _ => Ok(()),
         }
     }
 
     /// Gives the wide host a route to the narrow one with the narrow link's MTU, as the guide says.
     pub(super) fn tell_wide_host(&self) -> io::Result<()> {
-        let Hosts::Trio(trio) = &self.hosts else { return Ok(()) };
-        let [name, ..] = trio.names();
-        trio.wide.tell(|netlink| {
+        let Hosts::Three(three_hosts) = &self.hosts else { return Ok(()) };
+        let [name, ..] = three_hosts.names();
+        three_hosts.wide.tell(|netlink| {
             let index = netlink.interface(name)?.index;
             for address in [v4(NARROW), v6(NARROW)] {
                 let route = routes::Route::on(Prefix::host(address), index);
@@ -217,14 +217,15 @@ impl Network {
 
     /// Puts the hosts on networks of their own, with the middle between them.
     fn route(&self) -> io::Result<()> {
-        let Hosts::Trio(trio) = &self.hosts else { return Ok(()) };
-        let [wide, to_wide, to_narrow, narrow] = trio.names();
-        for (host, name, own, to_own, other) in
-            [(&trio.wide, wide, WIDE, to_wide, NARROW), (&trio.narrow, narrow, NARROW, to_narrow, WIDE)]
-        {
+        let Hosts::Three(three_hosts) = &self.hosts else { return Ok(()) };
+        let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
+        for (host, name, own, to_own, other) in [
+            (&three_hosts.wide, wide, WIDE, to_wide, NARROW),
+            (&three_hosts.narrow, narrow, NARROW, to_narrow, WIDE),
+        ] {
             for (is_v4, bits) in VERSIONS {
                 let of = |host| Prefix::new(routed(own, host, is_v4), bits);
-                trio.middle.tell(|netlink| netlink.add_address(to_own, of(MIDDLE)))?;
+                three_hosts.middle.tell(|netlink| netlink.add_address(to_own, of(MIDDLE)))?;
                 host.tell(|netlink| {
                     netlink.add_address(name, of(own))?;
                     let there = Prefix::new(routed(other, 0, is_v4), bits);
@@ -232,8 +233,8 @@ impl Network {
                 })?;
             }
         }
-        trio.middle.space().set_sysctl("ipv4/ip_forward", "1")?;
-        trio.middle.space().set_sysctl("ipv6/conf/all/forwarding", "1")
+        three_hosts.middle.space().set_sysctl("ipv4/ip_forward", "1")?;
+        three_hosts.middle.space().set_sysctl("ipv6/conf/all/forwarding", "1")
     }
 }
 

@@ -4,8 +4,8 @@ use super::super::datagrams::{Inbox, outbox};
 use super::super::link::link;
 use crate::emulator::{Outcome, Scheduling, Shape};
 use crate::net::{End, Host, Offloading, cable};
+use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use crate::traffic;
-use crate::trio::{NARROW, Trio, WIDE, v4, v6};
 use linux::addresses::Prefix;
 use serde::Serialize;
 use std::io;
@@ -40,14 +40,14 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Takes the narrow cable out and puts a wire of this shape, both ways, in its place.
-    pub(super) fn into(trio: &Trio, shape: &Shape) -> io::Result<Wire> {
-        let [_, _, to_narrow, narrow] = trio.names();
+    pub(super) fn into(three_hosts: &ThreeHosts, shape: &Shape) -> io::Result<Wire> {
+        let [_, _, to_narrow, narrow] = three_hosts.names();
         let host = Host::new("wire")?;
-        trio.middle.tell(|netlink| netlink.remove(to_narrow))?;
+        three_hosts.middle.tell(|netlink| netlink.remove(to_narrow))?;
         let addresses = [Prefix::new(v4(NARROW), 24), Prefix::new(v6(NARROW), 64)];
         let end = |host, interface, addresses| End { host, interface, mtu: NARROW_MTU, addresses };
-        cable([end(&trio.middle, to_narrow, &[]), end(&host, NEAR, &[])], Offloading::Off)?;
-        cable([end(&host, FAR, &[]), end(&trio.narrow, narrow, &addresses)], Offloading::Off)?;
+        cable([end(&three_hosts.middle, to_narrow, &[]), end(&host, NEAR, &[])], Offloading::Off)?;
+        cable([end(&host, FAR, &[]), end(&three_hosts.narrow, narrow, &addresses)], Offloading::Off)?;
         let other_seed = Shape { seed: shape.seed + 1, ..shape.clone() };
         Ok(Wire { host, shapes: [shape.clone(), other_seed] })
     }
@@ -60,9 +60,9 @@ impl Wire {
 }
 
 /// Has hosts forget each other, so that they ask again, by ARP and by neighbour discovery.
-pub(super) fn forget_neighbours(trio: &Trio) -> io::Result<()> {
-    let [wide, _, _, narrow] = trio.names();
-    for (host, name, other) in [(&trio.wide, wide, NARROW), (&trio.narrow, narrow, WIDE)] {
+pub(super) fn forget_neighbours(three_hosts: &ThreeHosts) -> io::Result<()> {
+    let [wide, _, _, narrow] = three_hosts.names();
+    for (host, name, other) in [(&three_hosts.wide, wide, NARROW), (&three_hosts.narrow, narrow, WIDE)] {
         host.tell(|netlink| {
             let index = netlink.interface(name)?.index;
             for address in [v4(other), v6(other)] {
@@ -76,12 +76,12 @@ pub(super) fn forget_neighbours(trio: &Trio) -> io::Result<()> {
 }
 
 /// Sends TCP and long UDP messages both ways, over both versions of IP, until it is told to stop.
-pub(super) fn traffic(trio: &Trio, stop: &AtomicBool) -> io::Result<Mixed> {
+pub(super) fn traffic(three_hosts: &ThreeHosts, stop: &AtomicBool) -> io::Result<Mixed> {
     let counts = Counts::default();
     thread::scope(|scope| {
         let mut loads = Vec::new();
         let counts = &counts;
-        for (index, (from, to, address)) in pairs(trio).into_iter().enumerate() {
+        for (index, (from, to, address)) in pairs(three_hosts).into_iter().enumerate() {
             loads.push(scope.spawn(move || transfers(from, to, address, index as u64, stop, counts)));
             loads.push(scope.spawn(move || messages(from, to, address, stop, counts)));
         }
@@ -93,8 +93,8 @@ pub(super) fn traffic(trio: &Trio, stop: &AtomicBool) -> io::Result<Mixed> {
     Ok(Mixed { transfers, intact, bytes, messages_sent, messages, wrong })
 }
 
-fn pairs(trio: &Trio) -> [(&Host, &Host, IpAddr); 4] {
-    let (wide, narrow) = (&trio.wide, &trio.narrow);
+fn pairs(three_hosts: &ThreeHosts) -> [(&Host, &Host, IpAddr); 4] {
+    let (wide, narrow) = (&three_hosts.wide, &three_hosts.narrow);
     [(narrow, wide, v4(WIDE)), (wide, narrow, v4(NARROW)), (narrow, wide, v6(WIDE)), (wide, narrow, v6(NARROW))]
 }
 

@@ -5,19 +5,19 @@
 //! what it holds: TCP must bring everything across all the same. Then it carries traffic of every kind over a wire that loses and
 //! reorders, while its counters are fetched once a second, and each time every packet must have its fate.
 
-mod books;
-mod kept;
+mod counter_audit;
+mod kill_rounds;
 mod mixed;
 mod stream;
 
-use self::books::{Books, WAYS};
-use self::kept::{Kept, METRICS};
+use self::counter_audit::{CounterAudit, WAYS};
+use self::kill_rounds::{Kept, METRICS};
 use self::mixed::{Wire, forget_neighbours, traffic};
 use super::Conditions;
 use crate::emulator::Shape;
 use crate::net::{Host, Offloading};
+use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
 use crate::traffic::{content, digest};
-use crate::trio::{NARROW, Trio, WIDE, v4, v6};
 use engine::Event;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -165,10 +165,10 @@ pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<S
 }
 
 fn reloads(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
-    let trio = Trio::new(MTUS, Offloading::Off)?;
-    let mut kept = Kept::start(&settings.program, &trio, "join = \"hop\"")?;
+    let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
+    let mut kept = Kept::start(&settings.program, &three_hosts, "join = \"hop\"")?;
     let began = Instant::now();
-    let (stream, ()) = stream::during(&trio, LONG_LEN, STEADY, || {
+    let (stream, ()) = stream::during(&three_hosts, LONG_LEN, STEADY, || {
         for round in 1..=settings.reloads {
             tell(&format!("reload {round} of {}", settings.reloads));
             kept.reload(if round % 2 == 0 { "join = \"hop\"" } else { "join = \"graceful\"" })?;
@@ -186,10 +186,10 @@ fn restarts(
     soak: &mut Soak,
     tell: &mut impl FnMut(&str),
 ) -> io::Result<()> {
-    let trio = Trio::new(MTUS, Offloading::Off)?;
-    let mut kept = Kept::start(&settings.program, &trio, wide)?;
+    let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
+    let mut kept = Kept::start(&settings.program, &three_hosts, wide)?;
     let began = Instant::now();
-    let (stream, ()) = stream::during(&trio, len, step, || {
+    let (stream, ()) = stream::during(&three_hosts, len, step, || {
         for round in 1..=settings.restarts {
             tell(&format!("restart {round} of {}, messages of {len} bytes", settings.restarts));
             kept.restart()?;
@@ -202,16 +202,16 @@ fn restarts(
 }
 
 fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
-    let trio = Trio::new(MTUS, Offloading::Off)?;
-    let mut kept = Kept::start(&settings.program, &trio, "")?;
+    let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
+    let mut kept = Kept::start(&settings.program, &three_hosts, "")?;
     tell(&format!("kills, round {} of {}: {} streams", round + 1, settings.kill_rounds, settings.streams));
-    let (beside, intact) = stream::during(&trio, SHORT_LEN, STEADY, || {
-        let trio = &trio;
+    let (beside, intact) = stream::during(&three_hosts, SHORT_LEN, STEADY, || {
+        let three_hosts = &three_hosts;
         let may_end = AtomicBool::new(false);
         thread::scope(|scope| {
             let may_end = &may_end;
             let streams: Vec<_> = (0..settings.streams as u64)
-                .map(|seed| scope.spawn(move || stays_whole(trio, seed + 1_000 * round as u64, may_end)))
+                .map(|seed| scope.spawn(move || stays_whole(three_hosts, seed + 1_000 * round as u64, may_end)))
                 .collect();
             let killed = (0..KILLS).try_for_each(|_| {
                 thread::sleep(BETWEEN_KILLS);
@@ -238,9 +238,12 @@ fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl
 }
 
 /// One TCP connection that goes on until it may end; does what arrives have the SHA-256 of what was sent?
-fn stays_whole(trio: &Trio, seed: u64, may_end: &AtomicBool) -> io::Result<bool> {
-    let (from, to, number) =
-        if seed.is_multiple_of(2) { (&trio.narrow, &trio.wide, WIDE) } else { (&trio.wide, &trio.narrow, NARROW) };
+fn stays_whole(three_hosts: &ThreeHosts, seed: u64, may_end: &AtomicBool) -> io::Result<bool> {
+    let (from, to, number) = if seed.is_multiple_of(2) {
+        (&three_hosts.narrow, &three_hosts.wide, WIDE)
+    } else {
+        (&three_hosts.wide, &three_hosts.narrow, NARROW)
+    };
     let address = if seed % 4 < 2 { v4(number) } else { v6(number) };
     let (listener, target) = listen(to, address)?;
     thread::scope(|scope| {
@@ -273,26 +276,30 @@ fn listen(host: &Host, address: IpAddr) -> io::Result<(TcpListener, SocketAddr)>
 }
 
 fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) -> io::Result<()> {
-    let trio = Trio::new(MTUS, Offloading::Off)?;
-    let wire = Wire::into(&trio, &settings.wire)?;
+    let three_hosts = ThreeHosts::new(MTUS, Offloading::Off)?;
+    let wire = Wire::into(&three_hosts, &settings.wire)?;
     let (stop, stop_wire) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut looks = Looks::default();
     let (kept, mixed, outcome, began) = thread::scope(|scope| {
         let carried = scope.spawn(|| wire.carry(&stop_wire));
         let mut inner = || -> io::Result<_> {
-            let kept = Kept::start(&settings.program, &trio, "join = \"hop\"")?;
+            let kept = Kept::start(&settings.program, &three_hosts, "join = \"hop\"")?;
             let began = Instant::now();
-            let mixed = scope.spawn(|| traffic(&trio, &stop));
-            let watched = looks.look_until(&trio, began + settings.stretch, || mixed.is_finished(), &mut |looks| {
-                let seconds = began.elapsed().as_secs();
-                let (left, count) = (settings.stretch.as_secs().saturating_sub(seconds), looks.fetched);
-                tell(&format!("mixed traffic, {left} s more; {count} looks, {} unexplained", looks.unexplained));
-            });
+            let mixed = scope.spawn(|| traffic(&three_hosts, &stop));
+            let watched =
+                looks.look_until(&three_hosts, began + settings.stretch, || mixed.is_finished(), &mut |looks| {
+                    let seconds = began.elapsed().as_secs();
+                    let (left, count) = (settings.stretch.as_secs().saturating_sub(seconds), looks.fetched);
+                    tell(&format!(
+                        "mixed traffic, {left} s more; {count} looks, {} unexplained",
+                        looks.unexplained
+                    ));
+                });
             stop.store(true, Ordering::Relaxed);
             let mixed = mixed.join().expect("traffic that panics has said why")?;
             watched?;
             // Once more when all is quiet.
-            looks.look(&trio)?;
+            looks.look(&three_hosts)?;
             Ok((kept, mixed, began))
         };
         let done = inner();
@@ -326,28 +333,28 @@ struct Looks {
     first_broken: Vec<String>,
     missing: BTreeSet<String>,
     most_held: u64,
-    last: Option<Books>,
+    last: Option<CounterAudit>,
 }
 
 impl Looks {
     fn look_until(
         &mut self,
-        trio: &Trio,
+        three_hosts: &ThreeHosts,
         until: Instant,
         is_over: impl Fn() -> bool,
         told: &mut impl FnMut(&Looks),
     ) -> io::Result<()> {
         while Instant::now() < until && !is_over() {
-            self.look(trio)?;
+            self.look(three_hosts)?;
             told(self);
-            forget_neighbours(trio)?;
+            forget_neighbours(three_hosts)?;
             thread::sleep(BETWEEN_LOOKS);
         }
         Ok(())
     }
 
-    fn look(&mut self, trio: &Trio) -> io::Result<()> {
-        let books = trio.middle.space().enter(|| Books::fetch(METRICS))?;
+    fn look(&mut self, three_hosts: &ThreeHosts) -> io::Result<()> {
+        let books = three_hosts.middle.space().enter(|| CounterAudit::fetch(METRICS))?;
         let broken = books.broken();
         self.fetched += 1;
         self.unexplained += u64::from(!broken.is_empty());
@@ -371,7 +378,7 @@ impl Looks {
             mixed,
             fates: books.iter().flat_map(|books| WAYS.map(|way| (way.to_owned(), books.fates(way)))).collect(),
             most_held: self.most_held,
-            passed: books.map_or(0, Books::passed),
+            passed: books.map_or(0, CounterAudit::passed),
             joined: event(Event::Absorbed) + event(Event::Joined),
             pieces: event(Event::Pieces),
             sorted: event(Event::Sorted),

@@ -1,6 +1,6 @@
 //! Numbered datagrams from the narrow host to the wide one in, how many were lost or overtaken out.
 
-use crate::trio::{NARROW, Trio, WIDE, v4};
+use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4};
 use rustix::net::sockopt;
 use serde::Serialize;
 use std::io;
@@ -35,16 +35,16 @@ impl Arrived {
 
 /// Sends a datagram of `len` bytes each `step` while `f` runs.
 pub(super) fn during<T>(
-    trio: &Trio,
+    three_hosts: &ThreeHosts,
     len: usize,
     step: Duration,
     f: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<(Arrived, T)> {
-    let inbox = trio.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)))?;
+    let inbox = three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)))?;
     sockopt::set_socket_recv_buffer_size_force(&inbox, ROOM_LEN)?;
     inbox.set_read_timeout(Some(LOOK))?;
     let target = inbox.local_addr()?;
-    let outbox = trio.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0)))?;
+    let outbox = three_hosts.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0)))?;
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(NOT_YET));
     thread::scope(|scope| {
         let sender = scope.spawn(|| {

@@ -1,0 +1,172 @@
+//! A socket that listens in, a thread for each connection out: at most sixteen, none for longer than its time.
+//!
+//! All that waits here waits for the end of the service as well, so nothing that somebody leaves open holds it up.
+
+use gateway::sync::EventFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Who listens; it stops when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// Rings once, for all who wait for the end.
+    end: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a service does with connections.
+pub(crate) trait Serve: Send + Sync + 'static {
+    /// What listens.
+    type Listener: AsFd + Send + 'static;
+    /// A connection.
+    type Stream: Read + Write + AsFd + Send;
+
+    /// The next connection, never waited for, which never waits itself.
+    ///
+    /// # Errors
+    /// There is none.
+    fn accept(&self, listener: &Self::Listener) -> io::Result<Self::Stream>;
+
+    /// Speaks with who is there, until all is said.
+    fn serve(&self, guest: Connection<'_, Self::Stream>);
+
+    /// Sends away who is one too many, in one write.
+    fn turn_away(&self, stream: Self::Stream);
+}
+
+/// A connection.
+pub(crate) struct Connection<'a, S> {
+    pub stream: S,
+    end: &'a EventFd,
+}
+
+impl Door {
+    /// Lets guests in on a thread of this name.
+    ///
+    /// # Errors
+    /// There can be no further thread or descriptor.
+    pub fn open<H: Serve>(name: &str, listener: H::Listener, host: H) -> io::Result<Door> {
+        let end = Arc::new(EventFd::new()?);
+        let bell = Arc::clone(&end);
+        let thread = Builder::new().name(name.to_owned()).spawn(move || keep(&listener, &host, &bell))?;
+        Ok(Door { end, thread: Some(thread) })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.end.wake();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said why.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
+    let count = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        while wait(end, listener.as_fd(), PollFlags::IN, None).is_ok() {
+            let stream = match host.accept(listener) {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                // No descriptor is left, or who came has gone: those who are there go on.
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+            };
+            if count.load(Ordering::Relaxed) >= GUESTS_MAX {
+                host.turn_away(stream);
+                continue;
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+            let leaving = Leaving(&count);
+            // Without a thread for it, a connection is closed.
+            let _ = Builder::new().name("guest".to_owned()).spawn_scoped(scope, move || {
+                let _leaving = leaving;
+                host.serve(Connection { stream, end });
+            });
+        }
+    });
+}
+
+/// Counts a guest off, however it leaves.
+struct Leaving<'a>(&'a AtomicUsize);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<S: Read + Write + AsFd> Connection<'_, S> {
+    /// Reads what is there, and waits for it until `deadline`.
+    ///
+    /// # Errors
+    /// Nothing came in time, the service ends, or the connection is gone.
+    pub fn read(&mut self, bytes: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        loop {
+            match self.stream.read(bytes) {
+                Err(error) if is_nothing(&error) => {
+                    wait(self.end, self.stream.as_fd(), PollFlags::IN, Some(deadline))?
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Writes all of it, and waits for room until `deadline`.
+    ///
+    /// # Errors
+    /// There was no room in time, the service ends, or the connection is gone.
+    pub fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if is_nothing(&error) => {
+                    wait(self.end, self.stream.as_fd(), PollFlags::OUT, Some(deadline))?
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits until there is something to do with `fd`, or for the end.
+fn wait(end: &EventFd, fd: BorrowedFd<'_>, flags: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came in time"));
+        }
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
+        let mut fds = [PollFd::from_borrowed_fd(fd, flags), PollFd::from_borrowed_fd(end.fd(), PollFlags::IN)];
+        // A signal: look again.
+        let _ = poll(&mut fds, left.as_ref());
+        let [ready, ended] = fds.map(|fd| !fd.revents().is_empty());
+        if ended {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the service ends"));
+        }
+        if ready {
+            return Ok(());
+        }
+    }
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Connections at once.
+pub(crate) const GUESTS_MAX: usize = 16;
+/// How long nobody is let in after the kernel gave no descriptor.
+const PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,115 @@
+//! A configuration in, what the kernel can be trusted with at its ends out: known trains are left to it before
+//! anybody's are.
+//!
+//! Nothing of it goes to others: a device of our own stands for the interfaces, in a namespace of its own where one
+//! may be made. So it is the kernel's own cutting that is tried, and a card's is not: what a card refuses, the port
+//! says when it does.
+
+use crate::ports;
+use config::{Config, SideConfig};
+use engine::Toggle;
+use linux::namespace::Namespace;
+use linux::netlink::Netlink;
+use packet::Pool;
+use port::{Address, Kind, Offloads, Options, PacketSocket, Port, Proof, Tap, self_test};
+use std::io;
+
+/// Tries what the ends of a configuration leave to the kernel; takes at most 200 ms for each kind of port.
+///
+/// # Errors
+/// No device can be made to try it on.
+pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
+    let room = Namespace::new().or_else(|_| Namespace::here())?;
+    let [one, other] = [0, 1].map(|end| ports::address(config, end));
+    let wide = room.enter(|| try_side(&config.wide, &one))?;
+    let are_alike = kind(&one) == kind(&other) && config.wide.offloads == config.narrow.offloads;
+    let narrow = if are_alike { wide.clone() } else { room.enter(|| try_side(&config.narrow, &other))? };
+    Ok([wide, narrow])
+}
+
+/// What one sentence says of proofs; nothing where all that was tried is done.
+pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
+    let mut doubts: Vec<&str> = proofs.iter().flat_map(|proof| &proof.doubts).map(String::as_str).collect();
+    doubts.dedup();
+    let said = format!("the kernel does not do what it says, so it is done here: {}", doubts.join("; "));
+    (!doubts.is_empty()).then_some(said)
+}
+
+/// What both trust.
+pub fn both(one: Offloads, other: Offloads) -> Offloads {
+    Offloads { checksum: one.checksum && other.checksum, tcp: one.tcp && other.tcp, udp: one.udp && other.udp }
+}
+
+fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
+    let all = Options::default();
+    let none = Options { offloads: Offloads::default(), ..all };
+    let (Some(kind), Toggle::On) = (kind(address), side.offloads) else {
+        return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
+    };
+    let is_ours = address.parse::<Address>().is_ok_and(|address| address.makes_device());
+    // Who cuts is the kernel between a socket and a device that takes no trains; a device of ours hands trains to
+    // its host.
+    let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
+    let name = device.name().to_owned();
+    Netlink::open()?.set_up(&name)?;
+    let mut socket = PacketSocket::open(&name, &all)?;
+    let mut pool = Pool::new(POOL_LEN);
+    let (one, other): (&mut dyn Port, &mut dyn Port) =
+        if is_ours { (&mut device, &mut socket) } else { (&mut socket, &mut device) };
+    let proof = self_test(one, other, &mut pool)?;
+    let doubts = proof.doubts.iter().map(|doubt| doubt.replace(&name, address)).collect();
+    Ok(Proof { doubts, ..proof })
+}
+
+/// The device that stands for what is at an address; none where nothing is left to the kernel.
+fn kind(address: &str) -> Option<Kind> {
+    match address.parse() {
+        Ok(Address::Tun(_)) => Some(Kind::Tun),
+        Ok(Address::Tap(_) | Address::Packet(_) | Address::Ingress(_) | Address::Egress(_)) => Some(Kind::Tap),
+        Ok(Address::Xdp(_)) | Err(_) => None,
+    }
+}
+
+/// Name of the device; the kernel gives it a number, for several gateways may start at once.
+const NAME: &str = "wl-trial%d";
+/// Memory for what is tried, in bytes.
+const POOL_LEN: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::thread;
+
+    #[test]
+    fn gateways_that_start_at_once_in_one_namespace_try_each_for_itself() {
+        let text =
+            "role = \"border\"\n[wide]\nport = \"packet:a\"\nmtu = 9000\n[narrow]\nport = \"tap:b\"\nmtu = 1500\n";
+        let config = Config::parse(text, "border.toml").expect("it is right");
+        let room = Namespace::new().expect("the test runs as root");
+        let start = Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    start.wait();
+                    let tried = room.enter(|| try_side(&config.wide, "packet:a")).expect("a device can be made");
+                    assert_eq!(tried.doubts, Vec::<String>::new());
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_doubted_is_said_once_and_left_to_nobody() {
+        let proof = |offloads: Offloads, doubts: &[&str]| Proof {
+            offloads,
+            doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
+        };
+        let all = Offloads { checksum: true, tcp: true, udp: true };
+        assert_eq!(doubts(&[proof(all, &[]), proof(all, &[])]), None);
+        let wrong = proof(Offloads { tcp: false, ..all }, &["packet:a: TCP over IPv4: byte 3 differs"]);
+        let said = doubts(&[wrong.clone(), wrong.clone()]).expect("there is a doubt");
+        assert_eq!(said.matches("byte 3 differs").count(), 1, "{said}");
+        assert_eq!(both(all, wrong.offloads), wrong.offloads);
+    }
+}

@@ -1,0 +1,63 @@
+//! What was changed -> as it was: worker processes let go of what they hold, and hosts are told.
+
+use super::child::{Child, State};
+use super::{LOOK, Supervisor};
+use crate::messages::{ToWorker, say};
+use gateway::commands::Farewell;
+use gateway::worker::FAREWELL_PATIENCE;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+impl Supervisor {
+    /// Has the worker process let go of what it holds; with what is dropped here goes what was changed.
+    pub(super) fn end(mut self) {
+        self.notify.stopping();
+        if let Some(seized) = &self.seized {
+            seized.stop_taking();
+        }
+        match self.heir.take() {
+            Some(heir) if heir.pipe.is_some() => heir.child.kill(),
+            Some(heir) => self.let_go(heir.child),
+            None => {}
+        }
+        if let Some(worker) = self.worker.take() {
+            self.let_go(worker);
+        }
+    }
+
+    pub(super) fn let_go(&mut self, mut child: Child) {
+        // One that does not listen is ended when its patience is.
+        let _ = say(&child.socket, &ToWorker::Finish, &[]);
+        let until = Instant::now() + FAREWELL_PATIENCE + DRAIN_PATIENCE;
+        while let State::Lives = self.attend(&mut child) {
+            if Instant::now() > until {
+                child.kill();
+                return self.say("the worker process did not end by itself; what it held is lost");
+            }
+            let mut fds = [PollFd::from_borrowed_fd(child.process.as_fd(), PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&LOOK));
+        }
+    }
+
+    pub(super) fn say_farewell(&self, farewell: Farewell) {
+        let Farewell { told, untold, forgotten } = farewell;
+        let mtu = self.config.narrow.mtu;
+        let of = |count: u64| format!("{count} connection{}", if count == 1 { "" } else { "s" });
+        if told > 0 {
+            self.say(&format!(
+                "told the wide hosts of {} that packets of at most {mtu} bytes pass from here on",
+                of(told)
+            ));
+        }
+        if untold + forgotten > 0 {
+            let all = of(untold + forgotten);
+            self.say(&format!(
+                "{all} may hang, as their wide hosts could not be told: {untold} not reached, {forgotten} forgotten"
+            ));
+        }
+    }
+}
+
+/// How long one may take to let go of what it holds.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,171 @@
+//! Another program at the same path -> this process as that program, which takes over all that is open.
+//!
+//! The worker process of the program before works on until its successor stands, and leaves it what it holds.
+
+use super::child::{Child, State};
+use super::{START_PATIENCE, Successor, Supervisor, Waiter, read};
+use crate::fd_store::{self, RestartState};
+use crate::messages::{ToWorker, say};
+use crate::notify;
+use crate::roles::HostChanges;
+use crate::service::stays;
+use linux::descriptors::{self, Stay};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{self, Command, Stdio};
+use std::time::{Duration, Instant};
+
+impl Supervisor {
+    /// Becomes the program that stands at the same path, which takes over all that is open. Where that program or
+    /// the configuration is no good, all goes on as it was.
+    pub(super) fn restart(&mut self, waiter: Waiter) {
+        self.awaited = waiter;
+        if let Err(error) = self.check_restart().and_then(|()| self.become_successor()) {
+            self.say(&format!("not restarted, all goes on as it was: {error}"));
+            self.answer_restart(Err(format!("not restarted, all goes on as it was: {error}")));
+        }
+    }
+
+    pub(super) fn check_restart(&self) -> Result<(), String> {
+        let (_, config) = read(&self.path).map_err(|problems| problems.to_string())?;
+        stays(&self.config, &config).map_err(|error| error.to_string())?;
+        self.doors.could_suit(&config).map_err(|error| error.to_string())?;
+        self.try_program()
+    }
+
+    /// Has the program say that it knows what it would be left, and the configuration.
+    pub(super) fn try_program(&self) -> Result<(), String> {
+        let program = self.program.display();
+        let mut trial = Command::new(&self.program)
+            .args(["run", "--check", "--after", &fd_store::VERSION.to_string()])
+            .arg(&self.path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .env_remove(notify::SOCKET)
+            .env_remove(fd_store::VARIABLE)
+            .spawn()
+            .map_err(|error| format!("{program}: {error}"))?;
+        let until = Instant::now() + START_PATIENCE;
+        loop {
+            match trial.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("{program} does not take over: {status}")),
+                Ok(None) if Instant::now() < until => std::thread::sleep(TRIAL_LOOK),
+                Ok(None) | Err(_) => {
+                    let _ = trial.kill();
+                    let _ = trial.wait();
+                    return Err(format!("{program} does not say within {START_PATIENCE:?} that it takes over"));
+                }
+            }
+        }
+    }
+
+    /// Returns only where it cannot be.
+    pub(super) fn become_successor(&self) -> Result<(), String> {
+        let open = |worker: &Child| {
+            (
+                worker.pid.as_raw_nonzero().get(),
+                descriptors::number(&worker.process),
+                descriptors::number(&worker.socket),
+            )
+        };
+        let metrics = self.doors.metrics.as_ref();
+        let estate = RestartState {
+            version: fd_store::VERSION,
+            process: process::id(),
+            text: self.text.clone(),
+            ports: fd_store::numbers(&self.ports),
+            control: (self.doors.control.path().to_owned(), descriptors::number(self.doors.control.listener())),
+            control_file: Some(self.doors.control.identity()),
+            metrics: metrics.map(|(address, listener)| (*address, descriptors::number(listener))),
+            pulse: self.pulse.as_ref().map(|pulse| descriptors::number(pulse.fd())),
+            worker: self.worker.as_ref().map(open),
+            claims: self.claims.numbers(),
+            links: self.seized.as_ref().map(HostChanges::links).unwrap_or_default(),
+            awaited: self.awaited,
+            losses: self.losses,
+            wanted: self.wanted.clone(),
+        };
+        let (_memory, number) = estate.leave().map_err(|error| error.to_string())?;
+        let mut variables: Vec<(OsString, OsString)> =
+            std::env::vars_os().filter(|(name, _)| name != fd_store::VARIABLE).collect();
+        variables.push((fd_store::VARIABLE.into(), number.into()));
+        let variables: Vec<(&OsStr, &OsStr)> =
+            variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
+        let arguments = [OsStr::new("run"), self.path.as_os_str()];
+        let error = descriptors::become_program(self.program.as_os_str(), &arguments, &variables);
+        descriptors::stay_all(Stay::InThisProgram).map_err(|error| error.to_string())?;
+        Err(error.to_string())
+    }
+
+    /// Starts another worker process beside the one that works, which goes on until the other stands.
+    pub(super) fn bring_up_heir(&mut self) {
+        let heir = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(io::Error::from)
+            .and_then(|(read, write)| Ok(Successor { child: self.spawn(Some(&read))?, pipe: Some(write) }));
+        match heir {
+            Ok(heir) => self.heir = Some(heir),
+            Err(error) => {
+                let said = format!("the restart is given up, all goes on as it was: {error}");
+                self.say(&said);
+                self.answer_restart(Err(said));
+            }
+        }
+    }
+
+    /// An heir that stands gets what the other holds, and works; one that does not come up is given up.
+    pub(super) fn look_at_heir(&mut self) {
+        let Some(mut heir) = self.heir.take() else { return };
+        let state = self.attend(&mut heir.child);
+        if let State::Died(how) = state {
+            return self.give_up_heir(&how);
+        }
+        let has_begun = heir.pipe.is_none();
+        if has_begun && self.worker.is_none() && heir.child.beats {
+            self.worker = Some(heir.child);
+            self.notify.ready();
+            self.say("restarted");
+            return;
+        }
+        if heir.child.is_ready
+            && let Some(pipe) = heir.pipe.take()
+        {
+            // Before it hands over, for then it answers no more.
+            self.answer_restart(Ok("it hands over to the next".to_owned()));
+            self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
+            if let Some(pulse) = &self.pulse {
+                // What comes meanwhile waits: pieces of one datagram meet.
+                pulse.excuse(HAND_OVER_PATIENCE);
+            }
+            if let Some(worker) = &mut self.worker {
+                worker.heard_at = Instant::now();
+                // One that does not listen is ended when its patience is.
+                let _ = say(&worker.socket, &ToWorker::HandOver, &[pipe.as_fd()]);
+            }
+        } else if heir.child.heard_at.elapsed() > START_PATIENCE {
+            heir.child.kill();
+            return self.give_up_heir("did not come up in time, and was ended");
+        }
+        self.heir = Some(heir);
+    }
+
+    pub(super) fn give_up_heir(&mut self, how: &str) {
+        let then = if self.worker.is_some() { "all goes on as it was" } else { "another goes on" };
+        let said = format!("the restart is given up, {then}: the new worker process {how}");
+        self.say(&said);
+        self.answer_restart(Err(said));
+        self.notify.ready();
+    }
+
+    /// Tells who waits for the outcome of a restart.
+    pub(super) fn answer_restart(&mut self, said: Result<String, String>) {
+        let waiter = self.awaited.take();
+        self.answer(waiter, said);
+    }
+}
+
+/// How long packets wait between two workers where one hands over.
+const HAND_OVER_PATIENCE: Duration = Duration::from_millis(500);
+const TRIAL_LOOK: Duration = Duration::from_millis(2);

@@ -1,0 +1,213 @@
+//! A configuration's file -> a keeper whose first worker process works; or one in the place of the program before
+//! it.
+
+use super::child::{Child, State};
+use super::{Failure, START_PATIENCE, Supervisor, read};
+use crate::claims::Claims;
+use crate::fd_store::{Doors, InheritedFds, RestartState, StoredPort};
+use crate::gro::Gro;
+use crate::interface_watch::InterfaceWatch;
+use crate::notify::Notify;
+use crate::offload_probe;
+use crate::own_addresses;
+use crate::reopen;
+use crate::roles::HostChanges;
+use crate::service::stays;
+use crate::voice::Voice;
+use config::{Config, Fail};
+use gateway::snapshot::Losses;
+use linux::descriptors::Signals;
+use offload::pulse::Heartbeat;
+use port::Offloads;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{self, Path};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Supervisor {
+    pub(super) fn start(path: &Path, signals: Signals) -> Result<Supervisor, Failure> {
+        let (text, config) = read(path).map_err(Failure::Config)?;
+        let doors = Doors::open(&config)?;
+        let mut claims = Claims::default();
+        let (unseen, claimed) = claims.renew(&config);
+        claimed?;
+        let (trusted, doubts) = match offload_probe::try_offloads(&config) {
+            Ok(proofs) => (proofs.each_ref().map(|proof| proof.offloads), offload_probe::doubts(&proofs)),
+            Err(error) => {
+                let said = format!("what the kernel could do is done here, for it cannot be tried: {error}");
+                ([Offloads::default(); 2], Some(said))
+            }
+        };
+        let ports = StoredPort::open_all(&config, trusted)?;
+        let mut keeper = Supervisor::new(path, text, config, signals, ports, doors)?;
+        keeper.claims = claims;
+        keeper.warn();
+        unseen.iter().chain(&doubts).for_each(|doubt| keeper.say(doubt));
+        keeper.say_offload_doubt(&keeper.ports);
+        keeper.suit_gro();
+        if keeper.config.fail == Fail::Open || keeper.config.is_beside_kernel() {
+            keeper.pulse = Some(Arc::new(Heartbeat::new(keeper.config.workers)?));
+        }
+        keeper.seized = Some(HostChanges::start(&keeper.config, keeper.pulse.clone(), Vec::new())?);
+        keeper.watch()?;
+        keeper.worker = Some(keeper.spawn(None)?);
+        match keeper.first_beat() {
+            Ok(()) => Ok(keeper),
+            Err(error) => {
+                keeper.end();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes the place of the program before this one.
+    pub(super) fn succeed(
+        path: &Path,
+        estate: RestartState,
+        mut inherited: InheritedFds,
+        signals: Signals,
+    ) -> Result<Supervisor, Failure> {
+        let before = Config::parse(&estate.text, &path.to_string_lossy());
+        let (text, config) = match (read(path), before) {
+            (Ok(fresh), Ok(before)) if stays(&before, &fresh.1).is_ok() => fresh,
+            (_, Ok(before)) => (estate.text.clone(), before),
+            // What was right to the program before may be wrong to this one.
+            (fresh, Err(_)) => fresh.map_err(Failure::Config)?,
+        };
+        let ports = inherited.ports(&estate.ports)?;
+        let doors = inherited.doors(&estate)?;
+        let mut keeper = Supervisor::new(path, text, config, signals, ports, doors)?;
+        keeper.suit_doors(&estate.text);
+        if keeper.text != estate.text {
+            keeper.warn();
+        }
+        (keeper.awaited, keeper.wanted) = (estate.awaited, estate.wanted);
+        keeper.losses = estate.losses;
+        keeper.claims = inherited.claims(&estate.claims);
+        // A program that claimed nothing is not ended by who does.
+        if let Err(error) = keeper.claim() {
+            keeper.say(&error.to_string());
+        }
+        if let Some((pid, process, socket)) = estate.worker {
+            keeper.worker = Some(Child::adopt(pid, inherited.take(process)?, inherited.take(socket)?)?);
+        }
+        if let Some(number) = estate.pulse {
+            keeper.pulse = Some(Arc::new(Heartbeat::adopt(inherited.take(number)?, keeper.config.workers)?));
+        }
+        keeper.suit_gro();
+        // What the program before had seized goes with the rest of what it left, once the same is seized here.
+        let before = inherited.links(&estate.links);
+        match HostChanges::start(&keeper.config, keeper.pulse.clone(), before) {
+            Ok(seized) => keeper.seized = Some(seized),
+            Err(error) => {
+                keeper.say(&error.to_string());
+                // Beside a kernel, routes without programs would lead nowhere.
+                keeper.left = (!keeper.config.is_beside_kernel()).then_some(inherited);
+            }
+        }
+        keeper.set_targets();
+        if let Err(error) = keeper.watch() {
+            keeper.say(&format!("while no worker works, nothing passes: {error}"));
+        }
+        keeper.bring_up_heir();
+        Ok(keeper)
+    }
+
+    /// Listens where the configuration says. Where that cannot be any more, goes on by the configuration before.
+    pub(super) fn suit_doors(&mut self, text_before: &str) {
+        let Err(error) = self.doors.suit(&self.config) else { return };
+        match Config::parse(text_before, &self.path.to_string_lossy()) {
+            Ok(before) => {
+                self.say(&format!("goes on by the configuration before: {error}"));
+                let own_addresses = self.config.own_addresses;
+                (self.text, self.config) = (text_before.to_owned(), Config { own_addresses, ..before });
+            }
+            Err(_) => self.say(&format!("goes on without it: {error}")),
+        }
+    }
+
+    pub(super) fn new(
+        path: &Path,
+        text: String,
+        mut config: Config,
+        signals: Signals,
+        ports: Vec<StoredPort>,
+        doors: Doors,
+    ) -> io::Result<Supervisor> {
+        let path = path::absolute(path)?;
+        own_addresses::find(&mut config);
+        let (program, notify) = (std::env::current_exe()?, Notify::from_environment());
+        Ok(Supervisor {
+            path,
+            text,
+            config,
+            program,
+            signals,
+            notify,
+            voice: Voice::standard_error(),
+            claims: Claims::default(),
+            ports,
+            doors,
+            seized: None,
+            gro: Gro::recorded(),
+            pulse: None,
+            watched: Vec::new(),
+            left: None,
+            worker: None,
+            heir: None,
+            deaths: VecDeque::new(),
+            pauses_until: Instant::now(),
+            is_careful: false,
+            reload: None,
+            awaited: None,
+            wanted: VecDeque::new(),
+            interfaces: InterfaceWatch::default(),
+            losses: Losses::default(),
+        })
+    }
+
+    /// Has no other gateway serve the interfaces that are there.
+    pub(super) fn claim(&mut self) -> io::Result<()> {
+        let (doubts, claimed) = self.claims.renew(&self.config);
+        doubts.iter().for_each(|doubt| self.say(doubt));
+        claimed
+    }
+
+    /// Says why flows that come in by these ports are not offloaded.
+    pub(super) fn say_offload_doubt(&self, ports: &[StoredPort]) {
+        let reasons = ports.iter().map(|port| port.why_no_leases.as_deref());
+        reopen::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
+    }
+
+    /// Has GRO on at the interfaces where the configuration says so.
+    pub(super) fn suit_gro(&mut self) {
+        self.gro.suit(&self.config).iter().for_each(|doubt| self.say(doubt));
+    }
+
+    /// Waits until the first worker process works.
+    pub(super) fn first_beat(&mut self) -> io::Result<()> {
+        let until = Instant::now() + START_PATIENCE;
+        while let Some(mut child) = self.worker.take() {
+            self.wait(&[child.process.as_fd(), child.socket.as_fd()]);
+            let state = self.attend(&mut child);
+            let beats = child.beats;
+            self.worker = Some(child);
+            match state {
+                State::Died(how) => {
+                    self.worker = None;
+                    return Err(io::Error::other(format!("the worker process did not begin: {how}")));
+                }
+                State::Lives if beats => break,
+                State::Lives if Instant::now() > until => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the worker process does not begin"));
+                }
+                State::Lives => {}
+            }
+        }
+        self.notify.ready();
+        self.say("works");
+        Ok(())
+    }
+}

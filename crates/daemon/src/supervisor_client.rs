@@ -1,0 +1,116 @@
+//! Wishes of a worker process -> what its keeper made of them.
+
+use crate::messages::{Done, ToKeeper, Wish, say};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Takes wishes to the keeper.
+#[derive(Clone, Debug)]
+pub struct SupervisorClient {
+    socket: Arc<OwnedFd>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// Who waits for an answer, by the numbers of what was asked.
+#[derive(Debug, Default)]
+struct Waiting {
+    last_number: u64,
+    answers: HashMap<u64, Answer>,
+}
+
+/// Where what became of a wish is said.
+type Answer = Sender<Result<Done, String>>;
+
+impl SupervisorClient {
+    /// One whose keeper is at the other end of this socket.
+    pub(crate) fn new(socket: Arc<OwnedFd>) -> SupervisorClient {
+        SupervisorClient { socket, waiting: Arc::default() }
+    }
+
+    /// Asks the keeper for something, and says what became of it.
+    ///
+    /// # Errors
+    /// It was not done, and why.
+    pub fn ask(&self, wish: Wish) -> io::Result<Done> {
+        let patience = if wish == Wish::Restart { RESTART_PATIENCE } else { WISH_PATIENCE };
+        self.ask_within(patience, wish)
+    }
+
+    fn ask_within(&self, patience: Duration, wish: Wish) -> io::Result<Done> {
+        let (to, from) = mpsc::channel();
+        let mut waiting = self.waiting();
+        waiting.last_number += 1;
+        let number = waiting.last_number;
+        say(&self.socket, &ToKeeper::Wish { number, wish }, &[])?;
+        waiting.answers.insert(number, to);
+        drop(waiting);
+        let heard = from.recv_timeout(patience);
+        self.waiting().answers.remove(&number);
+        match heard {
+            Ok(said) => said.map_err(io::Error::other),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper does not answer")),
+        }
+    }
+
+    /// Gives the answer to who waits for it. One that comes late is for nobody.
+    pub(crate) fn answer(&self, number: u64, outcome: Result<Done, String>) {
+        if let Some(to) = self.waiting().answers.remove(&number) {
+            // Who asked may be gone.
+            let _ = to.send(outcome);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long it may take to fulfil a wish.
+const WISH_PATIENCE: Duration = Duration::from_secs(5);
+/// The same for a restart: another program says that it takes over, and another worker process comes up.
+const RESTART_PATIENCE: Duration = Duration::from_secs(12);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Heard, hear};
+    use std::path::PathBuf;
+    use std::thread;
+
+    #[test]
+    fn an_answer_reaches_who_asked_though_others_are_answered_first_or_too_late() {
+        let [ours, theirs] = linux::descriptors::pair().expect("descriptors are free");
+        let desk = SupervisorClient::new(Arc::new(ours));
+        let asked = || loop {
+            match hear(&theirs).expect("it is understood") {
+                Heard::Said(ToKeeper::Wish { number, wish }, _) => break (number, wish),
+                Heard::Said(other, _) => panic!("{other:?} is no wish"),
+                Heard::Nothing => thread::sleep(Duration::from_millis(1)),
+                Heard::Gone => panic!("it is there"),
+            }
+        };
+        let done = |said: &str| Ok(Done { said: said.to_owned(), control: PathBuf::new() });
+        // Nobody answers in time: what is said afterwards is for nobody.
+        assert!(desk.ask_within(Duration::from_millis(1), Wish::Reload).is_err());
+        let (late, _) = asked();
+        thread::scope(|scope| {
+            let ask = |wish| {
+                let desk = &desk;
+                let asks =
+                    scope.spawn(move || desk.ask(wish).map(|done| done.said).map_err(|error| error.to_string()));
+                (asks, asked().0)
+            };
+            let [(restart, first), (reload, second)] = [Wish::Restart, Wish::Reload].map(ask);
+            desk.answer(late, done("late"));
+            desk.answer(second, done("reloaded"));
+            desk.answer(first, Err("not restarted".to_owned()));
+            assert_eq!(reload.join().expect("it lives"), Ok("reloaded".to_owned()));
+            assert_eq!(restart.join().expect("it lives"), Err("not restarted".to_owned()));
+        });
+        assert!(desk.waiting().answers.is_empty());
+    }
+}

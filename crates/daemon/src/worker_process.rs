@@ -1,0 +1,241 @@
+//! A socket to a keeper in, a gateway that runs without rights out: the worker process.
+//!
+//! It is handed all that it works on, gives up its rights before it touches a packet, and tells the keeper ten
+//! times a second that all of its workers get around. When the keeper is gone it lets go of what it holds, and
+//! ends.
+
+use crate::control::Control;
+use crate::messages::{Begin, HandedPort, Heard, ToKeeper, ToWorker, hear, say};
+use crate::metrics::Metrics;
+use crate::privileges;
+use crate::reopen::{self, Asking, Opener, locked, open};
+use crate::service::{Service, Tell, Ties, Waiting};
+use crate::supervisor_client::SupervisorClient;
+use config::{Config, Stage};
+use gateway::handover::{self, Handoff};
+use gateway::snapshot::Losses;
+use offload::pulse::Heartbeat;
+use port::Port;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Works as the keeper at the other end of the socket says, until it says otherwise or is gone.
+///
+/// # Errors
+/// It cannot begin.
+pub fn work(socket: OwnedFd) -> io::Result<()> {
+    let socket = Arc::new(socket);
+    let Some((begin, descriptors)) = told(&socket)? else { return Ok(()) };
+    let mut handed = Handed(descriptors.into());
+    let config = config(&begin)?;
+    let adopted = handed.ports(&begin)?;
+    // It takes a right, and threads that are started have it from here.
+    let above = privileges::above_others(config.priority);
+    let control = handed.next(begin.has_control)?.map(UnixListener::from);
+    let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
+    let pulse = handed.next(begin.has_pulse)?.map(|memory| Heartbeat::adopt(memory, config.workers)).transpose()?;
+    let heritage = handed.next(begin.has_heritage)?;
+    let ready = || say(&socket, &ToKeeper::Ready, &[]);
+    let has_all = adopted.iter().flatten().all(Option::is_some);
+    if has_all {
+        privileges::give_up(config.user.as_deref())?;
+    }
+    ready()?;
+    let Handoff { legacies, cut_count, untaken_count } = inherit(heritage, &config);
+    let told = Arc::clone(&socket);
+    let tell: Tell = Arc::new(move |losses| tell(&told, losses));
+    let lost = Losses { cut: cut_count, untaken: untaken_count, ..Losses::default() };
+    tell(lost);
+    let waiting = Waiting::new(&legacies, Arc::clone(&tell));
+    // To open a port takes rights, and that whoever had it has ended.
+    let ports = complete(adopted, &config)?;
+    if !has_all {
+        privileges::give_up(config.user.as_deref())?;
+    }
+    let asking = [0, 1].map(|end| {
+        let asked = Arc::clone(&socket);
+        let ask = move |end, index| say(&asked, &ToKeeper::Reopen { end, index }, &[]);
+        Arc::new(Asking::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
+    });
+    let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
+    let mut losses = begin.losses;
+    losses += lost;
+    let ties = Ties { openers, pulse: pulse.map(Arc::new), losses, tell, waiting };
+    let service = Service::start_on(config, ports, legacies, ties)?;
+    drop(above);
+    let desk = SupervisorClient::new(Arc::clone(&socket));
+    let watch = service.watch();
+    let service = Arc::new(Mutex::new(service));
+    let metrics = metrics.map(|listener| Metrics::serve(listener, watch.clone())).transpose()?;
+    let file = Path::new(&begin.file);
+    let asked = |listener| Control::serve_for(desk.clone(), file, listener, Arc::clone(&service), watch.clone());
+    let control = control.map(asked).transpose()?;
+    privileges::confine()?;
+    let outcome = attend(&socket, &service, &desk, &asking, &begin.file);
+    drop((control, metrics));
+    outcome
+}
+
+/// What the keeper says first; none where it is gone before.
+fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
+    loop {
+        wait(socket, BEGIN_PATIENCE);
+        match hear(socket)? {
+            Heard::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
+            Heard::Said(..) => {}
+            Heard::Nothing => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no keeper speaks to this process"));
+            }
+            Heard::Gone => return Ok(None),
+        }
+    }
+}
+
+fn config(begin: &Begin) -> io::Result<Config> {
+    let mut config = parse(&begin.text, &begin.file)?;
+    config.own_addresses = begin.own_addresses;
+    if begin.is_careful {
+        config.bypass.extend(WIDENING.iter().filter(|stage| !config.bypass.contains(stage)).collect::<Vec<_>>());
+    }
+    Ok(config)
+}
+
+fn parse(text: &str, file: &str) -> io::Result<Config> {
+    Config::parse(text, file).map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))
+}
+
+/// What came with the first message, in its order.
+struct Handed(VecDeque<OwnedFd>);
+
+impl Handed {
+    fn next(&mut self, is_there: bool) -> io::Result<Option<OwnedFd>> {
+        let missing = || io::Error::new(io::ErrorKind::InvalidData, "the keeper handed over fewer than it said");
+        if is_there { self.0.pop_front().ok_or_else(missing).map(Some) } else { Ok(None) }
+    }
+
+    /// The ports of each worker; none in the place of one that is to be opened.
+    fn ports(&mut self, begin: &Begin) -> io::Result<Vec<[Adopted; 2]>> {
+        begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([self.port(wide)?, self.port(narrow)?])).collect()
+    }
+
+    fn port(&mut self, told: &HandedPort) -> io::Result<Adopted> {
+        let Some(offloads) = told.offloads() else { return Ok(None) };
+        let next = |_| self.next(true)?.ok_or_else(|| io::ErrorKind::InvalidData.into());
+        let descriptors = (0..told.count).map(next).collect::<io::Result<Vec<_>>>()?;
+        port::adopt(&told.address, descriptors, offloads).map(Some)
+    }
+}
+
+/// A port, if it was handed over.
+type Adopted = Option<Box<dyn Port>>;
+
+/// Opens what was not handed over.
+fn complete(adopted: Vec<[Adopted; 2]>, config: &Config) -> io::Result<Vec<[Box<dyn Port>; 2]>> {
+    let mut ports = Vec::new();
+    for (number, [wide, narrow]) in adopted.into_iter().enumerate() {
+        let complete = |adopted: Adopted, end| adopted.map_or_else(|| open(config, end, number), Ok);
+        ports.push([complete(wide, 0)?, complete(narrow, 1)?]);
+    }
+    Ok(ports)
+}
+
+/// What another process leaves, once it has left all.
+fn inherit(heritage: Option<OwnedFd>, config: &Config) -> Handoff {
+    heritage.map(|pipe| handover::read(pipe, config.workers)).unwrap_or_default()
+}
+
+/// Has the keeper know what is lost, if something is.
+fn tell(socket: &OwnedFd, losses: Losses) {
+    if losses != Losses::default() {
+        // Where it is gone, nobody wants to know.
+        let _ = say(socket, &ToKeeper::Lost(losses), &[]);
+    }
+}
+
+/// Tells the keeper that all is well, and does what it says.
+fn attend(
+    socket: &OwnedFd,
+    service: &Mutex<Service>,
+    desk: &SupervisorClient,
+    asking: &[Arc<Asking>; 2],
+    file: &str,
+) -> io::Result<()> {
+    let mut before = vec![0; locked(service).beats().len()];
+    let mut due = Instant::now();
+    loop {
+        wait(socket, due.saturating_duration_since(Instant::now()));
+        if Instant::now() >= due {
+            let beats = locked(service).beats();
+            if before.iter().zip(&beats).all(|(before, now)| before != now) {
+                before = beats;
+                // Where the keeper is gone, the next look tells.
+                let _ = say(socket, &ToKeeper::Beat, &[]);
+            }
+            locked(service).nudge();
+            due = Instant::now() + BEAT;
+        }
+        match hear(socket)? {
+            Heard::Nothing => {}
+            Heard::Gone | Heard::Said(ToWorker::Drain, _) => {
+                locked(service).end();
+                return Ok(());
+            }
+            Heard::Said(ToWorker::Finish, _) => {
+                let farewell = locked(service).farewell();
+                // Where the keeper is gone, nobody wants to know.
+                let _ = say(socket, &ToKeeper::Farewell(farewell), &[]);
+                locked(service).end();
+                return Ok(());
+            }
+            Heard::Said(ToWorker::HandOver, descriptors) => {
+                match descriptors.into_iter().next() {
+                    Some(pipe) => tell(socket, locked(service).hand_over(pipe)),
+                    None => locked(service).end(),
+                }
+                return Ok(());
+            }
+            Heard::Said(ToWorker::Reload(text, own_addresses), _) => {
+                let done = parse(&text, file)
+                    .and_then(|config| locked(service).reload(Config { own_addresses, ..config }));
+                say(socket, &ToKeeper::Reloaded(done.map_err(|error| error.to_string())), &[])?;
+            }
+            Heard::Said(ToWorker::Said { number, outcome }, _) => desk.answer(number, outcome),
+            Heard::Said(ToWorker::Reopened { end, ports }, descriptors) => {
+                if let Some(asking) = asking.get(end) {
+                    let index = ports.iter().flatten().find_map(|port| port.index);
+                    let adopted = ports.and_then(|told| adopt_all(&told, descriptors));
+                    asking.hear(adopted.map(|ports| reopen::Handed { index, ports }));
+                }
+            }
+            Heard::Said(ToWorker::Begin(_), _) => {}
+        }
+    }
+}
+
+/// Ports that were handed over, in their order.
+fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, String> {
+    let mut handed = Handed(descriptors.into());
+    let adopted = told.iter().map(|told| handed.port(told)?.ok_or_else(|| io::ErrorKind::InvalidData.into()));
+    adopted.collect::<io::Result<_>>().map_err(|error| error.to_string())
+}
+
+fn wait(socket: &OwnedFd, patience: Duration) {
+    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+    // However it ends, the socket is looked at.
+    let _ = poll(&mut fds, Some(&patience));
+}
+
+/// Stages that hold packets: left out where something in what is held may be what kills.
+const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Join, Stage::Coalesce];
+/// How often the keeper hears that all is well.
+pub(crate) const BEAT: Duration = Duration::from_millis(100);
+/// How long the keeper may take to say what to begin with.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(5);

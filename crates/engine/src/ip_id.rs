@@ -1,0 +1,108 @@
+//! A packet that is to be cut in, an identification out that no other datagram of ours in flight has.
+//!
+//! Identifiers are a keyed hash of source, destination and protocol plus a counter, so that they are unique where they
+//! must be and cannot be foreseen from elsewhere (X1, RFC 7739 section 5.3, R084). IPv4's 65,536 come round: a block of
+//! them is used again only after the lifetime of the last datagram that had one (RFC 6864 section 4.3, R076); until
+//! then cutting is refused (R077).
+
+use crate::keyed_hash::Secret;
+use core::time::Duration;
+use packet::{Packet, Time};
+
+/// Gives out identifications.
+#[derive(Debug)]
+pub struct Identifiers {
+    secret: Secret,
+    lifetime: Duration,
+    /// For each width of the field, so that fast identifications of 32 bits wear out none of 16.
+    counters: [Box<[Counter]>; 2],
+}
+
+/// The counter of the flows that share a hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    next: u64,
+    /// When each block of identifiers was begun, by block number.
+    begun: [Time; BLOCK_COUNT],
+}
+
+impl Identifiers {
+    /// Identifiers that are not used again within `lifetime`.
+    pub fn new(secret: Secret, lifetime: Duration) -> Identifiers {
+        let counters = [(); 2].map(|()| vec![Counter::default(); COUNTER_COUNT].into_boxed_slice());
+        Identifiers { secret, lifetime, counters }
+    }
+
+    /// Goes on where others stopped, with its own lifetime.
+    pub(crate) fn go_on_from(&mut self, others: Identifiers) {
+        (self.secret, self.counters) = (others.secret, others.counters);
+    }
+
+    /// A fresh identification for a datagram like `packet`, or none: all are in use.
+    pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        let (source, destination) = packet.addresses();
+        let hash = self.secret.hash(&(source, destination, packet.ip().key_protocol()));
+        let start = (hash >> 32) as u32;
+        let id_bits = packet.ip().id_bits();
+        let is_scarce = id_bits <= 16;
+        let [scarce, plenty] = &mut self.counters;
+        let counter = if is_scarce { scarce } else { plenty }.get_mut(hash as usize % COUNTER_COUNT)?;
+        let number = counter.take(now, is_scarce.then_some(self.lifetime))?;
+        Some(start.wrapping_add(number as u32) & (u32::MAX >> (u32::BITS - id_bits)))
+    }
+}
+
+impl Counter {
+    /// The next number; where identifiers are few, none as long as one of the block it begins may be in flight.
+    fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u64> {
+        let number = self.next;
+        if number.is_multiple_of(BLOCK_LEN) {
+            let block = (number / BLOCK_LEN) as usize;
+            // The block was left when the one after it was begun, a round ago.
+            let left = *self.begun.get((block + 1) % BLOCK_COUNT)?;
+            let used_before = block >= BLOCK_COUNT;
+            if lifetime.is_some_and(|lifetime| used_before && now.since(left) < lifetime) {
+                return None;
+            }
+            *self.begun.get_mut(block % BLOCK_COUNT)? = now;
+        }
+        self.next = number + 1;
+        Some(number)
+    }
+}
+
+/// Flows are spread over this many counters: a table of fixed size, for any number of flows.
+const COUNTER_COUNT: usize = 1_024;
+/// IPv4's identifiers, in blocks whose age is known.
+const BLOCK_COUNT: usize = 16;
+/// Identifiers in a block.
+const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
+/// How long a datagram may live: RFC 791's two minutes would allow 546 datagrams a second, two seconds allow
+/// about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
+pub const LIFETIME: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+
+    #[test]
+    fn no_identifier_comes_back_within_a_lifetime_however_unevenly_they_are_taken() {
+        for seed in 0..12 {
+            let mut random = Rng::with_seed(seed);
+            let (mut counter, mut now) = (Counter::default(), Time::from_nanos(1));
+            let mut last = vec![None; 1 << 16];
+            let mut again_count = 0;
+            for _ in 0..400_000 {
+                let pause = if random.u32(..50_000) == 0 { 3_000_000 } else { random.u64(..20) };
+                now = now + Duration::from_micros(pause);
+                let Some(number) = counter.take(now, Some(LIFETIME)) else { continue };
+                if let Some(before) = last[number as usize % (1 << 16)].replace(now) {
+                    assert!(now.since(before) >= LIFETIME, "seed {seed}: {number} after {:?}", now.since(before));
+                    again_count += 1;
+                }
+            }
+            assert!(again_count > 50_000, "seed {seed}: {again_count} came back");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Flows of a border that need nothing but segments of another length -> leases of the kernel on them.
+//!
+//! The kernel passes on by itself what it is lent, and numbers what it leaves to the worker.
+
+use super::Worker;
+use crate::endpoint::Endpoint;
+use crate::path::{TO_NARROW, TO_WIDE};
+use offload::leases::{self, Flow};
+use packet::{Packet, Tags, Time, may_be_segmented, may_be_segmented_hence};
+use std::time::Duration;
+
+impl Worker {
+    /// Has the kernel pass on what is lent to it, or leave all to us while a port is down.
+    pub(super) fn set_redirect(&mut self) {
+        let [wide, narrow] = &mut self.ends;
+        let wanted = self.lends && wide.is_up && narrow.is_up;
+        if self.leads == wanted {
+            return;
+        }
+        let [wide, narrow] = [wide.port.leases(), narrow.port.leases()];
+        let indices =
+            [&wide, &narrow].map(|leases| leases.as_ref().filter(|_| wanted).map(|leases| leases.index()));
+        let is_both = indices.iter().all(Option::is_some);
+        for (leases, to) in [(wide, indices[1]), (narrow, indices[0])] {
+            if let Some(leases) = leases {
+                leases.set_redirect(to.filter(|_| is_both).unwrap_or(0));
+            }
+        }
+        self.leads = wanted && is_both;
+    }
+
+    /// Notes a packet whose flow the kernel may be able to pass on: one by which its hosts agree to it, or a train.
+    /// What opens or ends a connection ends what was lent.
+    pub(super) fn note_candidate(&mut self, way: usize, packet: &Packet) {
+        let ip = &packet.frame()[packet.link_len()..];
+        let Some(flow) = Flow::of(ip).filter(|_| packet.tags() == Tags::default()) else { return };
+        let turn = Flow::turn(ip);
+        if turn == leases::SegmentRole::GoesOn && packet.gso.is_none() {
+            return;
+        }
+        if turn != leases::SegmentRole::GoesOn {
+            // What came of it before, in the same batch, is of a connection that is over.
+            self.candidates.retain(|noted| *noted != flow && *noted != flow.reversed());
+        }
+        let mut is_expected = true;
+        for (end, flow) in [(way, flow), (1 - way, flow.reversed())] {
+            let Some(leases) = self.ends[end].port.leases() else { return };
+            if turn != leases::SegmentRole::GoesOn {
+                leases.end(flow);
+            }
+            if turn == leases::SegmentRole::Opens {
+                leases.expect(flow);
+            }
+            is_expected &= leases.notes(flow);
+        }
+        let may_lend = match turn {
+            leases::SegmentRole::GoesOn => may_be_segmented(packet),
+            // One that nobody asked for tells nothing.
+            leases::SegmentRole::Answers => is_expected && may_be_segmented_hence(packet),
+            leases::SegmentRole::Opens | leases::SegmentRole::Ends => false,
+        };
+        if may_lend {
+            self.candidates.push(flow);
+        }
+    }
+
+    /// Lends the kernel both directions of the flows that were noted, where all that is done to their packets is
+    /// that their trains get segments of another length.
+    pub(super) fn offload(&mut self, way: usize, now: Time) {
+        if self.candidates.is_empty() {
+            return;
+        }
+        let may_lend = self.ends.iter_mut().all(Endpoint::can_lend);
+        for flow in self.candidates.drain(..).filter(|_| may_lend) {
+            let ends = flow.ends().map(|(address, port)| (address.into(), port));
+            let Some(limits) = self.gateway.resized_limits(ends, way) else { continue };
+            for ((end, flow), limit) in [(way, flow), (1 - way, flow.reversed())].into_iter().zip(limits) {
+                self.ends[end].port.leases().into_iter().for_each(|leases| leases.offload(flow, limit));
+            }
+            self.renewal.get_or_insert(now.later(RENEWAL.as_nanos() as u64));
+        }
+    }
+
+    /// Lends for longer what is in use and known; what is not comes by here, and is looked at.
+    pub(super) fn refresh(&mut self, now: Time) {
+        self.renewal = None;
+        if !self.leads || self.gateway.connections().is_none() || !self.ends.iter_mut().all(Endpoint::can_lend) {
+            return;
+        }
+        for way in [TO_NARROW, TO_WIDE] {
+            let (Some(leases), gateway) = (self.ends[way].port.leases(), &mut self.gateway) else { continue };
+            let limit = |flow: Flow, acked: Option<u32>| {
+                let ends = flow.ends().map(|(address, port)| (address.into(), port));
+                if let (TO_WIDE, Some(ack), Some(connections)) = (way, acked, gateway.connections_mut()) {
+                    connections.on_offloaded_ack(ends, ack);
+                }
+                gateway.on_offloaded(now, ends, way)
+            };
+            if leases.refresh(limit) > 0 {
+                self.renewal = Some(now.later(RENEWAL.as_nanos() as u64));
+            }
+        }
+    }
+
+    /// Takes back what the kernel was lent: it was lent as things were.
+    pub(super) fn withdraw(&mut self) {
+        for end in &mut self.ends {
+            if let Some(leases) = end.port.leases() {
+                leases.withdraw();
+            }
+        }
+    }
+
+    /// Where nothing that came in for a way is left, its flows may go on without us.
+    pub(super) fn settle(&mut self, way: usize) {
+        if self.leads && self.gateway.is_idle(way) {
+            self.ends[way].port.settle();
+        }
+    }
+}
+
+/// How often leases that are in use are lengthened: more than once while one runs.
+const RENEWAL: Duration = Duration::from_millis(leases::TERM.as_millis() as u64 * 2 / 5);

@@ -1,0 +1,228 @@
+//! The text that Prometheus fetches in, what does not add up in it out.
+//!
+//! The sums are made here from the counters alone, as COUNTERS.md has them; what the program says of its own books is compared
+//! beside them.
+
+use engine::{Event, Reason};
+use gateway::stats::{Came, Went};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// The values of one moment, each under its name with its labels.
+#[derive(Debug)]
+pub(super) struct CounterAudit {
+    values: HashMap<String, f64>,
+}
+
+impl CounterAudit {
+    /// Fetches them.
+    pub(super) fn fetch(address: &str) -> io::Result<CounterAudit> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        match answer.split_once("\r\n\r\n") {
+            Some((head, body)) if head.starts_with("HTTP/1.1 200 ") && body.ends_with("# EOF\n") => {
+                Ok(CounterAudit::read(body))
+            }
+            _ => {
+                let said = answer.lines().next().unwrap_or("nothing");
+                Err(io::Error::other(format!("{address}: no metrics come, it says: {said}")))
+            }
+        }
+    }
+
+    fn read(text: &str) -> CounterAudit {
+        let rows = text.lines().filter(|line| !line.starts_with('#'));
+        let value = |row: &str| {
+            let (name, value) = row.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        CounterAudit { values: rows.filter_map(value).collect() }
+    }
+
+    /// Counters of COUNTERS.md that are not there.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let of_ways = WAYS.iter().flat_map(|way| {
+            let reasons = Reason::ALL.iter().flat_map(move |reason| {
+                ["retired_packets", "passed_frames"]
+                    .map(|name| format!("{name}_total{{way=\"{way}\",reason=\"{}\"}}", reason.name()))
+            });
+            let events = Event::ALL.iter().map(move |event| event_name(event.name(), "", way));
+            reasons.chain(events)
+        });
+        let mut missing: Vec<String> = of_ways.filter(|name| self.value(name).is_none()).collect();
+        let of_ports = Came::ALL.iter().map(|it| ("in", it.name()));
+        for (side, name) in of_ports.chain(Went::ALL.iter().map(|it| ("out", it.name()))) {
+            let begins = format!("wideload_port_{side}_{name}");
+            let count = self.values.keys().filter(|key| is_counter(key, &begins)).count();
+            if count != 2 {
+                missing.push(format!("{begins} (of both ports; there are {count})"));
+            }
+        }
+        missing
+    }
+
+    /// What does not add up, in words.
+    pub(super) fn broken(&self) -> Vec<String> {
+        let mut broken = Vec::new();
+        for way in WAYS {
+            for (what, tail) in [("packets", "_packets"), ("bytes", "_payload_bytes")] {
+                let [came, went] = self.balance(way, tail);
+                if came != went {
+                    broken.push(format!("{way}: {came} {what} came or were made, {went} left, ended or are held"));
+                }
+            }
+        }
+        let is_law = |name: &str| name.contains("unexplained") || name.starts_with("wideload_broken_laws");
+        let laws = self.values.iter().filter(|(name, value)| is_law(name) && **value != 0.0);
+        let mut laws: Vec<String> = laws.map(|(name, value)| format!("{name} is {value}")).collect();
+        laws.sort();
+        broken.append(&mut laws);
+        broken
+    }
+
+    /// Packets of one way: those that came, went on, are held and ended.
+    pub(super) fn fates(&self, way: &str) -> [u64; 4] {
+        let count = |name: &str| self.value(&format!("{name}{{way=\"{way}\"}}")).unwrap_or(0.0);
+        let counts = [
+            count("received_packets_total"),
+            count("forwarded_packets_total"),
+            count("held_packets"),
+            self.retired(way, "_packets"),
+        ];
+        counts.map(|count| count as u64)
+    }
+
+    /// What a counter says, both ways together.
+    pub(super) fn event(&self, event: Event) -> u64 {
+        WAYS.iter().filter_map(|way| self.value(&event_name(event.name(), "", way))).sum::<f64>() as u64
+    }
+
+    /// Frames that carry no packet and passed, both ways together.
+    pub(super) fn passed(&self) -> u64 {
+        self.sum("wideload_port_in_passed_frames_total{") as u64
+    }
+
+    /// Both sides of the law: what came or was made, and what left, was used or is held.
+    fn balance(&self, way: &str, tail: &str) -> [f64; 2] {
+        let count = |name: &str| self.value(&format!("{name}{{way=\"{way}\"}}")).unwrap_or(f64::NAN);
+        let events = |names: &[&str]| {
+            let tail = if tail == "_packets" { "" } else { tail };
+            names.iter().map(|name| self.value(&event_name(name, tail, way)).unwrap_or(f64::NAN)).sum::<f64>()
+        };
+        let came = count(&format!("received{tail}_total")) + events(&MADE);
+        let went = count(&format!("forwarded{tail}_total"))
+            + self.retired(way, tail)
+            + count(&format!("held{tail}"))
+            + events(&USED);
+        [came, went]
+    }
+
+    fn retired(&self, way: &str, tail: &str) -> f64 {
+        self.sum(&format!("wideload_retired{tail}_total{{way=\"{way}\""))
+    }
+
+    fn sum(&self, begins: &str) -> f64 {
+        self.values.iter().filter(|(name, _)| name.starts_with(begins)).map(|(_, value)| value).sum()
+    }
+
+    fn value(&self, name: &str) -> Option<f64> {
+        self.values.get(&format!("wideload_{name}")).copied()
+    }
+}
+
+fn event_name(name: &str, tail: &str, way: &str) -> String {
+    format!("event_{name}{tail}_total{{way=\"{way}\"}}")
+}
+
+/// Is it a counter of this name, whose unit may be said once more?
+fn is_counter(key: &str, begins: &str) -> bool {
+    let Some(rest) = key.strip_prefix(begins).and_then(|rest| rest.split_once("_total{")) else { return false };
+    matches!(rest.0, "" | "_packets" | "_frames" | "_bytes" | "_wires")
+}
+
+/// Both ways, as labels name them.
+pub(super) const WAYS: [&str; 2] = ["to-narrow", "to-wide"];
+/// Events that make packets, and events that use them (COUNTERS.md).
+const MADE: [&str; 15] = [
+    "reassembled",
+    "released_late",
+    "released_evicted",
+    "released_at_end",
+    "joined_whole",
+    "joined_last",
+    "joined_full",
+    "joined_gap",
+    "joined_changed",
+    "joined_late",
+    "joined_evicted",
+    "joined_at_end",
+    "level",
+    "segments",
+    "pieces",
+];
+const USED: [&str; 5] = ["absorbed", "joined", "levelled", "resized", "divided"];
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use daemon::metrics::text;
+    use gateway::stats::{Count, Stats};
+
+    #[test]
+    fn every_counter_is_looked_for_and_every_packet_must_have_its_fate() {
+        let snapshots = Stats::of(&[]);
+        let books = CounterAudit::read(&text(&snapshots));
+        assert_eq!((books.missing(), books.broken()), (vec![], vec![]));
+        let count = Count { packets: 3, bytes: 100 };
+        let mut figures = snapshots.clone();
+        figures.all.to_wide.received = count;
+        let broken = CounterAudit::read(&text(&figures)).broken();
+        assert_eq!(
+            broken,
+            [
+                "to-wide: 3 packets came or were made, 0 left, ended or are held",
+                "to-wide: 100 bytes came or were made, 0 left, ended or are held"
+            ]
+        );
+        for name in ["no_buffer", "frag_late"] {
+            let mut figures = figures.clone();
+            figures.all.to_wide.retired.insert(name.to_owned(), count);
+            assert_eq!(CounterAudit::read(&text(&figures)).broken(), [""; 0], "it ended for {name}");
+        }
+        for name in USED {
+            let mut figures = figures.clone();
+            figures.all.to_wide.events.insert(name.to_owned(), count);
+            assert_eq!(CounterAudit::read(&text(&figures)).broken(), [""; 0], "{name} used it");
+        }
+        for name in MADE {
+            let mut figures = snapshots.clone();
+            figures.all.to_wide.events.insert(name.to_owned(), count);
+            figures.all.to_wide.forwarded = count;
+            assert_eq!(CounterAudit::read(&text(&figures)).broken(), [""; 0], "{name} made it");
+        }
+    }
+
+    #[test]
+    fn what_the_program_finds_unexplained_or_a_counter_that_is_not_told_is_seen() {
+        let mut figures = Stats::of(&[]);
+        figures.all.narrow.unexplained = -2;
+        let whole = text(&figures);
+        let broken = CounterAudit::read(&whole).broken();
+        assert!(broken.len() == 1 && broken[0].ends_with("is -2"), "{broken:?}");
+        let rows: Vec<&str> = whole.lines().filter(|line| !line.starts_with('#')).collect();
+        let of_the_page = |row: &&&str| {
+            ["retired_packets", "passed_frames", "event_", "port_in", "port_out"]
+                .iter()
+                .any(|name| row.starts_with(&format!("wideload_{name}")) && !row.contains("_payload_bytes_"))
+        };
+        for row in rows.iter().filter(of_the_page) {
+            assert_eq!(CounterAudit::read(&whole.replace(row, "")).missing().len(), 1, "{row}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The program and a configuration in, a border in the middle of three hosts out: reloaded, restarted, killed, ended.
+
+use super::super::running::{Running, spelled};
+use crate::three_hosts::ThreeHosts;
+use daemon::control::Client;
+use rustix::process::Signal;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A gateway in the middle of three hosts, run by the command `wideload run`; ended when this is dropped.
+pub(super) struct Kept<'a> {
+    three_hosts: &'a ThreeHosts,
+    folder: TempDir,
+    running: Running,
+}
+
+impl<'a> Kept<'a> {
+    /// Starts it, with more lines for its wide side.
+    pub(super) fn start(program: &Path, three_hosts: &'a ThreeHosts, wide: &str) -> io::Result<Kept<'a>> {
+        let folder = tempfile::tempdir()?;
+        write(three_hosts, folder.path(), wide)?;
+        let running = Running::start(program, three_hosts.middle.space(), &config(folder.path()))?;
+        three_hosts.settle()?;
+        Ok(Kept { three_hosts, folder, running })
+    }
+
+    /// Has it read its configuration anew, with other lines for its wide side.
+    pub(super) fn reload(&mut self, wide: &str) -> io::Result<()> {
+        write(self.three_hosts, self.folder.path(), wide)?;
+        self.running.tell_and_hear(Signal::HUP, ": reloaded")
+    }
+
+    /// Has it start anew.
+    pub(super) fn restart(&mut self) -> io::Result<()> {
+        let before = self.running.worker()?;
+        self.running.tell_and_hear(Signal::USR2, ": restarted")?;
+        if self.running.worker()? == before {
+            return Err(self.running.failed("it restarted, and the same process works"));
+        }
+        Ok(())
+    }
+
+    /// Kills the process that works, and waits until another does.
+    pub(super) fn kill_worker(&mut self) -> io::Result<()> {
+        self.running.kill_worker()
+    }
+
+    /// What is wrong with its books.
+    pub(super) fn broken(&mut self) -> io::Result<Vec<String>> {
+        let all = Client::connect(&control(self.folder.path()))?.status()?.all;
+        let mut broken = Vec::new();
+        for (label, way) in all.ways() {
+            broken.extend(way.broken.iter().cloned());
+            let (packets, bytes) = (way.unexplained.packets, way.unexplained.bytes);
+            if packets != 0 || bytes != 0 {
+                broken.push(format!("{label}: {packets} packets and {bytes} bytes are unexplained"));
+            }
+        }
+        for (label, end) in all.ends().iter().filter(|(_, end)| end.unexplained != 0) {
+            broken.push(format!("{label} end: {} packets are unexplained", end.unexplained));
+        }
+        Ok(broken)
+    }
+
+    /// Ends it.
+    pub(super) fn end(self) -> io::Result<()> {
+        self.running.tell(Signal::TERM)?;
+        let status = self.running.end()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("the gateway ended with status {}", spelled(status))))
+        }
+    }
+}
+
+fn write(three_hosts: &ThreeHosts, folder: &Path, wide: &str) -> io::Result<()> {
+    let more = format!(
+        "control = \"{}\"\nmetrics = \"{METRICS}\"\nuser = \"nobody\"\nanswer-from = [\"10.77.0.254\", \"fd77::fe\"]\n\
+         [mss]\nraise = \"always\"",
+        control(folder).display()
+    );
+    fs::write(config(folder), three_hosts.border(&more, wide, ""))
+}
+
+fn config(folder: &Path) -> PathBuf {
+    folder.join("border.toml")
+}
+
+fn control(folder: &Path) -> PathBuf {
+    folder.join("border.sock")
+}
+
+/// Where its counters are fetched, inside the middle host.
+pub(super) const METRICS: &str = "127.0.0.1:9469";

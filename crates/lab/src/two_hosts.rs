@@ -1,0 +1,59 @@
+//! An MTU in, two hosts on one link out, each with a stock interface or a wide one over it.
+
+use crate::net::{End, Host, Offloading, cable};
+use crate::three_hosts::{v4, v6};
+use config::Config;
+use daemon::service::Service;
+use linux::addresses::Prefix;
+use std::io;
+
+/// Two hosts on one link: host 1 and host 2 of the network that [`v4`] and [`v6`] number.
+#[derive(Debug)]
+pub struct TwoHosts {
+    /// Both hosts.
+    pub hosts: [Host; 2],
+    names: [String; 2],
+    mtu: u32,
+}
+
+impl TwoHosts {
+    /// Two hosts and their cable.
+    ///
+    /// # Errors
+    /// The right to make them is missing.
+    pub fn new(mtu: u32, offloading: Offloading) -> io::Result<TwoHosts> {
+        let hosts = [Host::new("one")?, Host::new("other")?];
+        let tail = format!("{:06x}", fastrand::u32(..1 << 24));
+        let names = ["p", "q"].map(|front| format!("{front}{tail}"));
+        let of = |host| [Prefix::new(v4(host), 24), Prefix::new(v6(host), 64)];
+        let addresses = [of(1), of(2)];
+        let end =
+            |index: usize| End { host: &hosts[index], interface: &names[index], mtu, addresses: &addresses[index] };
+        cable([end(0), end(1)], offloading)?;
+        Ok(TwoHosts { hosts, names, mtu })
+    }
+
+    /// Names of the interfaces.
+    pub fn names(&self) -> [&str; 2] {
+        self.names.each_ref().map(String::as_str)
+    }
+
+    /// The text of a configuration for a wide interface over the link of a host, with more lines for each part of the file.
+    pub fn wide_interface(&self, host: usize, mtu: u32, [more, wide, narrow]: [&str; 3]) -> String {
+        format!(
+            "role = \"wide-interface\"\n{more}\n[wide]\nmtu = {mtu}\n{wide}\n\
+             [narrow]\nport = \"packet:{}\"\nmtu = {}\n{narrow}\n",
+            self.names[host], self.mtu
+        )
+    }
+
+    /// Starts a wide interface on a host.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, or missing.
+    pub fn start(&self, host: usize, config: &str) -> io::Result<Service> {
+        let config = Config::parse(config, "wide.toml")
+            .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;
+        self.hosts[host].space().enter(|| Service::start(config))
+    }
+}

@@ -1,0 +1,561 @@
+//! Memory where payloads should land in, packets whose payload lies there out.
+//!
+//! A port that copies frames to memory anyway can as well put the payload of one where it belongs in the end, if somebody guesses
+//! where that is before its header is seen. Who guesses lends [`Places`], one for each of the frames that come next (K2); the
+//! port receives headers and payloads apart (K1); what can be the fragment that was guessed is a [`SplitFrame`], whose header then
+//! tells whether the guess was right (K3). The payload of any other frame is copied out of its place (K4), so nothing is lost.
+//!
+//! Of a burst, few headers are read: the pieces of one datagram have the same bytes in front of them but for the offset, so what
+//! the next one looks like is known, and one compare tells.
+
+use crate::checksum::patched;
+use crate::cut::UNIT;
+use crate::ip::{ICMPV6, TCP, UDP, Version};
+use crate::link::{Ingress, LINK_LEN_MAX, LinkType};
+use crate::packet::{Buffer, Checksum, Frame, HEADROOM, Packet};
+use core::slice::IterMut;
+
+/// Where the payloads of the frames that come next should land, in their order.
+#[derive(Debug)]
+pub struct PayloadSlots<'a> {
+    front: HeaderLayout,
+    step: usize,
+    rest: &'a mut [u8],
+    fresh: IterMut<'a, Option<Buffer>>,
+    fresh_len: usize,
+    left: usize,
+    taken_count: &'a mut usize,
+}
+
+/// What stands in front of the payload of the fragments that are expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderLayout {
+    /// Length of the link header, in bytes.
+    pub link_len: usize,
+    /// Length of the IP header, a Fragment header counted, in bytes.
+    pub header_len: usize,
+}
+
+/// How places lie: pieces of a datagram one behind the other, then those of datagrams of which nothing has come.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotLayout {
+    /// What stands in front of each payload.
+    pub front: HeaderLayout,
+    /// Payload of each piece but the last, in bytes.
+    pub step: usize,
+    /// Payload of each datagram of which nothing has come, in bytes.
+    pub fresh_len: usize,
+    /// Places, at most.
+    pub count: usize,
+}
+
+/// What can be the fragment that was guessed: its headers in a buffer, which nobody has read, its payload at its place.
+#[derive(Debug)]
+pub struct SplitFrame {
+    buffer: Buffer,
+    laid: FrameSpan,
+}
+
+/// The same, read: a fragment of which the headers are there, and the payload is not.
+#[derive(Debug)]
+pub struct SplitPacket {
+    packet: Packet,
+    laid: FrameSpan,
+}
+
+/// How a frame lies in its buffer and at its place.
+#[derive(Clone, Copy, Debug)]
+struct FrameSpan {
+    /// Where the frame starts in the buffer's memory, and its length, in bytes.
+    at: usize,
+    len: usize,
+    front: HeaderLayout,
+    medium: LinkType,
+    ingress: Ingress,
+    checksum: Checksum,
+    /// See the fields of [`Packet`] with these names.
+    tag: u64,
+    stays_on_its_side: bool,
+}
+
+impl<'a> PayloadSlots<'a> {
+    /// Places in `rest`, what is missing of a datagram, and then in the content of `fresh` buffers. How many are taken is
+    /// written to `taken_count`.
+    pub fn new(
+        grid: SlotLayout,
+        rest: &'a mut [u8],
+        fresh: &'a mut [Option<Buffer>],
+        taken_count: &'a mut usize,
+    ) -> PayloadSlots<'a> {
+        let SlotLayout { front, step, fresh_len, count } = grid;
+        *taken_count = 0;
+        PayloadSlots {
+            front,
+            step: step.max(1),
+            rest,
+            fresh: fresh.iter_mut(),
+            fresh_len,
+            left: count,
+            taken_count,
+        }
+    }
+
+    /// What is to be received in front of each of them.
+    pub fn front(&self) -> HeaderLayout {
+        self.front
+    }
+
+    /// Length of the longest place, in bytes.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+}
+
+impl<'a> Iterator for PayloadSlots<'a> {
+    type Item = &'a mut [u8];
+
+    fn next(&mut self) -> Option<&'a mut [u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.rest.is_empty() {
+            let buffer = self.fresh.by_ref().flatten().next()?;
+            self.rest = buffer.bytes_mut(HEADROOM..HEADROOM + self.fresh_len);
+        }
+        let rest = core::mem::take(&mut self.rest);
+        let (place, rest) = rest.split_at_mut(self.step.min(rest.len()));
+        self.rest = rest;
+        self.left -= 1;
+        *self.taken_count += 1;
+        Some(place)
+    }
+}
+
+impl HeaderLayout {
+    /// Bytes in front of the payload.
+    pub fn len(self) -> usize {
+        self.link_len + self.header_len
+    }
+
+    /// Never: there is an IP header.
+    pub fn is_empty(self) -> bool {
+        false
+    }
+
+    /// How much of the payload must be seen to read a packet with these bytes in front, if it can be a fragment.
+    fn peek_len(self, front: &[u8]) -> Option<usize> {
+        let header = front.get(self.link_len..)?;
+        match *header.first()? {
+            V4_PLAIN if self.header_len == V4_LEN => {
+                let word = u16::from_be_bytes([*header.get(6)?, *header.get(7)?]);
+                let is_first = word & V4_OFFSET == 0;
+                (word & (V4_OFFSET | V4_MORE) != 0).then_some(if is_first { PEEK_LEN } else { 0 })
+            }
+            first if first >> 4 == 6 && self.header_len == V6_LEN => {
+                let &[next_header, _, high, low, ..] = header.get(V6_LEN - V6_FRAGMENT_LEN..)? else { return None };
+                let is_first = u16::from_be_bytes([high, low]) & V6_OFFSET == 0;
+                // More extension headers would have to be read where the payload starts.
+                let is_plain = matches!(next_header, TCP | UDP | ICMPV6);
+                let is_fragment = header.get(6) == Some(&V6_FRAGMENT);
+                (is_fragment && (is_plain || !is_first)).then_some(if is_first { PEEK_LEN } else { 0 })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl SplitFrame {
+    /// Takes the frame of `len` bytes whose front lies at `at` in the buffer's memory, the bytes behind it in `place`, and what
+    /// found no room there in the buffer again, behind room for as much as the place takes.
+    ///
+    /// # Errors
+    /// The buffer, with the whole frame in it: it cannot be what was expected.
+    #[inline(always)]
+    pub fn of(
+        mut buffer: Buffer,
+        at: usize,
+        len: usize,
+        front: HeaderLayout,
+        place: &[u8],
+        medium: LinkType,
+        ingress: Ingress,
+    ) -> Result<SplitFrame, Buffer> {
+        let payload_at = at + front.len();
+        let Some(behind_len) = len.checked_sub(front.len()) else { return Err(buffer) };
+        if behind_len <= place.len()
+            && let Some(peek_len) = front.peek_len(buffer.bytes(at..payload_at))
+        {
+            if peek_len > 0 {
+                put(&mut buffer, payload_at, place, peek_len.min(behind_len));
+            }
+            let checksum = Checksum::Unverified;
+            let laid = FrameSpan { at, len, front, medium, ingress, checksum, tag: 0, stays_on_its_side: false };
+            return Ok(SplitFrame { buffer, laid });
+        }
+        put(&mut buffer, payload_at, place, behind_len);
+        Err(buffer)
+    }
+
+    /// The same, where its port knows this of its transport checksum.
+    pub fn with_checksum(mut self, checksum: Checksum) -> SplitFrame {
+        self.laid.checksum = checksum;
+        self
+    }
+
+    /// Marks the packet in it, which is not read yet.
+    pub fn mark(&mut self, tag: u64, stays_on_its_side: bool) {
+        (self.laid.tag, self.laid.stays_on_its_side) = (tag, stays_on_its_side);
+    }
+
+    /// What stands in front of its IP header.
+    pub fn link(&self) -> &[u8] {
+        let FrameSpan { at, front, .. } = self.laid;
+        self.buffer.bytes(at..at + front.link_len)
+    }
+
+    /// Bytes of the frame, with what lies at its place.
+    pub fn frame_len(&self) -> usize {
+        self.laid.len
+    }
+
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// As it was: it is not what was expected.
+    pub fn read(self) -> Result<SplitPacket, SplitFrame> {
+        let SplitFrame { buffer, laid } = self;
+        let buffer = match laid.read(buffer) {
+            Frame::Ip(packet) if laid.front.is_of(&packet) => return Ok(SplitPacket { packet, laid }),
+            Frame::Ip(packet) => packet.into_buffer(),
+            Frame::Other(raw, _) => raw.into_buffer(),
+        };
+        Err(SplitFrame { buffer, laid })
+    }
+
+    /// Bytes of its place that are its own.
+    pub fn len(&self) -> usize {
+        self.laid.behind_len()
+    }
+
+    /// Is nothing of its place its own?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The whole frame, with what lies at its place.
+    pub fn copy_out(self, place: &[u8]) -> Frame {
+        let SplitFrame { mut buffer, laid } = self;
+        put(&mut buffer, laid.at + laid.front.len(), place, laid.behind_len());
+        laid.read(buffer)
+    }
+
+    /// Gives the buffer back; what lies at its place belongs to whom it was lent by.
+    #[inline]
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
+    /// What stands in front of the payload.
+    #[inline]
+    fn front(&self) -> &[u8] {
+        let FrameSpan { at, front, .. } = self.laid;
+        self.buffer.bytes(at..at + front.len())
+    }
+}
+
+impl SplitPacket {
+    /// The fragment. Its headers are there, its payload is not.
+    #[inline]
+    pub fn packet(&self) -> &Packet {
+        &self.packet
+    }
+
+    /// How many of `next` go on where this one ends, one after the other, as long as it and with the same bytes in front of them
+    /// but for the offset, and in IPv4 the checksum that covers it. As this one was read, so these would be.
+    pub fn followed_by(&self, next: &[SplitFrame]) -> usize {
+        let Some(mut expected) = Expected::behind(self) else { return 0 };
+        let goes_on = |it: &&SplitFrame| {
+            let is_alike = it.laid.len == self.laid.len && it.laid.ingress == self.laid.ingress;
+            is_alike && expected.move_on() && it.front() == expected.bytes()
+        };
+        next.iter().take_while(goes_on).count()
+    }
+
+    /// As it was before it was read.
+    pub fn into_landed(self) -> SplitFrame {
+        SplitFrame { buffer: self.packet.into_buffer(), laid: self.laid }
+    }
+
+    /// Gives the buffer back; what lies at its place belongs to whom it was lent by.
+    #[inline]
+    pub fn into_buffer(self) -> Buffer {
+        self.packet.into_buffer()
+    }
+}
+
+impl FrameSpan {
+    /// Reads the frame, which lies in this buffer, its payload or not.
+    fn read(self, buffer: Buffer) -> Frame {
+        let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
+        if let Frame::Ip(packet) = &mut frame {
+            packet.checksum = self.checksum;
+            (packet.tag, packet.stays_on_its_side) = (self.tag, self.stays_on_its_side);
+        }
+        frame
+    }
+
+    fn behind_len(self) -> usize {
+        self.len - self.front.len()
+    }
+}
+
+impl HeaderLayout {
+    fn is_of(self, packet: &Packet) -> bool {
+        let ip = packet.ip();
+        ip.fragment.is_some() && packet.link_len() == self.link_len && usize::from(ip.payload_at) == self.header_len
+    }
+}
+
+/// What stands in front of the next piece of a datagram, if it is like the one before it.
+struct Expected {
+    bytes: [u8; FRONT_LEN_MAX],
+    len: usize,
+    /// Where the word with the offset stands, and the checksum that covers it.
+    word_at: usize,
+    checksum_at: Option<usize>,
+    /// By how much the word rises from piece to piece.
+    step: u16,
+}
+
+impl Expected {
+    /// Starts with the piece itself; none behind the last one.
+    fn behind(piece: &SplitPacket) -> Option<Expected> {
+        let (ip, front) = (piece.packet.ip(), piece.laid.front);
+        let payload_len = u16::try_from(ip.payload_len()).ok()?;
+        if !ip.fragment?.more || payload_len == 0 || !usize::from(payload_len).is_multiple_of(UNIT) {
+            return None;
+        }
+        let header_at = front.link_len;
+        let (word_at, checksum_at, step) = match ip.version {
+            Version::V4 => (header_at + V4_WORD_AT, Some(header_at + V4_CHECKSUM_AT), payload_len / UNIT as u16),
+            Version::V6 => (header_at + V6_LEN - V6_FRAGMENT_LEN + V6_WORD_AT, None, payload_len),
+        };
+        let mut bytes = [0; FRONT_LEN_MAX];
+        let at = piece.laid.at;
+        bytes.get_mut(..front.len())?.copy_from_slice(piece.packet.memory().bytes(at..at + front.len()));
+        Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
+    }
+
+    /// Becomes what stands in front of the next one; no datagram is so long that the offset does not fit.
+    #[inline]
+    fn move_on(&mut self) -> bool {
+        let Some(word) = self.word(self.word_at) else { return false };
+        let mask = if self.checksum_at.is_some() { V4_OFFSET } else { V6_OFFSET };
+        let Some(offset) = (word & mask).checked_add(self.step).filter(|offset| offset & !mask == 0) else {
+            return false;
+        };
+        let next = word & !mask | offset;
+        if let Some(at) = self.checksum_at
+            && let Some(checksum) = self.word(at)
+        {
+            self.put(at, patched(checksum, word, next));
+        }
+        self.put(self.word_at, next);
+        true
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> Option<u16> {
+        Some(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?))
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, word: u16) {
+        if let Some(bytes) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *bytes = word.to_be_bytes();
+        }
+    }
+}
+
+/// Copies the first `len` bytes of a place, or all.
+fn put(buffer: &mut Buffer, at: usize, place: &[u8], len: usize) {
+    buffer.put(at, place.get(..len).unwrap_or(place));
+}
+
+/// As much of a first piece's payload as anybody reads: a UDP header and the start of a tunnel's behind it, in bytes.
+const PEEK_LEN: usize = 64;
+/// First byte and length of an IPv4 header without options, and what its word of flags and offset says.
+const V4_PLAIN: u8 = 0x45;
+const V4_LEN: usize = 20;
+const V4_OFFSET: u16 = 0x1FFF;
+const V4_MORE: u16 = 0x2000;
+/// Length of an IPv6 header with a Fragment header alone behind it, that header's length and number, and its offset.
+const V6_LEN: usize = 48;
+const V6_FRAGMENT_LEN: usize = 8;
+const V6_FRAGMENT: u8 = 44;
+const V6_OFFSET: u16 = 0xFFF8;
+/// Where the word with the offset stands, in an IPv4 header and in a Fragment header, and the former's checksum, in bytes.
+const V4_WORD_AT: usize = 6;
+const V6_WORD_AT: usize = 2;
+const V4_CHECKSUM_AT: usize = 10;
+/// Longest front, in bytes: a link header, and an IPv6 header with a Fragment header.
+const FRONT_LEN_MAX: usize = LINK_LEN_MAX + V6_LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::Sum;
+    use crate::packet::Pool;
+
+    #[test]
+    fn pieces_in_order_are_told_by_the_first_one() {
+        for version in [Version::V4, Version::V6] {
+            let mut pool = Pool::new(1 << 20);
+            let pieces: Vec<SplitFrame> = (0..44).map(|index| landed(version, index, |_| {}, &mut pool)).collect();
+            let mut pieces = pieces.into_iter();
+            let first = pieces.next().and_then(|it| it.read().ok()).expect("it is a fragment");
+            // The last one says that nothing follows it.
+            assert_eq!(first.followed_by(pieces.as_slice()), 42, "{version:?}");
+            let of_second = pieces.nth(1).and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(of_second.followed_by(pieces.as_slice()), 40, "{version:?}");
+            assert_eq!(first.followed_by(pieces.as_slice()), 0, "{version:?}: one is missing between");
+            let last = pieces.next_back().and_then(|it| it.read().ok()).expect("it is a fragment");
+            assert_eq!(last.followed_by(pieces.as_slice()), 0, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn any_other_byte_in_front_of_a_piece_asks_for_a_look() {
+        for (version, front_len) in [(Version::V4, 34), (Version::V6, 62)] {
+            let mut pool = Pool::new(1 << 20);
+            let first = landed(version, 0, |_| {}, &mut pool).read().expect("it is a fragment");
+            let mut seen = 0;
+            for at in 0..front_len {
+                let frame = landed(version, 1, |frame| frame[at] ^= 1, &mut pool);
+                seen += first.followed_by(core::slice::from_ref(&frame));
+                pool.give(frame.into_buffer());
+            }
+            assert_eq!(seen, 0, "{version:?}");
+            let longer = landed(version, 1, |frame| frame.push(0), &mut pool);
+            assert_eq!(first.followed_by(&[longer]), 0, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_follows_what_another_port_gave_what_ends_a_datagram_or_what_no_offset_is_behind() {
+        let mut pool = Pool::new(1 << 20);
+        let mut count = |[first, second]: [(u16, u16); 2], ingress| {
+            let [first, mut second] = [first, second]
+                .map(|(word, len)| landed(Version::V4, 0, |frame| reseal(frame, word, len), &mut pool));
+            second.laid.ingress = Ingress(ingress);
+            first.read().expect("it is a fragment").followed_by(&[second])
+        };
+        let [len, odd_len] = [20 + STEP as u16, 16 + STEP as u16];
+        let step = STEP as u16 / 8;
+        assert_eq!(count([(V4_MORE, len), (V4_MORE | step, len)], 0), 1);
+        assert_eq!(count([(V4_MORE, len), (V4_MORE | step, len)], 1), 0, "of another port");
+        assert_eq!(count([(step, len), (2 * step, len)], 0), 0, "behind a last one");
+        assert_eq!(count([(V4_MORE, odd_len), (V4_MORE | (step - 1), odd_len)], 0), 0, "between two units");
+        let highest = V4_OFFSET + 1 - step;
+        assert_eq!(count([(V4_MORE | highest, len), (V4_MORE, len)], 0), 0, "past every offset");
+    }
+
+    #[test]
+    fn a_tag_that_looks_like_a_header_is_not_what_was_expected() {
+        let mut pool = Pool::new(1 << 20);
+        let tag = |frame: &mut Vec<u8>| {
+            frame.truncate(frame.len() - 8);
+            reseal(frame, V4_MORE, 12 + STEP as u16);
+            frame.splice(12..12, [0x81, 0, 0x45, 0]);
+        };
+        let mut it = landed(Version::V4, 0, tag, &mut pool);
+        // What was in the buffer before may be just what is missing there.
+        it.buffer.put(HEADROOM + 20, &[10, 0, 0, 2]);
+        assert!(it.read().is_err());
+    }
+
+    #[test]
+    fn what_is_not_read_is_whole_when_it_is_copied_out() {
+        let mut pool = Pool::new(1 << 20);
+        for index in [0, 7, 43] {
+            let Frame::Ip(packet) = landed(Version::V4, index, |_| {}, &mut pool).copy_out(&[index as u8; STEP])
+            else {
+                panic!("it is a packet")
+            };
+            assert!(packet.payload() == [index as u8; STEP]);
+            assert_eq!(packet.ip().fragment.map(|it| usize::from(it.offset)), Some(index * STEP));
+        }
+    }
+
+    /// A piece of a datagram of 44, received to a place; `change` is done to its frame before.
+    fn landed(version: Version, index: usize, change: impl FnOnce(&mut Vec<u8>), pool: &mut Pool) -> SplitFrame {
+        let more = index < 43;
+        let header = match version {
+            Version::V4 => v4(index, more),
+            Version::V6 => v6(index, more),
+        };
+        let front = HeaderLayout { link_len: 14, header_len: header.len() };
+        let protocol = if version == Version::V4 { [8, 0] } else { [0x86, 0xDD] };
+        let mut frame = [&[2; 12][..], &protocol, &header, &[index as u8; STEP]].concat();
+        change(&mut frame);
+        let (head, payload) = frame.split_at(front.len());
+        let mut place = [0; STEP + 8];
+        place[..payload.len()].copy_from_slice(payload);
+        let mut buffer = pool.lend(2_048).expect("the pool is large");
+        buffer.put(HEADROOM - 14, head);
+        let laid = FrameSpan {
+            at: HEADROOM - 14,
+            len: frame.len(),
+            front,
+            medium: LinkType::Ethernet,
+            ingress: Ingress(0),
+            checksum: Checksum::Unverified,
+            tag: 0,
+            stays_on_its_side: false,
+        };
+        match SplitFrame::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
+            Ok(it) => it,
+            // What a port would not leave apart is compared all the same.
+            Err(buffer) => SplitFrame { buffer, laid },
+        }
+    }
+
+    /// Gives a frame another length, and word of flags and offset.
+    fn reseal(frame: &mut [u8], word: u16, len: u16) {
+        frame[16..18].copy_from_slice(&len.to_be_bytes());
+        frame[20..22].copy_from_slice(&word.to_be_bytes());
+        frame[24..26].fill(0);
+        let checksum = Sum::of(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    fn v4(index: usize, more: bool) -> Vec<u8> {
+        let word = (index * STEP / 8) as u16 | if more { V4_MORE } else { 0 };
+        let mut header = vec![0x45, 0];
+        header.extend((20 + STEP as u16).to_be_bytes());
+        header.extend([[7, 7], word.to_be_bytes(), [64, 17], [0, 0]].concat());
+        header.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        let checksum = Sum::of(&header).checksum();
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        header
+    }
+
+    fn v6(index: usize, more: bool) -> Vec<u8> {
+        let mut header = vec![0x60, 0, 0, 0];
+        header.extend((8 + STEP as u16).to_be_bytes());
+        header.extend([44, 64]);
+        header.extend([[1; 16], [2; 16]].concat());
+        header.extend([17, 0]);
+        header.extend(((index * STEP) as u16 | u16::from(more)).to_be_bytes());
+        header.extend(7u32.to_be_bytes());
+        header
+    }
+
+    /// Payload of a piece, in bytes.
+    const STEP: usize = 1_480;
+}

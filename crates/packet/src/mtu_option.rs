@@ -1,0 +1,163 @@
+//! A packet in, the MTU that it advises hosts to use out: of router advertisements and of DHCP.
+//!
+//! A jumbo network's hosts follow a router or a DHCP server that says 1,500, and are wide no longer. Nothing is changed
+//! here; who asks can tell its operator. Only what a host would follow counts, and only what is said in one packet: no
+//! exchange is remembered.
+
+use crate::checksum::Sum;
+use crate::ip::{ICMPV6, UDP, Version, pseudo_sum};
+use crate::packet::Packet;
+use crate::udp::{self, UdpHeader};
+
+/// The MTU that a packet advises to the hosts that hear it, in bytes; of several in one packet, the smallest.
+///
+/// A router advertisement advises by its MTU option (RFC 4861 section 4.6.4) where hosts take it for valid (section 6.1.2),
+/// a DHCPv4 server by the option Interface MTU (RFC 2132 section 5.1) in an offer, an acknowledgement or a BOOTP reply. What
+/// is below the least that a link must take is no advice.
+pub fn advised_mtu(packet: &Packet) -> Option<u32> {
+    let ip = packet.ip();
+    let upper = ip.upper.filter(|_| ip.fragment.is_none())?;
+    let bytes = packet.upper_bytes(upper);
+    match (ip.version, upper.protocol) {
+        (Version::V6, ICMPV6) => router_mtu(packet, bytes),
+        (Version::V4, UDP) => dhcp_mtu(packet, bytes),
+        _ => None,
+    }
+    .filter(|mtu| *mtu as usize >= ip.mtu_min())
+}
+
+/// The MTU that a router advertises on its link.
+fn router_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
+    let (header, options) = bytes.split_first_chunk::<ADVERTISEMENT_LEN>()?;
+    let [ROUTER_ADVERTISEMENT, 0, ..] = header else { return None };
+    // Whoever is more than one hop away cannot have made it (RFC 4861 section 6.1.2).
+    let is_from_here = packet.header().get(HOP_LIMIT_AT) == Some(&HOP_LIMIT_MAX)
+        && packet.header().get(SOURCE_AT..SOURCE_AT + 2).is_some_and(is_link_local);
+    let sum = pseudo_sum(packet.addresses(), ICMPV6, bytes.len()) + Sum::of(bytes);
+    if is_from_here && sum.is_right() { smallest_router_mtu(options) } else { None }
+}
+
+/// The smallest MTU among these options; none where they do not end with the packet, which is then ignored as a whole.
+fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
+    let mut smallest: Option<u32> = None;
+    while let [kind, eights, ..] = *options {
+        let len = usize::from(eights) * 8;
+        let (option, rest) = options.split_at_checked(len).filter(|_| len > 0)?;
+        if let (MTU_OPTION, &[_, _, _, _, m0, m1, m2, m3]) = (kind, option) {
+            let mtu = u32::from_be_bytes([m0, m1, m2, m3]);
+            smallest = Some(smallest.map_or(mtu, |other| other.min(mtu)));
+        }
+        options = rest;
+    }
+    smallest.filter(|_| options.is_empty())
+}
+
+/// The MTU that a DHCP server gives a client for its interface.
+fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
+    let (header, message) = UdpHeader::parse(bytes)?;
+    let is_for_client = (header.source.get(), header.destination.get()) == (SERVER_PORT, CLIENT_PORT);
+    let message = message.get(..usize::from(header.len.get()).checked_sub(udp::HEADER_LEN)?)?;
+    let (fixed, options) = message.split_first_chunk::<OPTIONS_AT>()?;
+    let is_reply = fixed.first() == Some(&BOOT_REPLY) && fixed.ends_with(&COOKIE);
+    if !is_for_client || !is_reply || !matches!(packet.checksum_error().fold(), 0 | 0xFFFF) {
+        return None;
+    }
+    let mut said = Said::default();
+    said.read(options)?;
+    // Options may go on in the fields for the names of a file and a server (RFC 2132 section 9.3).
+    let fields = match said.overload {
+        0 => [None, None],
+        1 => [fixed.get(FILE), None],
+        2 => [None, fixed.get(SERVER_NAME)],
+        3 => [fixed.get(FILE), fixed.get(SERVER_NAME)],
+        _ => return None,
+    };
+    fields.into_iter().flatten().try_for_each(|field| said.read(field))?;
+    said.mtu.filter(|_| matches!(said.kind, None | Some(OFFER | ACKNOWLEDGEMENT))).map(u32::from)
+}
+
+/// What a DHCP message says of interest.
+#[derive(Debug, Default)]
+struct Said {
+    kind: Option<u8>,
+    overload: u8,
+    /// The smallest.
+    mtu: Option<u16>,
+}
+
+impl Said {
+    /// Reads options up to their end (RFC 2132 section 2); nothing where one runs past it.
+    fn read(&mut self, mut options: &[u8]) -> Option<()> {
+        while let [kind, rest @ ..] = options {
+            options = match *kind {
+                END => break,
+                PAD => rest,
+                kind => {
+                    let (len, rest) = rest.split_first()?;
+                    let (content, rest) = rest.split_at_checked(usize::from(*len))?;
+                    self.hear(kind, content);
+                    rest
+                }
+            };
+        }
+        Some(())
+    }
+
+    fn hear(&mut self, kind: u8, content: &[u8]) {
+        match (kind, content) {
+            (MESSAGE_TYPE, &[kind]) => self.kind = Some(kind),
+            (OVERLOAD, &[which]) => self.overload = which,
+            (INTERFACE_MTU, &[high, low]) => {
+                let mtu = u16::from_be_bytes([high, low]);
+                self.mtu = Some(self.mtu.map_or(mtu, |other| other.min(mtu)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// fe80::/10 (RFC 4291 section 2.4).
+fn is_link_local(front: &[u8]) -> bool {
+    matches!(front, [0xFE, second] if second & 0xC0 == 0x80)
+}
+
+/// ICMPv6 type (RFC 4861 section 4.2).
+const ROUTER_ADVERTISEMENT: u8 = 134;
+/// Its fixed part, in bytes.
+const ADVERTISEMENT_LEN: usize = 16;
+/// Option type (RFC 4861 section 4.6.4).
+const MTU_OPTION: u8 = 5;
+/// Where hop limit and source stand in an IPv6 header, in bytes (RFC 8200 section 3).
+const HOP_LIMIT_AT: usize = 7;
+/// See [`HOP_LIMIT_AT`].
+const SOURCE_AT: usize = 8;
+/// The hop limit of what was not forwarded (RFC 4861 section 6.1.2).
+const HOP_LIMIT_MAX: u8 = 255;
+/// Ports of DHCP (RFC 2131 section 4.1).
+const SERVER_PORT: u16 = 67;
+/// See [`SERVER_PORT`].
+const CLIENT_PORT: u16 = 68;
+/// The operation of what servers send (RFC 2131 section 2).
+const BOOT_REPLY: u8 = 2;
+/// What stands in front of options (RFC 2131 section 3).
+const COOKIE: [u8; 4] = [99, 130, 83, 99];
+/// Where the fields for names stand in a message, and the options behind the cookie, in bytes (RFC 2131 section 2).
+const SERVER_NAME: core::ops::Range<usize> = 44..108;
+/// See [`SERVER_NAME`].
+const FILE: core::ops::Range<usize> = 108..236;
+/// See [`SERVER_NAME`].
+const OPTIONS_AT: usize = 240;
+/// Options (RFC 2132 sections 3.1, 3.2, 5.1, 9.3, 9.6).
+const PAD: u8 = 0;
+/// See [`PAD`].
+const END: u8 = 255;
+/// See [`PAD`].
+const INTERFACE_MTU: u8 = 26;
+/// See [`PAD`].
+const OVERLOAD: u8 = 52;
+/// See [`PAD`].
+const MESSAGE_TYPE: u8 = 53;
+/// Message types (RFC 2132 section 9.6).
+const OFFER: u8 = 2;
+/// See [`OFFER`].
+const ACKNOWLEDGEMENT: u8 = 5;

@@ -1,0 +1,145 @@
+//! How far an attack has got in, packets of hosts that have nothing to do with it out; and their packets in, what is wrong with them out.
+
+use super::craft::{self, PSH, Tcp};
+use super::rig::Verdict;
+use crate::oracle::Datagrams;
+use crate::pattern::Pattern;
+use crate::wire::{self, Seen, TCP, TCP_LEN, UDP, UDP_LEN};
+use packet::Time;
+use std::collections::BTreeSet;
+
+/// Hosts that go on as usual.
+pub struct BackgroundTraffic {
+    every: u64,
+    turn: u64,
+    sent: u64,
+    /// Datagrams that have not arrived, by number.
+    open: BTreeSet<u64>,
+    late: Option<Vec<u8>>,
+    datagrams: Datagrams,
+    /// Bytes of the stream that were sent, and that arrived.
+    stream: [u64; 2],
+}
+
+impl BackgroundTraffic {
+    /// Those that send after each so many packets of others.
+    pub fn new(every: u64) -> BackgroundTraffic {
+        let every = every.max(2);
+        BackgroundTraffic {
+            every,
+            turn: 0,
+            sent: 0,
+            open: BTreeSet::new(),
+            late: None,
+            datagrams: Datagrams::default(),
+            stream: [0; 2],
+        }
+    }
+
+    /// Hands on what they send at this turn.
+    pub fn each_due(&mut self, mut send: impl FnMut(Vec<u8>)) {
+        self.turn += 1;
+        match self.turn % self.every {
+            0 => {
+                let [first, second] = self.datagram();
+                self.late = Some(second);
+                send(first);
+                self.segments().into_iter().for_each(send);
+            }
+            1 => self.late.take().into_iter().for_each(send),
+            _ => {}
+        }
+    }
+
+    /// Is this packet between them?
+    pub fn is_of_them(frame: &[u8]) -> bool {
+        wire::destination(frame) == Some(TO)
+    }
+
+    /// Takes a packet that came out of the gateway.
+    pub fn take(&mut self, now: Time, frame: &[u8], seen: &Seen) -> Verdict {
+        let upper = craft::upper(frame, seen);
+        if seen.piece.is_some() {
+            let mut whole = None;
+            self.datagrams.push(now, seen, upper, |upper| whole = Some(upper.to_vec()));
+            return whole.map_or(Ok(()), |upper| self.take_datagram(&upper));
+        }
+        if seen.protocol == UDP { self.take_datagram(upper) } else { self.take_segment(upper) }
+    }
+
+    /// Has all arrived?
+    pub fn check_end(&self) -> Verdict {
+        // The last of them may not have had its second turn.
+        let waiting = u64::from(self.late.is_some());
+        if self.open.len() as u64 > waiting {
+            return Err(format!("{} of {} datagrams of bystanders did not arrive", self.open.len(), self.sent));
+        }
+        let [sent, arrived] = self.stream;
+        if sent != arrived {
+            return Err(format!("{arrived} of {sent} bytes of a bystander's stream arrived"));
+        }
+        Ok(())
+    }
+
+    fn datagram(&mut self) -> [Vec<u8>; 2] {
+        let number = self.sent;
+        self.sent += 1;
+        self.open.insert(number);
+        // Many of them, so that no pair of hosts is fast.
+        let from = FROM + (number % FROM_COUNT) as u16;
+        let head = craft::head(false, from, TO, UDP, (number / FROM_COUNT) as u32 & 0xFFFF);
+        let mut payload = number.to_be_bytes().to_vec();
+        payload.extend(craft::bytes(number, PAYLOAD_LEN));
+        let upper = craft::udp(&head, 9, &payload);
+        let mut pieces = craft::pieces(&head, &upper, ROOM).into_iter();
+        [pieces.next().unwrap_or_default(), pieces.next().unwrap_or_default()]
+    }
+
+    fn take_datagram(&mut self, upper: &[u8]) -> Verdict {
+        let payload = upper.get(UDP_LEN..).unwrap_or_default();
+        let number = payload.first_chunk().map(|number| u64::from_be_bytes(*number));
+        let is_same = number.is_some_and(|number| payload[8..] == craft::bytes(number, PAYLOAD_LEN));
+        match number {
+            Some(number) if is_same && self.open.remove(&number) => Ok(()),
+            _ => Err(format!(
+                "a bystander's datagram arrives changed or twice: number {number:?}, {} bytes",
+                upper.len()
+            )),
+        }
+    }
+
+    fn segments(&mut self) -> Vec<Vec<u8>> {
+        let segments = (0..3).map(|number| {
+            let head = craft::head(false, FROM, TO, TCP, (self.sent as u32 * 3 + number) & 0xFFFF);
+            let mut payload = [0; SEGMENT_LEN];
+            Pattern::new(STREAM).fill(self.stream[0], &mut payload);
+            let flags = craft::ACK | if number == 2 { PSH } else { 0 };
+            let said = Tcp { flags, ..Tcp::of([4, 4], self.stream[0] as u32) };
+            self.stream[0] += SEGMENT_LEN as u64;
+            craft::segment(&head, &said, &payload)
+        });
+        segments.collect()
+    }
+
+    fn take_segment(&mut self, upper: &[u8]) -> Verdict {
+        let payload = upper.get(TCP_LEN..).unwrap_or_default();
+        let arrived = self.stream[1];
+        let is_next = wire::long(upper, 4) == arrived as u32;
+        if !is_next || Pattern::new(STREAM).first_wrong(arrived, payload).is_some() {
+            return Err(format!("a bystander's segment arrives changed or out of turn behind {arrived} bytes"));
+        }
+        self.stream[1] += payload.len() as u64;
+        Ok(())
+    }
+}
+
+/// Who they are, by the numbers of hosts.
+const FROM: u16 = 20_000;
+const FROM_COUNT: u64 = 64;
+const TO: u16 = 30_000;
+/// Bytes of a datagram behind its number, and of each piece but the last.
+const PAYLOAD_LEN: usize = 1_800;
+const ROOM: usize = 1_400;
+const SEGMENT_LEN: usize = 600;
+/// The key of the stream's bytes.
+const STREAM: u64 = 0xB757;

@@ -1,0 +1,409 @@
+//! Frames of an attack in, what a gateway lets out of them out; and the laws, which are looked at after every frame.
+//!
+//! The gateway is the engine's, with the settings that it has in scenes of the simulator. Beside the attack, bystanders
+//! that have nothing to do with it send a datagram in two fragments and a stream of segments; all of theirs has to
+//! arrive, and unchanged.
+
+use super::background::BackgroundTraffic;
+use super::craft;
+use crate::address;
+use crate::gateway::{patience, settings};
+use crate::rng::Rng;
+use crate::topology::Gateway;
+use crate::wire;
+use core::ops::Range;
+use core::time::Duration;
+use engine::{
+    Batch, Egress as Leaving, Event, Gateway as Engine, Ledger, Reason, Secret, Secrets, Side, Tally, Toward,
+    WirePackets,
+};
+use packet::{Frame, Ingress, Ip, Link, LinkType, Packet, Pool, Time};
+use std::borrow::Cow;
+
+/// A gateway under attack.
+pub struct Rig {
+    engine: Engine,
+    batch: Batch,
+    /// To the narrow end, to the wide end.
+    ways: [Way; 2],
+    now: Time,
+    /// What frames of an attack begin with.
+    pub medium: LinkType,
+    /// By which ports they come, beside the side that they come from.
+    pub ingress: u32,
+    /// Do all packets of the attack have right transport checksums? Then so has all that leaves.
+    pub has_right_sums: bool,
+    /// Packets that the attack sent.
+    pub packets: u64,
+    bystanders: Option<BackgroundTraffic>,
+    /// How many frames come at once is drawn from it.
+    dice: Rng,
+    left: Vec<Left>,
+    bytes: Vec<u8>,
+}
+
+/// All that leaves by one end.
+struct Way {
+    mtu: usize,
+    patience: Duration,
+    limit: usize,
+    came: Tally,
+    put_count: u64,
+    since_walk: usize,
+    walk_len: usize,
+}
+
+/// What left since the last push.
+#[derive(Clone, Debug)]
+struct Left {
+    is_answer: bool,
+    at: Range<usize>,
+}
+
+/// A packet that left.
+#[derive(Clone, Copy, Debug)]
+pub struct Out<'a> {
+    /// Is it an ICMP error of the gateway's own?
+    pub is_answer: bool,
+    /// From its IP header on.
+    pub frame: &'a [u8],
+}
+
+/// How a law was broken.
+pub type Verdict = Result<(), String>;
+
+impl Rig {
+    /// A gateway between a wide link and a narrow one of these MTUs.
+    pub fn new(config: &Gateway, mtus: [u16; 2], seed: u64) -> Rig {
+        let secret = Secret::new(u128::from(seed) << 64 | 0x5EED);
+        let ways = [Toward::Narrow, Toward::Wide].map(|toward| Way {
+            mtu: usize::from(if toward == Toward::Wide { mtus[0] } else { mtus[1] }),
+            patience: patience(config, toward),
+            limit: config.limit,
+            came: Tally::NONE,
+            put_count: 0,
+            since_walk: 0,
+            walk_len: 0,
+        });
+        let mut settings = settings(config, mtus, None, None);
+        settings.sides.iter_mut().for_each(|side| side.answer_from = Some(address::answering(9)));
+        Rig {
+            engine: Engine::new(&settings, Secrets::both(secret), || Pool::new(config.pool)),
+            batch: Batch::default(),
+            ways,
+            now: Time::ZERO,
+            medium: LinkType::Ip,
+            ingress: 0,
+            has_right_sums: true,
+            packets: 0,
+            bystanders: None,
+            dice: Rng::new(seed),
+            left: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The same, with bystanders that send something after each so many packets of the attack.
+    pub fn among_bystanders(mut self, every: u64) -> Rig {
+        self.bystanders = Some(BackgroundTraffic::new(every));
+        self
+    }
+
+    /// Takes a frame of the attack that leaves by the end `toward`, at this moment of the attack.
+    pub fn push(&mut self, at: Duration, toward: Toward, frame: &[u8]) -> Verdict {
+        self.push_burst(at, toward, [frame])
+    }
+
+    /// The same of several frames, which come at once.
+    fn push_burst<'a>(
+        &mut self,
+        at: Duration,
+        toward: Toward,
+        frames: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Verdict {
+        self.forget();
+        self.pass_time(at)?;
+        let ingress = Ingress(self.ingress << 1 | toward as u32);
+        let mut bystanders = self.bystanders.take();
+        let is_shared = (toward, self.medium) == (Toward::Wide, LinkType::Ip);
+        let (mut burst, mut others) = (Vec::new(), Vec::new());
+        for frame in frames {
+            self.packets += 1;
+            burst.push((ingress, Cow::Borrowed(frame)));
+            let beside = if is_shared { &mut burst } else { &mut others };
+            if let Some(bystanders) = &mut bystanders {
+                bystanders.each_due(|frame| beside.push((Ingress(7), Cow::Owned(frame))));
+            }
+        }
+        self.take(toward, self.medium, &burst)?;
+        self.take(Toward::Wide, LinkType::Ip, &others)?;
+        let Some(mut bystanders) = bystanders else { return Ok(()) };
+        let arrived = self.bystanders_take(&mut bystanders);
+        self.bystanders = Some(bystanders);
+        arrived
+    }
+
+    /// Takes frames that come one after the other, `gap` apart or several at once, and keeps all that leaves.
+    pub fn push_all<'a>(
+        &mut self,
+        at: Duration,
+        gap: Duration,
+        toward: Toward,
+        frames: impl IntoIterator<Item = &'a Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let mut left = Vec::new();
+        let mut frames = frames.into_iter().map(Vec::as_slice).peekable();
+        let mut came_count = 0;
+        while frames.peek().is_some() {
+            let count = self.dice.one_of(&BURSTS);
+            let burst = frames.by_ref().take(count);
+            self.push_burst(at + gap * came_count as u32, toward, burst)?;
+            came_count += count;
+            left.extend(self.left().filter(|out| !out.is_answer).map(|out| out.frame.to_vec()));
+        }
+        self.rest()?;
+        left.extend(self.left().filter(|out| !out.is_answer).map(|out| out.frame.to_vec()));
+        Ok(left)
+    }
+
+    /// Nothing more arrives for a moment: what was held for that leaves. What left before is forgotten.
+    pub fn rest(&mut self) -> Verdict {
+        self.forget();
+        for toward in BOTH {
+            self.engine.release(self.now, toward.direction());
+            self.drain(toward)?;
+        }
+        self.give_to_bystanders()
+    }
+
+    /// Lets time pass; what becomes late leaves when it does.
+    pub fn wait_until(&mut self, at: Duration) -> Verdict {
+        self.forget();
+        self.pass_time(at)?;
+        self.give_to_bystanders()
+    }
+
+    /// What left since the last push, but for what bystanders sent.
+    pub fn left(&self) -> impl Iterator<Item = Out<'_>> {
+        self.left.iter().map(|left| Out { is_answer: left.is_answer, frame: &self.bytes[left.at.clone()] })
+    }
+
+    /// The counts of the way to this end.
+    pub fn ledger(&self, toward: Toward) -> &Ledger {
+        self.engine.ledger(toward.direction())
+    }
+
+    /// Packets that ended for this reason on the way to the wide end.
+    pub fn retired(&self, reason: Reason) -> u64 {
+        self.ledger(Toward::Wide).retired(reason).packets
+    }
+
+    /// Packets that passed unread for this reason on the way to the wide end.
+    pub fn passed(&self, reason: Reason) -> u64 {
+        self.ledger(Toward::Wide).passed(reason).packets
+    }
+
+    /// How often this was done on the way to the wide end.
+    pub fn event(&self, event: Event) -> u64 {
+        self.ledger(Toward::Wide).event(event).packets
+    }
+
+    /// What the stages to the wide end are charged, in bytes.
+    pub fn charged(&self) -> usize {
+        self.wide_side().aggregation.charged()
+    }
+
+    /// Packets and buffers that are held on the way to the wide end.
+    pub fn held(&self) -> (u64, usize) {
+        let (held, buffers) = self.engine.held(Toward::Wide.direction());
+        (held.packets, buffers)
+    }
+
+    /// The side toward the wide end.
+    pub fn wide_side(&self) -> &Side {
+        self.engine.side(Toward::Wide.direction())
+    }
+
+    /// Ends the attack: everything is let go of, all buffers are back, and all that bystanders sent has arrived.
+    pub fn end(&mut self) -> Verdict {
+        self.rest()?;
+        self.engine.flush(self.now);
+        for toward in BOTH {
+            self.drain(toward)?;
+        }
+        self.give_to_bystanders()?;
+        for direction in BOTH.map(Toward::direction) {
+            let (held, buffers) = self.engine.held(direction);
+            let lent = self.engine.output(direction).pool.lent_count();
+            if held != Tally::NONE || buffers + lent > 0 {
+                return Err(format!("{held:?} in {buffers} buffers are held for ever, {lent} buffers stay lent"));
+            }
+            self.engine.check(direction)?;
+        }
+        self.bystanders.as_ref().map_or(Ok(()), BackgroundTraffic::check_end)
+    }
+
+    fn forget(&mut self) {
+        self.left.clear();
+        self.bytes.clear();
+    }
+
+    fn pass_time(&mut self, at: Duration) -> Verdict {
+        let at = Time::ZERO + at;
+        while let Some(deadline) = self.engine.next_deadline().filter(|deadline| *deadline <= at) {
+            self.now = self.now.max(deadline);
+            self.engine.expire(self.now);
+            let again = self.engine.next_deadline();
+            for toward in BOTH {
+                self.drain(toward)?;
+            }
+            if again.is_some_and(|again| again <= deadline) {
+                return Err(format!("what is late at {deadline} is still held after it was given up"));
+            }
+        }
+        self.now = self.now.max(at);
+        self.engine.expire(self.now);
+        Ok(())
+    }
+
+    /// Takes frames that come at once, each with where it comes from: one batch, as a live port gives it.
+    fn take(&mut self, toward: Toward, medium: LinkType, burst: &[(Ingress, Cow<'_, [u8]>)]) -> Verdict {
+        if burst.is_empty() {
+            return Ok(());
+        }
+        let Rig { engine, batch, ways, now, .. } = self;
+        let direction = toward.direction();
+        let came = &mut ways[direction].came;
+        let (mut places, pool) = engine.places(direction);
+        for (ingress, frame) in burst {
+            let split_count = batch.split.len();
+            batch.receive(frame, medium, *ingress, places.as_mut(), pool);
+            if let Some(split) = batch.split.get_mut(split_count) {
+                let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
+                if let Ok(ip) = Ip::parse(&frame[link_len..]) {
+                    *came += Tally::new(1, ip.payload_len());
+                }
+                split.mark(now.nanos() + 1, false);
+            }
+        }
+        for frame in &mut batch.frames {
+            let Frame::Ip(packet) = frame else { continue };
+            *came += Tally::new(1, packet.ip().payload_len());
+            packet.tag = now.nanos() + 1;
+        }
+        engine.push(*now, direction, batch);
+        let other = if toward == Toward::Wide { Toward::Narrow } else { Toward::Wide };
+        self.drain(other)?;
+        self.drain(toward)
+    }
+
+    fn drain(&mut self, toward: Toward) -> Verdict {
+        let direction = toward.direction();
+        while let Some(leaving) = self.engine.next(direction) {
+            let (packet, is_answer) = match leaving {
+                Leaving::Forward(packet) => (packet, false),
+                Leaving::IcmpReply(packet) => (packet, true),
+                Leaving::PassThrough(raw, unfit) => {
+                    let out = self.engine.output_mut(direction);
+                    out.ledger.pass(unfit.into(), raw.frame().len());
+                    out.pool.give(raw.into_buffer());
+                    continue;
+                }
+            };
+            let seen = self.emit(toward, &packet, is_answer);
+            self.engine.done(direction, packet);
+            seen?;
+        }
+        self.ways[direction].check(&self.engine, direction)
+    }
+
+    /// Law 1, and that whatever leaves can be read, by a reader that is not the engine's, with checksums that are right.
+    fn emit(&mut self, toward: Toward, packet: &Packet, is_answer: bool) -> Verdict {
+        let Rig { ways, now, left, bytes, has_right_sums, .. } = self;
+        let way = &mut ways[toward.direction()];
+        let age = Duration::from_nanos((now.nanos() + 1).saturating_sub(packet.tag));
+        if packet.tag > 0 && age > way.patience {
+            return Err(format!("a packet was held for {age:?}, not {:?} at most", way.patience));
+        }
+        let mut pieces = WirePackets::of(packet);
+        while let Some(piece) = pieces.next() {
+            let start = bytes.len();
+            bytes.extend(piece.header.iter().chain(piece.payload).skip(packet.link_len()));
+            let frame = &bytes[start..];
+            way.put_count += u64::from(!is_answer);
+            if frame.len() > way.mtu && !is_answer {
+                return Err(format!("{} bytes leave for a link that takes {}", frame.len(), way.mtu));
+            }
+            let Some(seen) = wire::read(frame) else {
+                return Err(format!("what leaves cannot be read: {:02x?}", &frame[..frame.len().min(60)]));
+            };
+            if *has_right_sums && !craft::is_sum_right(frame, &seen) {
+                return Err(format!("a wrong checksum leaves: {:02x?}", &frame[..frame.len().min(80)]));
+            }
+            if seen.end != frame.len() && !packet.is_as_received() {
+                return Err(format!("a header says {} bytes of {}", seen.end, frame.len()));
+            }
+            left.push(Left { is_answer, at: start..bytes.len() });
+        }
+        Ok(())
+    }
+
+    /// Gives bystanders what left for them.
+    fn bystanders_take(&mut self, bystanders: &mut BackgroundTraffic) -> Verdict {
+        let Rig { now, left, bytes, .. } = self;
+        let mut outcome = Ok(());
+        left.retain(|left| {
+            let frame = &bytes[left.at.clone()];
+            let is_theirs = BackgroundTraffic::is_of_them(frame);
+            if is_theirs && outcome.is_ok() {
+                let seen = wire::read(frame).ok_or_else(|| "a bystander's packet cannot be read".to_owned());
+                outcome = seen.and_then(|seen| bystanders.take(*now, frame, &seen));
+            }
+            !is_theirs
+        });
+        outcome
+    }
+
+    fn give_to_bystanders(&mut self) -> Verdict {
+        let Some(mut bystanders) = self.bystanders.take() else { return Ok(()) };
+        let outcome = self.bystanders_take(&mut bystanders);
+        self.bystanders = Some(bystanders);
+        outcome
+    }
+}
+
+impl Way {
+    /// Laws 2 and 6: what came left, ended or is held; no stage holds more than it may.
+    fn check(&mut self, engine: &Engine, direction: usize) -> Verdict {
+        let ledger = engine.ledger(direction);
+        if self.came != ledger.received {
+            return Err(format!("{:?} came, the ledger says {:?}", self.came, ledger.received));
+        }
+        let forwarded = ledger.forwarded.packets;
+        if self.put_count != forwarded {
+            return Err(format!("{} packets left, the ledger says {forwarded}", self.put_count));
+        }
+        let charges = engine.side(direction).aggregation.charges();
+        if charges.iter().any(|charged| *charged > self.limit) {
+            return Err(format!("stages hold {charges:?} bytes, {} each at most", self.limit));
+        }
+        if let Some([charged, limit]) = engine.connections().map(|known| [known.charged(), known.limit()])
+            && charged > limit
+        {
+            return Err(format!("connections are charged {charged} bytes, {limit} at most"));
+        }
+        self.since_walk += 1;
+        if self.since_walk >= self.walk_len {
+            // A poisoned key is charged so much, and has no buffer.
+            let poisoned = charges.iter().sum::<usize>() / 512;
+            (self.since_walk, self.walk_len) = (0, poisoned);
+            engine.check(direction)?;
+        }
+        Ok(())
+    }
+}
+
+/// The ends of a gateway.
+const BOTH: [Toward; 2] = [Toward::Wide, Toward::Narrow];
+/// Frames that come at once.
+const BURSTS: [usize; 6] = [1, 1, 1, 2, 5, 64];

@@ -1,0 +1,196 @@
+//! What happened in, how often out: a swarm that never meets something proves nothing about it.
+
+use crate::laws::Law;
+use crate::topology::Role;
+use engine::{Event, Ledger, PlacementStats, Reason};
+
+/// How often each thing was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Packets that each role took in.
+    pub roles: [u64; Role::ALL.len()],
+    /// What each fault befell.
+    pub faults: [u64; Fault::ALL.len()],
+    /// Times that each law was looked at.
+    pub laws: [u64; Law::ALL.len()],
+    /// Packets that ended or passed for each reason.
+    pub reasons: [u64; Reason::ALL.len()],
+    /// What was done to packets.
+    pub events: [u64; Event::ALL.len()],
+    /// How frames were received.
+    pub receiving: [u64; Receiving::ALL.len()],
+}
+
+/// How frames came to an engine, in all roles that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Receiving {
+    /// With others, in one batch.
+    InBatches,
+    /// Their payloads to places that were predicted.
+    Predicted,
+    /// Of those, to where they belong.
+    PredictedRight,
+    /// Of those, to where they do not.
+    PredictedWrong,
+}
+
+impl Receiving {
+    /// All of them, in the order in which tables show them.
+    pub const ALL: [Receiving; 4] =
+        [Receiving::InBatches, Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiving::InBatches => "in batches",
+            Receiving::Predicted => "predicted",
+            Receiving::PredictedRight => "predicted right",
+            Receiving::PredictedWrong => "predicted wrong",
+        }
+    }
+}
+
+/// What can go wrong in a network, without any fault of who stands in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Frames lost, each by itself.
+    Loss,
+    /// Frames lost in bursts.
+    Burst,
+    /// Frames lost for the bytes in them.
+    ByteLoss,
+    /// Flipped bits.
+    BitErrors,
+    /// Frames overtaken by others.
+    Reorder,
+    /// Frames that come twice.
+    Duplicate,
+    /// A delay that differs.
+    Jitter,
+    /// A line so slow that its queue overflows.
+    Rate,
+    /// Frames dropped before the queue is full.
+    Red,
+    /// A link that is down for a while.
+    Carrier,
+    /// An MTU that changes while packets are on their way.
+    MtuChange,
+    /// A gateway that is short of memory.
+    SmallPool,
+    /// Packets that nobody should send.
+    Junk,
+    /// Marks of congestion.
+    Mark,
+}
+
+impl Fault {
+    /// All of them, in the order in which tables show them.
+    pub const ALL: [Fault; 14] = [
+        Fault::Loss,
+        Fault::Burst,
+        Fault::ByteLoss,
+        Fault::BitErrors,
+        Fault::Reorder,
+        Fault::Duplicate,
+        Fault::Jitter,
+        Fault::Rate,
+        Fault::Red,
+        Fault::Carrier,
+        Fault::MtuChange,
+        Fault::SmallPool,
+        Fault::Junk,
+        Fault::Mark,
+    ];
+
+    /// Its name in tables and commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Loss => "loss",
+            Fault::Burst => "burst",
+            Fault::ByteLoss => "byteloss",
+            Fault::BitErrors => "ber",
+            Fault::Reorder => "reorder",
+            Fault::Duplicate => "duplicate",
+            Fault::Jitter => "jitter",
+            Fault::Rate => "rate",
+            Fault::Red => "red",
+            Fault::Carrier => "carrier",
+            Fault::MtuChange => "mtu",
+            Fault::SmallPool => "memory",
+            Fault::Junk => "junk",
+            Fault::Mark => "mark",
+        }
+    }
+}
+
+/// Reasons that no packet on a simulated link can meet: three are of captures and of link headers, which its frames do not
+/// have; one is of a packet longer than any link carries, and one of what only a kernel's port gives.
+pub const OUT_OF_REACH: [Reason; 5] =
+    [Reason::NotIp, Reason::OtherLink, Reason::SnapCut, Reason::TooLong, Reason::TooManySegments];
+
+impl Coverage {
+    /// Nothing met.
+    pub fn new() -> Coverage {
+        Coverage {
+            roles: [0; Role::ALL.len()],
+            faults: [0; Fault::ALL.len()],
+            laws: [0; Law::ALL.len()],
+            reasons: [0; Reason::ALL.len()],
+            events: [0; Event::ALL.len()],
+            receiving: [0; Receiving::ALL.len()],
+        }
+    }
+
+    /// Counts what a ledger counted.
+    pub fn add_ledger(&mut self, ledger: &Ledger) {
+        for (count, reason) in self.reasons.iter_mut().zip(Reason::ALL) {
+            *count += ledger.retired(*reason).packets + ledger.passed(*reason).packets;
+        }
+        for (count, event) in self.events.iter_mut().zip(Event::ALL) {
+            *count += ledger.event(*event).packets;
+        }
+    }
+
+    /// Counts how predictions went.
+    pub fn add_guesses(&mut self, guesses: PlacementStats) {
+        let PlacementStats { made, right, .. } = guesses;
+        let kinds = [Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
+        for (kind, count) in kinds.into_iter().zip([made, right, made - right]) {
+            self.receiving[kind as usize] += count;
+        }
+    }
+
+    /// Counts what others counted.
+    pub fn add(&mut self, others: &Coverage) {
+        let mine = self.all_mut();
+        mine.zip(others.all()).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// Each thing that a run should meet: its table, its name, and how often it was met.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let roles = Role::ALL.iter().zip(self.roles).map(|(role, count)| ("role", role.name(), count));
+        let faults = Fault::ALL.iter().zip(self.faults).map(|(fault, count)| ("fault", fault.name(), count));
+        let laws = Law::ALL.iter().zip(self.laws).map(|(law, count)| ("law", law.name(), count));
+        let in_reach = |(reason, _): &(&Reason, u64)| !OUT_OF_REACH.contains(*reason);
+        let reasons = Reason::ALL.iter().zip(self.reasons).filter(in_reach);
+        let reasons = reasons.map(|(reason, count)| ("reason", reason.name(), count));
+        let receiving = Receiving::ALL.iter().zip(self.receiving).map(|(it, count)| ("frames", it.name(), count));
+        roles.chain(faults).chain(laws).chain(reasons).chain(receiving)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &u64> {
+        let Coverage { roles, faults, laws, reasons, events, receiving } = self;
+        roles.iter().chain(faults).chain(laws).chain(reasons).chain(events).chain(receiving)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Coverage { roles, faults, laws, reasons, events, receiving } = self;
+        roles.iter_mut().chain(faults).chain(laws).chain(reasons).chain(events).chain(receiving)
+    }
+}
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage::new()
+    }
+}

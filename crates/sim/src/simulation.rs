@@ -1,0 +1,533 @@
+//! A topology, flows, faults and a seed in; a run of it out: what arrived, what was met, which law broke, and the trace.
+
+use crate::coverage::{Coverage, Fault};
+use crate::event::What;
+use crate::flow::{Flow, Kind as FlowKind};
+use crate::gateway::Gateway;
+use crate::host::Host;
+use crate::laws::{Broken, Law};
+use crate::link::{Departure, Link, Shape, Tally};
+use crate::net::{HostRules, Net, Wire};
+use crate::router::Router;
+use crate::scene::Scene;
+use crate::tcp::End;
+use crate::topology::{Kind, Topology};
+use crate::trace::Trace;
+use crate::way::Ways;
+use core::time::Duration;
+use packet::Time;
+use std::collections::VecDeque;
+
+/// A network that runs.
+#[derive(Debug)]
+pub struct Simulation {
+    net: Net,
+    nodes: Vec<Node>,
+    changes: Vec<Change>,
+    topology: Topology,
+    /// Frames that have arrived at one port at this moment.
+    arrived: Vec<Departure>,
+}
+
+/// What stands at a place.
+#[derive(Debug)]
+enum Node {
+    Host(Box<Host>),
+    Router(Box<Router>),
+    Gateway(Box<Gateway>),
+}
+
+/// Something that happens to a link while packets are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// To which, by number.
+    pub link: usize,
+    /// What.
+    pub to: To,
+}
+
+/// What becomes of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// It carries nothing.
+    Down,
+    /// It carries again.
+    Up,
+    /// Its MTU is another, in bytes.
+    Mtu(u16),
+}
+
+/// How a run went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// A hash of all that happened.
+    pub trace: u64,
+    /// Events.
+    pub event_count: u64,
+    /// Packets that gateways took in; one that passes several counts at the first.
+    pub packets: u64,
+    /// Of them, those of TCP connections.
+    pub tcp_packets: u64,
+    /// Connections whose bytes all arrived, both ways, and whose ends ended.
+    pub connections: u64,
+    /// Bytes of connections that arrived in order.
+    pub tcp_bytes: u64,
+    /// Bytes of streams that arrived.
+    pub stream_bytes: u64,
+    /// Messages that were sent, and that arrived.
+    pub messages: [u64; 2],
+    /// Times that a sender was told of a smaller MTU.
+    pub told_count: u64,
+    /// How long it took, in the time of the network.
+    pub stretch: Duration,
+    /// What became of each flow.
+    pub flows: Vec<Carried>,
+    /// What each link carried from its first end to the second, and back.
+    pub links: Vec<[Crossed; 2]>,
+    /// How often each thing was met.
+    pub hits: Coverage,
+    /// The first law that broke, if one did.
+    pub broken: Option<Broken>,
+}
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Messages that were sent; of connections and streams, bytes.
+    pub sent: u64,
+    /// What of it arrived, once.
+    pub arrived: u64,
+    /// Bytes of payload that arrived.
+    pub arrived_len: u64,
+    /// From its start to the arrival of the last that arrived.
+    pub stretch: Duration,
+    /// Of a connection, how its ends ended; none: they did not.
+    pub endings: [Option<End>; 2],
+}
+
+/// What one direction of a link carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossed {
+    /// What came out at its far end.
+    pub delivered: Tally,
+    /// Packets that were lost on the way, or because it was down.
+    pub lost: u64,
+    /// Packets that found its queue full, or were dropped before it was.
+    pub dropped: u64,
+}
+
+impl Simulation {
+    /// A network in which nothing has happened.
+    ///
+    /// # Panics
+    /// Where a host has no link, or a gateway not two.
+    pub fn new(scene: &Scene) -> Simulation {
+        let Scene { topology, flows, changes, bend, seed, is_thorough } = scene;
+        let ports = ports(topology);
+        let mut wires = Vec::with_capacity(2 * topology.links.len());
+        for (number, link) in topology.links.iter().enumerate() {
+            for (way, to) in [link.ends[1], link.ends[0]].into_iter().enumerate() {
+                let port =
+                    ports[to].iter().position(|port| *port / 2 == number).expect("a link's end has a port for it");
+                let mut wire = Wire::new(Link::new(link.shapes[way].clone()), to, port, link.mtu.into());
+                wire.marks_above = link.marks_above;
+                wires.push(wire);
+            }
+        }
+        let mut net = Net {
+            now: Time::ZERO,
+            event: 0,
+            wires,
+            events: Default::default(),
+            trace: Trace::default(),
+            hits: Coverage::new(),
+            flows: Vec::new(),
+            hosts: vec![HostRules::default(); topology.nodes.len()],
+            taken_in: 0,
+            tcp_taken_in: 0,
+            ended: 0,
+            has_junk: flows.iter().any(|flow| flow.kind == FlowKind::Junk),
+            may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
+            broken: None,
+            is_thorough: *is_thorough,
+        };
+        for (number, plan) in flows.iter().enumerate() {
+            net.hosts[plan.from].is_hostile |= plan.kind == FlowKind::Junk;
+            net.events.plan(Time::ZERO + plan.start, What::Send(number as u32));
+            net.flows.push(Flow::new(*seed, number as u16, plan.clone()));
+        }
+        for (number, change) in changes.iter().enumerate() {
+            net.events.plan(Time::ZERO + change.at, What::Fault(number as u32));
+        }
+        let gateways = topology.nodes.iter().filter(|node| matches!(node.kind, Kind::Gateway(_)));
+        let gateway_count = gateways.count();
+        let nodes = topology.nodes.iter().enumerate().map(|(number, node)| {
+            let own = &ports[number];
+            match &node.kind {
+                Kind::Host { dont_fragment } => {
+                    net.hosts[number].dont_fragment = *dont_fragment;
+                    Node::Host(Box::new(Host::new(number as u16, own[0], *dont_fragment, *seed)))
+                }
+                Kind::Router(kind) => {
+                    let routes = routes(topology, &ports, &net, number);
+                    Node::Router(Box::new(Router::new(*kind, number as u16, own.clone(), routes, &net, *seed)))
+                }
+                Kind::Gateway(config) => {
+                    let wires = [own[0], own[1]];
+                    let mut gateway = Gateway::new(config, number as u16, wires, &net, *seed, *bend);
+                    gateway.is_only = gateway_count == 1;
+                    Node::Gateway(Box::new(gateway))
+                }
+            }
+        });
+        let mut nodes: Vec<Node> = nodes.collect();
+        for (number, plan) in flows.iter().enumerate().filter(|(_, plan)| plan.kind == FlowKind::Tcp) {
+            for (end, node) in [plan.from, plan.to].into_iter().enumerate() {
+                if let Node::Host(host) = &mut nodes[node] {
+                    host.join(&net, number, end);
+                }
+            }
+        }
+        Simulation { net, nodes, changes: changes.clone(), topology: topology.clone(), arrived: Vec::new() }
+    }
+
+    /// Runs until nothing more happens, or a law breaks.
+    pub fn run(mut self) -> Outcome {
+        while self.net.broken.is_none()
+            && let Some((now, what)) = self.net.events.next()
+        {
+            self.step(now, what);
+        }
+        if self.net.broken.is_none() {
+            self.check_end();
+        }
+        self.outcome()
+    }
+
+    fn step(&mut self, now: Time, what: What) {
+        let Simulation { net, nodes, changes, topology, arrived } = self;
+        net.now = now;
+        net.event += 1;
+        let (kind, number) = match what {
+            What::Arrive(number) => (1, number),
+            What::Wake(number) => (2, number),
+            What::Send(number) => (3, number),
+            What::Fault(number) => (4, number),
+        };
+        net.trace.note(now.nanos());
+        net.trace.note(kind << 32 | u64::from(number));
+        let number = number as usize;
+        match what {
+            What::Arrive(_) => {
+                let node = net.wires[number].to;
+                arrive(net, &mut nodes[node], number, arrived);
+                plan_wake(net, &mut nodes[node], node);
+            }
+            What::Wake(_) => {
+                nodes[number].woken(now);
+                nodes[number].expire(net);
+                plan_wake(net, &mut nodes[number], number);
+            }
+            What::Send(_) => {
+                if let Node::Host(host) = &mut nodes[net.flows[number].plan.from] {
+                    host.send(net, number);
+                }
+                let node = net.flows[number].plan.from;
+                plan_wake(net, &mut nodes[node], node);
+            }
+            What::Fault(_) => change(net, nodes, topology, changes[number]),
+        }
+    }
+
+    /// Laws that hold once nothing more happens.
+    fn check_end(&mut self) {
+        let Simulation { net, nodes, .. } = self;
+        nodes.iter().filter_map(Node::ways).for_each(|ways| ways.check_end(net));
+        self.check_connections();
+        let ended = self.ended_count();
+        let net = &mut self.net;
+        net.looked(Law::Integrity);
+        let missing: u64 = messages(net).map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
+        if missing > ended {
+            net.breaks(Law::Integrity, || {
+                format!("{missing} messages did not arrive, {ended} frames were lost by something that says so")
+            });
+        }
+        let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
+        let short: u64 = streams.map(|flow| flow.sent.saturating_sub(flow.arrived)).sum();
+        if short > 0 && ended == 0 {
+            net.breaks(Law::Integrity, || format!("{short} bytes of streams did not arrive, and nothing was lost"));
+        }
+    }
+
+    /// Every connection ends, and before that all of it arrives, whatever the network loses: unless it may be given up, or a wire
+    /// changed bits so that no sum shows it, and the ends believe what neither said.
+    fn check_connections(&mut self) {
+        let net = &mut self.net;
+        let is_excused = net.damaged_count() > 0;
+        let is_early = |end: &Option<End>| matches!(end, Some(End::GaveUp | End::Reset));
+        let is_over = |flow: &Flow| flow.plan.talk.may_end_early && flow.endings.iter().any(is_early);
+        let open = connections(net).find(|(_, flow)| !flow.is_done() && !is_over(flow) && !is_excused);
+        if let Some((number, flow)) = open {
+            let Flow { sent, arrived, reply, endings, .. } = flow;
+            let what = format!(
+                "connection {number} does not end as it should: {arrived} of {sent} bytes arrived, {} of {} back, its ends: \
+                 {endings:?}",
+                reply[1], flow.plan.talk.reply_len
+            );
+            net.breaks(Law::Integrity, || what);
+        }
+    }
+
+    /// Frames and packets that ended somewhere, with a name.
+    fn ended_count(&mut self) -> u64 {
+        let mut ended = self.net.ended;
+        for wire in &self.net.wires {
+            let counters = wire.link.counters();
+            let lost = counters.lost.frames + counters.dropped.frames + counters.without_room.frames;
+            ended += lost + counters.corrupted.frames + wire.down_count;
+        }
+        for node in &mut self.nodes {
+            ended += match node {
+                Node::Host(host) => host.ended_count(),
+                Node::Router(router) => router.stray_count,
+                Node::Gateway(_) => 0,
+            };
+            ended += node.ways().map_or(0, Ways::ended_count);
+        }
+        ended
+    }
+
+    fn outcome(mut self) -> Outcome {
+        self.nodes.iter().filter_map(Node::ways).for_each(|ways| ways.tell(&mut self.net));
+        self.count_faults();
+        let told_count =
+            self.nodes.iter().map(|node| if let Node::Host(host) = node { host.told_count } else { 0 }).sum();
+        let net = &self.net;
+        let streams = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Stream);
+        let carried = net.flows.iter().map(|flow| Carried {
+            sent: flow.sent,
+            arrived: flow.arrived,
+            arrived_len: if flow.plan.kind == FlowKind::Datagrams { flow.arrived_len } else { flow.arrived },
+            stretch: flow.last_arrival.since(Time::ZERO + flow.plan.start),
+            endings: flow.endings,
+        });
+        Outcome {
+            trace: net.trace.hash(),
+            event_count: net.event,
+            packets: net.taken_in,
+            tcp_packets: net.tcp_taken_in,
+            connections: connections(net).filter(|(_, flow)| flow.is_done()).count() as u64,
+            tcp_bytes: connections(net).map(|(_, flow)| flow.arrived + flow.reply[1]).sum(),
+            stream_bytes: streams.map(|flow| flow.arrived).sum(),
+            messages: [messages(net).map(|flow| flow.sent).sum(), messages(net).map(|flow| flow.arrived).sum()],
+            told_count,
+            stretch: net.now.since(Time::ZERO),
+            flows: carried.collect(),
+            links: net.wires.chunks_exact(2).map(|ways| [crossed(&ways[0]), crossed(&ways[1])]).collect(),
+            hits: net.hits.clone(),
+            broken: net.broken.clone(),
+        }
+    }
+
+    fn count_faults(&mut self) {
+        let net = &mut self.net;
+        let mut counts = [0; Fault::ALL.len()];
+        let mut add = |fault: Fault, count: u64| counts[fault as usize] += count;
+        for wire in &net.wires {
+            let (counters, shape) = (wire.link.counters(), wire.link.shape());
+            add_losses(&mut add, shape, counters.lost.frames);
+            add(Fault::BitErrors, counters.corrupted.frames);
+            add(Fault::Reorder, counters.reordered.frames);
+            add(Fault::Duplicate, counters.duplicated.frames);
+            add(Fault::Red, counters.dropped_early.frames);
+            add(Fault::Rate, counters.dropped.frames - counters.dropped_early.frames);
+            add(Fault::Carrier, wire.down_count);
+            add(Fault::Mark, wire.marked_count);
+            let jittered = if shape.jitter > Duration::ZERO { counters.delivered.frames } else { 0 };
+            add(Fault::Jitter, jittered);
+        }
+        let mtu_changes = self.changes.iter().filter(|change| matches!(change.to, To::Mtu(_))).count();
+        add(Fault::MtuChange, mtu_changes as u64);
+        let no_buffer = engine::Reason::ALL.iter().position(|reason| *reason == engine::Reason::NoBuffer);
+        add(Fault::SmallPool, no_buffer.map_or(0, |at| net.hits.reasons[at]));
+        let junk = net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Junk);
+        add(Fault::Junk, junk.map(|flow| flow.plan.count - flow.left).sum());
+        net.hits.faults = counts;
+    }
+}
+
+/// A wire does not say which of its losses took a frame: where it has several, each of them counts.
+fn add_losses(add: &mut impl FnMut(Fault, u64), shape: &Shape, lost: u64) {
+    let present = [
+        (Fault::Loss, shape.loss > 0.0),
+        (Fault::Burst, shape.burst.is_some()),
+        (Fault::ByteLoss, shape.byte_loss > 0.0),
+    ];
+    for (fault, _) in present.into_iter().filter(|(_, is_present)| *is_present) {
+        add(fault, lost);
+    }
+}
+
+fn crossed(wire: &Wire) -> Crossed {
+    let counters = wire.link.counters();
+    let Tally { frames, bytes } = counters.delivered;
+    Crossed {
+        delivered: Tally { frames: frames - wire.cut_off.frames, bytes: bytes - wire.cut_off.bytes },
+        lost: counters.lost.frames + wire.down_count,
+        dropped: counters.dropped.frames + counters.without_room.frames,
+    }
+}
+
+fn connections(net: &Net) -> impl Iterator<Item = (usize, &Flow)> {
+    net.flows.iter().enumerate().filter(|(_, flow)| flow.plan.kind == FlowKind::Tcp)
+}
+
+fn messages(net: &Net) -> impl Iterator<Item = &Flow> {
+    net.flows.iter().filter(|flow| flow.plan.kind == FlowKind::Datagrams)
+}
+
+impl Node {
+    fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
+        match self {
+            Node::Host(host) => frames.iter().for_each(|frame| host.take(net, frame.frame())),
+            Node::Router(router) => router.take(net, port, frames),
+            Node::Gateway(gateway) => gateway.take(net, port, frames),
+        }
+    }
+
+    fn expire(&mut self, net: &mut Net) {
+        match self {
+            Node::Host(host) => host.expire(net),
+            Node::Router(router) => router.expire(net),
+            Node::Gateway(gateway) => gateway.expire(net),
+        }
+    }
+
+    fn ways(&self) -> Option<&Ways> {
+        match self {
+            Node::Host(_) => None,
+            Node::Router(router) => Some(&router.ways),
+            Node::Gateway(gateway) => Some(&gateway.ways),
+        }
+    }
+
+    fn ways_mut(&mut self) -> Option<&mut Ways> {
+        match self {
+            Node::Host(_) => None,
+            Node::Router(router) => Some(&mut router.ways),
+            Node::Gateway(gateway) => Some(&mut gateway.ways),
+        }
+    }
+
+    fn woken(&mut self, now: Time) {
+        if let Node::Host(host) = self
+            && host.planned <= now
+        {
+            host.planned = Time::NEVER;
+        }
+        if let Some(ways) = self.ways_mut() {
+            ways.woken(now);
+        }
+    }
+}
+
+/// Takes a batch of what has arrived at the far end of a wire.
+fn arrive(net: &mut Net, node: &mut Node, number: usize, arrived: &mut Vec<Departure>) {
+    net.arrived(number);
+    let Net { wires, now, .. } = net;
+    let wire = &mut wires[number];
+    arrived.extend(core::iter::from_fn(|| wire.link.pop(*now)).take(BATCH));
+    let (port, is_idle) = (wire.port, arrived.len() < BATCH);
+    if wire.is_up {
+        node.take(net, port, arrived);
+    } else {
+        wire.down_count += arrived.len() as u64;
+        wire.cut_off.frames += arrived.len() as u64;
+        wire.cut_off.bytes += arrived.iter().map(|departure| departure.frame().len() as u64).sum::<u64>();
+    }
+    let link = &mut net.wires[number].link;
+    arrived.drain(..).for_each(|departure| link.give_back(departure));
+    net.plan_arrival(number);
+    match node {
+        Node::Host(_) => {}
+        Node::Router(router) => router.idle(net),
+        Node::Gateway(gateway) if is_idle => gateway.idle(net, port),
+        Node::Gateway(gateway) => gateway.pause(net, port),
+    }
+}
+
+fn plan_wake(net: &mut Net, node: &mut Node, number: usize) {
+    if let Node::Host(host) = node
+        && let Some(deadline) = host.next_deadline().filter(|deadline| *deadline < host.planned)
+    {
+        host.planned = deadline;
+        net.events.plan(deadline.max(net.now), What::Wake(number as u32));
+    }
+    if let Some(ways) = node.ways_mut() {
+        ways.plan(|deadline| net.events.plan(deadline.max(net.now), What::Wake(number as u32)));
+    }
+}
+
+fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change) {
+    let wires = [2 * change.link, 2 * change.link + 1];
+    for wire in wires {
+        match change.to {
+            To::Down => net.wires[wire].is_up = false,
+            To::Up => net.wires[wire].is_up = true,
+            To::Mtu(mtu) => net.wires[wire].mtu = mtu.into(),
+        }
+    }
+    if let To::Mtu(_) = change.to {
+        for number in topology.links[change.link].ends {
+            match &mut nodes[number] {
+                Node::Host(_) => {}
+                Node::Router(router) => router.change(net),
+                Node::Gateway(gateway) => gateway.change(net),
+            }
+            plan_wake(net, &mut nodes[number], number);
+        }
+    }
+}
+
+/// The wires that lead away from a node, in the order of its ports; a gateway's wide one first.
+fn ports(topology: &Topology) -> Vec<Vec<usize>> {
+    let mut ports = vec![Vec::new(); topology.nodes.len()];
+    for (number, link) in topology.links.iter().enumerate() {
+        link.ends.iter().enumerate().for_each(|(end, node)| ports[*node].push(2 * number + end));
+    }
+    for (node, ports) in topology.nodes.iter().zip(&mut ports) {
+        if let Kind::Gateway(gateway) = &node.kind {
+            ports.sort_by_key(|wire| !topology.links[wire / 2].ends.contains(&gateway.wide));
+        }
+    }
+    ports
+}
+
+/// The port of `node` that leads to each host, along the fewest links.
+fn routes(topology: &Topology, ports: &[Vec<usize>], net: &Net, node: usize) -> Vec<Option<u16>> {
+    let mut routes = vec![None; topology.nodes.len()];
+    let mut next = VecDeque::from([(node, None)]);
+    let mut seen = vec![false; topology.nodes.len()];
+    seen[node] = true;
+    while let Some((at, first)) = next.pop_front() {
+        for (port, wire) in ports[at].iter().enumerate() {
+            let to = net.wires[*wire].to;
+            if !seen[to] {
+                seen[to] = true;
+                let first = first.or(Some(port as u16));
+                routes[to] = first;
+                // A host passes nothing on.
+                if !matches!(topology.nodes[to].kind, Kind::Host { .. }) {
+                    next.push_back((to, first));
+                }
+            }
+        }
+    }
+    routes
+}
+
+/// Frames that a node takes at once.
+const BATCH: usize = 64;
