@@ -5,7 +5,8 @@ rust-analyzer renames each name where it is used, modules with their files. Text
 backquotes, in comments and in pages, follows. A line of the table: kind, file as it is before, old name, new name.
 
     rustup component add rust-analyzer
-    rename/rename.py                  # renames all of rename/names.tsv
+    rename/rename.py                  # renames all of rename/names.tsv, then rename/names_2.tsv
+    rename/rename.py names_2.tsv      # one of the tables
     rename/rename.py --left           # old names that are still defined; 1 where there are some
 """
 
@@ -20,7 +21,7 @@ import urllib.parse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "rename" / "names.tsv"
+TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv")]
 VISIBLE = r"(?:pub(?:\([a-z:]+\))? )?"
 # Where a name of each kind is defined.
 DEFINED = {
@@ -35,9 +36,19 @@ PATIENCE = 900
 
 
 def main():
-    rows = [line.split("\t") for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
+    tables = [table for table in TABLES if table.name in sys.argv] or TABLES
     if "--left" in sys.argv:
-        sys.exit(show_left(rows))
+        sys.exit(show_left([row for table in tables for row in rows_of(table)]))
+    failed = sum(rename_all(rows_of(table)) for table in tables)
+    sys.exit(1 if failed else 0)
+
+
+def rows_of(table):
+    return [line.split("\t") for line in table.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def rename_all(rows):
+    """How many rows could not be done."""
     moved, failed, texts = {}, 0, []
     server = Server()
     for kind, file, old, new in rows:
@@ -49,7 +60,7 @@ def main():
             texts.append((file.split("/")[1], kind, old, new))
     server.end()
     follow_in_text(texts)
-    sys.exit(1 if failed else 0)
+    return failed
 
 
 def place(moved, file):
